@@ -1,0 +1,1 @@
+"""Studies, their tables and plots, and the command line."""

@@ -1,0 +1,1 @@
+"""Optimization models of the papers, built from an instance."""

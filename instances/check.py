@@ -1,0 +1,263 @@
+"""Is a plan allowed? Every broken rule, named with its op, device and time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import networkx as nx
+import numpy as np
+
+from placegap.instances.channels import channel_name, channels_of
+from placegap.instances.index import Ints
+from placegap.instances.model import Instance
+from placegap.instances.plan import Plan, Schedule, Violation
+from placegap.instances.semantics import Semantics
+from placegap.instances.simulate import PlanError, check_shape, simulate
+
+
+def check(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violation, ...]:
+    """All rules that the plan breaks; an empty tuple means that the plan is feasible.
+
+    The rules: one known device per op that can run it; no field that the semantics does not
+    define; memory; colocation; the class of plans; orders that can be executed.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> check(example(), Plan.on([0, 0, 1]), Semantics(objective="makespan"))[0].rule
+    'shape'
+    """
+    try:
+        device = check_shape(instance, plan)
+    except PlanError as error:
+        return (Violation("shape", str(error)),)
+    found = [*_foreign_fields(plan, semantics), *check_placement(instance, device, semantics)]
+    if semantics.objective == "makespan" and (plan.device_order or plan.channel_order):
+        try:
+            simulate(instance, plan, semantics)
+        except PlanError as error:
+            found.append(Violation("order", str(error)))
+    return tuple(found)
+
+
+def check_placement(
+    instance: Instance, device: Ints, semantics: Semantics
+) -> tuple[Violation, ...]:
+    """The rules about where ops are: memory, colocation, class of plans."""
+    found = [*_memory(instance, device), *_colocation(instance, device)]
+    if semantics.plans == "convex":
+        found += _convex(instance, device)
+    elif semantics.plans == "chain":
+        found += _chain(instance, device)
+    return tuple(found)
+
+
+def check_schedule(
+    instance: Instance, schedule: Schedule, semantics: Semantics
+) -> tuple[Violation, ...]:
+    """Verify the times of a makespan schedule, independently of how they came about.
+
+    Every op runs after its inputs have arrived, every transfer after its producer, each for its
+    full duration; devices and channels serve one at a time.
+    """
+    return tuple(
+        [
+            *_transfers_cover_edges(instance, schedule, semantics),
+            *_durations(instance, schedule, semantics),
+            *_exclusive(instance, schedule, semantics),
+        ]
+    )
+
+
+def _foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
+    if semantics.objective != "makespan":
+        if plan.device_order is not None:
+            yield Violation("fields", f"device_order is not defined under {semantics.label}")
+        if plan.channel_order is not None:
+            yield Violation("fields", f"channel_order is not defined under {semantics.label}")
+    elif semantics.channels == "free" and plan.channel_order:
+        yield Violation("fields", "channel_order is not defined: channels are free")
+
+
+def _memory(instance: Instance, device: Ints) -> Iterator[Violation]:
+    arrays = instance.arrays
+    used = np.zeros(instance.num_devices, np.int64)
+    np.add.at(used, device, arrays.resident_bytes)
+    for k in np.flatnonzero(used > arrays.memory_bytes).tolist():
+        name, limit = instance.cluster.devices[k].name, int(arrays.memory_bytes[k])
+        on_it = np.flatnonzero(device == k)
+        largest = int(on_it[np.argmax(arrays.resident_bytes[on_it])])
+        op = instance.graph.ops[largest].name
+        yield Violation(
+            "memory",
+            f"device {name!r} holds {int(used[k])} bytes, {int(used[k]) - limit} more than its"
+            f" {limit}, from time 0 on; its largest op is {op!r}",
+            op=op, device=name, time_ns=0,
+        )  # fmt: skip
+
+
+def _colocation(instance: Instance, device: Ints) -> Iterator[Violation]:
+    home: dict[str, int] = {}
+    for i, op in enumerate(instance.graph.ops):
+        if op.colocation is None:
+            continue
+        first = home.setdefault(op.colocation, i)
+        if device[first] != device[i]:
+            here, there = (instance.cluster.devices[device[j]].name for j in (i, first))
+            yield Violation(
+                "colocation",
+                f"op {op.name!r} is on {here!r}, but {instance.graph.ops[first].name!r} of its"
+                f" group {op.colocation!r} is on {there!r}",
+                op=op.name, device=here,
+            )  # fmt: skip
+
+
+def _convex(instance: Instance, device: Ints) -> Iterator[Violation]:
+    """No path over forward ops leaves a device and comes back (Tarnawski et al., contiguity)."""
+    arrays = instance.arrays
+    index = arrays.index
+    # left[i]: devices that some forward path into op i has left; bits of a Python integer
+    left = [0] * instance.num_ops
+    for i in index.topological_order.tolist():
+        if arrays.backward[i]:
+            continue
+        for e in index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]].tolist():
+            j = int(index.producer[e])
+            if not arrays.backward[j]:
+                left[i] |= left[j] | ((1 << int(device[j])) if device[j] != device[i] else 0)
+        if left[i] >> int(device[i]) & 1:
+            op, name = instance.graph.ops[i].name, instance.cluster.devices[device[i]].name
+            yield Violation(
+                "convex", f"a path leaves device {name!r} and comes back to it at op {op!r}",
+                op=op, device=name,
+            )  # fmt: skip
+
+
+def _chain(instance: Instance, device: Ints) -> Iterator[Violation]:
+    """The forward parts of the devices form a chain: no cycle in the graph of devices.
+
+    A colour class without a forward op counts as a forward block whose edges mirror its backward
+    edges (Tarnawski et al., orphans). Colour classes are whole by the colocation rule.
+    """
+    arrays = instance.arrays
+    index, backward = arrays.index, arrays.backward
+    has_forward = np.zeros(arrays.num_groups, np.bool_)
+    has_forward[arrays.group[~backward]] = True
+    orphan = ~has_forward[arrays.group]
+    tail, head = index.producer, index.consumer
+    forward = ~backward[tail] & ~backward[head]
+    mirrored = backward[tail] & backward[head] & (orphan[tail] | orphan[head])
+    arcs: dict[tuple[int, int], tuple[int, int]] = {}
+    for mask, ends in ((forward, (tail, head)), (mirrored, (head, tail))):
+        for a, b in zip(ends[0][mask].tolist(), ends[1][mask].tolist(), strict=True):
+            if device[a] != device[b]:
+                arcs.setdefault((int(device[a]), int(device[b])), (a, b))
+    quotient = nx.DiGraph(list(arcs))
+    try:
+        cycle = [(int(arc[0]), int(arc[1])) for arc in nx.find_cycle(quotient)]
+    except nx.NetworkXNoCycle:
+        return
+    names = [instance.cluster.devices[a].name for a, _ in cycle]
+    a, b = (instance.graph.ops[i].name for i in arcs[cycle[-1]])
+    yield Violation(
+        "chain",
+        f"the devices feed each other in a cycle: {' -> '.join([*names, names[0]])}"
+        f" (for instance {a!r} feeds {b!r})",
+        op=a, device=names[0],
+    )  # fmt: skip
+
+
+def _transfers_cover_edges(
+    instance: Instance, schedule: Schedule, semantics: Semantics
+) -> Iterator[Violation]:
+    index, ops = instance.arrays.index, instance.graph.ops
+    table = schedule.transfers
+    arrival = {
+        (item, destination): end
+        for item, destination, end in zip(
+            table.item.tolist(), table.destination.tolist(), table.end_ns.tolist(), strict=True
+        )
+    }
+    for e in range(len(index.producer)):
+        a, b = int(index.producer[e]), int(index.consumer[e])
+        start = int(schedule.start_ns[b])
+        where = int(schedule.device[b])
+        if schedule.device[a] == where:
+            ready: int | None = int(schedule.end_ns[a])
+        else:
+            item = e if semantics.transfers == "per_edge" else int(index.tensor[e])
+            ready = arrival.get((item, where))
+        name = instance.cluster.devices[where].name
+        if ready is None:
+            yield Violation(
+                "transfer", f"{ops[b].name!r} never receives the output of {ops[a].name!r}",
+                op=ops[b].name, device=name, time_ns=start,
+            )  # fmt: skip
+        elif start < ready:
+            yield Violation(
+                "precedence",
+                f"op {ops[b].name!r} starts at {start} ns, before its input from {ops[a].name!r}"
+                f" is there at {ready} ns",
+                op=ops[b].name, device=name, time_ns=start,
+            )  # fmt: skip
+
+
+def _durations(instance: Instance, schedule: Schedule, semantics: Semantics) -> Iterator[Violation]:
+    arrays, ops, devices = instance.arrays, instance.graph.ops, instance.cluster.devices
+    for i, op in enumerate(ops):
+        k, start = int(schedule.device[i]), int(schedule.start_ns[i])
+        if start < 0 or schedule.end_ns[i] - start != arrays.time_ns[i, k]:
+            yield Violation(
+                "duration", f"op {op.name!r} does not run for its time from {start} ns on",
+                op=op.name, device=devices[k].name, time_ns=start,
+            )  # fmt: skip
+    table = schedule.transfers
+    for row in range(len(table.item)):
+        item, a, b = int(table.item[row]), int(table.source[row]), int(table.destination[row])
+        tensor = int(arrays.index.tensor[item]) if semantics.transfers == "per_edge" else item
+        producer, start = int(arrays.index.tensor_producer[tensor]), int(table.start_ns[row])
+        needed = int(arrays.transfer_ns[tensor, arrays.link_class[a, b]])
+        if a != schedule.device[producer] or start < schedule.end_ns[producer]:
+            yield Violation(
+                "transfer", f"the output of {ops[producer].name!r} is sent before it is there",
+                op=ops[producer].name, device=devices[a].name, time_ns=start,
+            )  # fmt: skip
+        if table.end_ns[row] - start != needed:
+            yield Violation(
+                "duration", f"the transfer of {ops[producer].name!r} does not take {needed} ns",
+                op=ops[producer].name, device=devices[b].name, time_ns=start,
+            )  # fmt: skip
+
+
+def _exclusive(instance: Instance, schedule: Schedule, semantics: Semantics) -> Iterator[Violation]:
+    ops, devices = instance.graph.ops, instance.cluster.devices
+    uses: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    for i in range(instance.num_ops):
+        row = (int(schedule.start_ns[i]), int(schedule.end_ns[i]), i)
+        uses.setdefault(("device", int(schedule.device[i])), []).append(row)
+    table = schedule.transfers
+    for row_number in range(len(table.item)):
+        pair = int(table.source[row_number]), int(table.destination[row_number])
+        row = (
+            int(table.start_ns[row_number]), int(table.end_ns[row_number]),
+            int(table.producer[row_number]),
+        )  # fmt: skip
+        for channel in channels_of(semantics.channels, instance.num_devices, *pair):
+            if channel >= 0:
+                uses.setdefault(("channel", channel), []).append(row)
+    for (what, number), rows in uses.items():
+        rows.sort()
+        latest = rows[0]
+        for row in rows[1:]:
+            if row[0] < latest[1] and row[0] < row[1]:
+                name = (
+                    devices[number].name if what == "device"
+                    else channel_name(semantics.channels, instance.cluster, number)
+                )  # fmt: skip
+                yield Violation(
+                    f"{what}_overlap",
+                    f"{what} '{name}' serves {ops[latest[2]].name!r} and {ops[row[2]].name!r} at"
+                    f" once at {row[0]} ns",
+                    op=ops[row[2]].name, device=name if what == "device" else None, time_ns=row[0],
+                )  # fmt: skip
+            latest = max(latest, row, key=lambda r: r[1])

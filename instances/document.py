@@ -1,0 +1,156 @@
+"""The instance format: one JSON document for a graph, with or without its cluster."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from placegap.instances.costing import cost_graph
+from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.model import BestKnown, Cluster, Graph, Instance, Name, Part
+from placegap.instances.semantics import Semantics
+
+FORMAT = "placegap"
+VERSION = 1
+
+
+class Document(Part):
+    """What a model file says: always a graph; a cluster, semantics and best values where it has them.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> document = Document.of(example())
+    >>> document.cluster.name, document.instance().content_hash == example().content_hash
+    ('two-gpus', True)
+    """
+
+    format: Literal["placegap"] = "placegap"
+    version: Literal[1] = 1
+    name: Name
+    graph: Graph
+    cluster: Cluster | None = None
+    semantics: Semantics | None = None
+    best_known: tuple[BestKnown, ...] = Field(default=())
+
+    @classmethod
+    def of(cls, instance: Instance) -> Document:
+        """The document that describes an instance."""
+        return cls(
+            name=instance.name,
+            graph=instance.graph,
+            cluster=instance.cluster,
+            semantics=instance.semantics,
+            best_known=instance.best_known,
+        )
+
+    def instance(self, cluster: Cluster | None = None) -> Instance:
+        """The instance on the given cluster, or on the file's own.
+
+        Ops without a time for one of the cluster's device kinds are costed from their FLOPs and
+        bytes moved, where the catalogue knows the kind (`costing`).
+
+        Raises
+        ------
+        InputError
+            If there is no cluster, or an op cannot run on any of its devices.
+        """
+        chosen = cluster if cluster is not None else self.cluster
+        if chosen is None:
+            raise InputError(f"{self.name} brings no devices; choose a cluster (--cluster)")
+        own = chosen == self.cluster
+        graph = cost_graph(self.graph, chosen)
+        try:
+            return Instance(
+                name=self.name if own else f"{self.name}@{chosen.name}",
+                graph=graph,
+                cluster=chosen,
+                semantics=self.semantics,
+                best_known=self.best_known if own else (),
+            )
+        except ValidationError as error:
+            raise from_validation_error(error, source=self.name) from None
+
+
+def load_document(path: str | Path) -> Document:
+    """Read a ``.json`` or ``.json.gz`` document in placegap's own format.
+
+    Raises
+    ------
+    InputError
+        One line that names the file, the place and what is wrong there.
+    """
+    return parse_document(read_json(path), path)
+
+
+def parse_document(raw: Any, source: str | Path) -> Document:
+    """Validate parsed JSON as a document."""
+    try:
+        return Document.model_validate(raw)
+    except ValidationError as error:
+        raise from_validation_error(error, raw, source) from None
+    except RecursionError:
+        raise InputError("nested too deeply", source) from None
+
+
+def save_document(document: Document, path: str | Path) -> None:
+    """Write a document; the bytes depend on its content alone.
+
+    Fields at their default are left out, so that files stay small; reading gives back an equal
+    document.
+    """
+    content = document.model_dump(mode="json", exclude_defaults=True)
+    head = {"format": FORMAT, "version": VERSION}
+    write_json({**head, **content}, path)
+
+
+def read_json(path: str | Path) -> Any:
+    """Parse a JSON file, gzipped or not; duplicate keys and non-finite numbers are errors."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"is not a whole gzip file ({error})", path) from None
+    except OSError as error:
+        raise InputError(error.strerror or str(error), path) from None
+    try:
+        return json.loads(data, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except RecursionError:
+        raise InputError("nested too deeply", path) from None
+    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+        raise InputError(f"is not valid JSON: {error}", path) from None
+
+
+def write_json(content: Any, path: str | Path) -> None:
+    """Write JSON, gzipped without a time stamp if the name ends in ``.gz``; never half a file."""
+    path = Path(path)
+    data = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+    if path.suffix == ".gz":
+        data = gzip.compress(data, compresslevel=9, mtime=0)
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise InputError(f"cannot be written: {error.strerror or error}", path) from None
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for at, key in enumerate(keys) if key in keys[:at])
+        raise ValueError(f"key {twice!r} appears twice in one object")
+    return content
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")

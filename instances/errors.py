@@ -1,0 +1,92 @@
+"""The one exception that bad input raises, and the one line that it prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+
+class InputError(ValueError):
+    """Input that cannot be used: one line that names the place and the mend.
+
+    Examples
+    --------
+    >>> str(InputError("ops: 'conv1' appears twice", source="net.json"))
+    "net.json: ops: 'conv1' appears twice"
+    """
+
+    def __init__(self, message: str, source: str | Path | None = None) -> None:
+        line = " ".join(message.split())
+        super().__init__(line if source is None else f"{source}: {line}")
+
+
+def from_validation_error(
+    error: ValidationError, raw: Any = None, source: str | Path | None = None
+) -> InputError:
+    """Turn pydantic's report into one line about its first finding.
+
+    Parameters
+    ----------
+    error : ValidationError
+        What pydantic raised.
+    raw : object, optional
+        The parsed document, from which the names of ops, edges and devices are read.
+    source : str or Path, optional
+        The file to name.
+    """
+    first = error.errors(include_url=False)[0]
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = "unknown field"
+    elif first["type"] == "missing":
+        message = "field is missing"
+    value = first.get("input")
+    if isinstance(value, str | int | float | bool | None) and first["type"] not in (
+        "value_error",
+        "missing",
+        "json_invalid",
+    ):
+        message += f" (got {_short(value)})"
+    more = error.error_count() - 1
+    if more:
+        message += f" (and {more} more)"
+    place = _place(first["loc"], raw)
+    return InputError(f"{place}: {message}" if place else message, source)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _place(loc: Sequence[int | str], raw: Any) -> str:
+    """``graph.ops[3] 'conv1'.time_ns.gpu`` from a location path."""
+    text, node = "", raw
+    for step in loc:
+        node = _child(node, step)
+        if isinstance(step, int):
+            text += f"[{step}]{_name_of(node)}"
+        else:
+            text += f".{step}" if text else str(step)
+    return text
+
+
+def _child(node: Any, step: int | str) -> Any:
+    if isinstance(node, Mapping):
+        return node.get(step)
+    if isinstance(node, Sequence) and not isinstance(node, str) and isinstance(step, int):
+        return node[step] if step < len(node) else None
+    return None
+
+
+def _name_of(node: Any) -> str:
+    if not isinstance(node, Mapping):
+        return ""
+    if isinstance(node.get("name"), str):
+        return f" {_short(node['name'])}"
+    if isinstance(node.get("producer"), str) and isinstance(node.get("consumer"), str):
+        return f" {_short(node['producer'] + ' -> ' + node['consumer'])}"
+    return ""

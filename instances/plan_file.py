@@ -1,0 +1,174 @@
+"""Plans as JSON, with the names of ops and devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from placegap.instances.channels import channel_name, num_channels
+from placegap.instances.document import read_json, write_json
+from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.model import Instance, Part
+from placegap.instances.plan import Plan, Transfer
+from placegap.instances.semantics import Semantics
+
+
+class TransferName(Part):
+    """A transfer by name: the producer, the edge's consumer or the tensor, and the destination."""
+
+    producer: str
+    consumer: str | None = None
+    tensor: str | None = None
+    to: str
+
+
+class PlanFile(Part):
+    """The JSON form of a plan."""
+
+    format: Literal["placegap-plan"] = "placegap-plan"
+    version: Literal[1] = 1
+    instance: str
+    instance_hash: str = ""
+    semantics: Semantics
+    method: str = ""
+    placement: dict[str, str | tuple[str, ...]]
+    device_order: dict[str, tuple[str, ...]] | None = None
+    channel_order: dict[str, tuple[TransferName, ...]] | None = Field(default=None)
+
+
+def is_plan(raw: Any) -> bool:
+    """Whether parsed JSON claims to be a plan."""
+    return isinstance(raw, dict) and raw.get("format") == "placegap-plan"
+
+
+def save_plan(
+    instance: Instance, plan: Plan, semantics: Semantics, path: str | Path, method: str = ""
+) -> None:
+    """Write a plan, with the semantics it was made under."""
+    content = describe_plan(instance, plan, semantics, method).model_dump(
+        mode="json", exclude_none=True
+    )
+    write_json(content, path)
+
+
+def describe_plan(
+    instance: Instance, plan: Plan, semantics: Semantics, method: str = ""
+) -> PlanFile:
+    """The named form of a plan."""
+    ops = [op.name for op in instance.graph.ops]
+    devices = [device.name for device in instance.cluster.devices]
+    device_order = None
+    if plan.device_order is not None:
+        device_order = {
+            devices[k]: tuple(ops[i] for i in order)
+            for k, order in enumerate(plan.device_order)
+            if order is not None
+        }
+    channel_order = None
+    if plan.channel_order is not None:
+        channel_order = {
+            channel_name(semantics.channels, instance.cluster, channel): tuple(
+                _name_transfer(instance, semantics, transfer) for transfer in transfers
+            )
+            for channel, transfers in sorted(plan.channel_order.items())
+        }
+    return PlanFile(
+        instance=instance.name,
+        instance_hash=instance.content_hash,
+        semantics=semantics,
+        method=method,
+        placement={
+            ops[i]: devices[on[0]] if len(on) == 1 else tuple(devices[k] for k in on)
+            for i, on in enumerate(plan.placement)
+        },
+        device_order=device_order,
+        channel_order=channel_order,
+    )
+
+
+def load_plan(instance: Instance, path: str | Path) -> tuple[Plan, Semantics]:
+    """Read a plan for an instance, and the semantics it was made under.
+
+    Raises
+    ------
+    InputError
+        If the file is no plan, or names what the instance does not have.
+    """
+    raw = read_json(path)
+    if not is_plan(raw):
+        raise InputError("is not a plan (its format is not 'placegap-plan')", path)
+    try:
+        content = PlanFile.model_validate(raw)
+        return _resolve(instance, content), content.semantics
+    except ValidationError as error:
+        raise from_validation_error(error, raw, path) from None
+    except LookupError as error:
+        raise InputError(str(error.args[0]), path) from None
+
+
+def _resolve(instance: Instance, content: PlanFile) -> Plan:
+    op_index, device_index = instance.graph.op_index, instance.cluster.device_index
+    op, device = _finder("op", op_index), _finder("device", device_index)
+    for name in content.placement:
+        op(name)
+    missing = [name for name in op_index if name not in content.placement]
+    if missing:
+        raise LookupError(f"placement: op {missing[0]!r} is not placed")
+    placement = tuple(
+        (device(on),) if isinstance(on, str) else tuple(device(name) for name in on)
+        for on in (content.placement[name] for name in op_index)
+    )
+    device_order = None
+    if content.device_order is not None:
+        orders = {device(k): tuple(op(i) for i in v) for k, v in content.device_order.items()}
+        device_order = tuple(orders.get(k) for k in range(instance.num_devices))
+    channel_order = None
+    if content.channel_order is not None:
+        channels = content.semantics.channels
+        number = {
+            channel_name(channels, instance.cluster, c): c
+            for c in range(num_channels(channels, instance.num_devices))
+        }
+        channel = _finder("channel", number)
+        item = _finder("transfer", _transfer_items(instance, content.semantics))
+        channel_order = {
+            channel(name): tuple(
+                Transfer(item((t.producer, t.consumer, t.tensor)), device(t.to)) for t in transfers
+            )
+            for name, transfers in content.channel_order.items()
+        }
+    return Plan(placement, device_order, channel_order)
+
+
+def _finder(what: str, index: dict[Any, int]) -> Any:
+    def find(name: Any) -> int:
+        try:
+            return index[name]
+        except KeyError:
+            raise LookupError(f"there is no {what} {name!r} in the instance") from None
+
+    return find
+
+
+def _name_transfer(instance: Instance, semantics: Semantics, transfer: Transfer) -> TransferName:
+    producer, consumer, tensor = _key(instance, semantics, transfer.item)
+    to = instance.cluster.devices[transfer.destination].name
+    return TransferName(producer=producer, consumer=consumer, tensor=tensor, to=to)
+
+
+def _key(instance: Instance, semantics: Semantics, item: int) -> tuple[str, str | None, str | None]:
+    """What names a transfer: an edge by its ends, a tensor by its name or its only consumer."""
+    if semantics.transfers == "per_edge":
+        edge = instance.graph.edges[item]
+        return edge.producer, edge.consumer, edge.tensor
+    edge = instance.graph.edges[instance.arrays.index.tensor_first_edge[item]]
+    return edge.producer, edge.consumer if edge.tensor is None else None, edge.tensor
+
+
+def _transfer_items(instance: Instance, semantics: Semantics) -> dict[Any, int]:
+    index = instance.arrays.index
+    per_edge = semantics.transfers == "per_edge"
+    count = len(index.producer) if per_edge else len(index.tensor_producer)
+    return {_key(instance, semantics, item): item for item in range(count)}

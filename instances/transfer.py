@@ -1,0 +1,169 @@
+"""How long a tensor takes from device to device: links, widest paths, explicit times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import networkx as nx
+import numpy as np
+
+from placegap.instances.index import Ints
+
+if TYPE_CHECKING:
+    from placegap.instances.model import Cluster, Graph
+
+NS_PER_S = 10**9
+
+
+def ceil_div(numerator: int, denominator: int) -> int:
+    """Round a quotient of non-negative integers up: the one rounding rule of all costs.
+
+    Examples
+    --------
+    >>> ceil_div(7, 2), ceil_div(6, 2)
+    (4, 3)
+    """
+    return -(-numerator // denominator)
+
+
+def link_time_ns(size_bytes: int, bandwidth_bytes_per_s: int, latency_ns: int) -> int:
+    """Latency + ceil(bytes / bandwidth), in Python integers (the product overflows int64).
+
+    Examples
+    --------
+    >>> link_time_ns(10_000_000_000, 12_000_000_000, 5_000)
+    833338334
+    """
+    return latency_ns + ceil_div(size_bytes * NS_PER_S, bandwidth_bytes_per_s)
+
+
+def widest_paths(cluster: Cluster) -> dict[tuple[int, int], tuple[int, int]]:
+    """Bandwidth (bytes/s) and latency (ns) of every ordered device pair that a path joins.
+
+    A pair with a link uses it. Another pair uses the widest path (Moirai, section III-A): the
+    largest bottleneck bandwidth and, among paths of that bandwidth, the least sum of latencies.
+
+    Examples
+    --------
+    >>> from placegap.instances.model import Cluster, Device, Link
+    >>> devices = tuple(Device(name=x, kind="gpu") for x in "abc")
+    >>> links = (Link(source="a", target="b", bandwidth_bytes_per_s=9, latency_ns=1),
+    ...          Link(source="b", target="c", bandwidth_bytes_per_s=5, latency_ns=2))
+    >>> widest_paths(Cluster(name="line", devices=devices, links=links))[0, 2]
+    (5, 3)
+    """
+    where = cluster.device_index
+    direct = {
+        (where[link.source], where[link.target]): (link.bandwidth_bytes_per_s, link.latency_ns)
+        for link in cluster.links
+    }
+    best = dict(direct)
+    # Lowering the bandwidth step by step, the first network that joins a pair is its widest.
+    for bandwidth in sorted({width for width, _ in direct.values()}, reverse=True):
+        network: nx.DiGraph[int] = nx.DiGraph()
+        network.add_weighted_edges_from(
+            (a, b, latency) for (a, b), (width, latency) in direct.items() if width >= bandwidth
+        )
+        for a, reached in nx.all_pairs_dijkstra_path_length(network):
+            for b, latency in reached.items():
+                if a != b:
+                    best.setdefault((a, b), (bandwidth, int(latency)))
+    return best
+
+
+def transfer_times(graph: Graph, cluster: Cluster) -> tuple[Ints, Ints]:
+    """Link classes (K, K) and times (tensors, classes) of all tensors.
+
+    Device pairs whose transfers always take the same time share a class, so that a large cluster
+    with few kinds of links needs few columns; class 0 is a device with itself and costs nothing.
+    Unreachable pairs, matrices of the wrong shape and sums above 2**62 are ValueErrors.
+    """
+    tensors = [graph.edges[e] for e in graph.index.tensor_first_edge.tolist()]
+    _check_matrices(graph, len(cluster.devices))
+    explicit = any(edge.transfer_ns is not None for edge in tensors)
+    paths = widest_paths(cluster)
+    link_class, pairs = _link_classes(cluster, paths, explicit)
+    hosts = [device.is_host for device in cluster.devices]
+    times = np.zeros((len(tensors), len(pairs)), np.int64)
+    linked = [u for u, e in enumerate(tensors) if e.transfer_ns is None and e.host_time_ns is None]
+    stated = [
+        u for u, e in enumerate(tensors) if e.transfer_ns is not None or e.host_time_ns is not None
+    ]
+    sizes, size_of = np.unique([tensors[u].bytes for u in linked], return_inverse=True)
+    for column, (a, b) in enumerate(pairs):
+        if a == b:
+            continue
+        if linked:
+            if (a, b) not in paths:
+                source, target = cluster.devices[a].name, cluster.devices[b].name
+                raise ValueError(f"links: no path leads from {source!r} to {target!r}; add a link")
+            each = [_fits(link_time_ns(size, *paths[a, b])) for size in sizes.tolist()]
+            times[linked, column] = np.array(each, np.int64)[size_of]
+        for u in stated:
+            matrix, host_time = tensors[u].transfer_ns, tensors[u].host_time_ns
+            if matrix is not None:
+                times[u, column] = matrix[a][b]
+            elif host_time is not None:
+                # two hops through host memory between accelerators, one with a host, none within
+                times[u, column] = _fits(host_time * (2 - hosts[a] - hosts[b]))
+    _fits(sum(times[graph.index.tensor].max(axis=1, initial=0).tolist()))
+    return link_class, times
+
+
+def host_times(graph: Graph, link_class: Ints, transfer_ns: Ints) -> Ints:
+    """host_time(tensor, device) of max_load, (tensors, K).
+
+    The explicit value where the source gives one, else the least transfer time between the device
+    and any other, over both directions (a convention of the cost model).
+    """
+    num_devices = len(link_class)
+    host_ns = np.zeros((len(transfer_ns), num_devices), np.int64)
+    for k in range(num_devices):
+        others = [j for j in range(num_devices) if j != k]
+        if others:
+            touching = np.unique(np.concatenate([link_class[k, others], link_class[others, k]]))
+            host_ns[:, k] = transfer_ns[:, touching].min(axis=1)
+    for u, first in enumerate(graph.index.tensor_first_edge.tolist()):
+        stated = graph.edges[first].host_time_ns
+        if stated is not None:
+            host_ns[u] = stated
+    return host_ns
+
+
+def _link_classes(
+    cluster: Cluster, paths: dict[tuple[int, int], tuple[int, int]], explicit: bool
+) -> tuple[Ints, list[tuple[int, int]]]:
+    """Class of every ordered pair, and one pair of each class."""
+    num_devices = len(cluster.devices)
+    link_class = np.zeros((num_devices, num_devices), np.int64)
+    number: dict[object, int] = {}
+    pairs = [(0, 0)]
+    for a in range(num_devices):
+        for b in range(num_devices):
+            if a == b:
+                continue
+            hosts = cluster.devices[a].is_host + cluster.devices[b].is_host
+            key = (a, b) if explicit else (paths.get((a, b)), hosts)
+            if key not in number:
+                number[key] = len(pairs)
+                pairs.append((a, b))
+            link_class[a, b] = number[key]
+    return link_class, pairs
+
+
+def _check_matrices(graph: Graph, num_devices: int) -> None:
+    for number, edge in enumerate(graph.edges):
+        matrix = edge.transfer_ns
+        if matrix is not None and not (
+            len(matrix) == num_devices and all(len(row) == num_devices for row in matrix)
+        ):
+            raise ValueError(
+                f"edges[{number}] '{edge.producer} -> {edge.consumer}': transfer_ns must have"
+                f" {num_devices} rows and columns, one per device"
+            )
+
+
+def _fits(time_ns: int) -> int:
+    if time_ns > 2**62:
+        raise ValueError(f"edges: transfer times sum to {time_ns} ns, above 2**62")
+    return time_ns

@@ -1,0 +1,177 @@
+"""The registry: every method's name, what it claims, and where it applies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.model import Instance
+from placegap.instances.plan import Plan
+from placegap.instances.semantics import Objective, Semantics
+from placegap.solvers.result import Outcome, Result, finish
+
+
+class Params(BaseModel):
+    """Base of a method's parameters: frozen, and unknown names are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a method stops: seconds, a relative gap that suffices, and its seed.
+
+    `time_limit_s` None means no limit.
+    """
+
+    time_limit_s: float | None = None
+    gap: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Task:
+    """One call of a method."""
+
+    instance: Instance
+    semantics: Semantics
+    limits: Limits = Limits()
+    incumbent: Plan | None = None
+    """A feasible plan to start from, where the method can use one."""
+
+
+Claim = Literal["exact", "heuristic"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One line of the registry.
+
+    Attributes
+    ----------
+    name : str
+    claim : {"exact", "heuristic"}
+    objectives : tuple of str
+    paper : str
+        Whose method it is.
+    summary : str
+        One line for tables.
+    run : callable (Task, Params) -> Outcome
+    params : type
+        The method's parameters.
+    applies : callable (Task, Params) -> str or None
+        Why the method does not apply (semantics it does not model, size), or None if it does.
+    packages : tuple of str
+        Distributions whose versions belong to a result.
+    """
+
+    name: str
+    claim: Claim
+    objectives: tuple[Objective, ...]
+    paper: str
+    summary: str
+    run: Callable[[Task, Params], Outcome]
+    params: type[Params] = Params
+    applies: Callable[[Task, Params], str | None] = lambda task, params: None
+    packages: tuple[str, ...] = ()
+
+
+METHODS: dict[str, Method] = {}
+
+
+def register(method: Method) -> Method:
+    """Add a method; its name must be new."""
+    if method.name in METHODS:
+        raise ValueError(f"method {method.name!r} is registered twice")
+    METHODS[method.name] = method
+    return method
+
+
+def find_method(name: str) -> Method:
+    """The method of that name, or an InputError that lists the names."""
+    try:
+        return METHODS[name]
+    except KeyError:
+        raise InputError(f"there is no method {name!r}; choose from {', '.join(METHODS)}") from None
+
+
+def parse_params(method: Method, params: Mapping[str, object]) -> Params:
+    """Validate parameters given as text or values."""
+    try:
+        return method.params.model_validate(dict(params))
+    except ValidationError as error:
+        raise from_validation_error(error, source=f"parameters of {method.name}") from None
+
+
+def why_not(method: Method, task: Task, params: Params) -> str | None:
+    """Why the method does not apply to the task, or None."""
+    if task.semantics.objective not in method.objectives:
+        return f"does not do {task.semantics.objective}"
+    return method.applies(task, params)
+
+
+def solve(
+    instance: Instance,
+    semantics: Semantics,
+    method: str,
+    params: Mapping[str, object] | None = None,
+    *,
+    time_limit_s: float | None = None,
+    gap: float = 0.0,
+    seed: int = 0,
+    incumbent: Plan | None = None,
+) -> Result:
+    """Run one method on one instance and let the referee judge it.
+
+    Parameters
+    ----------
+    instance, semantics
+        The problem, and what its numbers mean.
+    method : str
+        A name of the registry.
+    params : mapping, optional
+        The method's own parameters.
+    time_limit_s, gap, seed
+        When to stop, and the seed of methods that draw random numbers.
+    incumbent : Plan, optional
+        A plan to start from; it is ignored by methods that cannot use one.
+
+    Raises
+    ------
+    InputError
+        Unknown method or parameters, or a method that does not apply.
+
+    Examples
+    --------
+    >>> from placegap.instances import Semantics, example
+    >>> from placegap.solvers import solve
+    >>> result = solve(example(), Semantics(objective="makespan"), "brute-force")
+    >>> result.status, result.value_ns
+    ('optimal', 35)
+    """
+    chosen = find_method(method)
+    parsed = parse_params(chosen, params or {})
+    task = Task(instance, semantics, Limits(time_limit_s, gap, seed), incumbent)
+    reason = why_not(chosen, task, parsed)
+    if reason is not None:
+        raise InputError(f"{method} does not apply to {instance.name}: {reason}")
+    began = time.perf_counter()
+    outcome = chosen.run(task, parsed)
+    elapsed = time.perf_counter() - began
+    return finish(
+        instance,
+        semantics,
+        method,
+        outcome,
+        solve_s=max(0.0, elapsed - outcome.build_s),
+        seed=seed,
+        requested_gap=gap,
+        options={**parsed.model_dump(mode="json"), "time_limit_s": time_limit_s, "gap": gap},
+        versions={name: version(name) for name in ("placegap", *chosen.packages)},
+    )

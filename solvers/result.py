@@ -1,0 +1,180 @@
+"""One result for every method, and the one function that may make it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from placegap.instances.evaluate import evaluate
+from placegap.instances.model import Instance
+from placegap.instances.plan import Evaluation, Plan
+from placegap.instances.semantics import PLAN_CLASSES, PlanClass, Semantics
+
+Status = Literal["optimal", "gap_met", "feasible", "infeasible", "no_plan"]
+"""``optimal``: value == bound. ``gap_met``: the requested gap is reached. ``feasible``: a plan
+without such proof. ``infeasible``: proven that no plan exists. ``no_plan``: none found, and the
+message says why.
+"""
+
+
+class SolverDisagreement(AssertionError):
+    """A method and the referee cannot both be right: a bug to find, never a tolerance to widen."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a method hands to `finish`: decisions and proofs, no values to be believed.
+
+    Attributes
+    ----------
+    plan : Plan or None
+    claim_ns : int or None
+        The value an exact method says its plan has; the referee must find no more.
+    bound_ns : int or None
+        Proven lower bound for the plans of the semantics' class.
+    bound_origin : str
+        What proves the bound: "ideal-dp", "cp-sat", "highs", ...
+    bound_class : PlanClass or None
+        Class the bound holds for, where it is wider than the semantics' class.
+    proven_infeasible : bool
+        No feasible plan exists.
+    message : str
+        Why there is no plan, what limit was hit, ...
+    build_s : float
+        Part of the time that went into building a model.
+    details : mapping
+        Figures a study may tabulate: rows, columns, ideals, ...
+    """
+
+    plan: Plan | None = None
+    claim_ns: int | None = None
+    bound_ns: int | None = None
+    bound_origin: str = ""
+    bound_class: PlanClass | None = None
+    proven_infeasible: bool = False
+    message: str = ""
+    build_s: float = 0.0
+    details: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is reported about one run of one method; made by `finish` only.
+
+    `value_ns` is the referee's, `bound_ns` the method's own proof; `gap` is
+    (value - bound) / value, 0 when both are 0, None where one of them is missing.
+    """
+
+    method: str
+    instance: str
+    instance_hash: str
+    semantics: Semantics
+    status: Status
+    plan: Plan | None
+    value_ns: int | None
+    bound_ns: int | None
+    bound_origin: str
+    bound_class: PlanClass
+    gap: float | None
+    build_s: float
+    solve_s: float
+    seed: int
+    options: Mapping[str, str | int | float | bool | None]
+    versions: Mapping[str, str]
+    message: str
+    details: Mapping[str, int | float | str]
+    evaluation: Evaluation | None = field(default=None, repr=False)
+
+
+def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
+    """(value - bound) / value; 0 when both are 0; None where one is missing.
+
+    Examples
+    --------
+    >>> relative_gap(100, 80), relative_gap(0, 0), relative_gap(5, None)
+    (0.2, 0.0, None)
+    """
+    if value_ns is None or bound_ns is None:
+        return None
+    return (value_ns - bound_ns) / value_ns if value_ns else 0.0
+
+
+def finish(
+    instance: Instance,
+    semantics: Semantics,
+    method: str,
+    outcome: Outcome,
+    *,
+    solve_s: float,
+    seed: int = 0,
+    requested_gap: float = 0.0,
+    options: Mapping[str, str | int | float | bool | None] | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> Result:
+    """Judge an outcome by the referee and make it a result.
+
+    Raises
+    ------
+    SolverDisagreement
+        If an exact claim is better than what the referee finds, a claimed plan is infeasible, or
+        a bound of the plan's class is above the value of a feasible plan.
+    """
+    bound_class = outcome.bound_class or semantics.plans
+    if PLAN_CLASSES.index(bound_class) < PLAN_CLASSES.index(semantics.plans):
+        raise SolverDisagreement(
+            f"{method}: a {bound_class} bound does not hold for {semantics.plans}"
+        )
+    verdict = None if outcome.plan is None else evaluate(instance, outcome.plan, semantics)
+    plan, value, message = outcome.plan, None, outcome.message
+    if verdict is not None and not verdict.feasible:
+        reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
+        if outcome.claim_ns is not None:
+            raise SolverDisagreement(f"{method} on {instance.name}: claims a plan with {reasons}")
+        plan, message = None, f"its plan breaks a rule: {reasons}"
+    elif verdict is not None:
+        value = verdict.value_ns
+    _check_claims(instance, method, outcome, value)
+    gap = relative_gap(value, outcome.bound_ns)
+    status: Status
+    if value is None:
+        status = "infeasible" if outcome.proven_infeasible else "no_plan"
+    elif value == outcome.bound_ns:
+        status = "optimal"
+    else:
+        status = "gap_met" if gap is not None and gap <= requested_gap else "feasible"
+    return Result(
+        method=method,
+        instance=instance.name,
+        instance_hash=instance.content_hash,
+        semantics=semantics,
+        status=status,
+        plan=plan,
+        value_ns=value,
+        bound_ns=outcome.bound_ns,
+        bound_origin=outcome.bound_origin,
+        bound_class=bound_class,
+        gap=gap,
+        build_s=outcome.build_s,
+        solve_s=solve_s,
+        seed=seed,
+        options=options or {},
+        versions=versions or {},
+        message=message,
+        details=outcome.details,
+        evaluation=verdict,
+    )
+
+
+def _check_claims(instance: Instance, method: str, outcome: Outcome, value: int | None) -> None:
+    where = f"{method} on {instance.name}"
+    if value is None:
+        return
+    if outcome.proven_infeasible:
+        raise SolverDisagreement(f"{where}: says infeasible, but its plan is feasible")
+    if outcome.claim_ns is not None and outcome.claim_ns < value:
+        raise SolverDisagreement(f"{where}: claims {outcome.claim_ns}, the referee finds {value}")
+    if outcome.bound_ns is not None and outcome.bound_ns > value:
+        raise SolverDisagreement(
+            f"{where}: its bound {outcome.bound_ns} is above the value {value}"
+        )
