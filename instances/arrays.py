@@ -22,7 +22,7 @@ NO_LIMIT = 2**62
 """Memory of a device without a limit."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arrays:
     """An instance with n ops, K devices, t tensors and g colocation groups as arrays.
 

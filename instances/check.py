@@ -60,12 +60,10 @@ def check_schedule(
     Every op runs after its inputs have arrived, every transfer after its producer, each for its
     full duration; devices and channels serve one at a time.
     """
-    return tuple(
-        [
-            *_transfers_cover_edges(instance, schedule, semantics),
-            *_durations(instance, schedule, semantics),
-            *_exclusive(instance, schedule, semantics),
-        ]
+    return (
+        *_transfers_cover_edges(instance, schedule, semantics),
+        *_durations(instance, schedule, semantics),
+        *_exclusive(instance, schedule, semantics),
     )
 
 

@@ -20,7 +20,7 @@ VERSION = 1
 
 
 class Document(Part):
-    """What a model file says: always a graph; a cluster, semantics and best values where it has them.
+    """What a model file says: a graph, and a cluster, semantics and best values where it has them.
 
     Examples
     --------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GraphIndex:
     """Structure of a graph with n ops, m edges and t tensors as int64 arrays.
 

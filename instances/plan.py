@@ -1,4 +1,4 @@
-"""What a method returns (a Plan), what it leads to (a Schedule), how it is judged (an Evaluation)."""
+"""What a method returns (Plan), what it leads to (Schedule), how it is judged (Evaluation)."""
 
 from __future__ import annotations
 

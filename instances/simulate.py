@@ -262,12 +262,12 @@ def bottom_levels(
     level = np.zeros(len(time_ns), np.int64)
     for at in range(len(time_ns) - 1, -1, -1):
         op = topological_order[at]
-        longest = np.int64(0)
+        level[op] = 0
         for e in succ_edge[succ_ptr[op] : succ_ptr[op + 1]]:
             succ = consumer[e]
             tail = level[succ] + transfer_ns[tensor[e], link_class[device[op], device[succ]]]
-            longest = max(longest, tail)
-        level[op] = time_ns[op] + longest
+            level[op] = max(level[op], tail)
+        level[op] += time_ns[op]
     return level
 
 
