@@ -6,11 +6,12 @@ Times are integer nanoseconds, sizes integer bytes, bandwidths bytes per second.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -31,6 +32,11 @@ class Part(BaseModel):
     """Base of all parts of an instance: frozen, and unknown fields are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A changed copy, validated anew; pydantic's own would keep stale derived arrays."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**(copy.deepcopy(fields) if deep else fields), **(update or {})})
 
 
 class Provenance(Part):

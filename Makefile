@@ -1,0 +1,51 @@
+# Two commands do all the set-up: `make study` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+PACKAGES := instances formulations solvers experiments
+# A file that is added or removed changes its folder: the strict editable install must see it.
+FOLDERS := $(shell find $(PACKAGES) -type d -not -name __pycache__)
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --config-settings editable_mode=strict
+# Compiled kernels survive a re-install.
+export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
+
+.PHONY: help install study test test-deep bench lint types clean
+
+help:
+	@echo "make study      install into .venv and run the quickstart study"
+	@echo "make test       install, then ruff, mypy and the tests"
+	@echo "make test-deep  thousands of random instances (tens of minutes)"
+	@echo "make bench      benchmarks, never part of the tests"
+	@echo "make clean      remove .venv, build and results"
+
+.venv/.ready: pyproject.toml constraints.txt $(FOLDERS)
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+.venv/.dev: .venv/.ready
+	$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+install: .venv/.dev
+
+study: .venv/.ready
+	$(BIN)/placegap study experiments/quickstart.yaml
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.dev
+	$(BIN)/mypy
+
+test: lint types
+	$(BIN)/pytest -n 2 --dist loadfile -m "not deep"
+
+test-deep: .venv/.dev
+	$(BIN)/pytest -n 2 -m deep
+
+bench: .venv/.dev
+	$(BIN)/python -m placegap.experiments.bench
+
+clean:
+	rm -rf .venv build results bench-results *.egg-info

@@ -1,0 +1,178 @@
+"""Every broken rule is named, with its op, device and time."""
+
+from __future__ import annotations
+
+import itertools
+
+import networkx as nx
+import pytest
+from support import tiny_instance
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Op,
+    Plan,
+    Semantics,
+    Transfer,
+    Violation,
+    check,
+    example,
+)
+
+MAKESPAN = Semantics(objective="makespan")
+CHAIN = Semantics(objective="max_load", plans="chain")
+CONVEX = Semantics(objective="max_load", plans="convex")
+ANY = Semantics(objective="max_load")
+
+
+def instance(
+    ops: tuple[Op, ...], edges: list[tuple[str, str]], memory: int | None = None, devices: int = 2
+) -> Instance:
+    return Instance(
+        name="i",
+        graph=Graph(
+            name="g",
+            ops=ops,
+            edges=tuple(Edge(producer=a, consumer=b, host_time_ns=1) for a, b in edges),
+        ),
+        cluster=Cluster(
+            name="c",
+            devices=tuple(
+                Device(name=f"d{k}", kind="x", memory_bytes=memory) for k in range(devices)
+            ),
+        ),
+    )
+
+
+def op(name: str, **fields: object) -> Op:
+    return Op(name=name, time_ns={"x": 1}, **fields)  # type: ignore[arg-type]
+
+
+def rules(violations: tuple[Violation, ...]) -> list[str]:
+    return [violation.rule for violation in violations]
+
+
+def test_a_plan_of_the_wrong_length_is_named() -> None:
+    assert rules(check(example(), Plan.on([0]), MAKESPAN)) == ["shape"]
+
+
+@pytest.mark.parametrize("device", [-1, 2])
+def test_an_unknown_device_is_named(device: int) -> None:
+    (violation,) = check(example(), Plan.on([0, 0, 0, device]), MAKESPAN)
+    assert "op4" in violation.message
+
+
+def test_an_op_where_it_cannot_run_is_named() -> None:
+    cluster = Cluster(name="c", devices=(Device(name="d0", kind="x"), Device(name="d1", kind="y")))
+    on = Instance(name="i", graph=Graph(name="g", ops=(op("a"),)), cluster=cluster)
+    (violation,) = check(on, Plan.on([1]), ANY)
+    assert "'a' cannot run on 'd1'" in violation.message
+
+
+def test_memory_is_the_sum_of_resident_bytes() -> None:
+    on = instance((op("a", resident_bytes=3), op("b", resident_bytes=4)), [], memory=6)
+    (violation,) = check(on, Plan.on([0, 0]), ANY)
+    assert (violation.rule, violation.op, violation.device, violation.time_ns) == (
+        "memory", "b", "d0", 0,
+    )  # fmt: skip
+    assert "7 bytes, 1 more than its 6" in violation.message
+    assert check(on, Plan.on([0, 1]), ANY) == ()
+
+
+def test_a_full_device_is_not_overfull() -> None:
+    on = instance((op("a", resident_bytes=3), op("b", resident_bytes=3)), [], memory=6)
+    assert check(on, Plan.on([0, 0]), ANY) == ()
+
+
+def test_a_split_colocation_group_is_named() -> None:
+    on = instance((op("a", colocation="w"), op("b", colocation="w")), [])
+    (violation,) = check(on, Plan.on([0, 1]), ANY)
+    assert (violation.rule, violation.op, violation.device) == ("colocation", "b", "d1")
+
+
+def test_replicated_ops_are_refused_where_they_are_not_defined() -> None:
+    assert rules(check(example(), Plan(((0, 1), (0,), (0,), (0,))), MAKESPAN)) == ["shape"]
+
+
+def test_orders_are_refused_under_max_load() -> None:
+    plan = Plan.on([0] * 4, [[0, 1, 2, 3], []])
+    assert rules(check(example(), plan, ANY)) == ["fields"]
+
+
+def test_a_cycle_of_orders_is_named() -> None:
+    # op4 before op1 on one device contradicts op1 -> op2 -> op4
+    (violation,) = check(example(), Plan.on([0] * 4, [[3, 0, 1, 2], []]), MAKESPAN)
+    assert violation.rule == "order"
+    assert "op1" in violation.message
+    assert "op4" in violation.message
+
+
+def test_an_order_that_lists_other_ops_is_refused() -> None:
+    assert rules(check(example(), Plan.on([0] * 4, [[0, 1, 2], [3]]), MAKESPAN)) == ["order"]
+
+
+def test_an_order_of_transfers_that_do_not_exist_is_refused() -> None:
+    plan = Plan(((0,),) * 4, None, {0: (Transfer(0, 1),)})
+    assert rules(check(example(), plan, MAKESPAN)) == ["order"]
+
+
+def test_a_path_that_comes_back_is_not_convex() -> None:
+    on = instance((op("a"), op("b"), op("c")), [("a", "b"), ("b", "c")])
+    (violation,) = check(on, Plan.on([0, 1, 0]), CONVEX)
+    assert (violation.rule, violation.op, violation.device) == ("convex", "c", "d0")
+    assert check(on, Plan.on([0, 1, 1]), CONVEX) == ()
+
+
+def test_convex_devices_need_not_form_a_chain() -> None:
+    # a -> b and c -> d, with a, d on one device and b, c on the other: each set is convex, but
+    # the devices feed each other
+    on = instance((op("a"), op("b"), op("c"), op("d")), [("a", "b"), ("c", "d")])
+    plan = Plan.on([0, 1, 1, 0])
+    assert check(on, plan, CONVEX) == ()
+    assert rules(check(on, plan, CHAIN)) == ["chain"]
+
+
+def test_backward_ops_need_not_be_contiguous() -> None:
+    ops = (op("f1"), op("f2"), op("b2", backward=True), op("b1", backward=True))
+    classes = [o.model_copy(update={"colocation": o.name[1]}) for o in ops]
+    on = instance(tuple(classes), [("f1", "f2"), ("f2", "b2"), ("b2", "b1")])
+    assert check(on, Plan.on([0, 1, 1, 0]), CHAIN) == ()
+    assert check(on, Plan.on([0, 1, 1, 0]), CONVEX) == ()
+
+
+def test_a_backward_orphan_orders_its_device_as_its_mirror_image() -> None:
+    # b has no forward op; its backward edge b -> b1 is mirrored to f1 -> mirror(b), so with b and f0 on device 0 and class 1 on device 1, f0 -> f1 -> mirror(b) comes back.
+    ops = (op("f0"), op("f1", colocation="1"), op("b", backward=True))
+    back = op("b1", backward=True, colocation="1")
+    on = instance((*ops, back), [("f0", "f1"), ("b", "b1")])
+    assert rules(check(on, Plan.on([0, 1, 0, 1]), CHAIN)) == ["chain"]
+    assert check(on, Plan.on([0, 1, 1, 1]), CHAIN) == ()
+
+
+def test_classes_agree_with_their_definitions_on_random_plans() -> None:
+    """Forward-only graphs: convex by paths, chain by some order of the devices as ideals."""
+    for seed in range(40):
+        on = tiny_instance(seed, num_ops=6, num_devices=3, density=0.3)
+        net = nx.DiGraph([(e.producer, e.consumer) for e in on.graph.edges])
+        net.add_nodes_from(o.name for o in on.graph.ops)
+        reach = nx.transitive_closure(net)
+        names = [o.name for o in on.graph.ops]
+        for placement in list(itertools.product(range(3), repeat=6))[seed % 7 :: 53]:
+            device = dict(zip(names, placement, strict=True))
+            convex = not any(
+                device[a] == device[c] != device[b]
+                for a, b, c in itertools.permutations(names, 3)
+                if reach.has_edge(a, b) and reach.has_edge(b, c)
+            )
+            chain = any(
+                all(rank[device[a]] <= rank[device[b]] for a, b in net.edges)
+                for rank in itertools.permutations(range(3))
+            )
+            found = {s: {v.rule for v in check(on, Plan.on(placement), s)} for s in (CONVEX, CHAIN)}
+            if "shape" not in found[CONVEX]:
+                assert ("convex" not in found[CONVEX]) == convex
+                assert ("chain" not in found[CHAIN]) == chain

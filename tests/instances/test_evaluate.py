@@ -1,0 +1,56 @@
+"""The referee judges every plan by the same rules."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from placegap.instances import Plan, Semantics, evaluate, example
+
+
+@pytest.mark.parametrize("channels", ["free", "link", "port", "half_duplex"])
+@pytest.mark.parametrize(("placement", "expected"), [([0, 0, 1, 0], 53), ([0, 1, 0, 0], 35)])
+def test_fd_dps_figure_3(channels: str, placement: list[int], expected: int) -> None:
+    # paper-notes: op 2 on device 0 and op 3 on device 1 end at 53, the other way round at 35
+    semantics = Semantics(objective="makespan", channels=channels)  # type: ignore[arg-type]
+    assert evaluate(example(), Plan.on(placement), semantics).value_ns == expected
+
+
+def test_a_plan_that_breaks_memory_has_a_value_but_is_not_feasible() -> None:
+    base = example()
+    cluster = base.cluster.model_copy(
+        update={
+            "devices": tuple(d.model_copy(update={"memory_bytes": 0}) for d in base.cluster.devices)
+        }
+    )
+    ops = tuple(op.model_copy(update={"resident_bytes": 1}) for op in base.graph.ops)
+    tight = base.model_copy(
+        update={"cluster": cluster, "graph": base.graph.model_copy(update={"ops": ops})}
+    )
+    verdict = evaluate(tight, Plan.on([0] * 4), Semantics(objective="makespan"))
+    assert (verdict.value_ns, verdict.feasible) == (43, False)
+
+
+def test_a_plan_that_cannot_run_has_no_value() -> None:
+    assert evaluate(example(), Plan.on([0]), Semantics(objective="makespan")).value_ns is None
+
+
+def test_idle_devices_are_named() -> None:
+    verdict = evaluate(example(), Plan.on([0] * 4), Semantics(objective="max_load"))
+    assert verdict.idle_devices == ("gpu1",)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"objective": "makespan", "plans": "chain"},
+        {"objective": "makespan", "load": "overlap"},
+        {"objective": "max_load", "channels": "free"},
+        {"objective": "max_load", "transfers": "per_tensor"},
+        {"objective": "latency"},
+        {"objective": "makespan", "speed": 3},
+    ],
+)
+def test_rules_that_do_not_apply_are_refused(fields: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        Semantics.model_validate(fields)

@@ -1,0 +1,108 @@
+"""The house: folders, packages, the wheel, and the direction of imports."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import pkgutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LAYERS = ("instances", "formulations", "solvers", "experiments")
+
+
+def modules() -> list[str]:
+    """Every module of placegap, by name."""
+    names = []
+    for layer in LAYERS:
+        package = importlib.import_module(f"placegap.{layer}")
+        names.append(package.__name__)
+        found = pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+        names += [module.name for module in found]
+    return names
+
+
+def test_packages_are_the_folders_of_the_house() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    setuptools = project["tool"]["setuptools"]
+    with_code = {
+        path.parent.relative_to(ROOT).as_posix().replace("/", ".")
+        for layer in LAYERS
+        for path in (ROOT / layer).rglob("*.py")
+    }
+    assert sorted(setuptools["packages"]) == sorted(f"placegap.{name}" for name in with_code)
+    assert setuptools["package-dir"] == {f"placegap.{name}": name for name in LAYERS}
+    assert not (ROOT / "placegap").exists()
+
+
+def test_the_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(tmp_path)]
+    copy = tmp_path / "source"
+    files = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, check=True,
+    ).stdout.decode()  # fmt: skip
+    for name in filter(None, files.split("\0")):
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            (copy / name).write_bytes((ROOT / name).read_bytes())
+    done = subprocess.run([*command, str(copy)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    shipped = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    suffixes = (".py", ".yaml", ".json", ".json.gz", "py.typed")
+    wanted = {
+        f"placegap/{name}"
+        for name in filter(None, files.split("\0"))
+        if name.startswith(tuple(f"{layer}/" for layer in LAYERS)) and name.endswith(suffixes)
+    }
+    assert wanted <= shipped
+    assert not [name for name in shipped if not name.startswith("placegap/")]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_imports_run_one_way(layer: str) -> None:
+    above = LAYERS[LAYERS.index(layer) + 1 :]
+    for path in sorted((ROOT / layer).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+                assert node.level == 0, f"{path}: relative import"
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                continue
+            for name in names:
+                parts = name.split(".")
+                assert parts[0] not in LAYERS, f"{path}: import placegap.{name}"
+                if parts[0] == "placegap" and len(parts) > 1:
+                    assert parts[1] not in above, f"{path}: {layer} imports {name}"
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_in_docstrings_run(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("order", ["highspy, ortools", "ortools, highspy"])
+def test_highspy_and_ortools_load_in_one_process_in_either_order(order: str) -> None:
+    first, second = (name.strip() for name in order.split(","))
+    load = {
+        "highspy": "import highspy; highspy.Highs()",
+        "ortools": "from ortools.sat.python import cp_model; cp_model.CpSolver()",
+    }
+    code = f"{load[first]}\n{load[second]}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_package_is_marked_as_typed() -> None:
+    assert all((ROOT / layer / "py.typed").is_file() for layer in LAYERS)
