@@ -27,17 +27,25 @@ def check(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violati
     >>> check(example(), Plan.on([0, 0, 1]), Semantics(objective="makespan"))[0].rule
     'shape'
     """
+    return check_and_simulate(instance, plan, semantics)[0]
+
+
+def check_and_simulate(
+    instance: Instance, plan: Plan, semantics: Semantics
+) -> tuple[tuple[Violation, ...], Schedule | None]:
+    """All broken rules, and the schedule where the semantics has one and the plan can be run."""
     try:
         device = check_shape(instance, plan)
     except PlanError as error:
-        return (Violation("shape", str(error)),)
-    found = [*_foreign_fields(plan, semantics), *check_placement(instance, device, semantics)]
-    if semantics.objective == "makespan" and (plan.device_order or plan.channel_order):
-        try:
-            simulate(instance, plan, semantics)
-        except PlanError as error:
-            found.append(Violation("order", str(error)))
-    return tuple(found)
+        return (Violation("shape", str(error)),), None
+    foreign = tuple(_foreign_fields(plan, semantics))
+    found = foreign + check_placement(instance, device, semantics)
+    if foreign or semantics.objective != "makespan":
+        return found, None
+    try:
+        return found, simulate(instance, plan, semantics)
+    except PlanError as error:
+        return (*found, Violation("order", str(error))), None
 
 
 def check_placement(

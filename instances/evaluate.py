@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.check import check
+from placegap.instances.check import check_and_simulate
 from placegap.instances.loads import combine, device_loads
 from placegap.instances.model import Instance
 from placegap.instances.plan import DeviceUse, Evaluation, Plan
 from placegap.instances.semantics import Semantics
-from placegap.instances.simulate import simulate
 
 
 def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:
@@ -34,7 +33,7 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
     >>> verdict.value_ns, verdict.feasible
     (35, True)
     """
-    violations = check(instance, plan, semantics)
+    violations, schedule = check_and_simulate(instance, plan, semantics)
     if any(violation.rule in ("shape", "order", "fields") for violation in violations):
         return Evaluation(None, violations)
     device = plan.devices
@@ -50,7 +49,5 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
             instance.cluster.devices, *(column.tolist() for column in columns), strict=True
         )
     )
-    if semantics.objective == "max_load":
-        return Evaluation(int(load.max()), violations, uses)
-    schedule = simulate(instance, plan, semantics)
-    return Evaluation(schedule.makespan_ns, violations, uses, schedule)
+    value_ns = int(load.max()) if schedule is None else schedule.makespan_ns
+    return Evaluation(value_ns, violations, uses, schedule)

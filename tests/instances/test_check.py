@@ -145,7 +145,8 @@ def test_backward_ops_need_not_be_contiguous() -> None:
 
 
 def test_a_backward_orphan_orders_its_device_as_its_mirror_image() -> None:
-    # b has no forward op; its backward edge b -> b1 is mirrored to f1 -> mirror(b), so with b and f0 on device 0 and class 1 on device 1, f0 -> f1 -> mirror(b) comes back.
+    # b has no forward op; its backward edge b -> b1 is mirrored to f1 -> mirror(b): with b and f0
+    # on device 0 and class 1 on device 1, f0 -> f1 -> mirror(b) comes back.
     ops = (op("f0"), op("f1", colocation="1"), op("b", backward=True))
     back = op("b1", backward=True, colocation="1")
     on = instance((*ops, back), [("f0", "f1"), ("b", "b1")])
