@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from placegap.instances.collector import paused_collector
 from placegap.instances.costing import cost_graph
 from placegap.instances.errors import InputError, from_validation_error
 from placegap.instances.model import BestKnown, Cluster, Graph, Instance, Name, Part
@@ -62,19 +65,30 @@ class Document(Part):
         """
         chosen = cluster if cluster is not None else self.cluster
         if chosen is None:
-            raise InputError(f"{self.name} brings no devices; choose a cluster (--cluster)")
+            raise InputError("brings no devices; choose a cluster (--cluster)", self.source)
         own = chosen == self.cluster
         graph = cost_graph(self.graph, chosen)
         try:
-            return Instance(
-                name=self.name if own else f"{self.name}@{chosen.name}",
-                graph=graph,
-                cluster=chosen,
-                semantics=self.semantics,
-                best_known=self.best_known if own else (),
-            )
+            with paused_collector():
+                return Instance(
+                    name=self.name if own else f"{self.name}@{chosen.name}",
+                    graph=graph,
+                    cluster=chosen,
+                    semantics=self.semantics,
+                    best_known=self.best_known if own else (),
+                )
         except ValidationError as error:
-            raise from_validation_error(error, source=self.name) from None
+            raise from_validation_error(error, source=self.source) from None
+
+    @cached_property
+    def source(self) -> str:
+        """What messages name: the file that the document was read from, else its own name."""
+        return self.name
+
+    def read_from(self, path: str | Path) -> Document:
+        """Note the file that messages about the document name, and return the document."""
+        self.__dict__["source"] = str(path)  # like a cached property: no part of its value
+        return self
 
 
 def load_document(path: str | Path) -> Document:
@@ -89,9 +103,10 @@ def load_document(path: str | Path) -> Document:
 
 
 def parse_document(raw: Any, source: str | Path) -> Document:
-    """Validate parsed JSON as a document."""
+    """Validate parsed JSON as a document that comes from `source`."""
     try:
-        return Document.model_validate(raw)
+        with paused_collector():
+            return Document.model_validate(raw).read_from(source)
     except ValidationError as error:
         raise from_validation_error(error, raw, source) from None
     except RecursionError:
@@ -111,8 +126,15 @@ def save_document(document: Document, path: str | Path) -> None:
 
 def read_json(path: str | Path) -> Any:
     """Parse a JSON file, gzipped or not; duplicate keys and non-finite numbers are errors."""
+    return parse_json(read_content(path), path)
+
+
+def read_content(path: str | Path) -> bytes:
+    """The bytes of a file, unzipped if it is a gzip file; InputError where that fails."""
     path = Path(path)
     try:
+        if path.is_dir():
+            raise InputError("is a directory; name a file in it", path)
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
@@ -120,12 +142,29 @@ def read_json(path: str | Path) -> Any:
         raise InputError(f"is not a whole gzip file ({error})", path) from None
     except OSError as error:
         raise InputError(error.strerror or str(error), path) from None
+    if not data.strip():
+        raise InputError("is empty", path)
+    return data
+
+
+def parse_json(
+    data: bytes | str, source: str | Path, parse_float: Callable[[str], Any] = float
+) -> Any:
+    """Parse JSON text of a file; `parse_float` makes the numbers that are no integers."""
     try:
-        return json.loads(data, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+        with paused_collector():
+            return json.loads(
+                data,
+                object_pairs_hook=_no_duplicates,
+                parse_constant=_no_constant,
+                parse_float=parse_float,
+            )
     except RecursionError:
-        raise InputError("nested too deeply", path) from None
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
-        raise InputError(f"is not valid JSON: {error}", path) from None
+        raise InputError("nested too deeply", source) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"is not UTF-8 text: {error}", source) from None
+    except ValueError as error:  # JSONDecodeError, and the hooks
+        raise InputError(f"is not valid JSON: {error}", source) from None
 
 
 def write_json(content: Any, path: str | Path) -> None:

@@ -94,23 +94,36 @@ def freeze(holder: object) -> None:
 
 def _ends(graph: Graph) -> tuple[Ints, Ints]:
     where = graph.op_index
-    producer = np.empty(len(graph.edges), np.int64)
-    consumer = np.empty(len(graph.edges), np.int64)
+    try:
+        producer = np.array([where[edge.producer] for edge in graph.edges], np.int64)
+        consumer = np.array([where[edge.consumer] for edge in graph.edges], np.int64)
+    except KeyError:
+        for number, edge in enumerate(graph.edges):
+            for end in (edge.producer, edge.consumer):
+                if end not in where:
+                    raise ValueError(f"{_edge(number, edge)}: there is no op {end!r}") from None
+        raise
+    pairs = np.sort(producer * len(graph.ops) + consumer)
+    if (pairs[1:] == pairs[:-1]).any():
+        _check_parallel(graph)
+    return producer, consumer
+
+
+def _check_parallel(graph: Graph) -> None:
+    """Edges between the same two ops must carry tensors of different names."""
     seen: set[tuple[str, str, str | None]] = set()
     for number, edge in enumerate(graph.edges):
-        try:
-            producer[number], consumer[number] = where[edge.producer], where[edge.consumer]
-        except KeyError as missing:
-            raise ValueError(f"{_edge(number, edge)}: there is no op {missing}") from None
         key = (edge.producer, edge.consumer, edge.tensor)
         if key in seen:
             raise ValueError(f"{_edge(number, edge)}: appears twice")
         seen.add(key)
-    return producer, consumer
 
 
 def _tensors(graph: Graph, producer: Ints) -> tuple[Ints, Ints]:
     """Tensor of each edge, and the first edge of each tensor."""
+    if all(edge.tensor is None for edge in graph.edges):
+        each = np.arange(len(graph.edges), dtype=np.int64)
+        return each, each.copy()
     tensor = np.empty(len(graph.edges), np.int64)
     first: list[int] = []
     known: dict[tuple[str, str], int] = {}

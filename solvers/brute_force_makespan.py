@@ -35,111 +35,229 @@ def best_schedule(instance: Instance, semantics: Semantics) -> tuple[int, Plan] 
     --------
     >>> from placegap.instances import example
     >>> best_schedule(example(), Semantics(objective="makespan"))[0]
-    35
+    34
     """
-    arrays, index, k = instance.arrays, instance.arrays.index, instance.num_devices
-    channels = np.full((k, k, 2), NO_CHANNEL, np.int64)
-    for a in range(k):
-        for b in range(k):
-            if a != b:
-                channels[a, b] = channels_of(semantics.channels, k, a, b)
+    arrays, index = instance.arrays, instance.arrays.index
+    order, position = index.topological_order, index.topological_position
     per_tensor = semantics.transfers == "per_tensor"
-    value, device, op_start, item, destination, start, end = _search(
-        arrays.time_ns, arrays.resident_bytes, arrays.memory_bytes, arrays.group, index.producer,
-        index.consumer, index.tensor if per_tensor else np.arange(len(index.producer)),
-        index.tensor, index.topological_order, index.succ_ptr, index.succ_edge,
-        arrays.transfer_ns, arrays.link_class, channels,
+    carried = index.tensor if per_tensor else np.arange(len(index.tensor))
+    edges = np.column_stack(
+        [position[index.producer], position[index.consumer], carried, index.tensor]
+    )
+    value, device, start, duration, move = _search(
+        arrays.time_ns[order], arrays.resident_bytes[order], arrays.memory_bytes,
+        arrays.group[order], np.ascontiguousarray(edges[np.argsort(edges[:, 0], kind="stable")]),
+        arrays.transfer_ns, arrays.link_class, _channel_table(instance, semantics),
     )  # fmt: skip
     if value == NO_SCHEDULE:
         return None
-    op_end = op_start + arrays.time_ns[np.arange(instance.num_ops), device]
-    transfers = [
-        (Transfer(*row[:2]), *row[2:])
-        for row in np.column_stack([item, destination, start, end]).tolist()
-    ]
-    op_times = list(zip(op_start.tolist(), op_end.tolist(), strict=True))
+    is_op, end = move[:, 0] < 0, start + duration
+    device, op_times = device[position], np.column_stack([start, end])[is_op][position].tolist()
+    moves = np.column_stack([move, start, end])[~is_op].tolist()
+    transfers = [(Transfer(item, to), began, ended) for item, to, began, ended in moves]
     return int(value), plan_from_times(instance, semantics, device.tolist(), op_times, transfers)
+
+
+def _channel_table(instance: Instance, semantics: Semantics) -> Ints:
+    k = instance.num_devices
+    table = np.full((k, k, 2), NO_CHANNEL, np.int64)
+    for a in range(k):
+        for b in range(k):
+            if a != b:
+                table[a, b] = channels_of(semantics.channels, k, a, b)
+    return table
 
 
 @njit(cache=True)
 def _search(
-    time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints, producer: Ints,
-    consumer: Ints, carried: Ints, tensor: Ints, topological_order: Ints, succ_ptr: Ints,
-    succ_edge: Ints, transfer_ns: Ints, link_class: Ints, channels: Ints,
-) -> tuple[int, Ints, Ints, Ints, Ints, Ints, Ints]:  # fmt: skip
-    """Enumerate the placements; `carried` is the edge or tensor that a transfer is called by."""
-    n, num_devices = time_ns.shape
-    num_edges = len(producer)
-    most = n + num_edges
-    home = np.zeros(group.max() + 1, np.int64)
-    device = np.empty(n, np.int64)
-    best_device, best_ops = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    best_transfers = np.zeros((0, 4), np.int64)
-    best = np.array([NO_SCHEDULE])
+    time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints, edges: Ints,
+    transfer_ns: Ints, link_class: Ints, channels: Ints,
+) -> tuple[int, Ints, Ints, Ints, Ints]:  # fmt: skip
+    """Try every placement of the ops, which are numbered topologically.
+
+    Row e of `edges` is (producer, consumer, carried, tensor), ordered by producer; edges with the
+    same `carried` to one destination share a transfer. Returns the value, the device of each op,
+    and the starts, durations and `move` of the items (see `_items`).
+    """
+    num_devices = len(memory_bytes)
+    num_resources = num_devices + channels.max() + 1
+    home, device = np.zeros(group.max() + 1, np.int64), np.zeros(len(group), np.int64)
+    best, best_device = NO_SCHEDULE, home
+    best_start, best_duration, best_move = home, home, edges
     while True:
-        for i in range(n):
-            device[i] = home[group[i]]
-        if _fits(device, time_ns, resident_bytes, memory_bytes):
-            # number the items: each op in topological order, then its transfers
-            item_of_op = np.empty(n, np.int64)
-            served = np.full(num_edges, -1, np.int64)  # the item that brings each remote edge
-            duration = np.empty(most, np.int64)
-            resources = np.full((most, 2), NO_CHANNEL, np.int64)
-            row = np.zeros((most, 2), np.int64)  # (carried, destination) of a transfer
-            size = 0
-            for op in topological_order:
-                item_of_op[op] = size
-                duration[size] = time_ns[op, device[op]]
-                resources[size, 0] = device[op]
-                size += 1
-                out = succ_edge[succ_ptr[op] : succ_ptr[op + 1]]
-                for e in out:
-                    to = device[consumer[e]]
-                    if channels[device[op], to, 0] == NO_CHANNEL:
-                        continue
-                    for f in out:
-                        if served[f] >= 0 and carried[f] == carried[e] and row[served[f], 1] == to:
-                            served[e] = served[f]
-                    if served[e] < 0:
-                        served[e] = size
-                        row[size] = carried[e], to
-                        duration[size] = transfer_ns[tensor[e], link_class[device[op], to]]
-                        for c in range(2):
-                            if channels[device[op], to, c] != NO_CHANNEL:
-                                resources[size, c] = num_devices + channels[device[op], to, c]
-                        size += 1
-            # lag[j, i]: item i starts at least this long after the end of item j; -1: it may not
-            lag = np.full((size, size), -1, np.int64)
-            for e in range(num_edges):
-                a, b, via = item_of_op[producer[e]], item_of_op[consumer[e]], served[e]
-                if via >= 0:
-                    lag[a, via], lag[via, b] = 0, 0
-                else:
-                    direct = transfer_ns[tensor[e], link_class[device[producer[e]], device[consumer[e]]]]
-                    lag[a, b] = max(lag[a, b], direct)
-            tail = _tails(duration[:size], lag)
-            before, start = best[0], np.full(size, -1, np.int64)
-            free = np.zeros(num_devices + num_devices * (num_devices + 2), np.int64)
-            found = np.empty(size, np.int64)
-            _append(
-                0, 0, 0, -1, start, free, duration[:size], resources[:size], lag, tail, best, found
+        if fits(device, time_ns, resident_bytes, memory_bytes):
+            duration, resources, lag, move = _items(
+                device, time_ns, edges, transfer_ns, link_class, channels
             )
-            if best[0] < before:
-                best_device[:] = device
-                best_ops[:] = found[item_of_op]
-                moves = np.array([i for i in range(size) if resources[i, 0] >= num_devices], np.int64)
-                best_transfers = np.empty((len(moves), 4), np.int64)
-                best_transfers[:, :2] = row[moves]
-                best_transfers[:, 2] = found[moves]
-                best_transfers[:, 3] = found[moves] + duration[moves]
-        at = 0
-        while at < len(home) and home[at] == num_devices - 1:
-            home[at] = 0
-            at += 1
-        if at == len(home):
-            break
-        home[at] += 1
-    return (
-        best[0], best_device, best_ops, best_transfers[:, 0], best_transfers[:, 1],
-        best_transfers[:, 2], best_transfers[:, 3],
-    )  # fmt: skip
+            tail = _tails(duration, lag)
+            value, start = _best_order(duration, resources, lag, tail, num_resources, best)
+            if value < best:
+                best, best_device = value, device.copy()
+                best_start, best_duration, best_move = start, duration, move
+        if not next_placement(home, num_devices, group, device):
+            return best, best_device, best_start, best_duration, best_move
+
+
+@njit(cache=True)
+def next_placement(home: Ints, num_devices: int, group: Ints, device: Ints) -> bool:
+    """Move on to the next device of each group (`home`) and op (`device`); False after the last."""
+    at = 0
+    while at < len(home) and home[at] == num_devices - 1:
+        home[at] = 0
+        at += 1
+    if at == len(home):
+        return False
+    home[at] += 1
+    for i in range(len(group)):
+        device[i] = home[group[i]]
+    return True
+
+
+@njit(cache=True)
+def fits(device: Ints, time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints) -> bool:
+    """Every op runs where it is, and the memory suffices."""
+    left = memory_bytes.copy()
+    for i in range(len(device)):
+        left[device[i]] -= resident_bytes[i]
+        if time_ns[i, device[i]] == UNSUPPORTED or left[device[i]] < 0:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _items(
+    device: Ints, time_ns: Ints, edges: Ints, transfer_ns: Ints, link_class: Ints, channels: Ints
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Items of a placement: each op, followed by the transfers of its outputs.
+
+    Returns durations, resources (devices, then channels; two columns), lags, and (carried,
+    destination) of each transfer, -1 for ops. ``lag[j, i]``: item i starts at least this long after
+    the end of item j; -1: it does not wait for j.
+    """
+    n, num_devices = time_ns.shape
+    most = n + len(edges)
+    duration = np.zeros(most, np.int64)
+    resources = np.full((most, 2), -1, np.int64)
+    move = np.full((most, 2), -1, np.int64)
+    item_of_op = np.zeros(n, np.int64)
+    carrier = np.full(len(edges), -1, np.int64)
+    size = 0
+    for op in range(n):
+        item_of_op[op] = size
+        duration[size] = time_ns[op, device[op]]
+        resources[size, 0] = device[op]
+        first = size
+        size += 1
+        for e in range(len(edges)):
+            source, target = device[edges[e, 0]], device[edges[e, 1]]
+            if edges[e, 0] != op or channels[source, target, 0] == NO_CHANNEL:
+                continue
+            for item in range(first, size):
+                if move[item, 0] == edges[e, 2] and move[item, 1] == target:
+                    carrier[e] = item
+            if carrier[e] < 0:
+                carrier[e] = size
+                move[size, 0], move[size, 1] = edges[e, 2], target
+                duration[size] = transfer_ns[edges[e, 3], link_class[source, target]]
+                for c in range(2):
+                    if channels[source, target, c] != NO_CHANNEL:
+                        resources[size, c] = num_devices + channels[source, target, c]
+                size += 1
+    lag = np.full((size, size), -1, np.int64)
+    for e in range(len(edges)):
+        a, b, via = item_of_op[edges[e, 0]], item_of_op[edges[e, 1]], carrier[e]
+        if via >= 0:
+            lag[a, via], lag[via, b] = 0, 0
+        else:
+            pair = link_class[device[edges[e, 0]], device[edges[e, 1]]]
+            lag[a, b] = max(lag[a, b], transfer_ns[edges[e, 3], pair])
+    return duration[:size], resources[:size], lag, move[:size]
+
+
+@njit(cache=True)
+def _tails(duration: Ints, lag: Ints) -> Ints:
+    """Longest path from the start of each item to the end of the graph."""
+    tail = duration.copy()
+    for j in range(len(tail) - 1, -1, -1):
+        for i in range(j + 1, len(tail)):
+            if lag[j, i] >= 0:
+                tail[j] = max(tail[j], duration[j] + lag[j, i] + tail[i])
+    return tail
+
+
+@njit(cache=True)
+def _best_order(
+    duration: Ints, resources: Ints, lag: Ints, tail: Ints, num_resources: int, best: int
+) -> tuple[int, Ints]:  # fmt: skip
+    """Append items depth first; the least makespan below `best`, or `best`, and the starts.
+
+    At depth d, `sequence[:d]` has been appended, and ``candidate[d]`` is the next item to try.
+    """
+    size = len(duration)
+    start, found = np.full(size, -1, np.int64), np.zeros(size, np.int64)
+    earliest = np.zeros((size, size), np.int64)
+    sequence, candidate = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    depth = 0
+    if _earliest(start, duration, resources, lag, tail, num_resources, earliest[0]) >= best:
+        return best, found
+    while depth >= 0:
+        i = candidate[depth]
+        if i == size:
+            depth -= 1
+            start[sequence[depth]] = -1
+            continue
+        candidate[depth] += 1
+        if start[i] >= 0 or not _may_follow(
+            i, earliest[depth, i], sequence[depth - 1] if depth else -1, start, duration, lag
+        ):
+            continue
+        start[i], sequence[depth] = earliest[depth, i], i
+        below = earliest[min(depth + 1, size - 1)]
+        bound = _earliest(start, duration, resources, lag, tail, num_resources, below)
+        if bound < best and depth + 1 < size:
+            depth += 1
+            candidate[depth] = 0
+            continue
+        if bound < best:  # all items have their start: the bound is the makespan
+            best, found = bound, start.copy()
+        start[i] = -1
+    return best, found
+
+
+@njit(cache=True)
+def _may_follow(i: int, at: int, last: int, start: Ints, duration: Ints, lag: Ints) -> bool:
+    """Whether item i, from time `at` on, comes after the item `last` in (start, end, number)."""
+    for j in range(i):
+        if lag[j, i] >= 0 and start[j] < 0:
+            return False
+    if last < 0 or at != start[last]:
+        return last < 0 or at > start[last]
+    return duration[i] > duration[last] or (duration[i] == duration[last] and i > last)
+
+
+@njit(cache=True)
+def _earliest(
+    start: Ints, duration: Ints, resources: Ints, lag: Ints, tail: Ints, num_resources: int,
+    earliest: Ints,
+) -> int:  # fmt: skip
+    """Fill in when each item can start after those that have a start (>= 0); a makespan bound.
+
+    A resource is free when the last started item on it has ended, as items are only appended.
+    """
+    free = np.zeros(num_resources, np.int64)
+    for i in range(len(start)):
+        for r in resources[i]:
+            if r >= 0 and start[i] >= 0:
+                free[r] = max(free[r], start[i] + duration[i])
+    bound = 0
+    for i in range(len(start)):
+        earliest[i] = start[i]
+        if start[i] < 0:
+            for r in resources[i]:
+                if r >= 0:
+                    earliest[i] = max(earliest[i], free[r])
+            for j in range(i):
+                if lag[j, i] >= 0:
+                    earliest[i] = max(earliest[i], earliest[j] + duration[j] + lag[j, i])
+        bound = max(bound, earliest[i] + tail[i])
+    return bound

@@ -153,7 +153,7 @@ def solve(
     >>> from placegap.solvers import solve
     >>> result = solve(example(), Semantics(objective="makespan"), "brute-force")
     >>> result.status, result.value_ns
-    ('optimal', 35)
+    ('optimal', 34)
     """
     chosen = find_method(method)
     parsed = parse_params(chosen, params or {})

@@ -1,0 +1,103 @@
+"""Quantities as people read them; files keep nanoseconds, bytes and seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+UNITS_NS = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
+
+
+def format_ns(time_ns: int) -> str:
+    """A time with the unit that suits it.
+
+    Examples
+    --------
+    >>> format_ns(35), format_ns(12_345_678), format_ns(0), format_ns(90_000_000_000)
+    ('35 ns', '12.35 ms', '0 ns', '90.00 s')
+    """
+    unit, size = next(
+        ((unit, size) for unit, size in UNITS_NS if abs(time_ns) >= size), UNITS_NS[-1]
+    )
+    return f"{format_in(time_ns, size)} {unit}"
+
+
+def common_unit(times_ns: Iterable[int]) -> tuple[str, int]:
+    """One unit for all figures of a table: ms, unless they are all far smaller or larger.
+
+    Examples
+    --------
+    >>> common_unit([700_000, 90_000_000]), common_unit([34, 35])
+    (('ms', 1000000), ('ns', 1))
+    """
+    largest = max(times_ns, default=0)
+    if largest >= 10**12:
+        return UNITS_NS[0]
+    return next((unit for unit in UNITS_NS[1:] if largest >= unit[1]), UNITS_NS[-1])
+
+
+def format_in(time_ns: int, size: int) -> str:
+    """A time in a unit of `size` ns, to four significant digits, never in powers of ten.
+
+    Examples
+    --------
+    >>> format_in(12_345_678, 10**6), format_in(123_456_789, 10**6), format_in(1_999, 10**6)
+    ('12.35', '123.5', '0.001999')
+    >>> format_in(450_000, 10**6), format_in(35, 1)
+    ('0.4500', '35')
+    """
+    if size == 1 or time_ns == 0:
+        return str(time_ns)
+    before_point = math.floor(math.log10(abs(time_ns) / size)) + 1
+    return f"{time_ns / size:.{max(0, 4 - before_point)}f}"
+
+
+def format_s(seconds: float) -> str:
+    """Seconds of wall time, to two or three digits.
+
+    Examples
+    --------
+    >>> format_s(0.00034), format_s(0.041), format_s(5.04), format_s(123.4)
+    ('0.34 ms', '41 ms', '5.0 s', '123 s')
+    """
+    if seconds < 0.001:
+        return f"{seconds * 1000:.2f} ms"
+    if seconds < 0.00995:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 99.95 else f"{seconds:.0f} s"
+
+
+def format_gap(gap: float) -> str:
+    """A relative gap in percent; a gap that is not 0 never reads as 0.
+
+    Examples
+    --------
+    >>> format_gap(0.0), format_gap(0.00001), format_gap(0.0324), format_gap(0.5)
+    ('0 %', '<0.01 %', '3.24 %', '50.0 %')
+    """
+    percent = 100 * gap
+    if percent == 0:
+        return "0 %"
+    if 0 < percent < 0.01:
+        return "<0.01 %"
+    return f"{percent:.2f} %" if percent < 10 else f"{percent:.1f} %"
+
+
+def format_bytes(size: int) -> str:
+    """Bytes in decimal units.
+
+    Examples
+    --------
+    >>> format_bytes(999), format_bytes(32_000_000_000), format_bytes(1_500)
+    ('999 B', '32 GB', '1.5 kB')
+    """
+    for unit, step in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= step:
+            return f"{_strip(f'{size / step:.2f}')} {unit}"
+    return f"{size} B"
+
+
+def _strip(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,140 @@
+"""The texts of a gap table, laid out once for the terminal and for Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placegap.experiments.figures import common_unit, format_gap, format_in, format_s
+from placegap.experiments.gap_table import (
+    FAILURES,
+    NOT_APPLICABLE,
+    NOT_RUN,
+    GapCell,
+    MethodSummary,
+    summarize,
+)
+
+
+@dataclass(frozen=True)
+class CellText:
+    """Value, gap and time of a cell; or one word in place of the value.
+
+    `tone` is "optimal", "plain", "empty" or "failed".
+    """
+
+    value: str
+    gap: str = ""
+    time: str = ""
+    tone: str = "plain"
+
+
+@dataclass(frozen=True)
+class RowText:
+    """A row: its instance, cluster and seed, the best bound, and a cell per column."""
+
+    instance: str
+    cluster: str
+    bound: str
+    cells: tuple[CellText, ...]
+
+
+@dataclass(frozen=True)
+class TableText:
+    """A gap table in words; values and bounds are in `unit`."""
+
+    name: str
+    semantics: str
+    unit: str
+    columns: tuple[str, ...]
+    rows: tuple[RowText, ...]
+    notes: tuple[str, ...]
+    summaries: tuple[MethodSummary, ...]
+
+
+class Notes:
+    """Footnotes of a table; sentences that differ only in figures share one.
+
+    Examples
+    --------
+    >>> notes = Notes()
+    >>> [notes.number(text) for text in ("at most 8, not 22", "at most 8, not 66", "failed")]
+    [1, 1, 2]
+    >>> notes.lines()
+    ('[1] at most 8, not 22 / 66', '[2] failed')
+    """
+
+    def __init__(self) -> None:
+        self._figures: dict[tuple[str, ...], list[dict[str, None]]] = {}
+
+    def number(self, sentence: str) -> int:
+        """Number of the note that says this."""
+        pieces = re.split(r"(\d+)", sentence)
+        words = tuple(pieces[::2])
+        figures = self._figures.setdefault(words, [{} for _ in pieces[1::2]])
+        for seen, figure in zip(figures, pieces[1::2], strict=True):
+            seen[figure] = None
+        return list(self._figures).index(words) + 1
+
+    def lines(self) -> tuple[str, ...]:
+        """Every note with its number; figures that differ are listed."""
+        return tuple(
+            f"[{number}] "
+            + "".join(
+                word + " / ".join(seen) for word, seen in zip(words, [*figures, {}], strict=True)
+            )
+            for number, (words, figures) in enumerate(self._figures.items(), start=1)
+        )
+
+
+def lay_out(cells: Sequence[GapCell]) -> list[TableText]:
+    """Every table of a study, in order."""
+    tables: dict[str, list[GapCell]] = {}
+    for cell in cells:
+        tables.setdefault(cell.cell.table, []).append(cell)
+    return [_lay_out_table(table) for table in tables.values()]
+
+
+def _lay_out_table(cells: list[GapCell]) -> TableText:
+    first = cells[0].cell
+    unit, size = common_unit(cell.value_ns for cell in cells if cell.value_ns is not None)
+    rows: dict[tuple[str, str, int], list[GapCell]] = {}
+    for cell in cells:
+        rows.setdefault((cell.cell.instance, cell.cell.cluster, cell.cell.seed), []).append(cell)
+    several = len({cell.cell.seed for cell in cells}) > 1
+    notes = Notes()
+    texts = []
+    for (instance, cluster, seed), row in rows.items():
+        bound_ns = row[0].best_bound_ns
+        texts.append(
+            RowText(
+                instance=f"{instance} (seed {seed})" if several else instance,
+                cluster=cluster,
+                bound="-" if bound_ns is None else format_in(bound_ns, size),
+                cells=tuple(_cell_text(cell, size, notes) for cell in row),
+            )
+        )
+    return TableText(
+        name=first.table,
+        semantics=first.semantics.label,
+        unit=unit,
+        columns=tuple(dict.fromkeys(cell.cell.label for cell in cells)),
+        rows=tuple(texts),
+        notes=notes.lines(),
+        summaries=tuple(summarize(cells)),
+    )
+
+
+def _cell_text(cell: GapCell, size: int, notes: Notes) -> CellText:
+    time = "" if cell.time_s is None else format_s(cell.time_s)
+    if cell.value_ns is not None:
+        gap = "?" if cell.gap is None else format_gap(cell.gap)
+        tone = "optimal" if cell.is_optimal else "plain"
+        return CellText(format_in(cell.value_ns, size), gap, time, tone)
+    if cell.status == NOT_RUN:
+        return CellText("not run", tone="empty")
+    word = {NOT_APPLICABLE: "n/a", "no_plan": "no plan"}.get(cell.status, cell.status)
+    if cell.message:
+        word += f" [{notes.number(f'{cell.cell.label}: {cell.message}')}]"
+    return CellText(word, "", time, "failed" if cell.status in FAILURES else "empty")

@@ -1,0 +1,215 @@
+"""A small pool of spawned worker processes with hard time limits.
+
+A worker serves one task after another through a pipe. It is replaced when a task runs past its hard
+limit or takes the process down; the other workers go on. Workers never outlive their parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from typing import Any, Generic, Literal, TypeVar
+
+T = TypeVar("T")
+Fate = Literal["done", "timeout", "crashed"]
+
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Ending(Generic[T]):
+    """How a task ended: `answer` is what the function returned, if the fate is "done"."""
+
+    task: T
+    fate: Fate
+    answer: Any
+    message: str
+    wall_s: float
+
+
+class PoolError(RuntimeError):
+    """Worker processes cannot start at all."""
+
+
+def run_pool(
+    tasks: Iterable[T],
+    function: Callable[[T], Any],
+    *,
+    workers: int,
+    hard_limit_s: Callable[[T], float],
+    modules: Sequence[str] = (),
+) -> Generator[Ending[T]]:
+    """Run ``function(task)`` in worker processes; yield each task's ending as it comes.
+
+    Tasks are drawn only when a worker is free, so with one worker a generator of tasks may look at
+    the endings before. Closing the generator, or an exception in its consumer, kills the workers.
+
+    Parameters
+    ----------
+    tasks : iterable
+        Whatever can be pickled.
+    function : callable
+        A function of a module (it is pickled by name); it should not raise.
+    workers : int
+        Most processes at a time.
+    hard_limit_s : callable
+        Seconds after which a task's worker is killed.
+    modules : sequence of str
+        Modules that each worker imports first.
+
+    Raises
+    ------
+    PoolError
+        If a worker dies before it is ready for its first task.
+    """
+    queue = iter(tasks)
+    idle: list[_Worker[T]] = []
+    busy: list[_Worker[T]] = []
+    exhausted = False
+    try:
+        while True:
+            while not exhausted and len(busy) < workers:
+                try:
+                    task = next(queue)
+                except StopIteration:
+                    exhausted = True
+                    break
+                worker = idle.pop() if idle else _Worker(function, modules)
+                busy.append(worker)
+                worker.send(task, hard_limit_s(task))
+            if not busy:
+                return
+            for worker, ending in _next_endings(busy):
+                busy.remove(worker)
+                if ending.fate == "done":
+                    idle.append(worker)
+                else:
+                    worker.kill()
+                yield ending
+    finally:
+        for worker in idle + busy:
+            worker.kill()
+
+
+def _next_endings(busy: list[_Worker[T]]) -> list[tuple[_Worker[T], Ending[T]]]:
+    """Wait until a worker answers, dies or runs out of time."""
+    patience = max(0.0, min(worker.deadline for worker in busy) - time.monotonic())
+    heard = wait(
+        [worker.pipe for worker in busy], timeout=None if math.isinf(patience) else patience
+    )
+    endings = ((worker, worker.ending(worker.pipe in heard)) for worker in busy)
+    return [(worker, ending) for worker, ending in endings if ending is not None]
+
+
+class _Worker(Generic[T]):
+    """One process, the parent's end of its pipe, and the task it is at."""
+
+    def __init__(self, function: Callable[[T], Any], modules: Sequence[str]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, other = context.Pipe()
+        self.process = context.Process(
+            target=_serve, args=(other, function, tuple(modules), os.getpid()), daemon=True
+        )
+        # A blocked signal stays blocked in the child: Ctrl-C is the parent's business alone.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            other.close()
+        self.ready = False
+
+    def send(self, task: T, limit_s: float) -> None:
+        """Hand over a task; its clock starts when the worker has started."""
+        self.task = task
+        self.limit_s = limit_s
+        self._start_clock()
+        with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+            self.pipe.send(task)
+
+    def ending(self, heard: bool) -> Ending[T] | None:
+        """The ending of the current task, or None while it runs."""
+        wall_s = time.monotonic() - self.began
+        if not heard:
+            if time.monotonic() < self.deadline:
+                return None
+            message = f"killed at the hard limit of {self.limit_s:g} s"
+            return Ending(self.task, "timeout", None, message, wall_s)
+        try:
+            answer = self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            if not self.ready:
+                raise PoolError(f"worker processes cannot start ({self._last_words()})") from None
+            message = f"the worker process died ({self._last_words()})"
+            return Ending(self.task, "crashed", None, message, wall_s)
+        if self.ready:
+            return Ending(self.task, "done", answer, "", wall_s)
+        self.ready = True
+        self._start_clock()
+        return None
+
+    def _start_clock(self) -> None:
+        self.began = time.monotonic()
+        self.deadline = self.began + self.limit_s if self.ready else math.inf
+
+    def kill(self) -> None:
+        """End the process now; workers hold nothing that needs an orderly end."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+    def _last_words(self) -> str:
+        code = self.process.exitcode or 0
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+
+def _serve(
+    pipe: Connection, function: Callable[[Any], Any], modules: Sequence[str], parent: int
+) -> None:
+    """Life of a worker process."""
+    _die_with_parent(parent)
+    for module in modules:
+        import_module(module)
+    _silence()
+    try:
+        pipe.send("ready")
+        while True:
+            pipe.send(function(pipe.recv()))
+    except (EOFError, BrokenPipeError):
+        pass  # the parent is gone, or done
+
+
+def _die_with_parent(parent: int) -> None:
+    """Leave no orphan: a thread watches the parent, and on Linux the kernel does too."""
+    handle = multiprocessing.parent_process()
+    assert handle is not None
+
+    def watch() -> None:
+        handle.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before we asked
+            os._exit(1)
+
+
+def _silence() -> None:
+    """Solvers that print must not garble the parent's tables and progress."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)

@@ -1,0 +1,106 @@
+"""Tables on stdout, progress and warnings on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from placegap.experiments.gap_layout import CellText, TableText
+
+TONES = {"optimal": "bold green", "plain": "", "empty": "dim", "failed": "bold red"}
+PLAIN_WIDTH = 120
+"""Width of tables where there is no terminal to ask."""
+
+
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command line handle a reader that went away."""
+        raise  # noqa: PLE0704 (rich calls this while it handles the BrokenPipeError)
+
+
+def output() -> Console:
+    """The console for results; made anew, since tests replace stdout."""
+    width = None if sys.stdout.isatty() else PLAIN_WIDTH
+    return _Output(file=sys.stdout, width=width, soft_wrap=False, highlight=False)
+
+
+def errors() -> Console:
+    """The console for progress and warnings."""
+    return _Output(file=sys.stderr, highlight=False)
+
+
+def warn(sentence: str) -> None:
+    """One line on stderr."""
+    print(f"placegap: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def spinner(what: str) -> Iterator[None]:
+    """A spinner with a clock on stderr, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=errors(), transient=True) as progress:
+        progress.add_task(escape(what), total=None)
+        yield
+
+
+def plain_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table of texts; every column but the first is aligned right if it holds figures."""
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
+    )
+    for number, name in enumerate(head):
+        figures = bool(rows) and all(
+            row[number][:1].isdigit() or row[number] in "-" for row in rows
+        )
+        table.add_column(escape(name), justify="right" if figures else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(value) for value in row))
+    return table
+
+
+def gap_tables(table: TableText, width: int) -> Iterator[Table]:
+    """A gap table, cut into as many tables side by side as the width asks for."""
+    labels = max(len(text) for row in table.rows for text in (row.instance, row.cluster))
+    room = max(1, (width - labels - 14) // 11)
+    parts = range(0, len(table.columns), room)
+    for start in parts:
+        yield _gap_table(table, slice(start, start + room), len(parts) > 1)
+
+
+def _gap_table(table: TableText, part: slice, is_part: bool) -> Table:
+    columns = table.columns[part]
+    title = f"{table.name}: {table.semantics} ({table.unit})"
+    if is_part:
+        title += f", {part.start + 1}-{part.start + len(columns)} of {len(table.columns)} methods"
+    grid = Table(
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
+    )
+    grid.add_column("instance\ncluster", no_wrap=True)
+    grid.add_column("best\nbound", justify="right", no_wrap=True)
+    for name in columns:
+        grid.add_column(escape(name), justify="right", max_width=16, overflow="fold")
+    for row in table.rows:
+        label = Text.assemble(row.instance, "\n", (row.cluster, "dim"))
+        grid.add_row(label, row.bound, *map(_cell, row.cells[part]))
+    return grid
+
+
+def _cell(cell: CellText) -> Text:
+    lines = [(cell.value, TONES[cell.tone])]
+    if cell.gap:
+        lines.append((f"\n{cell.gap}", TONES[cell.tone]))
+    if cell.time:
+        lines.append((f"\n{cell.time}", "dim"))
+    return Text.assemble(*lines)

@@ -1,0 +1,107 @@
+"""What a worker process does with one run, and the line that the log keeps of it."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from typing import Any
+
+from placegap.experiments.pool import Ending
+from placegap.experiments.run_log import Record
+from placegap.experiments.sources import load_source
+from placegap.experiments.study_plan import Run
+from placegap.instances.errors import InputError
+from placegap.instances.examples import example
+from placegap.instances.semantics import Semantics
+from placegap.solvers import Result, SolverDisagreement, solve
+
+GRACE_S = 60.0
+"""A run's hard limit is its time limit plus this: reading the instance and compiling the kernels
+come before the method's own clock, and some methods check theirs only now and then."""
+
+_warm: set[tuple[str, str, str]] = set()
+
+
+def hard_limit_s(run: Run) -> float:
+    """Seconds after which the worker is killed."""
+    return run.time_limit_s + GRACE_S
+
+
+def run_task(run: Run) -> dict[str, Any]:
+    """Solve one run; whatever goes wrong becomes a status and a one-line message."""
+    try:
+        instance = load_source(run.source)
+        if instance.content_hash != run.instance_hash:
+            raise InputError("has changed since the study began", run.source.model)
+        _warm_up(run)
+        result = solve(
+            instance,
+            run.semantics,
+            run.method,
+            run.params,
+            time_limit_s=run.time_limit_s,
+            gap=run.gap,
+            seed=run.seed,
+        )
+    except SolverDisagreement as error:
+        return {"status": "disagreement", "message": str(error)}
+    except Exception as error:  # the study goes on; the log keeps the place
+        return {
+            "status": "error",
+            "message": one_line(error),
+            "traceback": traceback.format_exc(),
+        }
+    return describe_result(result)
+
+
+def describe_result(result: Result) -> dict[str, Any]:
+    """The figures of a result, ready for JSON."""
+    return {
+        "status": result.status,
+        "value_ns": result.value_ns,
+        "bound_ns": result.bound_ns,
+        "bound_origin": result.bound_origin,
+        "bound_class": result.bound_class,
+        "build_s": round(result.build_s, 6),
+        "solve_s": round(result.solve_s, 6),
+        "message": result.message,
+        "details": dict(result.details),
+    }
+
+
+def describe_ending(ending: Ending[Run]) -> Record:
+    """The line of the log: what was run, and how it ended."""
+    run = ending.task
+    outcome = ending.answer
+    if ending.fate != "done":
+        outcome = {"status": ending.fate, "message": ending.message}
+    return {
+        "key": run.key,
+        **run.identity,
+        "model": run.source.model,
+        "cluster": run.source.cluster,
+        "wall_s": round(ending.wall_s, 6),
+        **outcome,
+    }
+
+
+def one_line(error: BaseException) -> str:
+    """``KeyError: 'conv1' (etf.py:57)``: an exception and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}".split()) + place
+
+
+def _warm_up(run: Run) -> None:
+    """Compile a method's kernels on a four-op example, so that no run's time includes it."""
+    what = (run.method, run.semantics.label, repr(sorted(run.params.items())))
+    if what in _warm:
+        return
+    _warm.add(what)
+    # what fails here fails in the run itself, where it is reported
+    with contextlib.suppress(Exception):
+        _solve_example(run.method, run.semantics, dict(run.params))
+
+
+def _solve_example(method: str, semantics: Semantics, params: dict[str, Any]) -> None:
+    solve(example(), semantics, method, params, time_limit_s=1.0)

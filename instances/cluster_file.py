@@ -1,0 +1,216 @@
+"""Clusters from YAML or JSON files, by path or by the name of one that ships with the package.
+
+A cluster file has a name, devices and links::
+
+    name: two-hosts
+    devices:
+      - {name: cpu, kind: Xeon-5220, is_host: true}  # one device; its memory from the catalogue
+      - {name: gpu, count: 2, kind: T4}              # gpu0 and gpu1
+      - {names: [x, y], kind: mine, memory_bytes: null}  # a kind of your own; null: no limit
+    links:                                           # each with a bandwidth and a latency (or 0)
+      - {all_to_all: all, bandwidth_bytes_per_s: 15_750_000_000, latency_ns: 10_000}
+
+A link entry states one of: ``source`` and ``target`` (one way), ``between: [a, b]`` (both ways),
+``all_to_all: [a, b, c]`` or ``all`` (every ordered pair), or ``matrix_bytes_per_s``, the bandwidth
+by sender and then by receiver. Pairs without a link go along the widest path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from placegap.instances.catalogue import catalogue, device_spec
+from placegap.instances.data_files import data_path
+from placegap.instances.document import read_json
+from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.model import (
+    Cluster,
+    Count,
+    Device,
+    Flag,
+    Link,
+    Name,
+    Part,
+    Positive,
+    Provenance,
+)
+from placegap.instances.yaml_file import read_yaml
+
+
+class DeviceEntry(Part):
+    """One device, ``count`` devices numbered from 0, or the devices in ``names``."""
+
+    kind: Name
+    name: Name | None = None
+    count: Annotated[int, Field(strict=True, ge=1, le=1024)] | None = None
+    names: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
+    memory_bytes: Count | None = None
+    is_host: Flag = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.name is None) == (self.names is None):
+            raise ValueError("give either name or names")
+        if self.count is not None and self.names is not None:
+            raise ValueError("count goes with name, not with names")
+        if "memory_bytes" not in self.model_fields_set and self.kind not in catalogue():
+            known = ", ".join(sorted(catalogue()))
+            raise ValueError(
+                f"kind {self.kind!r} is not in the catalogue (known: {known});"
+                " give its memory_bytes (null for no limit) to use it all the same"
+            )
+        return self
+
+    def devices(self) -> Iterator[Device]:
+        """The devices of this entry, in order."""
+        stated = "memory_bytes" in self.model_fields_set
+        memory = self.memory_bytes if stated else device_spec(self.kind).memory_bytes
+        names = self.names or (
+            (f"{self.name}{number}" for number in range(self.count))
+            if self.count is not None
+            else (str(self.name),)
+        )
+        for name in names:
+            yield Device(name=name, kind=self.kind, memory_bytes=memory, is_host=self.is_host)
+
+
+class LinkEntry(Part):
+    """Links of one kind: see the module's docstring."""
+
+    source: Name | None = None
+    target: Name | None = None
+    between: tuple[Name, Name] | None = None
+    all_to_all: Literal["all"] | tuple[Name, ...] | None = None
+    matrix_bytes_per_s: dict[Name, dict[Name, Positive]] | None = None
+    bandwidth_bytes_per_s: Positive | None = None
+    latency_ns: Count = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.source is None) != (self.target is None):
+            raise ValueError("source and target go together")
+        ways = (self.source, self.between, self.all_to_all, self.matrix_bytes_per_s)
+        if sum(way is not None for way in ways) != 1:
+            raise ValueError(
+                "give one of source and target, between, all_to_all, matrix_bytes_per_s"
+            )
+        if (self.bandwidth_bytes_per_s is None) != (self.matrix_bytes_per_s is not None):
+            raise ValueError("bandwidth_bytes_per_s is needed, except beside matrix_bytes_per_s")
+        return self
+
+    def links(self, devices: tuple[Device, ...]) -> Iterator[Link]:
+        """The links of this entry, in order."""
+        for source, target, bandwidth in self._pairs(tuple(device.name for device in devices)):
+            yield Link(
+                source=source,
+                target=target,
+                bandwidth_bytes_per_s=bandwidth,
+                latency_ns=self.latency_ns,
+            )
+
+    def _pairs(self, everyone: tuple[str, ...]) -> Iterator[tuple[str, str, int]]:
+        if self.matrix_bytes_per_s is not None:
+            for source, row in self.matrix_bytes_per_s.items():
+                for target, bandwidth in row.items():
+                    yield source, target, bandwidth
+            return
+        assert self.bandwidth_bytes_per_s is not None  # validated
+        group: tuple[str, ...]
+        if self.all_to_all is not None:
+            group = everyone if self.all_to_all == "all" else self.all_to_all
+        else:
+            group = self.between or ()
+        if self.source is not None and self.target is not None:
+            yield self.source, self.target, self.bandwidth_bytes_per_s
+        for source, target in permutations(group, 2):
+            yield source, target, self.bandwidth_bytes_per_s
+
+
+class ClusterFile(Part):
+    """A cluster file as it is written."""
+
+    name: Name
+    devices: Annotated[tuple[DeviceEntry, ...], Field(min_length=1)]
+    links: tuple[LinkEntry, ...] = ()
+    provenance: Provenance = Provenance()
+
+    def cluster(self) -> Cluster:
+        """The cluster that the file describes; a bad reference is a ValueError."""
+        devices = tuple(device for entry in self.devices for device in entry.devices())
+        known = {device.name for device in devices}
+        links: list[Link] = []
+        seen: set[tuple[str, str]] = set()
+        for number, entry in enumerate(self.links):
+            for link in entry.links(devices):
+                for end in (link.source, link.target):
+                    if end not in known:
+                        raise ValueError(f"links[{number}]: there is no device {end!r}")
+                if link.source == link.target:
+                    raise ValueError(f"links[{number}]: joins {link.source!r} with itself")
+                if (link.source, link.target) in seen:
+                    raise ValueError(
+                        f"links[{number}]: {link.source!r} -> {link.target!r} appears twice"
+                    )
+                seen.add((link.source, link.target))
+                links.append(link)
+        return Cluster(
+            name=self.name, devices=devices, links=tuple(links), provenance=self.provenance
+        )
+
+
+def cluster_names() -> tuple[str, ...]:
+    """Names of the clusters that ship with the package, sorted.
+
+    Examples
+    --------
+    >>> "moirai-inter-server" in cluster_names()
+    True
+    """
+    return tuple(sorted(path.stem for path in data_path("clusters").glob("*.yaml")))
+
+
+def load_cluster(name_or_path: str | Path) -> Cluster:
+    """A cluster by its name, or from a ``.yaml``, ``.yml`` or ``.json`` file.
+
+    Raises
+    ------
+    InputError
+        One line that names the file, the place and what is wrong there.
+
+    Examples
+    --------
+    >>> cluster = load_cluster("moirai-inter-server")
+    >>> [device.kind for device in cluster.devices]
+    ['RTX2080Ti', 'T4', 'P4', 'RTX3060Ti']
+    >>> cluster.links[0].bandwidth_bytes_per_s  # A -> B, 44.26 Gbit/s
+    5532500000
+    """
+    if isinstance(name_or_path, str) and name_or_path in cluster_names():
+        path = data_path("clusters", f"{name_or_path}.yaml")
+    else:
+        path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml"):
+        return parse_cluster(read_yaml(path), path)
+    if path.suffix == ".json":
+        return parse_cluster(read_json(path), path)
+    known = ", ".join(cluster_names())
+    raise InputError(
+        f"there is no cluster {str(name_or_path)!r}: give a .yaml or .json file, or one of {known}"
+    )
+
+
+def parse_cluster(raw: Any, source: str | Path) -> Cluster:
+    """Validate a parsed cluster file."""
+    try:
+        return ClusterFile.model_validate(raw).cluster()
+    except ValidationError as error:
+        raise from_validation_error(error, raw, source) from None
+    except ValueError as error:
+        raise InputError(str(error), source) from None
+    except RecursionError:
+        raise InputError("nested too deeply", source) from None

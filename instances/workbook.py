@@ -1,0 +1,96 @@
+"""Rows of the sheets of an .xls or .xlsx workbook, whichever it is."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from placegap.instances.document import read_content
+from placegap.instances.errors import InputError
+
+XLS_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+XLSX_MAGIC = b"PK\x03\x04"
+
+Cell = float | str | None
+"""A number, a text, or nothing; anything else in a cell is an input error."""
+
+
+def is_workbook(data: bytes) -> bool:
+    """Whether the first bytes of a file are those of a workbook."""
+    return data.startswith((XLS_MAGIC, XLSX_MAGIC))
+
+
+def read_sheets(path: str | Path) -> Iterator[tuple[str, list[list[Cell]]]]:
+    """Name and rows of every sheet of a workbook.
+
+    Raises
+    ------
+    InputError
+        If the file is no workbook or is damaged, a cell holds a date, a truth value or an error, or
+        the package that reads this kind of workbook is not installed.
+    """
+    data = read_content(path)
+    if not is_workbook(data):
+        raise InputError("is not a workbook (.xls or .xlsx)", path)
+    return _xls_sheets(data, path) if data.startswith(XLS_MAGIC) else _xlsx_sheets(data, path)
+
+
+def _xls_sheets(data: bytes, path: str | Path) -> Iterator[tuple[str, list[list[Cell]]]]:
+    try:
+        import xlrd
+    except ImportError:
+        raise _missing("xlrd", path) from None
+    try:
+        # xlrd prints what it thinks of damaged files; a library does not
+        book = xlrd.open_workbook(file_contents=data, logfile=io.StringIO())
+        sheets = book.sheets()
+    except Exception as error:  # xlrd meets damaged files with whatever breaks first
+        raise InputError(
+            f"is not a whole workbook ({error or type(error).__name__})", path
+        ) from None
+    plain = (xlrd.XL_CELL_NUMBER, xlrd.XL_CELL_TEXT)
+    for sheet in sheets:
+        rows: list[list[Cell]] = []
+        for row in sheet.get_rows():
+            for cell in row:
+                if cell.ctype not in (*plain, xlrd.XL_CELL_EMPTY, xlrd.XL_CELL_BLANK):
+                    raise _odd_cell(path, sheet.name, len(rows), cell.value)
+            rows.append([cell.value if cell.ctype in plain else None for cell in row])
+        yield sheet.name, rows
+
+
+def _xlsx_sheets(data: bytes, path: str | Path) -> Iterator[tuple[str, list[list[Cell]]]]:
+    try:
+        import openpyxl
+    except ImportError:
+        raise _missing("openpyxl", path) from None
+    try:
+        book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        contents = [(sheet.title, list(sheet.iter_rows(values_only=True))) for sheet in book]
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, SyntaxError, TypeError) as error:
+        raise InputError(f"is not a whole workbook ({error})", path) from None
+    for name, content in contents:
+        rows: list[list[Cell]] = []
+        for values in content:
+            for value in values:
+                if isinstance(value, bool) or not isinstance(value, int | float | str | None):
+                    raise _odd_cell(path, name, len(rows), value)
+            rows.append([_tidy(value) for value in values])
+        yield name, rows
+
+
+def _tidy(value: Any) -> Cell:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _missing(package: str, path: str | Path) -> InputError:
+    return InputError(f"needs {package}: pip install 'placegap[xls]'", path)
+
+
+def _odd_cell(path: str | Path, sheet: str, row: int, value: object) -> InputError:
+    return InputError(
+        f"sheet {sheet!r}, row {row + 1}: a cell holds {value!r}, neither number nor text", path
+    )

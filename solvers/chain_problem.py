@@ -1,0 +1,189 @@
+"""What the ideal DP computes on: blocks, nets and two kinds of devices, as int64 arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from placegap.instances.arrays import UNSUPPORTED
+from placegap.instances.blocks import Blocks, contract
+from placegap.instances.index import Ints, freeze, group_by
+from placegap.instances.model import Instance
+from placegap.instances.nets import Nets, build_nets
+
+ACCELERATOR, HOST = 0, 1
+"""The two kinds: devices of a kind are alike, and hosts pay no communication."""
+
+WORD = 64
+LARGEST_LOAD = 2**60
+"""Loads of whole instances, and memory counts, stay below, so that sums of two fit int64."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChainProblem:
+    """b blocks to be cut into a chain of ideals, one per device.
+
+    Attributes
+    ----------
+    blocks : Blocks
+    devices : tuple of tuples of int
+        Devices of each kind.
+    time : (2, b) int64
+        Time of each block on each kind, 0 where it cannot run.
+    need : (2, b) int64
+        What each block takes of a device's `room`; a block that cannot run needs more than all.
+    room : (2,) int64
+    succ_ptr, succ, num_preds : int64
+        Arcs out of each block, and how many lead into it.
+    pred_ptr, pred, num_succs : int64
+        The same arcs backwards.
+    nets : Nets
+    net_size, weight : (e,) int64
+        Pins of each net, and what an accelerator pays if it is cut.
+    net_mask : (e, words) int64
+        Pins as bits.
+    net_words : (e, 2) int64
+        First and last + 1 word of the mask that is not 0.
+    overlap : bool
+        Load is the larger of compute and communication, not their sum.
+    """
+
+    blocks: Blocks
+    devices: tuple[tuple[int, ...], tuple[int, ...]]
+    time: Ints
+    need: Ints
+    room: Ints
+    succ_ptr: Ints
+    succ: Ints
+    num_preds: Ints
+    pred_ptr: Ints
+    pred: Ints
+    num_succs: Ints
+    nets: Nets
+    net_size: Ints
+    weight: Ints
+    net_mask: Ints
+    net_words: Ints
+    overlap: bool
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks."""
+        return self.blocks.num_blocks
+
+    @property
+    def num_words(self) -> int:
+        """Words of a bit set of blocks."""
+        return words(self.num_blocks)
+
+    @property
+    def num_net_words(self) -> int:
+        """Words of a bit set of nets, at least one."""
+        return max(1, words(self.nets.num_nets))
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Number of accelerators and of hosts."""
+        return len(self.devices[ACCELERATOR]), len(self.devices[HOST])
+
+    @property
+    def largest_load(self) -> int:
+        """No device of any plan has more load than this."""
+        return int(self.time.sum(axis=1).max()) + int(self.weight.sum())
+
+
+def words(bits: int) -> int:
+    """Number of 64-bit words that hold so many bits."""
+    return -(-bits // WORD)
+
+
+def why_not_two_kinds(instance: Instance) -> str | None:
+    """Why the devices of an instance are not accelerators and hosts, each alike; None if they are.
+
+    Labels do not matter: devices are alike if times, memory and host times are.
+    """
+    arrays = instance.arrays
+    total = int(arrays.resident_bytes.sum())
+    memory = np.minimum(arrays.memory_bytes, total)
+    for noun, chosen in (("accelerators", ~arrays.is_host), ("hosts", arrays.is_host)):
+        k = np.flatnonzero(chosen)
+        if len(k) == 0:
+            continue
+        names = [instance.cluster.devices[j].name for j in k.tolist()]
+        columns = [("times", arrays.time_ns), ("memory", memory[None, :])]
+        if noun == "accelerators":
+            columns.append(("host times", arrays.host_ns))
+        for what, table in columns:
+            differs = (table[:, k] != table[:, k[:1]]).any(axis=0)
+            if differs.any():
+                return (
+                    f"takes {noun} of one kind, but {what} differ between {names[0]!r} and"
+                    f" {names[int(np.argmax(differs))]!r}"
+                )
+    paid = np.where(arrays.is_host, 0, arrays.host_ns).max(axis=1, initial=0)
+    most = int(np.maximum(arrays.time_ns, 0).max(axis=1).sum()) + 2 * int(paid.sum())
+    if max(most, (total + 1) * instance.num_ops) > LARGEST_LOAD:
+        return "adds in 64 bits: times or bytes are too large"
+    return None
+
+
+def build_problem(instance: Instance, *, overlap: bool = False) -> ChainProblem:
+    """Contract an instance whose devices are of two kinds (`why_not_two_kinds`).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> problem = build_problem(example())
+    >>> problem.counts, problem.time[0].tolist(), problem.weight.tolist()
+    ((2, 0), [5, 20, 10, 8], [1, 20, 1, 10])
+    """
+    arrays = instance.arrays
+    blocks = contract(instance)
+    nets = build_nets(instance, blocks.block)
+    kinds = (np.flatnonzero(~arrays.is_host).tolist(), np.flatnonzero(arrays.is_host).tolist())
+    b, e = blocks.num_blocks, nets.num_nets
+    time, need, room = np.zeros((2, b), np.int64), np.ones((2, b), np.int64), np.zeros(2, np.int64)
+    for kind, devices in enumerate(kinds):
+        if devices:
+            time[kind], need[kind], room[kind] = _kind(instance, blocks, devices[0])
+    succ_ptr, succ_arc = group_by(blocks.arc_tail, b)
+    pred_ptr, pred_arc = group_by(blocks.arc_head, b)
+    net_of_pin = np.repeat(np.arange(e), np.diff(nets.net_ptr))
+    net_mask = np.zeros((e, words(b)), np.int64)
+    bit = np.left_shift(np.int64(1), nets.pin % WORD)
+    np.bitwise_or.at(net_mask, (net_of_pin, nets.pin // WORD), bit)
+    first, last = nets.pin[nets.net_ptr[:-1]], nets.pin[nets.net_ptr[1:] - 1]
+    problem = ChainProblem(
+        blocks=blocks,
+        devices=(tuple(kinds[0]), tuple(kinds[1])),
+        time=time,
+        need=need,
+        room=room,
+        succ_ptr=succ_ptr,
+        succ=blocks.arc_head[succ_arc],
+        num_preds=np.diff(pred_ptr),
+        pred_ptr=pred_ptr,
+        pred=blocks.arc_tail[pred_arc],
+        num_succs=np.diff(succ_ptr),
+        nets=nets,
+        net_size=np.diff(nets.net_ptr),
+        weight=nets.weight_ns[:, kinds[0][0]].copy() if kinds[0] else np.zeros(e, np.int64),
+        net_mask=net_mask,
+        net_words=np.stack([first // WORD, last // WORD + 1], axis=1).astype(np.int64),
+        overlap=overlap,
+    )
+    freeze(problem)
+    return problem
+
+
+def _kind(instance: Instance, blocks: Blocks, device: int) -> tuple[Ints, Ints, int]:
+    """Times, needs and room of a device; where all bytes fit, only support counts."""
+    total = int(blocks.resident_bytes.sum())
+    room = int(instance.arrays.memory_bytes[device])
+    size = blocks.resident_bytes
+    if room >= total:
+        room, size = 0, np.zeros_like(size)
+    time = blocks.time_ns[:, device]
+    refused = time == UNSUPPORTED
+    return np.maximum(time, 0), np.where(refused, room + 1, size), room

@@ -1,0 +1,62 @@
+"""Methods that hang, crash and fail, for the tests of the pool; importing this registers them."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from pydantic import Field
+
+from placegap.instances.plan import Plan
+from placegap.solvers import METHODS, Method, Outcome, Task
+from placegap.solvers.registry import Params, register
+
+
+class Fake(Params):
+    device: int = 0
+    seconds: float = Field(default=0.0, ge=0)
+    bound: int | None = None
+    kind: str = "plan"
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Everything on one device; the kind says what goes wrong, never on the warm-up's diamond."""
+    assert isinstance(params, Fake)
+    kind = "plan" if task.instance.graph.name == "diamond" else params.kind
+    if kind == "crash":
+        os.kill(os.getpid(), 9)
+    if kind == "error":
+        raise RuntimeError("two\nlines")
+    if kind == "none":
+        return Outcome(message="found nothing")
+    if kind == "infeasible":
+        return Outcome(proven_infeasible=True, message="proved it")
+    if kind != "plan":
+        raise AssertionError(kind)
+    if task.instance.graph.name != "diamond":
+        time.sleep(params.seconds)
+    bound = None if task.instance.graph.name == "diamond" else params.bound
+    plan = Plan.on([params.device] * task.instance.num_ops)
+    return Outcome(plan=plan, bound_ns=bound, bound_origin="fake", message="")
+
+
+def applies(task: Task, params: Params) -> str | None:
+    if task.semantics.channels == "free":
+        return "the fake does not do free"
+    return None
+
+
+NAME = "fake"
+if NAME not in METHODS:
+    register(
+        Method(
+            name=NAME,
+            claim="heuristic",
+            objectives=("makespan", "max_load"),
+            paper="none",
+            summary="a fake",
+            run=run,
+            params=Fake,
+            applies=applies,
+        )
+    )

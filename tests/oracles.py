@@ -1,0 +1,132 @@
+"""Optimal values by brute force, and the standard random instances they are computed for.
+
+Every test file draws from here, so that an optimum is computed once per session.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import cache
+from itertools import count, cycle
+
+from support import tiny_instance
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
+from placegap.solvers import Task, brute_force
+from placegap.solvers.registry import Params
+
+MAKESPAN_SEMANTICS = tuple(
+    Semantics(objective="makespan", channels=channels, transfers=transfers)
+    for channels in ("free", "link", "port", "half_duplex")
+    for transfers in ("per_edge", "per_tensor")
+)
+MAX_LOAD_SEMANTICS = tuple(
+    Semantics(objective="max_load", plans=plans, load=load)
+    for plans in ("any", "convex", "chain")
+    for load in ("add", "overlap")
+)
+INFEASIBLE_DRAWS = 5
+"""How many of the draws have no feasible plan."""
+
+
+def oracle(instance: Instance, semantics: Semantics) -> int | None:
+    """Optimal value in ns, None if no plan is feasible."""
+    key = instance.content_hash, semantics
+    if key not in _VALUES:
+        task = Task(instance, semantics)
+        reason = brute_force.applies(task, Params())
+        assert reason is None, reason
+        _VALUES[key] = brute_force.run(task, Params()).claim_ns
+    return _VALUES[key]
+
+
+_VALUES: dict[tuple[str, Semantics], int | None] = {}
+
+
+def scattered_instance(seed: int, *, num_ops: int, num_devices: int, max_edges: int) -> Instance:
+    """A random instance whose ops must be spread, so that its channels are busy.
+
+    Every device is a kind of its own and every op runs on few of them; two or three producers
+    share their tensors among many consumers. Without memory limits, always feasible.
+    """
+    rng = random.Random(f"scattered-{seed}-{num_ops}-{num_devices}-{max_edges}")
+    kinds = [f"gpu{k}" for k in range(num_devices)]
+    ops = []
+    for i in range(num_ops):
+        always = rng.choice(kinds)
+        times = {k: rng.randrange(6) for k in kinds if k == always or rng.random() < 0.35}
+        ops.append(Op(name=f"op{i}", time_ns=times))
+    sources = sorted(rng.sample(range(num_ops - 2), min(num_ops - 2, rng.choice([2, 3]))))
+    pairs = [(a, b) for a in sources for b in range(a + 1, num_ops) if rng.random() < 0.8]
+    pairs = sorted(rng.sample(pairs, min(max_edges, len(pairs))))
+    size = [rng.randrange(10) for _ in ops]
+    shares = [rng.random() < 0.7 for _ in ops]
+    edges = [
+        Edge(
+            producer=f"op{a}", consumer=f"op{b}", tensor="out" if shares[a] else None,
+            bytes=size[a] if shares[a] else rng.randrange(10),
+        )
+        for a, b in pairs
+    ]  # fmt: skip
+    links = [
+        Link(
+            source=f"d{a}",
+            target=f"d{b}",
+            bandwidth_bytes_per_s=10**9,
+            latency_ns=rng.choice([0, 1]),
+        )
+        for a in range(num_devices)
+        for b in range(num_devices)
+        if a != b
+    ]
+    devices = tuple(Device(name=f"d{k}", kind=kind) for k, kind in enumerate(kinds))
+    return Instance(
+        name=f"scattered-{seed}",
+        graph=Graph(name=f"scattered-{seed}", ops=tuple(ops), edges=tuple(edges)),
+        cluster=Cluster(name="scattered", devices=devices, links=tuple(links)),
+    )
+
+
+@cache
+def makespan_draws() -> tuple[Instance, ...]:
+    """110 random instances of 4 to 6 ops, 2 or 3 devices, at most 6 edges; 5 are infeasible.
+
+    Half are `tiny_instance` (memory, colocation, equal devices), half `scattered_instance`.
+    """
+    sizes = cycle(((4, 2, 5), (5, 2, 6), (4, 3, 5), (5, 3, 5), (6, 2, 6), (6, 3, 5)))
+    candidates = (
+        draw(seed, num_ops=n, num_devices=k, max_edges=m)
+        for seed, (n, k, m) in zip(count(), sizes, strict=False)
+        for draw in (tiny_instance, scattered_instance)
+    )
+    return _some(candidates, 110, MAKESPAN_SEMANTICS[0])
+
+
+@cache
+def max_load_draws() -> tuple[Instance, ...]:
+    """110 random instances of 5 to 8 ops, 2 or 3 devices, some with a host and backward ops.
+
+    5 of them are infeasible for plans of any kind, a few more for chains.
+    """
+    sizes = ((5, 2, 0, False), (6, 3, 1, True), (7, 3, 0, False), (6, 2, 0, True), (8, 3, 1, False))
+    candidates = (
+        tiny_instance(seed, num_ops=n, num_devices=k, hosts=hosts, backward=backward)
+        for seed, (n, k, hosts, backward) in zip(count(), cycle(sizes), strict=False)
+    )
+    return _some(candidates, 110, MAX_LOAD_SEMANTICS[0])
+
+
+def _some(
+    candidates: Iterator[Instance], number: int, semantics: Semantics
+) -> tuple[Instance, ...]:
+    """The first candidates, without the infeasible ones after the fifth."""
+    drawn: list[Instance] = []
+    infeasible = 0
+    while len(drawn) < number:
+        instance = next(candidates)
+        if oracle(instance, semantics) is None:
+            infeasible += 1
+        if infeasible <= INFEASIBLE_DRAWS or oracle(instance, semantics) is not None:
+            drawn.append(instance)
+    return tuple(drawn)
