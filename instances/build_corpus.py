@@ -1,4 +1,4 @@
-"""Builds the corpus: ``python -m placegap.instances.build_corpus [FOLDER]``.
+"""Builds the corpus: ``python -m placegap.instances.build_corpus instances/data/corpus``.
 
 The same input gives the same decompressed JSON; a file whose content would not change is left
 alone, so that another zlib's compression is no change.
@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from placegap.instances.data_files import data_path
 from placegap.instances.document import Document, load_document, save_document
 from placegap.instances.errors import InputError
 from placegap.instances.model import Provenance
@@ -67,8 +66,17 @@ def _same(path: Path, document: Document) -> bool:
         return gzip.decompress(path.read_bytes()) == fresh.read_bytes()
 
 
+def main() -> None:
+    """Build into the folder that the command line names."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m placegap.instances.build_corpus FOLDER")
+    try:
+        for path in build_corpus(Path(sys.argv[1])):
+            graph = load_document(path).graph
+            print(f"{path.name}: {len(graph.ops)} ops, {len(graph.edges)} edges")
+    except InputError as error:
+        sys.exit(str(error))
+
+
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else data_path("corpus")
-    for path in build_corpus(target):
-        graph = load_document(path).graph
-        print(f"{path.name}: {len(graph.ops)} ops, {len(graph.edges)} edges")
+    main()

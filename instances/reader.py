@@ -22,7 +22,7 @@ def read_model(path: str | Path, time_unit: TimeUnit | None = None) -> Document:
     Parameters
     ----------
     path : str or Path
-        placegap JSON, dnn-partitioning JSON (both also gzipped), a Moirai workbook or an ONNX model.
+        placegap or dnn-partitioning JSON (also gzipped), a Moirai workbook, or an ONNX model.
     time_unit : {"ns", "us", "ms", "s"}, optional
         Unit of the times in files that do not state it: dnn-partitioning and Moirai (default ms).
 

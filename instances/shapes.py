@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def series_parallel(rng: random.Random, num_ops: int, parallel: float) -> Shape:
     Examples
     --------
     >>> series_parallel(random.Random(1), 4, 0.0).pairs  # a chain
-    ((0, 3), (3, 2), (2, 1))
+    ((0, 2), (2, 3), (3, 1))
     """
     pairs = [(0, 1)]
     for op in range(2, num_ops):
@@ -57,7 +58,8 @@ def series_parallel(rng: random.Random, num_ops: int, parallel: float) -> Shape:
         if rng.random() < parallel:
             pairs += [(u, op), (op, v)]
         else:
-            pairs[at : at + 1] = [(u, op), (op, v)]
+            pairs[at] = (u, op)
+            pairs.append((op, v))
     return Shape(num_ops, tuple(pairs))
 
 
@@ -78,7 +80,7 @@ def blocks(num_blocks: int, branches: int, length: int) -> Shape:
         for branch in range(branches):
             chain = range(split + 1 + branch * length, split + 1 + (branch + 1) * length)
             path = [split, *chain, join]
-            pairs += zip(path, path[1:], strict=False)
+            pairs += pairwise(path)
         split = join
     return Shape(split + 1, tuple(pairs))
 

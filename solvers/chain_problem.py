@@ -30,7 +30,7 @@ class ChainProblem:
     devices : tuple of tuples of int
         Devices of each kind.
     time : (2, b) int64
-        Time of each block on each kind, 0 where it cannot run.
+        Time of each block on each kind, 0 where it cannot run or does not fit.
     need : (2, b) int64
         What each block takes of a device's `room`; a block that cannot run needs more than all.
     room : (2,) int64
@@ -185,5 +185,5 @@ def _kind(instance: Instance, blocks: Blocks, device: int) -> tuple[Ints, Ints, 
     if room >= total:
         room, size = 0, np.zeros_like(size)
     time = blocks.time_ns[:, device]
-    refused = time == UNSUPPORTED
-    return np.maximum(time, 0), np.where(refused, room + 1, size), room
+    refused = (time == UNSUPPORTED) | (size > room)
+    return np.where(refused, 0, time), np.where(refused, room + 1, size), room

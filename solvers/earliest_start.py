@@ -63,7 +63,7 @@ def earliest_start_first(problem: Problem, order: Ints, booked: bool) -> Times:
             if not admits(problem, home, free_bytes, op, k):
                 continue  # for good: memory is never given back
             arrival, c = _arrival(problem, op, k, device, end, sent, clock, trial, cause, booked)
-            if follows[op, k] == NOT_LATER or arrival < clock[follows[op, k]] + offset[op, k]:
+            if (follows[op, k], offset[op, k]) != (c, arrival - clock[c]):
                 follows[op, k], offset[op, k] = c, arrival - clock[c]
                 heapq.heappush(later[c], (offset[op, k], rank[op], np.int64(k)))
         pairs.clear()
@@ -75,7 +75,7 @@ def earliest_start_first(problem: Problem, order: Ints, booked: bool) -> Times:
                 pair = (free_at[k], now[k][0], np.int64(k))
                 if best[0] < 0 or pair < best:
                     best = pair
-        for c in range(num_devices + 1):
+        for c in range(0 if booked else num_devices, num_devices + 1):
             if len(later[c]) > 0:
                 top = later[c][0]
                 pair = (clock[c] + top[0], top[1], top[2])
@@ -113,7 +113,7 @@ def earliest_start_first(problem: Problem, order: Ints, booked: bool) -> Times:
                 for other_device in range(num_devices):
                     pairs.append((succ, other_device))
         if booked:
-            # What was sent for this op is there for others as well: they may start earlier.
+            # What was sent for this op is there for others as well, whatever the clocks do.
             for e in problem.pred_edge[problem.pred_ptr[op] : problem.pred_ptr[op + 1]]:
                 u = problem.tensor[e]
                 for f in problem.tensor_edge[problem.tensor_ptr[u] : problem.tensor_ptr[u + 1]]:

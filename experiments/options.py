@@ -1,0 +1,156 @@
+"""Options that several commands share, and what they choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.semantics import Semantics
+
+
+class ObjectiveName(StrEnum):
+    """Objectives, as typer wants them."""
+
+    MAKESPAN = "makespan"
+    MAX_LOAD = "max_load"
+
+
+class PlansName(StrEnum):
+    """Classes of plans."""
+
+    ANY = "any"
+    CONVEX = "convex"
+    CHAIN = "chain"
+
+
+class ChannelsName(StrEnum):
+    """What a transfer occupies."""
+
+    FREE = "free"
+    LINK = "link"
+    PORT = "port"
+    HALF_DUPLEX = "half_duplex"
+
+
+class TransfersName(StrEnum):
+    """What a transfer is."""
+
+    PER_EDGE = "per_edge"
+    PER_TENSOR = "per_tensor"
+
+
+class LoadName(StrEnum):
+    """How compute and communication make a load."""
+
+    ADD = "add"
+    OVERLAP = "overlap"
+
+
+class UnitName(StrEnum):
+    """Units of time."""
+
+    NS = "ns"
+    US = "us"
+    MS = "ms"
+    S = "s"
+
+
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A readable file, or a name of the corpus.")
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", help="Name of a shipped cluster (see 'instances'), or a file."),
+]
+ObjectiveOption = Annotated[
+    ObjectiveName | None, typer.Option("--objective", help="What to minimize.")
+]
+PlansOption = Annotated[
+    PlansName | None, typer.Option("--plans", help="max_load: which plans compete.")
+]
+ChannelsOption = Annotated[
+    ChannelsName | None, typer.Option("--channels", help="makespan: what a transfer occupies.")
+]
+TransfersOption = Annotated[
+    TransfersName | None,
+    typer.Option("--transfers", help="makespan: one per edge, or per tensor and device."),
+]
+LoadOption = Annotated[
+    LoadName | None, typer.Option("--load", help="max_load: compute + communication, or the max.")
+]
+UnitOption = Annotated[
+    UnitName | None,
+    typer.Option("--time-unit", help="Unit of times in files that leave it open (default ms)."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The semantics options of a command line; None where an option is not given."""
+
+    objective: str | None = None
+    plans: str | None = None
+    channels: str | None = None
+    transfers: str | None = None
+    load: str | None = None
+
+    def override(self, own: Semantics | None, default: str = "makespan") -> Semantics:
+        """The semantics to use: the file's own, with single fields replaced.
+
+        Another objective than the file's resets all other fields. Where neither says an objective,
+        an option that belongs to one decides, then `default`.
+
+        Raises
+        ------
+        InputError
+            If an option does not belong to the objective.
+
+        Examples
+        --------
+        >>> own = Semantics(objective="makespan", channels="link")
+        >>> Rules(transfers="per_tensor").override(own).label
+        'makespan link per_tensor'
+        >>> Rules(objective="max_load").override(own).label
+        'max_load any add'
+        """
+        given = {name: str(value) for name, value in vars(self).items() if value is not None}
+        fields: dict[str, str] = {"objective": self._objective(default)}
+        if own is not None and given.get("objective", own.objective) == own.objective:
+            fields = own.model_dump()
+        try:
+            return Semantics.model_validate({**fields, **given})
+        except ValidationError as error:
+            raise from_validation_error(error, source="options") from None
+
+    def _objective(self, default: str) -> str:
+        if self.plans is not None or self.load is not None:
+            return "max_load"
+        if self.channels is not None or self.transfers is not None:
+            return "makespan"
+        return default
+
+
+def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
+    """``key=value`` texts of repeated ``--param`` options; the methods read the values.
+
+    Examples
+    --------
+    >>> parse_pairs(["contiguous=no", "form=a=b"])
+    {'contiguous': 'no', 'form': 'a=b'}
+    """
+    params: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise InputError(f"--param {pair!r} is not key=value")
+        if key in params:
+            raise InputError(f"--param {key!r} is given twice")
+        params[key] = value
+    return params

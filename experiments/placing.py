@@ -1,0 +1,188 @@
+"""Placing one model: which method under which semantics, run in a worker process.
+
+The worker keeps the command alive: Ctrl-C works while a solver computes, what was found until then
+is kept, and a solver that crashes or hangs costs one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from placegap.experiments.options import Rules
+from placegap.experiments.pool import Ending, run_pool
+from placegap.experiments.sources import Source
+from placegap.instances.errors import InputError
+from placegap.instances.plan import Plan
+from placegap.instances.semantics import Semantics
+
+# placegap.solvers is imported by the worker only: it takes seconds
+from placegap.solvers.result import Result
+
+DEFAULT_TIME_LIMIT_S = 60.0
+GRACE_S = 60.0
+"""Beyond the time limit: reading the model, compiling kernels, building a model."""
+
+PLANS_OF = {"ideal-dp": "chain"}
+"""Class of plans that a method is for, where neither options nor the file choose."""
+
+OBJECTIVE_OF = {"ideal-dp": "max_load", "throughput-ip": "max_load"}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One call of a method."""
+
+    source: Source
+    semantics: Semantics
+    method: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    gap: float = 0.0
+    seed: int = 0
+    incumbent: Plan | None = None
+    optional: bool = False
+    """Whether the placement goes on if this attempt fails: there is another."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an attempt has no result."""
+
+    message: str
+    is_input_error: bool
+
+
+class Stopped(Exception):  # noqa: N818 (it is no error)
+    """Ctrl-C; `best` is the best result until then."""
+
+    def __init__(self, best: Result | None) -> None:
+        super().__init__()
+        self.best = best
+
+
+def choose_semantics(rules: Rules, own: Semantics | None, method: str | None) -> Semantics:
+    """What the value will mean, from the options, the file and the method, in this order.
+
+    Without ``--plans``, max_load means chains where no method is named, and for `ideal-dp`.
+
+    Examples
+    --------
+    >>> choose_semantics(Rules(), None, None).label
+    'makespan port per_edge'
+    >>> choose_semantics(Rules(objective="max_load"), None, None).label
+    'max_load chain add'
+    >>> choose_semantics(Rules(objective="max_load"), None, "throughput-ip").label
+    'max_load any add'
+    """
+    semantics = rules.override(own, OBJECTIVE_OF.get(method or "", "makespan"))
+    if semantics.objective == "max_load" and rules.plans is None:
+        plans = "chain" if method is None else PLANS_OF.get(method, semantics.plans)
+        semantics = semantics.model_copy(update={"plans": plans})
+    return semantics
+
+
+def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
+    """What runs where no method is named; `place` fills in incumbents.
+
+    makespan: HEFT, then CP-SAT from HEFT's plan. max_load: the ideal DP on chains, else the
+    throughput IP, contiguous for convex plans.
+    """
+    if attempt.semantics.objective == "makespan":
+        yield _with(attempt, method="heft", params={}, optional=True)
+        yield _with(attempt, method="cp-sat")
+    elif attempt.semantics.plans == "chain":
+        yield _with(attempt, method="ideal-dp")
+    else:
+        contiguous = {"contiguous": "yes"} if attempt.semantics.plans == "convex" else {}
+        yield _with(attempt, method="throughput-ip", params={**contiguous, **attempt.params})
+
+
+def _with(attempt: Attempt, **changes: object) -> Attempt:
+    return Attempt(**{**vars(attempt), **changes})  # type: ignore[arg-type]
+
+
+def place(
+    attempts: Iterator[Attempt], modules: Sequence[str] = ()
+) -> tuple[Result, tuple[str, ...]]:
+    """Run attempts one after another; the result of the best, and warnings.
+
+    Each attempt starts from the best plan of those before. If a later attempt fails or finds
+    nothing, the earlier plan stands, and a warning says so.
+
+    Raises
+    ------
+    InputError
+        If a method does not apply, or its parameters are wrong, and there is no plan yet.
+    Stopped
+        On Ctrl-C.
+    RuntimeError
+        If a method crashes or disagrees with the referee, and there is no plan yet.
+    """
+    best: Result | None = None
+    warnings: list[str] = []
+
+    def tasks() -> Iterator[Attempt]:
+        for attempt in attempts:
+            plan = None if best is None else best.plan
+            yield _with(attempt, incumbent=plan)
+
+    endings = run_pool(
+        tasks(),
+        run_attempt,
+        workers=1,
+        hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
+        modules=modules,
+    )
+    try:
+        with closing(endings):
+            for ending in endings:
+                answer = _answer(ending)
+                if isinstance(answer, Result):
+                    best = better(best, answer)
+                elif best is not None and best.plan is not None:
+                    warnings.append(f"{answer.message}; this is the plan of {best.method}")
+                elif not ending.task.optional:
+                    raise (InputError if answer.is_input_error else RuntimeError)(answer.message)
+    except KeyboardInterrupt:
+        raise Stopped(best) from None
+    assert best is not None
+    return best, tuple(warnings)
+
+
+def better(best: Result | None, new: Result) -> Result:
+    """The result to report: the later one, unless only the earlier one has the better plan."""
+    if best is None or best.value_ns is None:
+        return new
+    return new if new.value_ns is not None and new.value_ns <= best.value_ns else best
+
+
+def _answer(ending: Ending[Attempt]) -> Result | Failure:
+    if ending.fate == "done":
+        answer: Result | Failure = ending.answer
+        return answer
+    return Failure(f"{ending.task.method}: {ending.message}", is_input_error=False)
+
+
+def run_attempt(attempt: Attempt) -> Result | Failure:
+    """What the worker does: read the instance, solve, judge."""
+    from placegap.experiments.run_task import one_line
+    from placegap.experiments.sources import load_source
+    from placegap.solvers import solve
+
+    try:
+        return solve(
+            load_source(attempt.source),
+            attempt.semantics,
+            attempt.method,
+            attempt.params,
+            time_limit_s=attempt.time_limit_s,
+            gap=attempt.gap,
+            seed=attempt.seed,
+            incumbent=attempt.incumbent,
+        )
+    except InputError as error:
+        return Failure(str(error), is_input_error=True)
+    except Exception as error:  # one line for the user, whatever it is
+        return Failure(f"{attempt.method}: {one_line(error)}", is_input_error=False)
