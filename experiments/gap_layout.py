@@ -99,13 +99,15 @@ def lay_out(cells: Sequence[GapCell]) -> list[TableText]:
 def _lay_out_table(cells: list[GapCell]) -> TableText:
     first = cells[0].cell
     unit, size = common_unit(cell.value_ns for cell in cells if cell.value_ns is not None)
-    rows: dict[tuple[str, str, int], list[GapCell]] = {}
+    rows: dict[tuple[str, str, str, int], list[GapCell]] = {}
     for cell in cells:
-        rows.setdefault((cell.cell.instance, cell.cell.cluster, cell.cell.seed), []).append(cell)
+        place = cell.cell
+        key = (place.instance, place.cluster, place.instance_hash, place.seed)
+        rows.setdefault(key, []).append(cell)
     several = len({cell.cell.seed for cell in cells}) > 1
     notes = Notes()
     texts = []
-    for (instance, cluster, seed), row in rows.items():
+    for (instance, cluster, _, seed), row in rows.items():
         bound_ns = row[0].best_bound_ns
         texts.append(
             RowText(

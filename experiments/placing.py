@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 
 from placegap.experiments.options import Rules
 from placegap.experiments.pool import Ending, run_pool
-from placegap.experiments.sources import Source
+from placegap.experiments.run_task import one_line, warm_up
+from placegap.experiments.sources import Source, load_source
 from placegap.instances.errors import InputError
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import Semantics
-
-# placegap.solvers is imported by the worker only: it takes seconds
-from placegap.solvers.result import Result
+from placegap.solvers import Result, solve
 
 DEFAULT_TIME_LIMIT_S = 60.0
 GRACE_S = 60.0
@@ -54,7 +53,7 @@ class Failure:
     is_input_error: bool
 
 
-class Stopped(Exception):  # noqa: N818 (it is no error)
+class Stopped(Exception):
     """Ctrl-C; `best` is the best result until then."""
 
     def __init__(self, best: Result | None) -> None:
@@ -100,7 +99,7 @@ def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
 
 
 def _with(attempt: Attempt, **changes: object) -> Attempt:
-    return Attempt(**{**vars(attempt), **changes})  # type: ignore[arg-type]
+    return Attempt(**{**vars(attempt), **changes})
 
 
 def place(
@@ -167,11 +166,8 @@ def _answer(ending: Ending[Attempt]) -> Result | Failure:
 
 def run_attempt(attempt: Attempt) -> Result | Failure:
     """What the worker does: read the instance, solve, judge."""
-    from placegap.experiments.run_task import one_line
-    from placegap.experiments.sources import load_source
-    from placegap.solvers import solve
-
     try:
+        warm_up(attempt.method, attempt.semantics, attempt.params)
         return solve(
             load_source(attempt.source),
             attempt.semantics,

@@ -58,7 +58,12 @@ def spinner(what: str) -> Iterator[None]:
 def plain_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table of texts; every column but the first is aligned right if it holds figures."""
     table = Table(
-        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        show_header=any(head),
     )
     for number, name in enumerate(head):
         figures = bool(rows) and all(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 from placegap.experiments.pool import Ending
@@ -33,7 +34,7 @@ def run_task(run: Run) -> dict[str, Any]:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
             raise InputError("has changed since the study began", run.source.model)
-        _warm_up(run)
+        warm_up(run.method, run.semantics, run.params)
         result = solve(
             instance,
             run.semantics,
@@ -92,16 +93,12 @@ def one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split()) + place
 
 
-def _warm_up(run: Run) -> None:
+def warm_up(method: str, semantics: Semantics, params: Mapping[str, Any]) -> None:
     """Compile a method's kernels on a four-op example, so that no run's time includes it."""
-    what = (run.method, run.semantics.label, repr(sorted(run.params.items())))
+    what = (method, semantics.label, repr(sorted(params.items())))
     if what in _warm:
         return
     _warm.add(what)
     # what fails here fails in the run itself, where it is reported
     with contextlib.suppress(Exception):
-        _solve_example(run.method, run.semantics, dict(run.params))
-
-
-def _solve_example(method: str, semantics: Semantics, params: dict[str, Any]) -> None:
-    solve(example(), semantics, method, params, time_limit_s=1.0)
+        solve(example(), semantics, method, params, time_limit_s=1.0)

@@ -62,7 +62,8 @@ def _load_document(
 
     params, seed = generated
     graph = generate(model, dict(params), seed)
-    return Document(name=graph.name, graph=graph)
+    words = [graph.name, *(f"{name}={value}" for name, value in params)]
+    return Document(name=" ".join(words), graph=graph)
 
 
 def find_model(model: str, time_unit: TimeUnit | None = None) -> Document:

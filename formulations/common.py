@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
@@ -20,10 +21,13 @@ from placegap.instances.index import GraphIndex, Ints
 from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 
+Linear = Any
+"""A linear expression or constraint of Pyomo, which is untyped."""
+
 LARGEST_TIME = 1000.0
 """Models count time in a unit that keeps their horizon at or below this number."""
 
-# ------------------------------------------------------------------------------------------ time
+# --------------------------------------------------------------------------------------------- time
 
 
 def granularity_ns(instance: Instance, *, transfers: bool) -> int:
@@ -177,7 +181,7 @@ def assign_once(model: pyo.ConcreteModel, instance: Instance) -> None:
     x, devices = model.x, range(instance.num_devices)
 
     @model.Constraint(range(instance.num_ops))
-    def assign_once(_: pyo.ConcreteModel, i: int) -> object:
+    def assign_once(_: pyo.ConcreteModel, i: int) -> Linear:
         return sum(x[i, k] for k in devices) == 1
 
 
@@ -188,7 +192,7 @@ def colocate_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
     x = model.x
 
     @model.Constraint([i for i, j in enumerate(home) if i != j], range(instance.num_devices))
-    def colocate_ops(_: pyo.ConcreteModel, i: int, k: int) -> object:
+    def colocate_ops(_: pyo.ConcreteModel, i: int, k: int) -> Linear:
         return x[i, k] == x[home[i], k]
 
 
@@ -204,7 +208,7 @@ def memory_capacity(model: pyo.ConcreteModel, instance: Instance) -> None:
     x, heavy = model.x, [i for i, bytes_ in enumerate(size) if bytes_]
 
     @model.Constraint([k for k, limit in enumerate(capacity) if limit < sum(size)])
-    def memory_capacity(_: pyo.ConcreteModel, k: int) -> object:
+    def memory_capacity(_: pyo.ConcreteModel, k: int) -> Linear:
         return sum(size[i] // unit * x[i, k] for i in heavy) <= capacity[k] // unit
 
 

@@ -87,10 +87,11 @@ def count_rows(instance: Instance, form: Form) -> int:
     --------
     >>> from placegap.instances import example
     >>> count_rows(example(), "as_published"), count_rows(example(), "strengthened")
-    (123, 70)
+    (105, 70)
     """
-    chosen = moirai_published if form == "as_published" else moirai_strengthened
-    return chosen.count_rows(instance)
+    if form == "as_published":
+        return moirai_published.count_rows(instance)
+    return moirai_strengthened.count_rows(instance)
 
 
 def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None:
@@ -153,9 +154,7 @@ def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
         keys[n + q] = (start, start + duration, position[i], n + q)
     arcs = [(i, j) for i, j in ends if device[i] == device[j]]
     arcs += [(ends[q][0], n + q) for q in remote] + [(n + q, ends[q][1]) for q in remote]
-    decided = [
-        pair for pair in _decided(model.op_before) if device[pair[0]] == device[pair[1]]
-    ]
+    decided = [pair for pair in _decided(model.op_before) if device[pair[0]] == device[pair[1]]]
     decided += [
         (n + q, n + r)
         for q, r in _decided(model.flow_before)

@@ -20,6 +20,7 @@ from itertools import permutations
 import pyomo.environ as pyo
 
 from placegap.formulations.common import (
+    Linear,
     assign_once,
     colocate_ops,
     count_unordered_pairs,
@@ -75,7 +76,7 @@ def count_rows(instance: Instance) -> int:
     return times + channels + pairs
 
 
-# --------------------------------------------------------------------------------------- variables
+# ---------------------------------------------------------------------------------------- variables
 
 
 def time_variables(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
@@ -114,11 +115,11 @@ def makespan_covers(model: pyo.ConcreteModel) -> None:
     """(4): makespan >= op_end[i] for all ops, makespan >= flow_end[q] for all flows."""
 
     @model.Constraint(model.op_end.index_set())
-    def makespan_covers_ops(model: pyo.ConcreteModel, i: int) -> object:
+    def makespan_covers_ops(model: pyo.ConcreteModel, i: int) -> Linear:
         return model.makespan >= model.op_end[i]
 
     @model.Constraint(model.flow_end.index_set())
-    def makespan_covers_flows(model: pyo.ConcreteModel, q: int) -> object:
+    def makespan_covers_flows(model: pyo.ConcreteModel, q: int) -> Linear:
         return model.makespan >= model.flow_end[q]
 
 
@@ -127,7 +128,7 @@ def op_duration(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
     devices = range(len(times.op[0]))
 
     @model.Constraint(model.op_start.index_set())
-    def op_duration(model: pyo.ConcreteModel, i: int) -> object:
+    def op_duration(model: pyo.ConcreteModel, i: int) -> Linear:
         work = sum(times.op[i][k] * model.x[i, k] for k in devices)
         return model.op_end[i] == model.op_start[i] + work
 
@@ -137,7 +138,7 @@ def flow_duration(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
     pairs = list(permutations(range(len(times.op[0])), 2))
 
     @model.Constraint(model.flow_start.index_set())
-    def flow_duration(model: pyo.ConcreteModel, q: int) -> object:
+    def flow_duration(model: pyo.ConcreteModel, q: int) -> Linear:
         work = sum(times.move[q][a][b] * model.channel[q, a, b] for a, b in pairs)
         return model.flow_end[q] == model.flow_start[q] + work
 
@@ -146,11 +147,11 @@ def precedence_flows(model: pyo.ConcreteModel, ends: Ends) -> None:
     """(4a): op_end[i] <= flow_start[q] and flow_end[q] <= op_start[j] for every flow q = (i, j)."""
 
     @model.Constraint(range(len(ends)))
-    def precedence_producer(model: pyo.ConcreteModel, q: int) -> object:
+    def precedence_producer(model: pyo.ConcreteModel, q: int) -> Linear:
         return model.op_end[ends[q][0]] <= model.flow_start[q]
 
     @model.Constraint(range(len(ends)))
-    def precedence_consumer(model: pyo.ConcreteModel, q: int) -> object:
+    def precedence_consumer(model: pyo.ConcreteModel, q: int) -> Linear:
         return model.flow_end[q] <= model.op_start[ends[q][1]]
 
 
@@ -160,7 +161,7 @@ def precedence_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
     ops = range(instance.num_ops)
 
     @model.Constraint([(i, j) for i in ops for j in ops if descendants[i] >> j & 1])
-    def precedence_ops(model: pyo.ConcreteModel, i: int, j: int) -> object:
+    def precedence_ops(model: pyo.ConcreteModel, i: int, j: int) -> Linear:
         return model.op_end[i] <= model.op_start[j]
 
 
@@ -173,15 +174,15 @@ def remote_flows(model: pyo.ConcreteModel, ends: Ends, num_devices: int) -> None
     flows, devices, x = range(len(ends)), range(num_devices), model.x
 
     @model.Constraint(flows, devices)
-    def remote_leaves(model: pyo.ConcreteModel, q: int, k: int) -> object:
+    def remote_leaves(model: pyo.ConcreteModel, q: int, k: int) -> Linear:
         return model.remote[q] >= x[ends[q][0], k] - x[ends[q][1], k]
 
     @model.Constraint(flows, devices)
-    def remote_enters(model: pyo.ConcreteModel, q: int, k: int) -> object:
+    def remote_enters(model: pyo.ConcreteModel, q: int, k: int) -> Linear:
         return model.remote[q] >= x[ends[q][1], k] - x[ends[q][0], k]
 
     @model.Constraint(flows, devices)
-    def remote_not_within(model: pyo.ConcreteModel, q: int, k: int) -> object:
+    def remote_not_within(model: pyo.ConcreteModel, q: int, k: int) -> Linear:
         return model.remote[q] <= 2 - x[ends[q][0], k] - x[ends[q][1], k]
 
 
@@ -191,16 +192,16 @@ def channel_choice(model: pyo.ConcreteModel, ends: Ends) -> None:
     Sum over a, b of channel[q, a, b] == remote[q], and
     channel[q, a, b] >= x[i, a] + x[j, b] - 1 for q = (i, j) and every a != b.
     """
-    used: list[list[object]] = [[] for _ in ends]
+    used: list[list[Linear]] = [[] for _ in ends]
     for (q, _, _), channel in model.channel.items():
         used[q].append(channel)
 
     @model.Constraint([q for q in range(len(ends)) if used[q]])
-    def channel_once(model: pyo.ConcreteModel, q: int) -> object:
+    def channel_once(model: pyo.ConcreteModel, q: int) -> Linear:
         return sum(used[q]) == model.remote[q]
 
     @model.Constraint(model.channel.index_set())
-    def channel_joins(model: pyo.ConcreteModel, q: int, a: int, b: int) -> object:
+    def channel_joins(model: pyo.ConcreteModel, q: int, a: int, b: int) -> Linear:
         return model.channel[q, a, b] >= model.x[ends[q][0], a] + model.x[ends[q][1], b] - 1
 
 
@@ -214,11 +215,11 @@ def device_no_overlap(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
     start, end, before = model.op_start, model.op_end, model.op_before
 
     @model.Constraint(before.index_set(), devices)
-    def device_no_overlap_forth(_: pyo.ConcreteModel, i: int, j: int, k: int) -> object:
+    def device_no_overlap_forth(_: pyo.ConcreteModel, i: int, j: int, k: int) -> Linear:
         return start[j] >= end[i] - horizon * (3 - before[i, j] - x[i, k] - x[j, k])
 
     @model.Constraint(before.index_set(), devices)
-    def device_no_overlap_back(_: pyo.ConcreteModel, i: int, j: int, k: int) -> object:
+    def device_no_overlap_back(_: pyo.ConcreteModel, i: int, j: int, k: int) -> Linear:
         return start[i] >= end[j] - horizon * (2 + before[i, j] - x[i, k] - x[j, k])
 
 
@@ -234,13 +235,13 @@ def channel_no_overlap(model: pyo.ConcreteModel, ends: Ends, times: ScaledTimes)
     start, end, before = model.flow_start, model.flow_end, model.flow_before
     index = before.index_set(), range(2), range(len(times.op[0]))
 
-    def elsewhere(q: int, r: int, side: int, k: int) -> object:
+    def elsewhere(q: int, r: int, side: int, k: int) -> Linear:
         return 4 - remote[q] - remote[r] - x[ends[q][side], k] - x[ends[r][side], k]
 
     @model.Constraint(*index)
-    def channel_no_overlap_forth(_: pyo.ConcreteModel, q: int, r: int, side: int, k: int) -> object:
+    def channel_no_overlap_forth(_: pyo.ConcreteModel, q: int, r: int, side: int, k: int) -> Linear:
         return start[r] >= end[q] - horizon * (1 - before[q, r] + elsewhere(q, r, side, k))
 
     @model.Constraint(*index)
-    def channel_no_overlap_back(_: pyo.ConcreteModel, q: int, r: int, side: int, k: int) -> object:
+    def channel_no_overlap_back(_: pyo.ConcreteModel, q: int, r: int, side: int, k: int) -> Linear:
         return start[q] >= end[r] - horizon * (before[q, r] + elsewhere(q, r, side, k))

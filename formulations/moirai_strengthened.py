@@ -29,6 +29,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.common import (
+    Linear,
     assign_once,
     colocate_ops,
     count_unordered_pairs,
@@ -103,7 +104,7 @@ def count_rows(instance: Instance) -> int:
     return 3 * n + (2 * k + 2) * m + 3 * k + pairs
 
 
-# ------------------------------------------------------------------------------- what the windows say
+# ----------------------------------------------------------------------------- what the windows say
 
 
 def possible_arcs(instance: Instance, window: Windows, horizon_ns: int) -> list[Arcs]:
@@ -160,7 +161,7 @@ def flow_items(
     return items
 
 
-# ----------------------------------------------------------------------------------------- variables
+# ---------------------------------------------------------------------------------------- variables
 
 
 def route_flows(model: pyo.ConcreteModel, arcs: list[Arcs]) -> None:
@@ -182,18 +183,18 @@ def add_durations(model: pyo.ConcreteModel, times: ScaledTimes, arcs: list[Arcs]
     devices = range(len(times.op[0]))
 
     @model.Expression(model.op_start.index_set())
-    def op_end(model: pyo.ConcreteModel, i: int) -> object:
+    def op_end(model: pyo.ConcreteModel, i: int) -> Linear:
         possible = [k for k in devices if not model.x[i, k].fixed]
         return model.op_start[i] + sum(times.op[i][k] * model.x[i, k] for k in possible)
 
     @model.Expression(model.flow_start.index_set())
-    def flow_end(model: pyo.ConcreteModel, q: int) -> object:
+    def flow_end(model: pyo.ConcreteModel, q: int) -> Linear:
         remote = [(a, b) for a, b in arcs[q] if a != b]
         work = sum(times.move[q][a][b] * model.route[q, a, b] for a, b in remote)
         return model.flow_start[q] + work
 
 
-# --------------------------------------------------------------------------------------- constraints
+# -------------------------------------------------------------------------------------- constraints
 
 
 def route_links(model: pyo.ConcreteModel, instance: Instance, arcs: list[Arcs]) -> None:
@@ -206,12 +207,12 @@ def route_links(model: pyo.ConcreteModel, instance: Instance, arcs: list[Arcs]) 
     producer, consumer, route = index.producer.tolist(), index.consumer.tolist(), model.route
 
     @model.Constraint(flows, devices)
-    def route_leaves(model: pyo.ConcreteModel, q: int, k: int) -> object:
+    def route_leaves(model: pyo.ConcreteModel, q: int, k: int) -> Linear:
         total = sum(route[q, a, b] for a, b in arcs[q] if a == k)
         return model.x[producer[q], k] == total
 
     @model.Constraint(flows, devices)
-    def route_enters(model: pyo.ConcreteModel, q: int, k: int) -> object:
+    def route_enters(model: pyo.ConcreteModel, q: int, k: int) -> Linear:
         total = sum(route[q, a, b] for a, b in arcs[q] if b == k)
         return model.x[consumer[q], k] == total
 
@@ -222,11 +223,11 @@ def precedence_flows(model: pyo.ConcreteModel, instance: Instance) -> None:
     producer, consumer = index.producer.tolist(), index.consumer.tolist()
 
     @model.Constraint(model.flow_start.index_set())
-    def precedence_producer(model: pyo.ConcreteModel, q: int) -> object:
+    def precedence_producer(model: pyo.ConcreteModel, q: int) -> Linear:
         return model.op_end[producer[q]] <= model.flow_start[q]
 
     @model.Constraint(model.flow_start.index_set())
-    def precedence_consumer(model: pyo.ConcreteModel, q: int) -> object:
+    def precedence_consumer(model: pyo.ConcreteModel, q: int) -> Linear:
         return model.flow_end[q] <= model.op_start[consumer[q]]
 
 
@@ -235,21 +236,21 @@ def device_work(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
     ops, devices = range(len(times.op)), range(len(times.op[0]))
 
     @model.Constraint(devices)
-    def device_work(model: pyo.ConcreteModel, k: int) -> object:
+    def device_work(model: pyo.ConcreteModel, k: int) -> Linear:
         return sum(times.op[i][k] * model.x[i, k] for i in ops) <= model.makespan
 
 
 def port_work(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
-    """Sum over q, b of p_qkb route[q, k, b] <= makespan for every device k; so for what enters k."""
+    """Sum over q, b of p_qkb route[q, k, b] <= makespan for every device k; so for what enters it."""
     num_devices = len(times.op[0])
-    work: list[list[object]] = [[] for _ in range(2 * num_devices)]
+    work: list[list[Linear]] = [[] for _ in range(2 * num_devices)]
     for (q, a, b), route in model.route.items():
         if times.move[q][a][b]:
             work[a].append(times.move[q][a][b] * route)
             work[num_devices + b].append(times.move[q][a][b] * route)
 
     @model.Constraint([port for port, terms in enumerate(work) if terms])
-    def port_work(model: pyo.ConcreteModel, port: int) -> object:
+    def port_work(model: pyo.ConcreteModel, port: int) -> Linear:
         return sum(work[port]) <= model.makespan
 
 
@@ -266,16 +267,16 @@ def critical_path(
     head, tail = window.head_ns / times.unit_ns, window.tail_ns / times.unit_ns
     num_preds, num_succs = np.diff(index.pred_ptr), np.diff(index.succ_ptr)
 
-    def at(level: np.ndarray, i: int) -> object:
+    def at(level: np.ndarray, i: int) -> Linear:
         possible = [k for k in devices if window.possible[i, k]]
         return sum(float(level[i, k]) * model.x[i, k] for k in possible)
 
     @model.Constraint(np.flatnonzero(num_preds > 1).tolist())
-    def critical_path_head(model: pyo.ConcreteModel, i: int) -> object:
+    def critical_path_head(model: pyo.ConcreteModel, i: int) -> Linear:
         return model.op_start[i] >= at(head, i)
 
     @model.Constraint(np.flatnonzero(num_succs != 1).tolist())
-    def makespan_covers(model: pyo.ConcreteModel, i: int) -> object:
+    def makespan_covers(model: pyo.ConcreteModel, i: int) -> Linear:
         return model.makespan >= model.op_end[i] + at(tail, i)
 
 
@@ -291,12 +292,12 @@ def device_no_overlap(model: pyo.ConcreteModel, instance: Instance, items: list[
     shared = [(i, j, k) for i, j in pairs for k in sorted(items[i].resources & items[j].resources)]
 
     @model.Constraint(orders)
-    def device_no_overlap(model: pyo.ConcreteModel, i: int, j: int) -> object:
+    def device_no_overlap(model: pyo.ConcreteModel, i: int, j: int) -> Linear:
         slack = (items[i].latest_ns - items[j].earliest_ns) / unit_ns * (1 - before[i, j])
         return model.op_start[j] >= model.op_end[i] - slack
 
     @model.Constraint(shared)
-    def device_shared(_: pyo.ConcreteModel, i: int, j: int, k: int) -> object:
+    def device_shared(_: pyo.ConcreteModel, i: int, j: int, k: int) -> Linear:
         return either(before, i, j) >= x[i, k] + x[j, k] - 1
 
 
@@ -317,27 +318,29 @@ def channel_no_overlap(model: pyo.ConcreteModel, instance: Instance, items: list
     other = sorted(set(pairs).difference(akin))
     shared = [(q, r, p) for q, r in other for p in sorted(items[q].resources & items[r].resources)]
 
-    def local(q: int, k: int) -> object:
-        return model.route[q, k, k] if (q, k, k) in model.route else 0
+    local_route = {key: route for key, route in model.route.items() if key[1] == key[2]}
 
-    def use(q: int, port: int) -> object:
+    def local(q: int, k: int) -> Linear:
+        return local_route.get((q, k, k), 0)
+
+    def use(q: int, port: int) -> Linear:
         side, k = divmod(port, num_devices)
         return model.x[ends[side][q], k] - local(q, k)
 
-    def remote(q: int) -> object:
+    def remote(q: int) -> Linear:
         return 1 - sum(local(q, k) for k in range(num_devices))
 
     @model.Constraint(orders)
-    def channel_no_overlap(model: pyo.ConcreteModel, q: int, r: int) -> object:
+    def channel_no_overlap(model: pyo.ConcreteModel, q: int, r: int) -> Linear:
         slack = (items[q].latest_ns - items[r].earliest_ns) / unit_ns * (1 - before[q, r])
         return model.flow_start[r] >= model.flow_end[q] - slack
 
     @model.Constraint(akin)
-    def channel_shared_by_end(_: pyo.ConcreteModel, q: int, r: int) -> object:
+    def channel_shared_by_end(_: pyo.ConcreteModel, q: int, r: int) -> Linear:
         return either(before, q, r) >= remote(q) + remote(r) - 1
 
     @model.Constraint(shared)
-    def channel_shared(_: pyo.ConcreteModel, q: int, r: int, port: int) -> object:
+    def channel_shared(_: pyo.ConcreteModel, q: int, r: int, port: int) -> Linear:
         return either(before, q, r) >= use(q, port) + use(r, port) - 1
 
 
@@ -366,6 +369,6 @@ def competing(items: list[Item], unordered: Iterable[Pair]) -> tuple[list[Pair],
     return orders, pairs
 
 
-def either(before: pyo.Var, i: int, j: int) -> object:
+def either(before: pyo.Var, i: int, j: int) -> Linear:
     """before[i, j] + before[j, i], as far as these orders are possible."""
     return sum(before[pair] for pair in ((i, j), (j, i)) if pair in before)

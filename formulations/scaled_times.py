@@ -66,4 +66,4 @@ def serial_horizon_ns(instance: Instance) -> int:
     arrays = instance.arrays
     ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1)
     moves = arrays.transfer_ns[arrays.index.tensor].max(axis=1, initial=0)
-    return sum(ops.tolist()) + sum(moves.tolist())
+    return int(sum(ops.tolist()) + sum(moves.tolist()))

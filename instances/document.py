@@ -8,9 +8,9 @@ import zlib
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from placegap.instances.collector import paused_collector
 from placegap.instances.costing import cost_graph
@@ -20,6 +20,16 @@ from placegap.instances.semantics import Semantics
 
 FORMAT = "placegap"
 VERSION = 1
+
+
+def _integer(value: Any) -> Any:
+    if type(value) is not int:  # True == 1 == 1.0 would pass for a literal 1
+        raise ValueError("must be an integer")
+    return value
+
+
+Version = Annotated[Literal[1], BeforeValidator(_integer)]
+"""The version of a format; there is one so far."""
 
 
 class Document(Part):
@@ -34,7 +44,7 @@ class Document(Part):
     """
 
     format: Literal["placegap"] = "placegap"
-    version: Literal[1] = 1
+    version: Version = 1
     name: Name
     graph: Graph
     cluster: Cluster | None = None
@@ -125,7 +135,7 @@ def save_document(document: Document, path: str | Path) -> None:
 
 
 def read_json(path: str | Path) -> Any:
-    """Parse a JSON file, gzipped or not; duplicate keys and non-finite numbers are errors."""
+    """Parse a JSON file, gzipped or not; a key that appears twice in an object is an error."""
     return parse_json(read_content(path), path)
 
 
@@ -150,20 +160,24 @@ def read_content(path: str | Path) -> bytes:
 def parse_json(
     data: bytes | str, source: str | Path, parse_float: Callable[[str], Any] = float
 ) -> Any:
-    """Parse JSON text of a file; `parse_float` makes the numbers that are no integers."""
+    """Parse JSON text of a file; `parse_float` makes the numbers that are no integers.
+
+    NaN and Infinity come through, for the models to refuse them by the name of their place.
+    """
     try:
         with paused_collector():
             return json.loads(
                 data,
                 object_pairs_hook=_no_duplicates,
-                parse_constant=_no_constant,
                 parse_float=parse_float,
             )
     except RecursionError:
         raise InputError("nested too deeply", source) from None
     except UnicodeDecodeError as error:
         raise InputError(f"is not UTF-8 text: {error}", source) from None
-    except ValueError as error:  # JSONDecodeError, and the hooks
+    except ValueError as error:  # JSONDecodeError, the hook, and integers of thousands of digits
+        if "integer string conversion" in str(error):
+            raise InputError("holds an integer of thousands of digits", source) from None
         raise InputError(f"is not valid JSON: {error}", source) from None
 
 
@@ -187,9 +201,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for at, key in enumerate(keys) if key in keys[:at])
-        raise ValueError(f"key {twice!r} appears twice in one object")
+        name = content.get("name")
+        where = f"the object of name {name!r}" if isinstance(name, str) else "one object"
+        raise ValueError(f"key {twice!r} appears twice in {where}")
     return content
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")

@@ -38,11 +38,7 @@ def from_validation_error(
         The file to name.
     """
     first = error.errors(include_url=False)[0]
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        message = "unknown field"
-    elif first["type"] == "missing":
-        message = "field is missing"
+    message = _message(first)
     value = first.get("input")
     if isinstance(value, str | int | float | bool | None) and first["type"] not in (
         "value_error",
@@ -55,6 +51,23 @@ def from_validation_error(
         message += f" (and {more} more)"
     place = _place(first["loc"], raw)
     return InputError(f"{place}: {message}" if place else message, source)
+
+
+def _message(finding: Mapping[str, Any]) -> str:
+    match finding["type"]:
+        case "extra_forbidden":
+            return "unknown field"
+        case "missing":
+            return "field is missing"
+        case "too_short" | "string_too_short":
+            return "must not be empty"
+        case "tuple_type" | "list_type":
+            return "must be a list"
+        case "model_type" | "dict_type":
+            return "must be an object"
+        case _:
+            text = str(finding["msg"]).removeprefix("Value error, ")
+            return text.replace("Input should be", "must be")
 
 
 def _short(value: object) -> str:

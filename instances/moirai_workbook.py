@@ -62,7 +62,7 @@ def read_moirai_workbook(path: str | Path, time_unit: TimeUnit = "ms") -> Docume
         table = _table(path)
         num_devices = _num_devices(list(table[0].cells))
         ops = tuple(_op(row, num_devices, times) for row in table)
-        tasks = {op.name for op in ops}
+        tasks = _tasks(table)
         changes: list[str] = []
         edges = tuple(
             edge for row in table for edge in _edges(row, tasks, num_devices, times, changes)
@@ -198,6 +198,16 @@ def _num_devices(header: list[str]) -> int:
         if column and column not in wanted:
             raise ValueError(f"row 1: unknown column {column!r}")
     return num_devices
+
+
+def _tasks(table: list[_Row]) -> set[str]:
+    tasks: set[str] = set()
+    for row in table:
+        name = str(row.whole("task"))
+        if name in tasks:
+            raise ValueError(f"{row.place}, column task: {name} appears twice")
+        tasks.add(name)
+    return tasks
 
 
 def _op(row: _Row, num_devices: int, times: TimeReader) -> Op:

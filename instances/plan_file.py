@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from placegap.instances.channels import channel_name, num_channels
-from placegap.instances.document import read_json, write_json
+from placegap.instances.document import Version, read_json, write_json
 from placegap.instances.errors import InputError, from_validation_error
 from placegap.instances.model import Instance, Part
 from placegap.instances.plan import Plan, Transfer
@@ -28,7 +28,7 @@ class PlanFile(Part):
     """The JSON form of a plan."""
 
     format: Literal["placegap-plan"] = "placegap-plan"
-    version: Literal[1] = 1
+    version: Version = 1
     instance: str
     instance_hash: str = ""
     semantics: Semantics

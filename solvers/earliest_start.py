@@ -63,21 +63,28 @@ def earliest_start_first(problem: Problem, order: Ints, booked: bool) -> Times:
             if not admits(problem, home, free_bytes, op, k):
                 continue  # for good: memory is never given back
             arrival, c = _arrival(problem, op, k, device, end, sent, clock, trial, cause, booked)
-            if (follows[op, k], offset[op, k]) != (c, arrival - clock[c]):
+            if arrival <= free_at[k]:
+                follows[op, k] = NOT_LATER
+                heapq.heappush(now[k], rank[op])
+            elif (follows[op, k], offset[op, k]) != (c, arrival - clock[c]):
                 follows[op, k], offset[op, k] = c, arrival - clock[c]
                 heapq.heappush(later[c], (offset[op, k], rank[op], np.int64(k)))
         pairs.clear()
         best, of_clock = (np.int64(-1), np.int64(-1), np.int64(-1)), NOT_LATER
         for k in range(num_devices):
-            while len(now[k]) > 0 and device[order[now[k][0]]] != NOWHERE:
-                heapq.heappop(now[k])
-            if len(now[k]) > 0:
-                pair = (free_at[k], now[k][0], np.int64(k))
+            heap = now[k]
+            while len(heap) > 0 and device[order[heap[0]]] != NOWHERE:
+                heapq.heappop(heap)
+            if len(heap) > 0:
+                pair = (free_at[k], heap[0], np.int64(k))
                 if best[0] < 0 or pair < best:
                     best = pair
         for c in range(0 if booked else num_devices, num_devices + 1):
-            if len(later[c]) > 0:
-                top = later[c][0]
+            waits = later[c]
+            while len(waits) > 0 and device[order[waits[0][1]]] != NOWHERE:
+                heapq.heappop(waits)
+            if len(waits) > 0:
+                top = waits[0]
                 pair = (clock[c] + top[0], top[1], top[2])
                 if best[0] < 0 or pair < best:
                     best, of_clock = pair, c
@@ -89,8 +96,8 @@ def earliest_start_first(problem: Problem, order: Ints, booked: bool) -> Times:
             heapq.heappop(now[k])
         else:
             top = heapq.heappop(later[of_clock])
-            if device[op] != NOWHERE or (follows[op, k], offset[op, k]) != (of_clock, top[0]):
-                continue  # placed, or it waits elsewhere
+            if (follows[op, k], offset[op, k]) != (of_clock, top[0]):
+                continue  # it waits elsewhere by now
             follows[op, k] = NOT_LATER
             if arrival <= free_at[k]:
                 heapq.heappush(now[k], turn)

@@ -114,7 +114,7 @@ def solve_model(
     model : ConcreteModel
         Linear, with one objective to minimize.
     limits : Limits
-        The time limit covers the solver, not the hand-off; the gap is relative.
+        The time limit covers hand-off and solver; the gap is relative.
     warm : bool
         Start from the values of the variables, all of which are set.
     relax : bool
@@ -138,6 +138,8 @@ def solve_model(
         start.col_value = [float(column.value) for column in form.columns]
         solver.setSolution(start)
     handed_off = time.perf_counter()
+    if limits.time_limit_s is not None:
+        solver.setOptionValue("time_limit", max(0.0, limits.time_limit_s - (handed_off - began)))
     interrupted, out_of_memory = _run(solver)
     info, status = solver.getInfo(), solver.getModelStatus()
     found = info.primal_solution_status == highspy.kSolutionStatusFeasible
@@ -198,7 +200,6 @@ def _new_solver(limits: Limits) -> highspy.Highs:
         ("random_seed", limits.seed % 2**31),
         ("mip_rel_gap", float(limits.gap)),
         ("mip_abs_gap", 0.0),
-        ("time_limit", highspy.kHighsInf if limits.time_limit_s is None else limits.time_limit_s),
     ):
         solver.setOptionValue(option, value)
     return solver
@@ -206,7 +207,7 @@ def _new_solver(limits: Limits) -> highspy.Highs:
 
 def _run(solver: highspy.Highs) -> tuple[bool, bool]:
     """Run in a thread, so that Ctrl-C arrives; whether it did, and whether memory ran out."""
-    stop, failures = threading.Event(), []
+    stop, done, failures = threading.Event(), threading.Event(), []
 
     def on_check(event: highspy.highs.HighsCallbackEvent) -> None:
         if stop.is_set():
@@ -217,14 +218,15 @@ def _run(solver: highspy.Highs) -> tuple[bool, bool]:
             solver.run()
         except MemoryError as error:
             failures.append(error)
+        finally:
+            done.set()
 
     solver.cbMipInterrupt += on_check
     solver.cbSimplexInterrupt += on_check
-    worker = threading.Thread(target=run, daemon=True)
-    worker.start()
-    while worker.is_alive():
+    threading.Thread(target=run, daemon=True).start()
+    while not done.is_set():
         try:
-            worker.join(0.2)
+            done.wait(0.2)  # an interrupted join would take the thread for finished
         except KeyboardInterrupt:
             stop.set()
     return stop.is_set(), bool(failures)

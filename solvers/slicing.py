@@ -42,16 +42,18 @@ def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Split | None:
 
     Examples
     --------
-    The diamond's order 1, 2, 3, 4 of 5, 20, 10 and 8 ns; all on one device takes 43 ns:
+    The diamond on one device takes 43 ns; ops 1 and 3 on one and 2 and 4 on the other have loads of
+    5 + 10 + 1 + 10 and 20 + 8 + 1 + 10:
 
     >>> from placegap.instances import example
     >>> from placegap.solvers.chain_problem import build_problem
-    >>> best_slices(build_problem(example()), np.arange(4), 100).value
-    36
+    >>> problem = build_problem(example())
+    >>> best_slices(problem, np.array([0, 2, 1, 3]), 100).value
+    39
     """
     stops = _places_to_cut(problem, order)
     accelerators, hosts = problem.counts
-    value, origin = _slice(
+    value, k, c, origin = _slice(
         order, stops, problem.time, problem.need, problem.room, problem.nets.block_ptr,
         problem.nets.net, problem.net_size, problem.weight, accelerators, hosts, problem.overlap,
         limit,
@@ -59,11 +61,107 @@ def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Split | None:
     if value > limit:
         return None
     kind, number = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
-    (c, k), at = origin[-1, 0, 0, 1:], len(stops) - 1
+    at = len(stops) - 1
     while at > 0:
-        before, its_kind = origin[at, c, k, 0] // 2, origin[at, c, k, 0] % 2
-        c, k = (c - 1, k) if its_kind == HOST else (c, k - 1)
+        before, its_kind = divmod(int(origin[at, k, c]), 2)
+        k, c = (k, c - 1) if its_kind == HOST else (k - 1, c)
         segment = order[stops[before] : stops[at]]
         kind[segment], number[segment] = its_kind, c if its_kind == HOST else k
         at = before
     return Split(int(value), kind, number)
+
+
+def _places_to_cut(problem: ChainProblem, order: Ints) -> Ints:
+    """Positions of an order where segments may begin and end, the ends included."""
+    b = len(order)
+    if b <= MOST_CUTS:
+        return np.arange(b + 1)
+    cut = _prefix_cuts(
+        order, problem.nets.block_ptr, problem.nets.net, problem.net_size, problem.weight
+    )
+    work = np.cumsum(problem.time.max(axis=0)[order] + 1)
+    bucket = work // (int(work[-1]) // MOST_CUTS + 1)
+    by_cut = np.lexsort((cut, bucket))
+    best = by_cut[np.unique(bucket[by_cut], return_index=True)[1]] + 1
+    return np.unique(np.concatenate([np.array([0, b]), best]))
+
+
+@njit(cache=True)
+def _prefix_cuts(order: Ints, block_ptr: Ints, net: Ints, net_size: Ints, weight: Ints) -> Ints:
+    """Cut of the first i + 1 blocks of an order, for each i."""
+    pins_in, cut = np.zeros(len(net_size), np.int64), np.zeros(len(order), np.int64)
+    now = np.int64(0)
+    for i, v in enumerate(order):
+        now += _added(v, block_ptr, net, net_size, weight, pins_in)
+        cut[i] = now
+    return cut
+
+
+@njit(cache=True)
+def _added(
+    v: int, block_ptr: Ints, net: Ints, net_size: Ints, weight: Ints, pins_in: Ints
+) -> int:
+    """Put a block into a set of blocks; how much that adds to the cut."""
+    change = np.int64(0)
+    for at in range(block_ptr[v], block_ptr[v + 1]):
+        e = net[at]
+        pins_in[e] += 1
+        if pins_in[e] == 1:
+            change += weight[e]
+        elif pins_in[e] == net_size[e]:
+            change -= weight[e]
+    return change
+
+
+@njit(cache=True)
+def _slice(
+    order: Ints, stops: Ints, time: Ints, need: Ints, room: Ints,
+    block_ptr: Ints, net: Ints, net_size: Ints, weight: Ints,
+    accelerators: int, hosts: int, overlap: bool, limit: int,
+) -> tuple[int, int, int, Ints]:  # fmt: skip
+    """Shortest chain of segments: the value, the devices of each kind in use, and where from.
+
+    ``value[j, k, c]`` is the least load of k accelerators and c hosts that share the order up to
+    stop j, and ``origin[j, k, c]`` 2 * (stop before) + kind of the last device.
+    """
+    last = len(stops) - 1
+    value = np.full((last + 1, accelerators + 1, hosts + 1), limit + 1, np.int64)
+    origin = np.zeros(value.shape, np.int32)
+    value[0, 0, 0] = 0
+    pins_in = np.zeros(len(net_size), np.int64)
+    for i in range(last):
+        if value[i].min() > limit:
+            continue
+        pins_in[:] = 0
+        work = host_work = size = host_size = cut = np.int64(0)
+        for j in range(i + 1, last + 1):
+            for v in order[stops[j - 1] : stops[j]]:
+                cut += _added(v, block_ptr, net, net_size, weight, pins_in)
+                work += time[ACCELERATOR, v]
+                host_work += time[HOST, v]
+                size += need[ACCELERATOR, v]
+                host_size += need[HOST, v]
+            on_accelerator = size <= room[ACCELERATOR] and work <= limit and accelerators > 0
+            on_host = host_size <= room[HOST] and host_work <= limit and hosts > 0
+            if not on_accelerator and not on_host:
+                break
+            load = max(work, cut) if overlap else work + cut
+            for k in range(accelerators + 1):
+                for c in range(hosts + 1):
+                    before = value[i, k, c]
+                    if before > limit:
+                        continue
+                    if on_accelerator and k < accelerators and load <= limit:
+                        now = max(before, load)
+                        if now < value[j, k + 1, c]:
+                            value[j, k + 1, c], origin[j, k + 1, c] = now, 2 * i + ACCELERATOR
+                    if on_host and c < hosts:
+                        now = max(before, host_work)
+                        if now < value[j, k, c + 1]:
+                            value[j, k, c + 1], origin[j, k, c + 1] = now, 2 * i + HOST
+    best, best_k, best_c = limit + 1, 0, 0
+    for k in range(accelerators + 1):
+        for c in range(hosts + 1):
+            if value[last, k, c] < best:
+                best, best_k, best_c = value[last, k, c], k, c
+    return best, best_k, best_c, origin

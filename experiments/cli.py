@@ -1,0 +1,110 @@
+"""The command line: ``placegap COMMAND``, its exit status and its one-line errors.
+
+0: done. 1: no feasible plan, a plan that breaks a rule, or methods that contradict each other.
+2: bad input. 130: stopped by Ctrl-C. Modules that take long to load are loaded by the commands
+that need them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+import typer
+
+from placegap.experiments import cli_convert, cli_lists, cli_place, cli_show, cli_study, cli_verify
+from placegap.experiments.rendering import warn
+from placegap.instances.errors import InputError
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+app = typer.Typer(
+    name="placegap",
+    help="Place computation graphs on devices, and prove how far each placement is from optimal.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("place")(cli_place.place_command)
+app.command("study")(cli_study.study_command)
+app.command("convert")(cli_convert.convert_command)
+app.command("show")(cli_show.show_command)
+app.command("verify")(cli_verify.verify_command)
+app.command("methods")(cli_lists.methods_command)
+app.command("instances")(cli_lists.instances_command)
+app.command("generate")(cli_convert.generate_command)
+
+# typer brings its own copy of click, or uses the installed one
+USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit status; nothing but bugs raises.
+
+    Examples
+    --------
+    >>> main(["instances", "--help"])  # doctest: +ELLIPSIS
+    Usage: placegap instances [OPTIONS]
+    ...
+    0
+    """
+    try:
+        status = _run(list(sys.argv[1:] if args is None else args))
+        sys.stdout.flush()
+    except InputError as error:
+        warn(str(error))
+        status = BAD_INPUT
+    except KeyboardInterrupt:
+        warn("stopped")
+        status = INTERRUPTED
+    except BrokenPipeError:  # the reader has seen enough
+        status = BROKEN_PIPE
+    except MemoryError:
+        warn("out of memory")
+        status = BAD_INPUT
+    except OSError as error:
+        warn(f"{error.filename or 'output'}: {error.strerror or error}")
+        status = BAD_INPUT
+    if status in (BROKEN_PIPE, BAD_INPUT):
+        _drop_output()
+    return status
+
+
+def _run(args: list[str]) -> int:
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("placegap", list(args)) as context:
+            command.invoke(context)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except USAGE_ERROR as error:
+        if not args:  # the help has been asked for by saying nothing
+            print(error)
+            return BAD_INPUT
+        raise InputError(f"{_message(error)} (see 'placegap --help')") from None
+    return 0
+
+
+def _message(error: Exception) -> str:
+    text: str = getattr(error, "format_message", lambda: str(error))()
+    return text.rstrip(".")
+
+
+def _drop_output() -> None:
+    """What cannot be written must not be tried again when Python ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""``placegap convert`` and ``generate``: commands that write graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from placegap.experiments.options import ClusterOption, UnitOption, parse_pairs
+from placegap.experiments.rendering import spinner
+from placegap.instances.errors import InputError
+
+
+def convert_command(
+    model: Annotated[
+        str, typer.Argument(metavar="IN", help="A readable file, or a name of the corpus.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")],
+    cluster: ClusterOption = None,
+    time_unit: UnitOption = None,
+) -> None:
+    """Write a model in placegap's own format; with a cluster, as an instance on it."""
+    from placegap.experiments.sources import find_cluster, find_model
+    from placegap.instances.document import Document, save_document
+
+    _check_json_name(out)
+    with spinner(f"reading {model}"):
+        document = find_model(model, time_unit.value if time_unit else None)
+        if cluster is not None:
+            document = Document.of(document.instance(find_cluster(cluster)))
+        save_document(document, out)
+
+
+def generate_command(
+    family: Annotated[
+        str, typer.Argument(metavar="FAMILY", help="A family of graphs; see 'instances'.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")],
+    param: Annotated[
+        list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+) -> None:
+    """Write a random graph of a family; the same seed gives the same file."""
+    from placegap.instances.document import Document, save_document
+    from placegap.instances.generate import generate
+
+    _check_json_name(out)
+    with spinner(f"generating {family}"):
+        graph = generate(family, parse_pairs(param or ()), seed)
+        save_document(Document(name=graph.name, graph=graph), out)
+
+
+def _check_json_name(path: Path) -> None:
+    if not path.name.endswith((".json", ".json.gz")):
+        raise InputError("the name must end in .json or .json.gz", path)

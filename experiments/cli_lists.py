@@ -1,0 +1,110 @@
+"""``placegap methods`` and ``placegap instances``: what there is to choose from."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from placegap.experiments.options import JsonOption
+from placegap.experiments.rendering import output, plain_table, spinner
+
+
+def methods_command(as_json: JsonOption = False) -> None:
+    """List the methods: what each claims, for which objectives, its paper and its parameters."""
+    with spinner("loading the methods"):
+        from placegap.solvers import METHODS
+
+    rows: list[dict[str, Any]] = [
+        {
+            "method": method.name,
+            "claim": method.claim,
+            "objectives": list(method.objectives),
+            "paper": method.paper,
+            "summary": method.summary,
+            "params": {
+                name: field.get_default(call_default_factory=True)
+                for name, field in method.params.model_fields.items()
+            },
+        }
+        for method in METHODS.values()
+    ]
+    if as_json:
+        print(json.dumps({"methods": rows}, default=str), flush=True)
+        return
+    texts = [
+        (
+            row["method"],
+            row["claim"],
+            "\n".join(row["objectives"]),
+            row["paper"],
+            row["summary"],
+            "\n".join(f"{name}={_plain(value)}" for name, value in row["params"].items()),
+        )
+        for row in rows
+    ]
+    head = ("method", "claim", "objectives", "paper", "what it does", "parameters")
+    output().print(plain_table(None, head, texts))
+
+
+def instances_command(as_json: JsonOption = False) -> None:
+    """List the graphs of the corpus, the clusters that ship, and the families of random graphs."""
+    with spinner("reading the corpus"):
+        content = _instances()
+    if as_json:
+        print(json.dumps(content), flush=True)
+        return
+    console = output()
+    for title, rows in content.items():
+        texts = [tuple(_plain(value) for value in row.values()) for row in rows]
+        console.print(plain_table(title.replace("_", " "), list(rows[0]), texts))
+
+
+def _instances() -> dict[str, list[dict[str, Any]]]:
+    from placegap.experiments.figures import format_bytes
+    from placegap.instances.cluster_file import cluster_names, load_cluster
+    from placegap.instances.corpus import corpus_names, load_corpus
+    from placegap.instances.generate import FAMILIES
+
+    documents = {name: load_corpus(name) for name in corpus_names()}
+    clusters = {name: load_cluster(name) for name in cluster_names()}
+    return {
+        "corpus": [
+            {
+                "name": name,
+                "ops": len(document.graph.ops),
+                "edges": len(document.graph.edges),
+                "parameters": format_bytes(sum(op.parameter_bytes for op in document.graph.ops)),
+                "GFLOP": f"{sum(op.flops or 0 for op in document.graph.ops) / 1e9:.2f}",
+            }
+            for name, document in documents.items()
+        ],
+        "clusters": [
+            {
+                "name": name,
+                "devices": len(cluster.devices),
+                "kinds": ", ".join(dict.fromkeys(device.kind for device in cluster.devices)),
+                "links": len(cluster.links),
+            }
+            for name, cluster in clusters.items()
+        ],
+        "families_for_generate": [
+            {
+                "name": name,
+                "summary": family.summary,
+                "parameters": " ".join(
+                    f"{key}={_plain(field.get_default(call_default_factory=True))}"
+                    for key, field in family.params.model_fields.items()
+                ),
+            }
+            for name, family in FAMILIES.items()
+        ],
+    }
+
+
+def _plain(value: Any) -> str:
+    """A value as ``--param`` takes it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{_plain(item)}" for key, item in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,179 @@
+"""``placegap place``: one model, one plan, its value and how far it can be from optimal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from placegap.experiments.device_table import device_table
+from placegap.experiments.figures import format_gap, format_ns, format_s
+from placegap.experiments.options import (
+    ChannelsOption,
+    ClusterOption,
+    JsonOption,
+    LoadOption,
+    Model,
+    ObjectiveOption,
+    PlansOption,
+    Rules,
+    TransfersOption,
+    UnitOption,
+    parse_pairs,
+)
+from placegap.experiments.rendering import output, spinner, warn
+from placegap.instances.errors import InputError
+from placegap.instances.model import Instance
+
+if TYPE_CHECKING:
+    from placegap.solvers import Result
+
+NO_PLAN = 1
+INTERRUPTED = 130
+
+
+def place_command(
+    model: Model,
+    cluster: ClusterOption = None,
+    objective: ObjectiveOption = None,
+    plans: PlansOption = None,
+    channels: ChannelsOption = None,
+    transfers: TransfersOption = None,
+    load: LoadOption = None,
+    time_unit: UnitOption = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method",
+            help="See 'placegap methods'. Default: for makespan cp-sat, started from heft's plan;"
+            " for max_load ideal-dp on chain plans.",
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", metavar="S", help="Seconds for the method.")
+    ] = 60.0,
+    gap: Annotated[float, typer.Option("--gap", help="Relative gap that suffices.")] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", help="For methods that draw numbers.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the plan to this file.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
+    from placegap.experiments.placing import (
+        Attempt,
+        Stopped,
+        choose_semantics,
+        default_attempts,
+        place,
+    )
+    from placegap.experiments.sources import Source, load_source
+
+    if not time_limit > 0 or not 0 <= gap < 1 or seed < 0:
+        raise InputError("--time-limit must be positive, --gap in [0, 1), --seed not negative")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise InputError("cannot be written: its folder does not exist", out)
+    source = Source(model, cluster, time_unit.value if time_unit else None)
+    with spinner(f"reading {model}"):
+        instance = load_source(source)
+    rules = Rules(objective, plans, channels, transfers, load)
+    first = Attempt(
+        source=source,
+        semantics=choose_semantics(rules, instance.semantics, method),
+        method=method or "",
+        params=parse_pairs(param or ()),
+        time_limit_s=time_limit,
+        gap=gap,
+        seed=seed,
+    )
+    attempts = iter([first]) if method is not None else default_attempts(first)
+    try:
+        with spinner(f"placing {instance.name}, {first.semantics.label}"):
+            result, warnings = place(attempts)
+    except Stopped as stopped:
+        if stopped.best is None or stopped.best.plan is None:
+            raise KeyboardInterrupt from None
+        _report(instance, stopped.best, out, as_json)
+        warn(f"stopped; this is the plan of {stopped.best.method}")
+        raise typer.Exit(INTERRUPTED) from None
+    except RuntimeError as error:
+        warn(f"no plan: {error}")
+        raise typer.Exit(NO_PLAN) from None
+    for sentence in warnings:
+        warn(sentence)
+    _report(instance, result, out, as_json)
+    if result.plan is None:
+        raise typer.Exit(NO_PLAN)
+
+
+def _report(instance: Instance, result: Result, out: Path | None, as_json: bool) -> None:
+    """Print a result, warn about idle devices, explain a missing plan, write the plan."""
+    from placegap.instances.plan_file import save_plan
+
+    if as_json:
+        print(json.dumps(result_object(instance, result), ensure_ascii=False), flush=True)
+    else:
+        _print_result(instance, result)
+    if result.plan is None or result.evaluation is None:
+        _explain(instance, result)
+        return
+    if result.evaluation.idle_devices:
+        warn(f"the plan leaves unused: {', '.join(result.evaluation.idle_devices)}")
+    if out is not None:
+        save_plan(instance, result.plan, result.semantics, out, result.method)
+
+
+def result_object(instance: Instance, result: Result) -> dict[str, Any]:
+    """What ``--json`` prints: times in ns, the placement by name."""
+    placement = None
+    if result.plan is not None:
+        devices = [device.name for device in instance.cluster.devices]
+        placement = {
+            op.name: devices[on[0]] if len(on) == 1 else [devices[k] for k in on]
+            for op, on in zip(instance.graph.ops, result.plan.placement, strict=True)
+        }
+    return {
+        "instance": result.instance,
+        "semantics": result.semantics.model_dump(mode="json"),
+        "method": result.method,
+        "status": result.status,
+        "value_ns": result.value_ns,
+        "bound_ns": result.bound_ns,
+        "gap": result.gap,
+        "build_s": round(result.build_s, 6),
+        "solve_s": round(result.solve_s, 6),
+        "message": result.message,
+        "placement": placement,
+    }
+
+
+def _print_result(instance: Instance, result: Result) -> None:
+    console = output()
+    console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
+    if result.evaluation is not None and result.plan is not None:
+        console.print(device_table(instance, result.evaluation, result.semantics))
+    value = "none" if result.value_ns is None else format_ns(result.value_ns)
+    bound = "none" if result.bound_ns is None else format_ns(result.bound_ns)
+    gap = "unknown" if result.gap is None else format_gap(result.gap)
+    build = f"build {format_s(result.build_s)}, " if result.build_s else ""
+    console.print(f"status  {result.status}")
+    console.print(f"value   {value}")
+    console.print(f"bound   {bound}")
+    console.print(f"gap     {gap}")
+    console.print(f"time    {build}solve {format_s(result.solve_s)}")
+    if result.message:
+        console.print(f"note    {result.message}", markup=False)
+
+
+def _explain(instance: Instance, result: Result) -> None:
+    """Why there is no plan, as far as cheap conditions tell."""
+    from placegap.instances.explain import explain_infeasible
+
+    warn(f"{result.instance}: no feasible plan ({result.message or result.status})")
+    for sentence in explain_infeasible(instance):
+        warn(sentence)

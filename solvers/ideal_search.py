@@ -1,0 +1,158 @@
+"""The ideal DP over layers (accelerators, hosts), for loads up to a limit (Tarnawski et al., 5.1).
+
+value(k, h, I) is the least max_load when k accelerators and h hosts, in any order, take ideal I. A
+layer holds the ideals in its window (`ideal_windows`) whose value is at most the limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from placegap.instances.index import Ints
+from placegap.solvers.chain_problem import ACCELERATOR, HOST, WORD, ChainProblem
+from placegap.solvers.ideal_transitions import relax, see
+from placegap.solvers.ideal_tree import build_sources
+from placegap.solvers.ideal_windows import Windows, build_windows, window
+from placegap.solvers.ideals import Ideals
+from placegap.solvers.limits import Clock, LimitReached
+from placegap.solvers.slicing import Split
+from placegap.solvers.work_bound import Relief
+
+BUDGET = 10_000_000
+"""Nodes of trees between two looks at the clock."""
+
+Indices = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    """States of one layer: ideals, values, and 2 * (state before) + kind of the last device."""
+
+    ideal: Indices
+    value: Ints
+    origin: Indices
+
+
+class Search:
+    """The DP over a list of ideals of a problem, the empty ideal and the full one among them.
+
+    Ideals that are not in the list are not used: with all of them the search is exact, with some it
+    is a heuristic.
+    """
+
+    def __init__(
+        self, problem: ChainProblem, relief: Relief, ideals: Ideals, clock: Clock, max_states: int
+    ) -> None:
+        self.problem = problem
+        self.relief = relief
+        self.ideals = ideals
+        self.clock = clock
+        self.max_states = max_states
+        self._views = [see(problem, ideals, kind) for kind in (ACCELERATOR, HOST)]
+        self._empty = int(np.argmin(ideals.members.any(axis=1)))
+        self._full = int(np.argmax((ideals.members == _all_blocks(problem)).all(axis=1)))
+
+    def best(self, limit: int, enough: int) -> Split | None:
+        """A split of least load, or None if none has at most `limit`.
+
+        Loads up to `enough` are all good: the search for better ones ends there. With `enough` a
+        lower bound the split is optimal; with ``enough == limit`` this decides whether there is one.
+
+        Raises
+        ------
+        LimitReached
+            If the time is over or there are more than `max_states` states.
+        """
+        accelerators, hosts = self.problem.counts
+        windows = build_windows(self.problem, self.relief, limit)
+        layers: dict[tuple[int, int], _Layer] = {}
+        states = 0
+        for h in range(hosts + 1):
+            fewest, most = _windows_of(
+                windows, h, self.ideals.time, self.ideals.need, self.ideals.cut
+            )
+            for k in range(accelerators + 1):
+                if (k, h) == (0, 0):
+                    start = np.array([self._empty], np.int32)
+                    layer = _Layer(start, np.zeros(1, np.int64), np.zeros(1, np.int32))
+                elif (k, h) == (accelerators, hosts):
+                    layer = self._layer(np.array([self._full], np.int32), k, h, layers, limit, enough)
+                else:
+                    inside = np.flatnonzero((fewest <= k) & (k <= most)).astype(np.int32)
+                    layer = self._layer(inside, k, h, layers, limit, enough)
+                layers[k, h] = layer
+                states += len(layer.ideal)
+                if states > self.max_states:
+                    raise LimitReached(f"{states} states of the ideal DP fill the memory")
+                done = (k, h - 1) if h else (k - 1, h) if not hosts else (-1, -1)
+                if done in layers:  # nothing extends it any more: only its path is needed
+                    layers[done] = replace(layers[done], value=np.zeros(0, np.int64))
+        return self._split(layers)
+
+    def _layer(
+        self, targets: Indices, k: int, h: int, layers: dict[tuple[int, int], _Layer],
+        limit: int, enough: int,
+    ) -> _Layer:  # fmt: skip
+        """Extend the layers with one accelerator less and with one host less."""
+        value = np.full(len(targets), limit + 1, np.int64)
+        origin = np.full(len(targets), -1, np.int32)
+        for kind, before in ((ACCELERATOR, (k - 1, h)), (HOST, (k, h - 1))):
+            if before not in layers or len(layers[before].ideal) == 0:
+                continue
+            view, layer = self._views[kind], layers[before]
+            sources = build_sources(
+                layer.ideal, layer.value, view.need, view.potential, view.members
+            )
+            at = 0
+            while at < len(targets):
+                at = relax(view, sources, targets, value, origin, kind, enough, at, BUDGET)
+                self.clock.check()
+        alive = value <= limit
+        return _Layer(targets[alive], value[alive], origin[alive])
+
+    def _split(self, layers: dict[tuple[int, int], _Layer]) -> Split | None:
+        """Walk back from the full ideal."""
+        k, h = self.problem.counts
+        if len(layers[k, h].ideal) == 0:
+            return None
+        value, at = int(layers[k, h].value[0]), 0
+        kind_of, number = (np.zeros(self.problem.num_blocks, np.int64) for _ in range(2))
+        while (k, h) != (0, 0):
+            layer = layers[k, h]
+            before, kind = divmod(int(layer.origin[at]), 2)
+            inside, at = self.ideals.members[layer.ideal[at]], before
+            k, h = (k - 1, h) if kind == ACCELERATOR else (k, h - 1)
+            outside = self.ideals.members[layers[k, h].ideal[at]]
+            taken = _blocks_of(inside & ~outside, self.problem.num_blocks)
+            kind_of[taken], number[taken] = kind, k if kind == ACCELERATOR else h
+        return Split(value, kind_of, number)
+
+
+def _blocks_of(members: Ints, num_blocks: int) -> Ints:
+    """Blocks of a bit set."""
+    bits = np.unpackbits(members.view(np.uint8), bitorder="little", count=num_blocks)
+    return np.flatnonzero(bits)
+
+
+def _all_blocks(problem: ChainProblem) -> Ints:
+    """The bit set of all blocks."""
+    bits = np.zeros(problem.num_words * WORD, np.uint8)
+    bits[: problem.num_blocks] = 1
+    return np.packbits(bits, bitorder="little").view(np.int64)
+
+
+@njit(cache=True)
+def _windows_of(
+    w: Windows, hosts: int, time: Ints, need: Ints, cut: Ints
+) -> tuple[Indices, Indices]:
+    """Fewest and most accelerators of each ideal with so many hosts."""
+    fewest, most = np.zeros(len(cut), np.int32), np.zeros(len(cut), np.int32)
+    for i in range(len(cut)):
+        fewest[i], most[i] = window(
+            w, hosts, time[i, 0], time[i, 1], need[i, 0], need[i, 1], cut[i]
+        )
+    return fewest, most

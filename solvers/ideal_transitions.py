@@ -1,0 +1,169 @@
+"""One step of the ideal DP: one more device takes the difference of two ideals.
+
+value(I) = min over sources J within I of max(value(J), load(I - J)).
+
+With cut(I) the weight of the nets cut by I, the communication of I - J is
+cut(I) + cut(J) - sum of weight * (2 if the net has no pin in I - J else 1), over nets cut by both:
+few, found by bit operations.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from placegap.instances.index import Ints
+from placegap.solvers.chain_problem import ACCELERATOR, WORD, ChainProblem
+from placegap.solvers.ideal_tree import FAN_OUT_BITS, Sources, potentials
+from placegap.solvers.ideals import Ideals
+
+DE_BRUIJN = 0x03F79D71B4CB0A89
+"""Any window of 6 bits occurs once: (bit * DE_BRUIJN) >> 58 tells the bits apart."""
+
+
+def _bit_numbers() -> Ints:
+    table = np.zeros(WORD, np.int64)
+    for bit in range(WORD):
+        table[((1 << bit) * DE_BRUIJN) >> 58 & 63] = bit
+    return table
+
+
+BIT_NUMBER = _bit_numbers()
+
+
+class Device(NamedTuple):
+    """Ideals and nets as one kind of device sees them; the kernels' form.
+
+    Attributes
+    ----------
+    work, need, cut : (N,) int64
+        Time and need of each ideal on this kind, and its cut: 0 on hosts.
+    potential : (N, p) int64
+    members, cut_nets : (N, words) int64
+    room : int
+    weight, net_mask, net_words
+        Of the problem.
+    pays, overlap : bool
+        Whether communication counts, and how.
+    """
+
+    work: Ints
+    need: Ints
+    cut: Ints
+    potential: Ints
+    members: Ints
+    cut_nets: Ints
+    room: int
+    weight: Ints
+    net_mask: Ints
+    net_words: Ints
+    pays: bool
+    overlap: bool
+
+
+def see(problem: ChainProblem, ideals: Ideals, kind: int) -> Device:
+    """The ideals of a problem as one kind of device sees them."""
+    pays = kind == ACCELERATOR
+    work = np.ascontiguousarray(ideals.time[:, kind])
+    return Device(
+        work,
+        np.ascontiguousarray(ideals.need[:, kind]),
+        ideals.cut,
+        potentials(work, ideals.cut, pays=pays, overlap=problem.overlap),
+        ideals.members,
+        ideals.cut_nets,
+        int(problem.room[kind]),
+        problem.weight,
+        problem.net_mask,
+        problem.net_words,
+        pays,
+        problem.overlap,
+    )
+
+
+@njit(cache=True)
+def relax(
+    d: Device, s: Sources, targets: Ints, value: Ints, origin: Ints, mark: int, enough: int,
+    begin: int, budget: int,
+) -> int:  # fmt: skip
+    """Improve ``value[t]`` of the ideals ``targets[t]``, t >= begin, by one more device.
+
+    An improvement from source i writes ``origin[t] = 2 * i + mark``. A target whose value is at
+    most `enough` is left as it is. Returns the target to go on with when `budget` nodes of the tree
+    have been looked at, or the number of targets.
+    """
+    size, top, looked, hint = len(s.ideal), len(s.start) - 2, 0, 0
+    num_words, num_potentials = d.members.shape[1], s.potential.shape[1]
+    for t in range(begin, len(targets)):
+        if looked > budget:
+            return t
+        if value[t] <= enough:
+            continue
+        target = targets[t]
+        leaf, position = hint, 0  # the source that was best last time comes first
+        while leaf >= 0:
+            source = s.ideal[leaf]
+            if s.value[leaf] < value[t] and d.need[target] - d.need[source] <= d.room:
+                now = max(s.value[leaf], _load(d, target, source, value[t]))
+                if now < value[t]:
+                    value[t], origin[t], hint = now, 2 * leaf + mark, leaf
+                    if now <= enough:
+                        break
+            leaf = -1
+            while position < size and leaf < 0:
+                # go down from the largest node that begins here, until one cannot help
+                level = 0
+                while level < top and position & ((1 << FAN_OUT_BITS * (level + 1)) - 1) == 0:
+                    level += 1
+                while level >= 0:
+                    looked += 1
+                    node = s.start[level] + (position >> FAN_OUT_BITS * level)
+                    helps = (
+                        s.value[node] < value[t] and d.need[target] - s.need[node] <= d.room
+                    )
+                    for q in range(num_potentials):
+                        if d.potential[target, q] - s.potential[node, q] >= value[t]:
+                            helps = False
+                    if helps:
+                        for word in range(num_words):
+                            if level:
+                                inside = s.common[node - size, word]
+                            else:
+                                inside = d.members[s.ideal[position], word]
+                            if inside & ~d.members[target, word]:
+                                helps = False
+                                break
+                    if not helps:
+                        position += 1 << FAN_OUT_BITS * level
+                        break
+                    level -= 1
+                if level < 0:
+                    leaf = position
+                    position += 1
+    return len(targets)
+
+
+@njit(cache=True)
+def _load(d: Device, target: int, source: int, limit: int) -> int:
+    """Load of a device that takes the difference; `limit` or more if it is no difference."""
+    for word in range(d.members.shape[1]):
+        if d.members[source, word] & ~d.members[target, word]:
+            return limit
+    work = d.work[target] - d.work[source]
+    if not d.pays or work >= limit:
+        return work
+    moved = d.cut[target] + d.cut[source]
+    for word in range(d.cut_nets.shape[1]):
+        both = d.cut_nets[target, word] & d.cut_nets[source, word]
+        while both:
+            bit = both & -both
+            both ^= bit
+            e = word * WORD + BIT_NUMBER[((bit * DE_BRUIJN) >> 58) & 63]
+            moved -= 2 * d.weight[e]
+            for at in range(d.net_words[e, 0], d.net_words[e, 1]):
+                if d.net_mask[e, at] & d.members[target, at] & ~d.members[source, at]:
+                    moved += d.weight[e]
+                    break
+    return max(work, moved) if d.overlap else work + moved

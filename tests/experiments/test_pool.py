@@ -1,0 +1,118 @@
+"""Worker processes: reused, replaced after a crash or a timeout, never orphans."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pool_jobs import job
+
+from placegap.experiments.pool import Ending, PoolError, run_pool
+
+HERE = Path(__file__).parent
+
+
+def endings(
+    tasks: list[tuple[str, object]], workers: int = 1, limit_s: float = 20.0
+) -> list[Ending]:
+    return list(run_pool(tasks, job, workers=workers, hard_limit_s=lambda task: limit_s))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_one_worker_serves_many_tasks_in_order() -> None:
+    found = endings([("sleep", 0)] * 3)
+    assert [ending.fate for ending in found] == ["done"] * 3
+    assert len({ending.answer for ending in found}) == 1
+
+
+def test_a_worker_is_replaced_after_a_crash_and_the_rest_is_done() -> None:
+    found = endings([("sleep", 0), ("die", signal.SIGKILL), ("leave", 3), ("sleep", 0)])
+    assert [ending.fate for ending in found] == ["done", "crashed", "crashed", "done"]
+    assert "SIGKILL" in found[1].message
+    assert "exit status 3" in found[2].message
+    assert found[0].answer != found[3].answer
+
+
+def test_a_worker_past_the_hard_limit_is_killed_and_the_others_go_on() -> None:
+    began = time.monotonic()
+    found = endings([("sleep", 60), ("sleep", 0), ("sleep", 0)], workers=2, limit_s=0.5)
+    assert time.monotonic() - began < 20
+    fates = {ending.task: ending.fate for ending in found}
+    assert fates == {("sleep", 60): "timeout", ("sleep", 0): "done"}
+    assert len(found) == 3
+
+
+def test_tasks_may_depend_on_endings_before() -> None:
+    seen: list[int] = []
+
+    def tasks():
+        yield ("sleep", 0)
+        assert len(seen) == 1
+        yield ("sleep", 0.01)
+
+    for ending in run_pool(tasks(), job, workers=1, hard_limit_s=lambda task: 20):
+        seen.append(ending.answer)
+    assert len(seen) == 2
+
+
+def test_closing_the_pool_kills_its_workers() -> None:
+    running = run_pool([("sleep", 0), ("sleep", 60)], job, workers=1, hard_limit_s=lambda task: 99)
+    pid = next(running).answer
+    running.close()
+    assert not is_alive(pid)
+
+
+def test_what_workers_print_reaches_nobody(capfd: pytest.CaptureFixture[str]) -> None:
+    assert endings([("print", None)])[0].fate == "done"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_workers_that_cannot_start_are_an_error_not_a_crash_of_every_task(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(PoolError, match="cannot start"):
+        list(
+            run_pool(
+                [("sleep", 0)], job, workers=1, hard_limit_s=lambda task: 20,
+                modules=["no_such_module"],
+            )
+        )  # fmt: skip
+    assert "no_such_module" in capfd.readouterr().err
+
+
+def test_workers_die_with_a_parent_that_is_killed() -> None:
+    # the worker computes (sleeps) and does not read its pipe when the parent dies
+    code = (
+        "from placegap.experiments.pool import run_pool\n"
+        "from pool_jobs import job\n"
+        "tasks = [('sleep', 0), ('sleep', 60)]\n"
+        "for ending in run_pool(tasks, job, workers=1, hard_limit_s=lambda task: 99):\n"
+        "    print(ending.answer, flush=True)\n"
+    )
+    paths = os.pathsep.join([str(HERE), *filter(None, sys.path)])
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    patience = time.monotonic() + 10
+    while is_alive(worker) and time.monotonic() < patience:
+        time.sleep(0.02)
+    assert not is_alive(worker)
