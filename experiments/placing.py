@@ -23,8 +23,8 @@ DEFAULT_TIME_LIMIT_S = 60.0
 GRACE_S = 60.0
 """Beyond the time limit: reading the model, compiling kernels, building a model."""
 
-PLANS_OF = {"ideal-dp": "chain"}
-"""Class of plans that a method is for, where neither options nor the file choose."""
+PLANS_OF = {"ideal-dp": "chain", "throughput-ip": "any"}
+"""The class of plans that a method is for."""
 
 OBJECTIVE_OF = {"ideal-dp": "max_load", "throughput-ip": "max_load"}
 
@@ -64,7 +64,8 @@ class Stopped(Exception):
 def choose_semantics(rules: Rules, own: Semantics | None, method: str | None) -> Semantics:
     """What the value will mean, from the options, the file and the method, in this order.
 
-    Without ``--plans``, max_load means chains where no method is named, and for `ideal-dp`.
+    Without ``--plans``, max_load means chains where no method is named, and the class that a named
+    method is for, if it is for one.
 
     Examples
     --------
@@ -86,7 +87,7 @@ def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
     """What runs where no method is named; `place` fills in incumbents.
 
     makespan: HEFT, then CP-SAT from HEFT's plan. max_load: the ideal DP on chains, else the
-    throughput IP, contiguous for convex plans.
+    throughput IP.
     """
     if attempt.semantics.objective == "makespan":
         yield _with(attempt, method="heft", params={}, optional=True)
@@ -94,8 +95,7 @@ def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
     elif attempt.semantics.plans == "chain":
         yield _with(attempt, method="ideal-dp")
     else:
-        contiguous = {"contiguous": "yes"} if attempt.semantics.plans == "convex" else {}
-        yield _with(attempt, method="throughput-ip", params={**contiguous, **attempt.params})
+        yield _with(attempt, method="throughput-ip")
 
 
 def _with(attempt: Attempt, **changes: object) -> Attempt:

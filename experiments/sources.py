@@ -67,12 +67,15 @@ def _load_document(
 
 
 def find_model(model: str, time_unit: TimeUnit | None = None) -> Document:
-    """A document by its name in the corpus, or from a file of any readable format."""
-    if model in corpus_names() and not os.path.isfile(model):
+    """A document by its name in the corpus, or from a file of any readable format.
+
+    A name of the corpus wins over a file of that name; ``./name`` is the file.
+    """
+    if model in corpus_names():
         if time_unit is not None:
             raise InputError(f"{model} states its times in ns; leave out --time-unit")
         return load_corpus(model)
-    if not os.path.exists(model) and not _looks_like_path(model):
+    if not os.path.exists(model) and "." not in os.path.basename(model):
         names = ", ".join(corpus_names())
         raise InputError(f"there is no file {model!r}, and the corpus holds only {names}")
     return read_model(model, time_unit)
@@ -86,7 +89,3 @@ def find_cluster(cluster: str) -> Cluster:
 def is_shipped_cluster(cluster: str) -> bool:
     """Whether a cluster of that name ships with the package."""
     return cluster in cluster_names()
-
-
-def _looks_like_path(model: str) -> bool:
-    return os.sep in model or "." in os.path.basename(model)

@@ -111,7 +111,7 @@ def _distinct(tail: Ints, head: Ints, num_nodes: int) -> tuple[Ints, Ints]:
 
 def _components(tail: Ints, head: Ints, num_nodes: int) -> Ints:
     """Strongly connected component of each node."""
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(num_nodes))
     graph.add_edges_from(zip(tail.tolist(), head.tolist(), strict=True))
     component = np.empty(num_nodes, np.int64)

@@ -66,7 +66,7 @@ def build_nets(instance: Instance, block: Ints) -> Nets:
     paid = np.where(arrays.is_host, 0, arrays.host_ns)
     tensor = np.concatenate([np.arange(len(index.tensor_producer)), index.tensor])
     where = np.concatenate([block[index.tensor_producer], block[index.consumer]])
-    worth = paid.any(axis=1)[tensor]
+    worth = paid.max(axis=1)[tensor] > 0
     tensor, pin = np.divmod(
         np.unique(tensor[worth] * num_blocks + where[worth]), num_blocks
     )  # ascending by tensor, then by block

@@ -97,8 +97,7 @@ def transfer_times(graph: Graph, cluster: Cluster) -> tuple[Ints, Ints]:
             if (a, b) not in paths:
                 source, target = cluster.devices[a].name, cluster.devices[b].name
                 raise ValueError(f"links: no path leads from {source!r} to {target!r}; add a link")
-            each = [_fits(link_time_ns(size, *paths[a, b])) for size in sizes.tolist()]
-            times[linked, column] = np.array(each, np.int64)[size_of]
+            times[linked, column] = _link_times(sizes, *paths[a, b])[size_of]
         for u in stated:
             matrix, host_time = tensors[u].transfer_ns, tensors[u].host_time_ns
             if matrix is not None:
@@ -128,6 +127,15 @@ def host_times(graph: Graph, link_class: Ints, transfer_ns: Ints) -> Ints:
         if stated is not None:
             host_ns[u] = stated
     return host_ns
+
+
+def _link_times(sizes: Ints, bandwidth_bytes_per_s: int, latency_ns: int) -> Ints:
+    """`link_time_ns` of ascending sizes, in int64 where the products fit."""
+    _fits(link_time_ns(int(sizes[-1]), bandwidth_bytes_per_s, latency_ns))
+    if int(sizes[-1]) * NS_PER_S <= 2**62:
+        return np.asarray(latency_ns - (-sizes * NS_PER_S) // bandwidth_bytes_per_s, np.int64)
+    each = [link_time_ns(size, bandwidth_bytes_per_s, latency_ns) for size in sizes.tolist()]
+    return np.array(each, np.int64)
 
 
 def _link_classes(

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.blocks import Blocks, contract
 from placegap.instances.index import Ints, freeze, group_by
 from placegap.instances.model import Instance
-from placegap.instances.nets import Nets, build_nets
+from placegap.instances.nets import build_nets
+from placegap.solvers.cuts import CutNets
+
+Indices = NDArray[np.int32]
 
 ACCELERATOR, HOST = 0, 1
 """The two kinds: devices of a kind are alike, and hosts pay no communication."""
@@ -38,9 +42,8 @@ class ChainProblem:
         Arcs out of each block, and how many lead into it.
     pred_ptr, pred, num_succs : int64
         The same arcs backwards.
-    nets : Nets
-    net_size, weight : (e,) int64
-        Pins of each net, and what an accelerator pays if it is cut.
+    nets : CutNets
+        What an accelerator pays if a net is cut.
     net_mask : (e, words) int64
         Pins as bits.
     net_words : (e, 2) int64
@@ -60,9 +63,7 @@ class ChainProblem:
     pred_ptr: Ints
     pred: Ints
     num_succs: Ints
-    nets: Nets
-    net_size: Ints
-    weight: Ints
+    nets: CutNets
     net_mask: Ints
     net_words: Ints
     overlap: bool
@@ -73,6 +74,11 @@ class ChainProblem:
         return self.blocks.num_blocks
 
     @property
+    def num_nets(self) -> int:
+        """Number of nets."""
+        return len(self.nets.weight)
+
+    @property
     def num_words(self) -> int:
         """Words of a bit set of blocks."""
         return words(self.num_blocks)
@@ -80,7 +86,7 @@ class ChainProblem:
     @property
     def num_net_words(self) -> int:
         """Words of a bit set of nets, at least one."""
-        return max(1, words(self.nets.num_nets))
+        return max(1, words(self.num_nets))
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -90,7 +96,7 @@ class ChainProblem:
     @property
     def largest_load(self) -> int:
         """No device of any plan has more load than this."""
-        return int(self.time.sum(axis=1).max()) + int(self.weight.sum())
+        return int(self.time.sum(axis=1).max()) + int(self.nets.weight.sum())
 
 
 def words(bits: int) -> int:
@@ -135,7 +141,7 @@ def build_problem(instance: Instance, *, overlap: bool = False) -> ChainProblem:
     --------
     >>> from placegap.instances import example
     >>> problem = build_problem(example())
-    >>> problem.counts, problem.time[0].tolist(), problem.weight.tolist()
+    >>> problem.counts, problem.time[0].tolist(), problem.nets.weight.tolist()
     ((2, 0), [5, 20, 10, 8], [1, 20, 1, 10])
     """
     arrays = instance.arrays
@@ -149,6 +155,7 @@ def build_problem(instance: Instance, *, overlap: bool = False) -> ChainProblem:
             time[kind], need[kind], room[kind] = _kind(instance, blocks, devices[0])
     succ_ptr, succ_arc = group_by(blocks.arc_tail, b)
     pred_ptr, pred_arc = group_by(blocks.arc_head, b)
+    weight = nets.weight_ns[:, kinds[0][0]].copy() if kinds[0] else np.zeros(e, np.int64)
     net_of_pin = np.repeat(np.arange(e), np.diff(nets.net_ptr))
     net_mask = np.zeros((e, words(b)), np.int64)
     bit = np.left_shift(np.int64(1), nets.pin % WORD)
@@ -166,9 +173,7 @@ def build_problem(instance: Instance, *, overlap: bool = False) -> ChainProblem:
         pred_ptr=pred_ptr,
         pred=blocks.arc_tail[pred_arc],
         num_succs=np.diff(succ_ptr),
-        nets=nets,
-        net_size=np.diff(nets.net_ptr),
-        weight=nets.weight_ns[:, kinds[0][0]].copy() if kinds[0] else np.zeros(e, np.int64),
+        nets=CutNets(nets.block_ptr, nets.net, np.diff(nets.net_ptr), weight),
         net_mask=net_mask,
         net_words=np.stack([first // WORD, last // WORD + 1], axis=1).astype(np.int64),
         overlap=overlap,

@@ -12,18 +12,29 @@ wait in two kinds of heaps, so that a step looks at their tops instead of at all
 from __future__ import annotations
 
 import heapq
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from placegap.instances.index import Ints
-from placegap.solvers.list_scheduling import NOWHERE, Problem, Times, admits, settle
+from placegap.solvers.list_scheduling import (
+    NOWHERE,
+    Admission,
+    Inputs,
+    Problem,
+    Times,
+    admits,
+    settle,
+)
 
 NOT_LATER = -1
 
 
 @njit(cache=True)
-def earliest_start_first(problem: Problem, order: Ints, booked: bool) -> Times:
+def earliest_start_first(
+    problem: Problem, admission: Admission, order: Ints, booked: bool
+) -> Times:
     """Repeatedly start the (ready op, device) pair of earliest start.
 
     Ties: the op that comes first in `order`, then the device. An op that no device admits is left
@@ -35,34 +46,37 @@ def earliest_start_first(problem: Problem, order: Ints, booked: bool) -> Times:
     Parameters
     ----------
     problem : Problem
+    admission : Admission
+        To empty devices; used up.
     order : (n,) int64
         Ops by preference.
     booked : bool
         Whether transfers occupy the clocks of both devices (`_arrival`), or nothing.
     """
     n, num_devices = problem.time_ns.shape
-    num_sendable = len(problem.transfer_ns) if booked else 0
+    inputs = problem.inputs
+    num_sendable = len(inputs.transfer_ns) if booked else 0
     sent = np.full((num_sendable, num_devices), NOWHERE)  # when a tensor is there, once sent
     clock = np.zeros(num_devices + 1, np.int64)  # the last one stands still
     trial, cause = np.zeros(num_devices, np.int64), np.zeros(num_devices, np.int64)
     device = np.full(n, NOWHERE)
     start, end = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    home, free_bytes = np.full(len(problem.group_bytes), NOWHERE), problem.memory_bytes.copy()
     free_at = np.zeros(num_devices, np.int64)
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
-    waiting = np.diff(problem.pred_ptr)
+    waiting = np.diff(inputs.ptr)
     now = [[np.int64(0) for _ in range(0)] for _ in range(num_devices)]  # ranks
     # (offset to the clock, rank, device)
     later = [[(np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)] for _ in clock]
     follows = np.full((n, num_devices), NOT_LATER)  # the clock under which a pair waits
     offset = np.zeros((n, num_devices), np.int64)
+    news = [np.int64(0) for _ in range(0)]  # tensors sent for the last op
     pairs = [(op, k) for op in range(n) if waiting[op] == 0 for k in range(num_devices)]
     while True:
         for op, k in pairs:
-            if not admits(problem, home, free_bytes, op, k):
+            if not admits(admission, op, k):
                 continue  # for good: memory is never given back
-            arrival, c = _arrival(problem, op, k, device, end, sent, clock, trial, cause, booked)
+            arrival, c = _arrival(inputs, op, k, device, end, sent, clock, trial, cause, booked)
             if arrival <= free_at[k]:
                 follows[op, k] = NOT_LATER
                 heapq.heappush(now[k], rank[op])
@@ -70,63 +84,42 @@ def earliest_start_first(problem: Problem, order: Ints, booked: bool) -> Times:
                 follows[op, k], offset[op, k] = c, arrival - clock[c]
                 heapq.heappush(later[c], (offset[op, k], rank[op], np.int64(k)))
         pairs.clear()
-        best, of_clock = (np.int64(-1), np.int64(-1), np.int64(-1)), NOT_LATER
-        for k in range(num_devices):
-            heap = now[k]
-            while len(heap) > 0 and device[order[heap[0]]] != NOWHERE:
-                heapq.heappop(heap)
-            if len(heap) > 0:
-                pair = (free_at[k], heap[0], np.int64(k))
-                if best[0] < 0 or pair < best:
-                    best = pair
-        for c in range(0 if booked else num_devices, num_devices + 1):
-            waits = later[c]
-            while len(waits) > 0 and device[order[waits[0][1]]] != NOWHERE:
-                heapq.heappop(waits)
-            if len(waits) > 0:
-                top = waits[0]
-                pair = (clock[c] + top[0], top[1], top[2])
-                if best[0] < 0 or pair < best:
-                    best, of_clock = pair, c
+        best, of_clock = _earliest(now, later, clock, free_at, device, order)
         if best[0] < 0:
             break
-        arrival, turn, k = best
+        at, turn, where = best
         op = order[turn]
         if of_clock == NOT_LATER:
-            heapq.heappop(now[k])
+            heapq.heappop(now[where])
         else:
             top = heapq.heappop(later[of_clock])
-            if (follows[op, k], offset[op, k]) != (of_clock, top[0]):
+            if (follows[op, where], offset[op, where]) != (of_clock, top[0]):
                 continue  # it waits elsewhere by now
-            follows[op, k] = NOT_LATER
-            if arrival <= free_at[k]:
-                heapq.heappush(now[k], turn)
+            follows[op, where] = NOT_LATER
+            if at <= free_at[where]:
+                heapq.heappush(now[where], turn)
                 continue
-        if not admits(problem, home, free_bytes, op, k):
+        if not admits(admission, op, where):
             continue
         if booked:
-            there, c = _arrival(problem, op, k, device, end, sent, clock, trial, cause, True)
-            if there > arrival:  # a clock went on since it was put there
-                pairs.append((op, k))
+            there, _ = _arrival(inputs, op, where, device, end, sent, clock, trial, cause, True)
+            if there > at:  # a clock went on since it was put there
+                pairs.append((op, where))
                 continue
-            _book(problem, op, k, device, end, sent, clock)
-        settle(problem, home, free_bytes, op, k)
-        device[op], start[op] = k, arrival
-        end[op] = free_at[k] = arrival + problem.time_ns[op, k]
-        for e in problem.succ_edge[problem.succ_ptr[op] : problem.succ_ptr[op + 1]]:
-            succ = problem.consumer[e]
+            _book(inputs, op, where, device, end, sent, clock, news)
+        settle(admission, op, where)
+        device[op], start[op] = where, at
+        end[op] = free_at[where] = at + problem.time_ns[op, where]
+        for succ in problem.succ_op[problem.succ_ptr[op] : problem.succ_ptr[op + 1]]:
             waiting[succ] -= 1
             if waiting[succ] == 0:
-                for other_device in range(num_devices):
-                    pairs.append((succ, other_device))
-        if booked:
-            # What was sent for this op is there for others as well, whatever the clocks do.
-            for e in problem.pred_edge[problem.pred_ptr[op] : problem.pred_ptr[op + 1]]:
-                u = problem.tensor[e]
-                for f in problem.tensor_edge[problem.tensor_ptr[u] : problem.tensor_ptr[u + 1]]:
-                    other = problem.consumer[f]
-                    if device[other] == NOWHERE and follows[other, k] != NOT_LATER:
-                        pairs.append((other, k))
+                for k in range(num_devices):
+                    pairs.append((succ, k))
+        for u in news:  # what was sent for this op is there for others as well, whatever the clocks
+            for other in problem.tensor_op[problem.tensor_ptr[u] : problem.tensor_ptr[u + 1]]:
+                if device[other] == NOWHERE and follows[other, where] != NOT_LATER:
+                    pairs.append((other, where))
+        news.clear()
     stuck = NOWHERE
     for op in problem.topological_order[::-1]:
         if device[op] == NOWHERE:
@@ -135,10 +128,37 @@ def earliest_start_first(problem: Problem, order: Ints, booked: bool) -> Times:
 
 
 @njit(cache=True)
+def _earliest(
+    now: list[list[Any]], later: list[list[Any]], clock: Ints, free_at: Ints, device: Ints,
+    order: Ints,
+) -> tuple[tuple[Any, Any, Any], int]:  # fmt: skip
+    """The least top as (start, rank, device), start -1 if all heaps are empty; and its clock."""
+    best, of_clock = (np.int64(-1), np.int64(-1), np.int64(-1)), NOT_LATER
+    for k in range(len(now)):
+        ranks = now[k]
+        while len(ranks) > 0 and device[order[ranks[0]]] != NOWHERE:
+            heapq.heappop(ranks)
+        if len(ranks) > 0:
+            top = (free_at[k], ranks[0], np.int64(k))
+            if best[0] < 0 or top < best:
+                best = top
+    for c in range(len(later)):
+        pairs = later[c]
+        while len(pairs) > 0 and device[order[pairs[0][1]]] != NOWHERE:
+            heapq.heappop(pairs)
+        if len(pairs) > 0:
+            offset, turn, where = pairs[0]
+            top = (clock[c] + offset, turn, where)
+            if best[0] < 0 or top < best:
+                best, of_clock = top, c
+    return best, of_clock
+
+
+@njit(cache=True)
 def _arrival(
-    problem: Problem, op: int, k: int, device: Ints, end: Ints, sent: Ints, clock: Ints,
+    inputs: Inputs, op: int, k: int, device: Ints, end: Ints, sent: Ints, clock: Ints,
     trial: Ints, cause: Ints, booked: bool,
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[Any, Any]:  # fmt: skip
     """When all inputs of the op could be on device k, in ns, and the clock this follows from.
 
     Free transfers start when the producer ends. Booked ones (Baechi) hold one clock per device for
@@ -153,11 +173,11 @@ def _arrival(
     if booked:
         trial[:] = clock[:num_devices]
         cause[:] = np.arange(num_devices)
-    for e in problem.pred_edge[problem.pred_ptr[op] : problem.pred_ptr[op + 1]]:
-        u, source = problem.tensor[e], device[problem.producer[e]]
-        there, because = end[problem.producer[e]], np.int64(num_devices)
+    for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
+        u, source = inputs.tensor[e], device[inputs.op[e]]
+        there, because = end[inputs.op[e]], np.int64(num_devices)
         if source != k:
-            duration = problem.transfer_ns[u, problem.link_class[source, k]]
+            duration = inputs.transfer_ns[u, inputs.link_class[source, k]]
             if not booked:
                 there += duration
             elif sent[u, k] != NOWHERE:
@@ -177,14 +197,16 @@ def _arrival(
 
 @njit(cache=True)
 def _book(
-    problem: Problem, op: int, k: int, device: Ints, end: Ints, sent: Ints, clock: Ints
-) -> None:
-    """Send what the op lacks on device k, as `_arrival` foresaw it."""
-    for e in problem.pred_edge[problem.pred_ptr[op] : problem.pred_ptr[op + 1]]:
-        u, source = problem.tensor[e], device[problem.producer[e]]
+    inputs: Inputs, op: int, k: int, device: Ints, end: Ints, sent: Ints, clock: Ints,
+    news: list[Any],
+) -> None:  # fmt: skip
+    """Send what the op lacks on device k, as `_arrival` foresaw it; note the tensors in `news`."""
+    for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
+        u, source = inputs.tensor[e], device[inputs.op[e]]
         if source != k and sent[u, k] == NOWHERE:
-            duration = problem.transfer_ns[u, problem.link_class[source, k]]
-            send = max(end[problem.producer[e]], clock[source])
+            duration = inputs.transfer_ns[u, inputs.link_class[source, k]]
+            send = max(end[inputs.op[e]], clock[source])
             clock[source] = send + duration
             clock[k] = max(send, clock[k]) + duration
             sent[u, k] = clock[k]
+            news.append(u)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.solvers.earliest_start import earliest_start_first
-from placegap.solvers.list_scheduling import levels, mean_costs, order_by, outcome_of, problem_of
+from placegap.solvers.list_scheduling import (
+    admission_of,
+    levels,
+    mean_costs,
+    order_by,
+    outcome_of,
+    problem_of,
+)
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
 
@@ -30,10 +37,11 @@ def etf(task: Task, params: Params | None = None) -> Outcome:
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (0,), (0,), (0,)), 43)
     """
-    problem, costs = problem_of(task.instance.arrays), mean_costs(task.instance.arrays)
+    arrays = task.instance.arrays
+    problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
     static_level = levels(problem, costs.op, np.zeros_like(costs.tensor))
-    order = order_by(static_level, task.instance.arrays)
-    return outcome_of(task.instance, earliest_start_first(problem, order, False))
+    times = earliest_start_first(problem, admission, order_by(static_level, arrays), False)
+    return outcome_of(task.instance, times, admission)
 
 
 register(

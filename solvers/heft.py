@@ -9,6 +9,7 @@ from placegap.instances.model import Instance
 from placegap.solvers.idle_gaps import idle_devices
 from placegap.solvers.insertion import schedule_by_insertion
 from placegap.solvers.list_scheduling import (
+    admission_of,
     levels,
     mean_costs,
     order_by,
@@ -39,15 +40,17 @@ def heft(task: Task, params: Params | None = None) -> Outcome:
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (0,), (0,), (0,)), 43)
     """
-    arrays, problem = task.instance.arrays, problem_of(task.instance.arrays)
+    arrays = task.instance.arrays
+    problem, admission = problem_of(arrays), admission_of(arrays)
     times = schedule_by_insertion(
         problem,
+        admission,
         order_by(upward_ranks(task.instance)[0], arrays),
         idle_devices(task.instance.num_devices, task.instance.num_ops),
         np.empty((0, 0), np.int64),
         1,
     )
-    return outcome_of(task.instance, times)
+    return outcome_of(task.instance, times, admission)
 
 
 def upward_ranks(instance: Instance) -> tuple[Ints, int]:

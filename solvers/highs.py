@@ -242,7 +242,6 @@ def _ending(status: highspy.HighsModelStatus, *, bounded: bool) -> Ending:
         kind.kUnbounded: "unbounded",
         kind.kTimeLimit: "time_limit",
         kind.kInterrupt: "interrupted",
-        kind.kHighsInterrupt: "interrupted",
         kind.kMemoryLimit: "memory_limit",
     }
     return endings.get(status, "unknown")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from pydantic import Field
@@ -26,16 +27,26 @@ from placegap.solvers.chain_problem import (
 )
 from placegap.solvers.ideal_search import Search
 from placegap.solvers.ideal_windows import build_windows
-from placegap.solvers.ideals import Ideals, bytes_per_ideal, enumerate_ideals, record_prefixes
+from placegap.solvers.ideals import (
+    Ideals,
+    all_blocks,
+    bytes_per_ideal,
+    enumerate_ideals,
+    joined,
+    record_prefixes,
+)
 from placegap.solvers.limits import Clock, LimitReached
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome, relative_gap
 from placegap.solvers.slicing import best_slices
-from placegap.solvers.topological_orders import orders
+from placegap.solvers.topological_orders import NUM_ORDERS, orders
 from placegap.solvers.work_bound import Relief, work_bound
 
-MOST_BYTES = 10**9
-"""Memory for ideals and for states, about half each."""
+MOST_BYTES = 800_000_000
+"""Memory for ideals, and for what the search keeps of each."""
+
+MOST_STATES = 20_000_000
+"""States of the DP, over all layers; 16 bytes each."""
 
 BISECTION = 0.004
 """Relative gap at which bisection hands over to a run for the value."""
@@ -87,8 +98,7 @@ class _Run:
 
     def better(self, ideals: Ideals, limit: int, enough: int) -> int | None:
         """Search some ideals for a split of at most `limit`, note it, and return its load."""
-        states = MOST_BYTES // 2 // 16
-        search = Search(self.problem, self.relief, ideals, self.clock, states)
+        search = Search(self.problem, self.relief, ideals, self.clock, MOST_STATES)
         return self.note(search, limit, enough)
 
     def note(self, search: Search, limit: int, enough: int) -> int | None:
@@ -127,7 +137,7 @@ def run(task: Task, params: Params) -> Outcome:
     try:
         _take_incumbent(this, task)
         _slice(this, task.limits.seed)
-        _close(this)
+        _close(this, task.limits.seed)
     except LimitReached as limit:
         message = str(limit)
     if bracket.value is None or bracket.devices is None:
@@ -187,7 +197,7 @@ def _slice(this: _Run, seed: int) -> None:
         this.clock.check()
 
 
-def _close(this: _Run) -> None:
+def _close(this: _Run, seed: int) -> None:
     """Enumerate the ideals that matter, and close the gap."""
     problem, bracket = this.problem, this.bracket
     if bracket.closed(this.gap):
@@ -196,26 +206,26 @@ def _close(this: _Run) -> None:
     windows = build_windows(problem, this.relief, limit)
     try:
         ideals, this.details["ideals"] = enumerate_ideals(
-            problem, windows, this.clock, this.params.max_ideals, MOST_BYTES // 2
+            problem, windows, this.clock, this.params.max_ideals, MOST_BYTES
         )
     except LimitReached:
-        _recombine(this)
+        _recombine(this, seed)
         raise
     this.details["kept_ideals"] = len(ideals)
-    if len(ideals) == 0:  # not even the empty ideal can be completed
+    if len(ideals) == 0 or ideals.members[0].any():
+        # the empty ideal comes first: it is in no window, so all devices together do not suffice
         if bracket.value is not None:
             bracket.prove(bracket.value)
         return
     if len(ideals) > 2 * BUCKETS * PER_BUCKET:
-        beam = ideals.take(_least_cut(problem, ideals))
-        this.better(beam, limit, bracket.lower)
+        this.better(ideals.take(_least_cut(problem, ideals)), limit, bracket.lower)
     _bisect(this, ideals)
 
 
 def _bisect(this: _Run, ideals: Ideals) -> None:
     """Decide whether anything is better; if so, narrow the bracket and compute the value."""
     bracket, gap = this.bracket, this.gap
-    search = Search(this.problem, this.relief, ideals, this.clock, MOST_BYTES // 2 // 16)
+    search = Search(this.problem, this.relief, ideals, this.clock, MOST_STATES)
     limit = this.problem.largest_load if bracket.value is None else bracket.value - 1
     while not bracket.closed(gap):
         if this.note(search, limit, limit) is None:
@@ -232,19 +242,29 @@ def _bisect(this: _Run, ideals: Ideals) -> None:
         bracket.prove(bracket.value)
 
 
-def _recombine(this: _Run) -> None:
+def _recombine(this: _Run, seed: int) -> None:
     """Too many ideals: the DP over those that the topological orders run through."""
+    problem, bracket = this.problem, this.bracket
+    size = bytes_per_ideal(problem) * (problem.num_blocks + 1)
+    num_orders = min(NUM_ORDERS, MOST_BYTES // 4 // size)
+    if num_orders < 2:
+        return
+    some = islice(orders(problem, seed), num_orders)
+    ideals = joined([record_prefixes(problem, order) for order in some])
+    ideals = ideals.take(_least_cut(problem, ideals))
+    limit = problem.largest_load if bracket.value is None else bracket.value - 1
+    this.better(ideals, limit, bracket.lower)
 
 
 def _least_cut(problem: ChainProblem, ideals: Ideals) -> Ints:
-    """The ideals of least cut in each interval of work, in order."""
+    """The ideals of least cut in each interval of work, in order; and the full one."""
     kind = ACCELERATOR if problem.counts[ACCELERATOR] else HOST
     work = ideals.time[:, kind]
     bucket = work // (int(work.max()) // BUCKETS + 1)
     order = np.lexsort((ideals.cut, bucket))
     first = np.searchsorted(bucket[order], bucket[order])
     chosen = order[np.arange(len(order)) - first < PER_BUCKET]
-    return np.sort(chosen)
+    return np.unique(np.append(chosen, ideals.find(all_blocks(problem))))
 
 
 register(

@@ -10,22 +10,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from placegap.instances.index import Ints
-from placegap.solvers.chain_problem import ACCELERATOR, HOST, WORD, ChainProblem
+from placegap.solvers.chain_problem import ACCELERATOR, HOST, ChainProblem, Indices
 from placegap.solvers.ideal_transitions import relax, see
 from placegap.solvers.ideal_tree import build_sources
 from placegap.solvers.ideal_windows import Windows, build_windows, window
-from placegap.solvers.ideals import Ideals
+from placegap.solvers.ideals import Ideals, all_blocks
 from placegap.solvers.limits import Clock, LimitReached
 from placegap.solvers.slicing import Split
 from placegap.solvers.work_bound import Relief
 
 BUDGET = 10_000_000
 """Nodes of trees between two looks at the clock."""
-
-Indices = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +50,8 @@ class Search:
         self.clock = clock
         self.max_states = max_states
         self._views = [see(problem, ideals, kind) for kind in (ACCELERATOR, HOST)]
-        self._empty = int(np.argmin(ideals.members.any(axis=1)))
-        self._full = int(np.argmax((ideals.members == _all_blocks(problem)).all(axis=1)))
+        full = all_blocks(problem)
+        self._empty, self._full = ideals.find(np.zeros_like(full)), ideals.find(full)
 
     def best(self, limit: int, enough: int) -> Split | None:
         """A split of least load, or None if none has at most `limit`.
@@ -80,7 +77,9 @@ class Search:
                     start = np.array([self._empty], np.int32)
                     layer = _Layer(start, np.zeros(1, np.int64), np.zeros(1, np.int32))
                 elif (k, h) == (accelerators, hosts):
-                    layer = self._layer(np.array([self._full], np.int32), k, h, layers, limit, enough)
+                    layer = self._layer(
+                        np.array([self._full], np.int32), k, h, layers, limit, enough
+                    )
                 else:
                     inside = np.flatnonzero((fewest <= k) & (k <= most)).astype(np.int32)
                     layer = self._layer(inside, k, h, layers, limit, enough)
@@ -136,13 +135,6 @@ def _blocks_of(members: Ints, num_blocks: int) -> Ints:
     """Blocks of a bit set."""
     bits = np.unpackbits(members.view(np.uint8), bitorder="little", count=num_blocks)
     return np.flatnonzero(bits)
-
-
-def _all_blocks(problem: ChainProblem) -> Ints:
-    """The bit set of all blocks."""
-    bits = np.zeros(problem.num_words * WORD, np.uint8)
-    bits[: problem.num_blocks] = 1
-    return np.packbits(bits, bitorder="little").view(np.int64)
 
 
 @njit(cache=True)

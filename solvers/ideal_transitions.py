@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.index import Ints
-from placegap.solvers.chain_problem import ACCELERATOR, WORD, ChainProblem
+from placegap.solvers.chain_problem import ACCELERATOR, WORD, ChainProblem, Indices
 from placegap.solvers.ideal_tree import FAN_OUT_BITS, Sources, potentials
 from placegap.solvers.ideals import Ideals
 
@@ -75,7 +75,7 @@ def see(problem: ChainProblem, ideals: Ideals, kind: int) -> Device:
         ideals.members,
         ideals.cut_nets,
         int(problem.room[kind]),
-        problem.weight,
+        problem.nets.weight,
         problem.net_mask,
         problem.net_words,
         pays,
@@ -85,7 +85,7 @@ def see(problem: ChainProblem, ideals: Ideals, kind: int) -> Device:
 
 @njit(cache=True)
 def relax(
-    d: Device, s: Sources, targets: Ints, value: Ints, origin: Ints, mark: int, enough: int,
+    d: Device, s: Sources, targets: Indices, value: Ints, origin: Indices, mark: int, enough: int,
     begin: int, budget: int,
 ) -> int:  # fmt: skip
     """Improve ``value[t]`` of the ideals ``targets[t]``, t >= begin, by one more device.
@@ -120,9 +120,7 @@ def relax(
                 while level >= 0:
                     looked += 1
                     node = s.start[level] + (position >> FAN_OUT_BITS * level)
-                    helps = (
-                        s.value[node] < value[t] and d.need[target] - s.need[node] <= d.room
-                    )
+                    helps = s.value[node] < value[t] and d.need[target] - s.need[node] <= d.room
                     for q in range(num_potentials):
                         if d.potential[target, q] - s.potential[node, q] >= value[t]:
                             helps = False
@@ -153,7 +151,7 @@ def _load(d: Device, target: int, source: int, limit: int) -> int:
             return limit
     work = d.work[target] - d.work[source]
     if not d.pays or work >= limit:
-        return work
+        return int(work)
     moved = d.cut[target] + d.cut[source]
     for word in range(d.cut_nets.shape[1]):
         both = d.cut_nets[target, word] & d.cut_nets[source, word]
@@ -166,4 +164,4 @@ def _load(d: Device, target: int, source: int, limit: int) -> int:
                 if d.net_mask[e, at] & d.members[target, at] & ~d.members[source, at]:
                     moved += d.weight[e]
                     break
-    return max(work, moved) if d.overlap else work + moved
+    return int(max(work, moved) if d.overlap else work + moved)

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.index import Ints
+from placegap.solvers.chain_problem import Indices
 
 FAN_OUT_BITS = 3
 """Each node stands for 2**3 nodes of the level below, in list order."""
@@ -35,7 +36,7 @@ class Sources(NamedTuple):
         Blocks that all ideals below have in common; not for level 0.
     """
 
-    ideal: Ints
+    ideal: Indices
     start: Ints
     value: Ints
     need: Ints
@@ -63,7 +64,7 @@ def potentials(work: Ints, cut: Ints, *, pays: bool, overlap: bool) -> Ints:
     return np.stack(columns, axis=1)
 
 
-def build_sources(ideal: Ints, value: Ints, need: Ints, potential: Ints, members: Ints) -> Sources:
+def build_sources(ideal: Indices, value: Ints, need: Ints, potential: Ints, members: Ints) -> Sources:
     """Sources from states with these ideals and values; the other tables are by ideal."""
     start = [0, len(ideal)]
     while start[-1] - start[-2] > 1:

@@ -49,6 +49,11 @@ class Ideals:
         """Some of them."""
         return Ideals(*(table[which] for table in self._tables()))
 
+    def find(self, members: Ints) -> int:
+        """Number of the ideal with these blocks, -1 if it is not here."""
+        found = np.flatnonzero((self.members == members).all(axis=1))
+        return int(found[0]) if len(found) else -1
+
     def _tables(self) -> tuple[Ints, ...]:
         return self.members, self.cut_nets, self.time, self.need, self.cut
 
@@ -69,9 +74,24 @@ class Ideals:
             table.resize((size, *table.shape[1:]), refcheck=False)
 
 
+def joined(parts: list[Ideals]) -> Ideals:
+    """The ideals of all parts, each once, ordered by their bit sets: the empty ideal comes first."""
+    members = np.concatenate([part.members for part in parts])
+    which = np.unique(members.view(np.uint64), axis=0, return_index=True)[1]
+    tables = zip(*(part._tables() for part in parts), strict=True)
+    return Ideals(*(np.concatenate(table) for table in tables)).take(which)
+
+
+def all_blocks(problem: ChainProblem) -> Ints:
+    """The bit set of all blocks, (words,)."""
+    bits = np.zeros(problem.num_words * WORD, np.uint8)
+    bits[: problem.num_blocks] = 1
+    return np.packbits(bits, bitorder="little").view(np.int64)
+
+
 def bytes_per_ideal(problem: ChainProblem) -> int:
-    """Memory that one ideal takes."""
-    return 8 * (problem.num_words + problem.num_net_words + 5)
+    """Memory that one ideal takes, with what a search keeps of it (potentials, tree, windows)."""
+    return 8 * (problem.num_words * 9 // 8 + problem.num_net_words + 20)
 
 
 def enumerate_ideals(

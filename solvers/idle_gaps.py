@@ -10,7 +10,7 @@ op i. A gap may have length zero, so that an op of zero time can stand between t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -56,7 +56,7 @@ def idle_devices(num_devices: int, num_ops: int) -> Gaps:
 
 
 @njit(cache=True)
-def first_fit(gaps: Gaps, device: int, ready_ns: int, duration_ns: int) -> int:
+def first_fit(gaps: Gaps, device: int, ready_ns: int, duration_ns: int) -> Any:
     """The first gap of the device in which the op can start at max(gap's begin, ready) and end."""
     begin, end, left, right = gaps.begin_ns, gaps.end_ns, gaps.left, gaps.right
     node, found = gaps.root[device], NONE

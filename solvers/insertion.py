@@ -9,12 +9,12 @@ from numba import njit
 
 from placegap.instances.index import Ints
 from placegap.solvers.idle_gaps import Gaps, first_fit, occupy
-from placegap.solvers.list_scheduling import NOWHERE, Problem, Times, admits, settle
+from placegap.solvers.list_scheduling import NOWHERE, Admission, Problem, Times, admits, settle
 
 
 @njit(cache=True)
 def schedule_by_insertion(
-    problem: Problem, order: Ints, gaps: Gaps, lookahead: Ints, scale: int
+    problem: Problem, admission: Admission, order: Ints, gaps: Gaps, lookahead: Ints, scale: int
 ) -> Times:
     """Place ready ops in the given order of preference, each where it finishes best.
 
@@ -25,6 +25,8 @@ def schedule_by_insertion(
     Parameters
     ----------
     problem : Problem
+    admission : Admission
+        To empty devices; used up.
     order : (n,) int64
         Ops by preference; an op waits until its predecessors are placed.
     gaps : Gaps
@@ -36,24 +38,24 @@ def schedule_by_insertion(
     n, num_devices = problem.time_ns.shape
     device = np.full(n, NOWHERE, np.int64)
     start, end = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    home, free_bytes = np.full(len(problem.group_bytes), NOWHERE), problem.memory_bytes.copy()
+    inputs = problem.inputs
     turn = np.empty(n, np.int64)
     turn[order] = np.arange(n)
-    waiting = np.diff(problem.pred_ptr)
+    waiting = np.diff(inputs.ptr)
     ready = [turn[op] for op in range(n) if waiting[op] == 0]
     heapq.heapify(ready)
     arrival = np.empty(num_devices, np.int64)
     while len(ready) > 0:
         op = order[heapq.heappop(ready)]
         arrival[:] = 0
-        for e in problem.pred_edge[problem.pred_ptr[op] : problem.pred_ptr[op + 1]]:
-            source, sent = device[problem.producer[e]], end[problem.producer[e]]
+        for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
+            source, sent = device[inputs.op[e]], end[inputs.op[e]]
             for k in range(num_devices):
-                transfer = problem.transfer_ns[problem.tensor[e], problem.link_class[source, k]]
+                transfer = inputs.transfer_ns[inputs.tensor[e], inputs.link_class[source, k]]
                 arrival[k] = max(arrival[k], sent + transfer)
         least, best_gap = 0, NOWHERE
         for k in range(num_devices):
-            if admits(problem, home, free_bytes, op, k):
+            if admits(admission, op, k):
                 gap = first_fit(gaps, k, arrival[k], problem.time_ns[op, k])
                 begin = max(arrival[k], gaps.begin_ns[gap])
                 cost = (begin + problem.time_ns[op, k]) * scale
@@ -63,12 +65,11 @@ def schedule_by_insertion(
                     least, best_gap, device[op], start[op] = cost, gap, k, begin
         if best_gap == NOWHERE:
             return Times(device, start, end, op)
-        settle(problem, home, free_bytes, op, device[op])
+        settle(admission, op, device[op])
         duration = problem.time_ns[op, device[op]]
         occupy(gaps, device[op], best_gap, op, start[op], duration)
         end[op] = start[op] + duration
-        for e in problem.succ_edge[problem.succ_ptr[op] : problem.succ_ptr[op + 1]]:
-            succ = problem.consumer[e]
+        for succ in problem.succ_op[problem.succ_ptr[op] : problem.succ_ptr[op + 1]]:
             waiting[succ] -= 1
             if waiting[succ] == 0:
                 heapq.heappush(ready, turn[succ])

@@ -22,30 +22,45 @@ from placegap.solvers.result import Outcome
 NOWHERE = -1
 
 
-class Problem(NamedTuple):
-    """The arrays of an instance that the kernels read; shapes as in `Arrays` and `GraphIndex`.
+class Inputs(NamedTuple):
+    """What feeds each op: ops ``op[ptr[i]:ptr[i + 1]]`` with tensors ``tensor[...]``, input order.
 
-    `group_bytes` (g,) are the resident bytes of each colocation group, `group_runs` (g, K) says
-    which devices can run all of its ops.
+    Tensor u takes ``transfer_ns[u, link_class[a, b]]`` from device a to b.
     """
 
-    time_ns: Ints
+    ptr: Ints
+    op: Ints
+    tensor: Ints
     transfer_ns: Ints
     link_class: Ints
-    producer: Ints
-    consumer: Ints
-    tensor: Ints
+
+
+class Problem(NamedTuple):
+    """The arrays of an instance that the kernels read, ends of edges instead of their numbers."""
+
+    time_ns: Ints
+    inputs: Inputs
     succ_ptr: Ints
-    succ_edge: Ints
-    pred_ptr: Ints
-    pred_edge: Ints
+    succ_op: Ints
+    succ_tensor: Ints
     tensor_ptr: Ints
-    tensor_edge: Ints
+    tensor_op: Ints
     topological_order: Ints
+
+
+class Admission(NamedTuple):
+    """Who may still go where: kept up to date by `settle`, asked by `admits`.
+
+    `group` (n,) is the colocation group of each op; of each group, `group_bytes` (g,) are the
+    resident bytes, `group_runs` (g, K) the devices that can run all of its ops, `home` (g,) is its
+    device or -1; `free_bytes` (K,) are left on each device.
+    """
+
     group: Ints
     group_bytes: Ints
     group_runs: NDArray[np.bool_]
-    memory_bytes: Ints
+    home: Ints
+    free_bytes: Ints
 
 
 class Times(NamedTuple):
@@ -58,15 +73,24 @@ class Times(NamedTuple):
 
 
 def problem_of(arrays: Arrays) -> Problem:
-    """The kernels' view of an instance; O(n K)."""
+    """The kernels' view of an instance; O(m) memory."""
     index = arrays.index
-    group_bytes, group_runs = group_needs(arrays)
-    return Problem(
-        arrays.time_ns, arrays.transfer_ns, arrays.link_class, index.producer, index.consumer,
-        index.tensor, index.succ_ptr, index.succ_edge, index.pred_ptr, index.pred_edge,
-        index.tensor_ptr, index.tensor_edge, index.topological_order, arrays.group, group_bytes,
-        group_runs, arrays.memory_bytes,
+    inputs = Inputs(
+        index.pred_ptr, index.producer[index.pred_edge], index.tensor[index.pred_edge],
+        arrays.transfer_ns, arrays.link_class,
     )  # fmt: skip
+    return Problem(
+        arrays.time_ns, inputs, index.succ_ptr, index.consumer[index.succ_edge],
+        index.tensor[index.succ_edge], index.tensor_ptr, index.consumer[index.tensor_edge],
+        index.topological_order,
+    )  # fmt: skip
+
+
+def admission_of(arrays: Arrays) -> Admission:
+    """Admission to devices that are still empty."""
+    group_bytes, group_runs = group_needs(arrays)
+    home = np.full(len(group_bytes), NOWHERE)
+    return Admission(arrays.group, group_bytes, group_runs, home, arrays.memory_bytes.copy())
 
 
 def group_needs(arrays: Arrays) -> tuple[Ints, NDArray[np.bool_]]:
@@ -88,27 +112,28 @@ def group_needs(arrays: Arrays) -> tuple[Ints, NDArray[np.bool_]]:
 
 
 @njit(cache=True)
-def admits(problem: Problem, home: Ints, free_bytes: Ints, op: int, device: int) -> bool:
+def admits(admission: Admission, op: int, device: int) -> bool:
     """Whether the op may go to the device.
 
     The first op of a colocation group fixes the group's device, so that device must run all ops of
     the group and have room for all their resident bytes.
     """
-    group = problem.group[op]
-    if home[group] != NOWHERE:
-        return bool(home[group] == device)
+    group = admission.group[op]
+    if admission.home[group] != NOWHERE:
+        return bool(admission.home[group] == device)
     return bool(
-        problem.group_runs[group, device] and problem.group_bytes[group] <= free_bytes[device]
+        admission.group_runs[group, device]
+        and admission.group_bytes[group] <= admission.free_bytes[device]
     )
 
 
 @njit(cache=True)
-def settle(problem: Problem, home: Ints, free_bytes: Ints, op: int, device: int) -> None:
+def settle(admission: Admission, op: int, device: int) -> None:
     """Make the device the home of the op's group and take the group's memory, once."""
-    group = problem.group[op]
-    if home[group] == NOWHERE:
-        home[group] = device
-        free_bytes[device] -= problem.group_bytes[group]
+    group = admission.group[op]
+    if admission.home[group] == NOWHERE:
+        admission.home[group] = device
+        admission.free_bytes[device] -= admission.group_bytes[group]
 
 
 class MeanCosts(NamedTuple):
@@ -164,8 +189,9 @@ def levels(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
     """
     level = np.zeros(len(op_cost), np.int64)
     for op in problem.topological_order[::-1]:
-        for e in problem.succ_edge[problem.succ_ptr[op] : problem.succ_ptr[op + 1]]:
-            level[op] = max(level[op], tensor_cost[problem.tensor[e]] + level[problem.consumer[e]])
+        for e in range(problem.succ_ptr[op], problem.succ_ptr[op + 1]):
+            behind = tensor_cost[problem.succ_tensor[e]] + level[problem.succ_op[e]]
+            level[op] = max(level[op], behind)
         level[op] += op_cost[op]
     return level
 
@@ -182,18 +208,16 @@ def order_by(priority: Ints, arrays: Arrays) -> Ints:
     return np.lexsort((arrays.index.topological_position, -priority))
 
 
-def outcome_of(instance: Instance, times: Times) -> Outcome:
+def outcome_of(instance: Instance, times: Times, admission: Admission) -> Outcome:
     """The plan that runs the ops as scheduled: their devices, and their order on each device."""
     if times.stuck != NOWHERE:
-        return nowhere(instance, times.device, times.stuck)
+        return nowhere(instance, times.stuck, admission)
     order = np.lexsort(
         (instance.arrays.index.topological_position, times.end_ns, times.start_ns, times.device)
     )
     counts = np.bincount(times.device, minlength=instance.num_devices)
     on_device = np.split(order, np.cumsum(counts)[:-1])
-    return Outcome(
-        Plan(placement(times.device), tuple(tuple(ops.tolist()) for ops in on_device))
-    )
+    return Outcome(Plan(placement(times.device), tuple(tuple(ops.tolist()) for ops in on_device)))
 
 
 def placement(device: Ints) -> tuple[tuple[int, ...], ...]:
@@ -201,31 +225,21 @@ def placement(device: Ints) -> tuple[tuple[int, ...], ...]:
     return tuple((k,) for k in device.tolist())
 
 
-def nowhere(instance: Instance, device: Ints, op: int) -> Outcome:
-    """No plan: the op, or its colocation group, fits on no device any more.
-
-    Parameters
-    ----------
-    instance : Instance
-    device : (n,) int64
-        Devices of the ops placed so far, -1 elsewhere.
-    op : int
-        The op that fits nowhere.
-    """
-    arrays, spec = instance.arrays, instance.graph.ops[op]
-    group_bytes, group_runs = group_needs(arrays)
-    group = int(arrays.group[op])
-    taken = np.zeros(instance.num_devices, np.int64)
-    homes = np.full(len(group_bytes), NOWHERE, np.int64)
-    homes[arrays.group[device != NOWHERE]] = device[device != NOWHERE]
-    np.add.at(taken, homes[homes != NOWHERE], group_bytes[homes != NOWHERE])
-    free = ", ".join(
-        f"{spec.name!r} {int(arrays.memory_bytes[k] - taken[k])}"
-        for k, spec in enumerate(instance.cluster.devices)
-        if group_runs[group, k]
+def nowhere(instance: Instance, op: int, admission: Admission) -> Outcome:
+    """No plan: the op, or its colocation group, fits on no device any more."""
+    spec, group = instance.graph.ops[op], admission.group[op]
+    left = ", ".join(
+        f"{device.name!r} {free}"
+        for device, free, runs in zip(
+            instance.cluster.devices,
+            admission.free_bytes.tolist(),
+            admission.group_runs[group].tolist(),
+            strict=True,
+        )
+        if runs
     )
     of_group = "" if spec.colocation is None else f" with its group {spec.colocation!r}"
     return Outcome(
-        message=f"memory: op {spec.name!r}{of_group} ({int(group_bytes[group])} bytes) fits on no"
-        f" device any more; bytes left where it can run: {free}"
+        message=f"memory: op {spec.name!r}{of_group} ({admission.group_bytes[group]} bytes) fits on"
+        f" no device any more; bytes left where it can run: {left}"
     )

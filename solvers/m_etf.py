@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from placegap.solvers.earliest_start import earliest_start_first
-from placegap.solvers.list_scheduling import outcome_of, problem_of
+from placegap.solvers.list_scheduling import admission_of, order_by, outcome_of, problem_of
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
 
@@ -32,10 +34,11 @@ def m_etf(task: Task, params: Params | None = None) -> Outcome:
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (0,), (0,), (0,)), 43)
     """
-    problem = problem_of(task.instance.arrays)
-    return outcome_of(
-        task.instance, earliest_start_first(problem, problem.topological_order, True)
-    )
+    arrays = task.instance.arrays
+    problem, admission = problem_of(arrays), admission_of(arrays)
+    topological_order = order_by(np.zeros_like(arrays.group), arrays)
+    times = earliest_start_first(problem, admission, topological_order, True)
+    return outcome_of(task.instance, times, admission)
 
 
 register(

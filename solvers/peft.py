@@ -13,6 +13,7 @@ from placegap.solvers.insertion import schedule_by_insertion
 from placegap.solvers.list_scheduling import (
     MeanCosts,
     Problem,
+    admission_of,
     longest_path,
     mean_costs,
     order_by,
@@ -42,17 +43,19 @@ def peft(task: Task, params: Params | None = None) -> Outcome:
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (0,), (0,), (0,)), 43)
     """
-    arrays, problem = task.instance.arrays, problem_of(task.instance.arrays)
+    arrays = task.instance.arrays
+    problem, admission = problem_of(arrays), admission_of(arrays)
     costs = mean_costs(arrays)
     table = optimistic_costs(problem, costs.tensor, costs.scale)
     times = schedule_by_insertion(
         problem,
+        admission,
         order_by(_mean_over_devices(table, arrays, costs), arrays),
         idle_devices(task.instance.num_devices, task.instance.num_ops),
         table,
         costs.scale,
     )
-    return outcome_of(task.instance, times)
+    return outcome_of(task.instance, times, admission)
 
 
 @njit(cache=True)
@@ -68,9 +71,9 @@ def optimistic_costs(problem: Problem, tensor_cost: Ints, scale: int) -> Ints:
     table = np.zeros((n, num_devices), np.int64)
     least = np.zeros(n, np.int64)  # min over w of oct(j, w) + time(j, w)
     for op in problem.topological_order[::-1]:
-        for e in problem.succ_edge[problem.succ_ptr[op] : problem.succ_ptr[op + 1]]:
-            succ = problem.consumer[e]
-            away = least[succ] + tensor_cost[problem.tensor[e]]
+        for e in range(problem.succ_ptr[op], problem.succ_ptr[op + 1]):
+            succ = problem.succ_op[e]
+            away = least[succ] + tensor_cost[problem.succ_tensor[e]]
             for k in range(num_devices):
                 cost = away
                 if problem.time_ns[succ, k] != UNSUPPORTED:
@@ -90,9 +93,9 @@ def _mean_over_devices(table: Ints, arrays: Arrays, costs: MeanCosts) -> Ints:
     """
     runs = arrays.time_ns != UNSUPPORTED
     total, count = np.where(runs, table, 0).sum(axis=1), runs.sum(axis=1)
-    if longest_path(arrays) * costs.scale**2 > LARGEST_SUM:
-        return total // count
-    return total * (costs.scale // count)
+    exact = longest_path(arrays) * costs.scale**2 <= LARGEST_SUM
+    mean: Ints = total * (costs.scale // count) if exact else total // count
+    return mean
 
 
 register(

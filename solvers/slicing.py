@@ -13,7 +13,8 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.index import Ints
-from placegap.solvers.chain_problem import ACCELERATOR, HOST, ChainProblem
+from placegap.solvers.chain_problem import ACCELERATOR, HOST, ChainProblem, Indices
+from placegap.solvers.cuts import CutNets, added_cut, put_in
 
 MOST_CUTS = 2000
 """Places where an order of more blocks may be cut: those of least communication, spread out."""
@@ -54,9 +55,8 @@ def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Split | None:
     stops = _places_to_cut(problem, order)
     accelerators, hosts = problem.counts
     value, k, c, origin = _slice(
-        order, stops, problem.time, problem.need, problem.room, problem.nets.block_ptr,
-        problem.nets.net, problem.net_size, problem.weight, accelerators, hosts, problem.overlap,
-        limit,
+        order, stops, problem.time, problem.need, problem.room, problem.nets,
+        accelerators, hosts, problem.overlap, limit,
     )  # fmt: skip
     if value > limit:
         return None
@@ -76,9 +76,7 @@ def _places_to_cut(problem: ChainProblem, order: Ints) -> Ints:
     b = len(order)
     if b <= MOST_CUTS:
         return np.arange(b + 1)
-    cut = _prefix_cuts(
-        order, problem.nets.block_ptr, problem.nets.net, problem.net_size, problem.weight
-    )
+    cut = _prefix_cuts(order, problem.nets)
     work = np.cumsum(problem.time.max(axis=0)[order] + 1)
     bucket = work // (int(work[-1]) // MOST_CUTS + 1)
     by_cut = np.lexsort((cut, bucket))
@@ -87,38 +85,22 @@ def _places_to_cut(problem: ChainProblem, order: Ints) -> Ints:
 
 
 @njit(cache=True)
-def _prefix_cuts(order: Ints, block_ptr: Ints, net: Ints, net_size: Ints, weight: Ints) -> Ints:
+def _prefix_cuts(order: Ints, nets: CutNets) -> Ints:
     """Cut of the first i + 1 blocks of an order, for each i."""
-    pins_in, cut = np.zeros(len(net_size), np.int64), np.zeros(len(order), np.int64)
-    now = np.int64(0)
+    pins_in, cuts = np.zeros(len(nets.size), np.int64), np.zeros(len(order), np.int64)
+    cut = np.int64(0)
     for i, v in enumerate(order):
-        now += _added(v, block_ptr, net, net_size, weight, pins_in)
-        cut[i] = now
-    return cut
-
-
-@njit(cache=True)
-def _added(
-    v: int, block_ptr: Ints, net: Ints, net_size: Ints, weight: Ints, pins_in: Ints
-) -> int:
-    """Put a block into a set of blocks; how much that adds to the cut."""
-    change = np.int64(0)
-    for at in range(block_ptr[v], block_ptr[v + 1]):
-        e = net[at]
-        pins_in[e] += 1
-        if pins_in[e] == 1:
-            change += weight[e]
-        elif pins_in[e] == net_size[e]:
-            change -= weight[e]
-    return change
+        cut += added_cut(nets, pins_in, v)
+        put_in(nets, pins_in, v)
+        cuts[i] = cut
+    return cuts
 
 
 @njit(cache=True)
 def _slice(
     order: Ints, stops: Ints, time: Ints, need: Ints, room: Ints,
-    block_ptr: Ints, net: Ints, net_size: Ints, weight: Ints,
-    accelerators: int, hosts: int, overlap: bool, limit: int,
-) -> tuple[int, int, int, Ints]:  # fmt: skip
+    nets: CutNets, accelerators: int, hosts: int, overlap: bool, limit: int,
+) -> tuple[int, int, int, Indices]:  # fmt: skip
     """Shortest chain of segments: the value, the devices of each kind in use, and where from.
 
     ``value[j, k, c]`` is the least load of k accelerators and c hosts that share the order up to
@@ -128,7 +110,7 @@ def _slice(
     value = np.full((last + 1, accelerators + 1, hosts + 1), limit + 1, np.int64)
     origin = np.zeros(value.shape, np.int32)
     value[0, 0, 0] = 0
-    pins_in = np.zeros(len(net_size), np.int64)
+    pins_in = np.zeros(len(nets.size), np.int64)
     for i in range(last):
         if value[i].min() > limit:
             continue
@@ -136,7 +118,8 @@ def _slice(
         work = host_work = size = host_size = cut = np.int64(0)
         for j in range(i + 1, last + 1):
             for v in order[stops[j - 1] : stops[j]]:
-                cut += _added(v, block_ptr, net, net_size, weight, pins_in)
+                cut += added_cut(nets, pins_in, v)
+                put_in(nets, pins_in, v)
                 work += time[ACCELERATOR, v]
                 host_work += time[HOST, v]
                 size += need[ACCELERATOR, v]

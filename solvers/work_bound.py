@@ -25,7 +25,8 @@ class Relief:
     """
 
     def __init__(self, problem: ChainProblem) -> None:
-        value, size = problem.time[ACCELERATOR].tolist(), problem.time[HOST].tolist()
+        value: list[int] = problem.time[ACCELERATOR].tolist()
+        size: list[int] = problem.time[HOST].tolist()
         accelerators, hosts = problem.counts
         fits = problem.need <= problem.room[:, None]
         both = (fits[ACCELERATOR] & fits[HOST]).tolist()

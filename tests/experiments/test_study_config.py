@@ -91,7 +91,7 @@ BAD = [
     ("channels: link", "plans: chain", r"plans does not apply to the objective makespan"),
     ("seeds: [0, 5]", "seeds: []", r"tables\[0\] 'one'\.seeds"),
     ("seeds: [0, 5]", "seeds: [0, a]", r"tables\[0\] 'one'\.seeds\[1\]"),
-    ("      - zfnet512", "      - {model: zfnet512, params: {ops: 2}}", "params does not go with model"),
+    ("      - zfnet512", "      - {model: zfnet512, params: {}}", "params does not go with model"),
     ("      - zfnet512", "      - {}", "give either model or generate"),
     ("    methods:", "    methods: []\n    x:", r"tables\[0\] 'one'\.methods"),
     ("name: small", "name: ../up", r"study\.yaml: name"),

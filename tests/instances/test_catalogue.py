@@ -68,7 +68,7 @@ def test_an_unknown_kind_is_an_error_that_lists_the_known_ones() -> None:
             "  memory_bytes: 1\n  source",
             r"line 6, column 3: key 'memory_bytes' appears",
         ),
-        (GOOD, "- 1\n", "should be a valid dictionary"),
+        (GOOD, "- 1\n", "must be an object"),
         (GOOD, "X: [", r"line 1, column 5: "),
         (GOOD, "X: \x00", "is not valid YAML"),
     ],

@@ -1,0 +1,211 @@
+"""Makespan as a constraint program for CP-SAT: every channel model, both transfer models. Exact.
+
+Channels and transfers are those of the semantics: ``port`` with ``per_edge`` is the problem of
+Moirai's MILP (its equations 4 to 8); ``free``, ``link`` and ``half_duplex`` are the models of HEFT,
+of Pesto and of one port per device.
+
+Variables (`makespan_cp_vars`), for ops i, devices k and transfers r, times in units:
+
+- ``x[i][k]``: op i is on device k; one literal per colocation group.
+- ``start[i]``, ``end[i]``: end = start + sum over k of p_ik x_ik; an optional interval per device.
+- start, length and ``remote`` (is it made) of each transfer, with optional intervals on the channels
+  that it may hold: the output of a and the input of b, 2K and not K(K-1), for ``port`` and
+  ``half_duplex``; one per ordered pair for ``link``; none for ``free``, where it is a mere delay.
+- ``makespan``.
+
+A transfer is an edge or, with ``per_tensor``, a tensor whose consumers are all of one colocation
+group; it goes wherever the consumers are. Another tensor has one transfer per destination.
+
+Redundant rows are what makes bounds useful: the load of each device and channel is at most the
+makespan, and so is end + tail of each op. What heads, tails and the horizon exclude (an op on a
+device, an edge from a to b) is fixed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ortools.sat.python import cp_model
+
+from placegap.formulations.makespan_cp_transfers import (
+    channel_no_overlap,
+    forbid_late_moves,
+    precedence_delayed,
+    precedence_local,
+    precedence_remote,
+)
+from placegap.formulations.makespan_cp_vars import MakespanModel, TransferVars, new_model
+from placegap.formulations.scaled_times import serial_horizon_ns
+from placegap.instances.model import Instance
+from placegap.instances.orders import plan_from_times
+from placegap.instances.plan import Plan, Schedule, Transfer
+from placegap.instances.semantics import Semantics
+
+Values = Callable[[cp_model.LinearExprT], int]
+"""The value of a variable or expression in a solution."""
+
+
+def build(instance: Instance, semantics: Semantics, horizon_ns: int | None = None) -> MakespanModel:
+    """The model of all plans whose makespan is at most the horizon.
+
+    Parameters
+    ----------
+    instance, semantics
+        The problem, of objective makespan.
+    horizon_ns : int, optional
+        The makespan of a known plan, or of no plan of interest; by default every plan fits.
+
+    Notes
+    -----
+    O(n K + m K^2) variables and constraints for ``link`` or where transfer times depend on the
+    pair, O((n + m) K) otherwise.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from ortools.sat.python import cp_model
+    >>> solver = cp_model.CpSolver()
+    >>> model = build(example(), Semantics(objective="makespan"))
+    >>> solver.solve(model.cp) == cp_model.OPTIMAL, solver.value(model.makespan) * model.unit_ns
+    (True, 34)
+    """
+    if horizon_ns is None:
+        horizon_ns = serial_horizon_ns(instance)
+    model = new_model(instance, semantics, horizon_ns)
+    assign_once(model)
+    memory_capacity(model)
+    device_no_overlap(model)
+    end_follows_start(model)
+    remaining = forbid_late_moves(model)
+    precedence_local(model)
+    if semantics.channels == "free":
+        precedence_delayed(model, remaining)
+    else:
+        precedence_remote(model, remaining)
+        channel_no_overlap(model)
+    makespan_covers(model)
+    model.cp.minimize(model.makespan)
+    return model
+
+
+def assign_once(model: MakespanModel) -> None:
+    """Exactly one of x[i, k] over k, for one op of each colocation group."""
+    group = model.instance.arrays.group.tolist()
+    for row in {g: model.x[i] for i, g in enumerate(group)}.values():
+        model.cp.add_exactly_one([literal for literal in row if literal is not None])
+
+
+def memory_capacity(model: MakespanModel) -> None:
+    """Sum over i of m_i x[i, k] <= M_k, in units of the sizes' greatest common divisor."""
+    arrays = model.instance.arrays
+    size, unit = arrays.resident_bytes.tolist(), math.gcd(*arrays.resident_bytes.tolist()) or 1
+    for k, limit in enumerate(arrays.memory_bytes.tolist()):
+        there = [(size[i] // unit, row[k]) for i, row in enumerate(model.x) if row[k] is not None]
+        if sum(units for units, _ in there) > limit // unit:
+            model.cp.add(sum(units * literal for units, literal in there) <= limit // unit)
+
+
+def device_no_overlap(model: MakespanModel) -> None:
+    """One op at a time on each device, within its window there; its load fits in the makespan."""
+    window, unit, cp = model.window, model.unit_ns, model.cp
+    for k in range(model.instance.num_devices):
+        intervals, load = [], []
+        for i, start in enumerate(model.start):
+            literal, time = model.x[i][k], int(model.time[i, k])
+            if literal is None:
+                continue
+            intervals.append(cp.new_optional_fixed_size_interval_var(start, time, literal, ""))
+            load.append(time * literal)
+            head, tail = int(window.head_ns[i, k]) // unit, int(window.tail_ns[i, k]) // unit
+            if len(model.devices(i)) > 1:
+                cp.add_linear_constraint(start, head, model.horizon - time - tail).only_enforce_if(
+                    literal
+                )
+        if intervals:
+            cp.add_no_overlap(intervals)
+            cp.add(sum(load) <= model.makespan)
+
+
+def end_follows_start(model: MakespanModel) -> None:
+    """end[i] == start[i] + sum over k of p_ik x[i, k], where p_ik depends on k."""
+    for i, end in model.end_variable.items():
+        time = sum(int(model.time[i, k]) * model.x[i][k] for k in model.devices(i))
+        model.cp.add(end == model.start[i] + time)
+
+
+def makespan_covers(model: MakespanModel) -> None:
+    """makespan >= end[i] + sum over k of tail_ik x[i, k] for every op."""
+    tail = model.window.tail_ns // model.unit_ns
+    for i, end in enumerate(model.end):
+        rest = sum(int(tail[i, k]) * model.x[i][k] for k in model.devices(i))
+        model.cp.add(end + rest <= model.makespan)
+
+
+def warm_start(model: MakespanModel, schedule: Schedule) -> None:
+    """Hint every variable to the value it has in a schedule of at most the horizon."""
+    device, unit, hint = schedule.device.tolist(), model.unit_ns, model.cp.add_hint
+    model.cp.clear_hints()
+    start, end = (schedule.start_ns // unit).tolist(), (schedule.end_ns // unit).tolist()
+    hinted = set()
+    for i, k in enumerate(device):
+        hint(model.start[i], start[i])
+        if i in model.end_variable:
+            hint(model.end_variable[i], end[i])
+        for there in model.devices(i):
+            literal = model.x[i][there]
+            if literal.index not in hinted:
+                hinted.add(literal.index)
+                hint(literal, int(there == k))
+    table = schedule.transfers
+    sent = {
+        (item, to): (began // unit, ended // unit)
+        for item, to, began, ended in zip(
+            *(c.tolist() for c in (table.item, table.destination, table.start_ns, table.end_ns)),
+            strict=True,
+        )
+    }
+    for move in model.transfers:
+        _hint_transfer(model, move, device, end[move.producer], sent)
+    hint(model.makespan, schedule.makespan_ns // unit)
+
+
+def _hint_transfer(
+    model: MakespanModel,
+    move: TransferVars,
+    device: list[int],
+    ready: int,
+    sent: dict[tuple[int, int], tuple[int, int]],
+) -> None:
+    hint, a = model.cp.add_hint, device[move.producer]
+    targets = [device[j] for j in move.consumers]
+    b = targets[0] if move.destination is None else move.destination
+    remote = a != b and b in targets
+    began, ended = sent[move.item, b] if remote else (ready, ready)
+    hint(move.remote, int(remote))
+    hint(move.start, began)
+    if move.length is not None:
+        hint(move.length, ended - began)
+        hint(move.end, ended)
+    for (source, target), literal in move.holds.items():
+        if literal is not move.remote:
+            hint(literal, int(remote and source in (None, a) and target in (None, b)))
+
+
+def read_plan(model: MakespanModel, value: Values) -> Plan:
+    """The plan, with all its orders, of a solution."""
+    device = [
+        next(k for k in model.devices(i) if value(model.x[i][k]))
+        for i in range(model.instance.num_ops)
+    ]
+    op_times = [
+        (value(start), value(end)) for start, end in zip(model.start, model.end, strict=True)
+    ]
+    transfers = []
+    for move in model.transfers:
+        if value(move.remote):
+            to = move.destination if move.destination is not None else device[move.consumers[0]]
+            start = value(move.start)
+            length = move.fixed_length if move.length is None else value(move.length)
+            transfers.append((Transfer(move.item, to), start, start + length))
+    return plan_from_times(model.instance, model.semantics, device, op_times, transfers)

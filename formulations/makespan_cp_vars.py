@@ -1,0 +1,173 @@
+"""What the CP-SAT makespan model is made of: times in units, variables of ops and transfers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from ortools.sat.python import cp_model
+
+from placegap.formulations.common import granularity_ns
+from placegap.formulations.scaled_times import serial_horizon_ns
+from placegap.formulations.windows import Windows, windows
+from placegap.instances.index import Ints
+from placegap.instances.model import Instance
+from placegap.instances.semantics import Semantics
+from placegap.instances.transfer import ceil_div
+
+LARGEST_TOTAL = 2**50
+"""Up to this many units in all, times are exact multiples of the unit."""
+
+LARGEST_HORIZON_NS = 2**59
+"""Longer horizons are refused: the windows could not tell them from never."""
+
+Literal = cp_model.IntVar
+
+
+@dataclass(frozen=True)
+class TransferVars:
+    """A transfer that the plan may need.
+
+    Attributes
+    ----------
+    item : int
+        The edge (per_edge) or tensor (per_tensor).
+    producer : int
+    consumers : tuple of int
+    destination : int or None
+        The receiving device; None: that of the consumers, which share one.
+    remote : literal
+        Whether the transfer is made.
+    start : variable
+    length, end : variables or None
+        None where all transfers of the item take the same time, `fixed_length`.
+    fixed_length : int
+    holds : mapping (source or None, destination or None) -> literal
+        Whether it is made from that device, or to that device, or between the two.
+    """
+
+    item: int
+    producer: int
+    consumers: tuple[int, ...]
+    destination: int | None
+    remote: Literal
+    start: cp_model.IntVar
+    length: cp_model.IntVar | None
+    end: cp_model.IntVar | None
+    fixed_length: int
+    holds: dict[tuple[int | None, int | None], Literal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MakespanModel:
+    """The constraint program of an instance with n ops and K devices.
+
+    Attributes
+    ----------
+    cp : CpModel
+    instance, semantics
+    horizon_ns : int
+        Plans of a longer makespan are excluded.
+    unit_ns : int
+        All times of the model are in this unit.
+    exact : bool
+        Whether every time is a multiple of the unit; otherwise times are rounded down.
+    window : Windows
+        Where ops can be, and when, in ns.
+    time : (n, K) int64
+        Times of ops in units.
+    x : n lists of K literals, or None where op i cannot be on device k
+        Ops of a colocation group share theirs.
+    start : n variables
+    end : n expressions
+    end_variable : mapping op -> variable
+        Ends of the ops whose time depends on the device.
+    makespan : variable
+    transfers : list of TransferVars
+    on_channel : mapping channel -> list of (interval, least length, literal)
+    """
+
+    cp: cp_model.CpModel
+    instance: Instance
+    semantics: Semantics
+    horizon_ns: int
+    unit_ns: int
+    exact: bool
+    window: Windows
+    time: Ints
+    x: list[list[Literal | None]]
+    start: list[cp_model.IntVar]
+    end: list[cp_model.LinearExprT]
+    end_variable: dict[int, cp_model.IntVar]
+    makespan: cp_model.IntVar
+    transfers: list[TransferVars] = field(default_factory=list)
+    on_channel: dict[int, list[tuple[cp_model.IntervalVar, int, Literal]]] = field(
+        default_factory=dict
+    )
+
+    @property
+    def horizon(self) -> int:
+        """The horizon in units."""
+        return self.horizon_ns // self.unit_ns
+
+    def devices(self, op: int) -> list[int]:
+        """Where the op can be."""
+        return [k for k, literal in enumerate(self.x[op]) if literal is not None]
+
+    def moves(self, tensor: int) -> list[list[int]]:
+        """Time of a tensor from device to device, (K, K), in units."""
+        arrays = self.instance.arrays
+        table: list[list[int]] = (
+            arrays.transfer_ns[tensor][arrays.link_class] // self.unit_ns
+        ).tolist()
+        return table
+
+
+def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> MakespanModel:
+    """The variables of ops and the makespan, without constraints.
+
+    Rounding down keeps every bound valid: floor(time / unit) of a feasible schedule satisfies each
+    precedence, each no-overlap and each window of the rounded model.
+    """
+    if horizon_ns > LARGEST_HORIZON_NS:
+        raise ValueError(f"a horizon of {horizon_ns} ns is above 2**59")
+    granularity = granularity_ns(instance, transfers=True)
+    unit = max(granularity, ceil_div(serial_horizon_ns(instance), LARGEST_TOTAL))
+    window = windows(instance, horizon_ns)
+    cp, horizon = cp_model.CpModel(), horizon_ns // unit
+    time = instance.arrays.time_ns // unit
+    x = _placement_literals(cp, instance, window.possible)
+    start: list[cp_model.IntVar] = []
+    end: list[cp_model.LinearExprT] = []
+    end_variable: dict[int, cp_model.IntVar] = {}
+    for i in range(instance.num_ops):
+        on = np.flatnonzero(window.possible[i])
+        durations = time[i, on]
+        latest = horizon - durations - window.tail_ns[i, on] // unit
+        low, high = (window.head_ns[i, on] // unit).min(initial=horizon), latest.max(initial=0)
+        # without any device there is no plan, as `assign_once` will say
+        start.append(cp.new_int_var(int(min(low, high)), int(high), f"s{i}"))
+        if len(set(durations.tolist())) == 1:
+            end.append(start[i] + int(durations[0]))
+        else:
+            end_variable[i] = cp.new_int_var(0, horizon, f"e{i}")
+            end.append(end_variable[i])
+    makespan = cp.new_int_var(0, horizon, "makespan")
+    return MakespanModel(
+        cp, instance, semantics, horizon_ns, unit, unit == granularity, window, time, x, start,
+        end, end_variable, makespan,
+    )  # fmt: skip
+
+
+def _placement_literals(
+    cp: cp_model.CpModel, instance: Instance, possible: NDArray[np.bool_]
+) -> list[list[Literal | None]]:
+    of_group: dict[int, list[Literal | None]] = {}
+    for i, g in enumerate(instance.arrays.group.tolist()):
+        if g not in of_group:
+            of_group[g] = [
+                cp.new_bool_var(f"x{i},{k}") if may else None
+                for k, may in enumerate(possible[i].tolist())
+            ]
+    return [of_group[g] for g in instance.arrays.group.tolist()]

@@ -1,0 +1,161 @@
+"""CP-SAT back end: proven makespans under every channel and transfer model."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from ortools.sat.python import cp_model
+from pydantic import Field
+
+from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
+from placegap.formulations.makespan_cp_vars import LARGEST_HORIZON_NS
+from placegap.formulations.scaled_times import serial_horizon_ns
+from placegap.formulations.windows import NEVER
+from placegap.instances.evaluate import evaluate
+from placegap.instances.plan import Evaluation, Plan
+from placegap.solvers.registry import METHODS, Method, Params, Task, register
+from placegap.solvers.result import Outcome
+
+MOST_PARTS = 2_000_000
+"""Ops x devices + edges x devices^2 of the largest model that is built."""
+
+STARTS = ("heft", "peft", "etf", "single-device")
+"""Methods whose plans the search starts from, those that are registered."""
+
+
+class CpSatParams(Params):
+    """Parameters of ``cp-sat``.
+
+    Attributes
+    ----------
+    workers : int
+        Threads of the portfolio. One worker gives the same plan every time, unless a time limit
+        stops it; with more, equal optima may differ.
+    start : bool
+        Whether placers are asked for a first plan besides the task's incumbent.
+    """
+
+    workers: int = Field(default=1, ge=1, le=1024)
+    start: bool = True
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the model is not built, or None."""
+    instance = task.instance
+    k = instance.num_devices
+    parts = instance.num_ops * k + len(instance.graph.edges) * k * k
+    if parts > MOST_PARTS:
+        return f"its model has {parts} ops x devices and edges x device pairs, above {MOST_PARTS}"
+    if serial_horizon_ns(instance) > LARGEST_HORIZON_NS:
+        return "its times sum to more than 2**59 ns"
+    return None
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Build, hint, solve; the better of the solver's plan and the incumbent comes back.
+
+    The bound holds for all plans: the horizon excludes only those that are worse than the
+    incumbent. Integers throughout: value == bound when CP-SAT proves its plan optimal, unless times
+    had to be rounded (`makespan_cp_vars.LARGEST_TOTAL`). An interrupt (Ctrl-C) ends the search and
+    returns what is known by then.
+    """
+    assert isinstance(params, CpSatParams)
+    began = time.perf_counter()
+    start = best_start(task, params)
+    model = build(task.instance, task.semantics, start[1].value_ns if start else None)
+    if start and start[1].schedule:
+        warm_start(model, start[1].schedule)
+    build_s = time.perf_counter() - began
+    solver = _solver(task, params, build_s)
+    status = solver.solve(model.cp)
+    if status == cp_model.MODEL_INVALID:
+        raise RuntimeError(f"CP-SAT rejects its model: {model.cp.validate()}")
+    plan, claim = (start[0], None) if start else (None, None)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        found = read_plan(model, solver.value)
+        value = evaluate(task.instance, found, task.semantics).value_ns
+        if start is None or value is None or value <= _value(start):
+            plan = found
+            claim = solver.value(model.makespan) * model.unit_ns if model.exact else None
+    return Outcome(
+        plan=plan,
+        claim_ns=claim,
+        bound_ns=None if status == cp_model.INFEASIBLE else _bound_ns(model, solver),
+        bound_origin="cp-sat",
+        proven_infeasible=status == cp_model.INFEASIBLE,
+        message=_message(status, start is not None),
+        build_s=build_s,
+        details={
+            "variables": len(model.cp.proto.variables),
+            "constraints": len(model.cp.proto.constraints),
+            "solver_status": solver.status_name(status),
+        },
+    )
+
+
+def best_start(task: Task, params: CpSatParams) -> tuple[Plan, Evaluation] | None:
+    """The best feasible plan among the incumbent and those of the placers, with its verdict.
+
+    A placer's placement is also tried without its orders: the referee's own may be better.
+    """
+    plans = [] if task.incumbent is None else [task.incumbent]
+    if params.start:
+        for name in STARTS:
+            if name in METHODS:
+                plan = METHODS[name].run(task, METHODS[name].params()).plan
+                plans += [] if plan is None else [plan, Plan(plan.placement)]
+    judged = [(plan, evaluate(task.instance, plan, task.semantics)) for plan in plans]
+    return min((pair for pair in judged if pair[1].feasible), key=_value, default=None)
+
+
+def _value(judged: tuple[Plan, Evaluation]) -> int:
+    value = judged[1].value_ns
+    assert value is not None
+    return value
+
+
+def _solver(task: Task, params: CpSatParams, spent_s: float) -> cp_model.CpSolver:
+    solver, limits = cp_model.CpSolver(), task.limits
+    solver.parameters.num_workers = params.workers
+    solver.parameters.random_seed = limits.seed
+    solver.parameters.relative_gap_limit = limits.gap
+    if limits.time_limit_s is not None:
+        solver.parameters.max_time_in_seconds = max(0.0, limits.time_limit_s - spent_s)
+    # no relaxation and no probing: fastest to a proof on example-1 and on random instances
+    solver.parameters.linearization_level = 0
+    solver.parameters.cp_model_probing_level = 0
+    return solver
+
+
+def _bound_ns(model: MakespanModel, solver: cp_model.CpSolver) -> int:
+    """The proven bound in ns; at least the longest path, each op on its best device."""
+    window, times = model.window, model.instance.arrays.time_ns
+    through = np.where(window.possible, window.head_ns + times + window.tail_ns, NEVER)
+    proven = int(solver.response_proto.inner_objective_lower_bound) * model.unit_ns
+    return max(proven, min(int(through.min(axis=1).max()), model.horizon_ns))
+
+
+def _message(status: object, with_start: bool) -> str:
+    if status == cp_model.OPTIMAL:
+        return ""
+    if status == cp_model.INFEASIBLE:
+        return "no placement fits"
+    if status == cp_model.FEASIBLE:
+        return "stopped at a limit"
+    return f"no plan found within the limits{'; the start is returned' if with_start else ''}"
+
+
+register(
+    Method(
+        name="cp-sat",
+        claim="exact",
+        objectives=("makespan",),
+        paper="Laborie et al. 2018, interval scheduling; CP-SAT",
+        summary="Constraint program of placement, op orders and transfer orders, in CP-SAT.",
+        run=run,
+        params=CpSatParams,
+        applies=applies,
+        packages=("ortools",),
+    )
+)

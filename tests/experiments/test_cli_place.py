@@ -1,0 +1,209 @@
+"""``placegap place``: which semantics and method, what it prints, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from placegap.experiments import placing
+from placegap.experiments.cli import main
+from placegap.experiments.options import Rules
+from placegap.experiments.placing import Attempt, choose_semantics, default_attempts
+from placegap.experiments.sources import Source
+from placegap.instances import Semantics, example
+from placegap.instances.document import Document, save_document
+from placegap.instances.plan_file import load_plan
+
+HERE = Path(__file__).parent
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def model(tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The diamond under another name, which the fake takes for real; workers know the fake."""
+    monkeypatch.setattr(placing, "run_pool", partial(placing.run_pool, modules=fakes))
+    monkeypatch.setattr(placing, "place", partial(_place, placing.place))
+    graph = example().graph.model_copy(update={"name": "real"})
+    document = Document.of(example()).model_copy(update={"graph": graph})
+    save_document(document, tmp_path / "model.json")
+    return tmp_path / "model.json"
+
+
+def _place(place, attempts):  # type: ignore[no-untyped-def]
+    return place(attempts)
+
+
+def test_json_is_one_object_with_the_promised_fields(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    plan_file = tmp_path / "plan.json"
+    command = ["place", str(model), "--method", "fake", "--param", "device=1", "--json"]
+    assert main([*command, "--param", "bound=40", "-o", str(plan_file)]) == 0
+    out, err = capsys.readouterr()
+    content = json.loads(out)
+    # all on one device: 5 + 20 + 10 + 8 = 43 ns
+    assert {name: content[name] for name in ("instance", "method", "status", "value_ns")} == {
+        "instance": "fd-dps-figure-3", "method": "fake", "status": "feasible", "value_ns": 43,
+    }  # fmt: skip
+    assert content["bound_ns"] == 40
+    assert content["gap"] == pytest.approx(3 / 43)
+    assert content["build_s"] == 0
+    assert content["solve_s"] >= 0
+    assert content["placement"] == dict.fromkeys(("op1", "op2", "op3", "op4"), "gpu1")
+    assert err == "placegap: the plan leaves unused: gpu0\n"
+    plan, semantics = load_plan(example(), plan_file)
+    assert plan.devices.tolist() == [1, 1, 1, 1]
+    assert semantics == Semantics(objective="makespan")
+
+
+def test_the_table_shows_devices_value_bound_and_gap(model: Path, capsys: Capture) -> None:
+    assert main(["place", str(model), "--method", "fake", "--param", "bound=43"]) == 0
+    out = capsys.readouterr().out
+    for text in ("gpu0", "gpu1", "optimal", "43 ns", "0 %"):
+        assert text in out
+
+
+def test_no_feasible_plan_is_exit_status_1(model: Path, capsys: Capture) -> None:
+    assert main(["place", str(model), "--method", "fake", "--param", "kind=none", "--json"]) == 1
+    out, err = capsys.readouterr()
+    content = json.loads(out)
+    assert (content["status"], content["placement"], content["value_ns"]) == ("no_plan", None, None)
+    assert "no feasible plan (found nothing)" in err
+
+
+def test_why_no_plan_fits_is_explained(
+    model: Path, tmp_path: Path, capsys: Capture, fakes: list[str]
+) -> None:
+    base = example()
+    ops = tuple(op.model_copy(update={"resident_bytes": 5}) for op in base.graph.ops)
+    devices = tuple(d.model_copy(update={"memory_bytes": 4}) for d in base.cluster.devices)
+    document = Document(
+        name="tight",
+        graph=base.graph.model_copy(update={"ops": ops}),
+        cluster=base.cluster.model_copy(update={"devices": devices}),
+    )
+    save_document(document, tmp_path / "tight.json")
+    assert main(["place", str(tmp_path / "tight.json"), "--method", "brute-force"]) == 1
+    err = capsys.readouterr().err
+    assert "no feasible plan" in err
+    assert "op1" in err
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("crash", "SIGKILL"), ("error", "RuntimeError: two lines")]
+)
+def test_a_method_that_breaks_is_one_line(
+    model: Path, capsys: Capture, kind: str, words: str
+) -> None:
+    assert main(["place", str(model), "--method", "fake", "--param", f"kind={kind}"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert words in err
+
+
+def test_a_wrong_method_parameter_or_semantics_is_bad_input(model: Path, capsys: Capture) -> None:
+    for options, words in (
+        (["--method", "fakes"], "there is no method 'fakes'"),
+        (["--method", "fake", "--param", "speed=1"], "parameters of fake: speed: unknown field"),
+        (["--method", "fake", "--channels", "free"], "does not apply to fd-dps-figure-3"),
+        (["--objective", "makespan", "--plans", "chain"], "plans does not apply to the objective"),
+    ):
+        assert main(["place", str(model), *options]) == 2
+        assert words in capsys.readouterr().err
+
+
+def chosen(own: Semantics | None = None, method: str | None = None, **rules: str) -> str:
+    return choose_semantics(Rules(**rules), own, method).label
+
+
+def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> None:
+    link = Semantics(objective="makespan", channels="link")
+    overlap = Semantics(objective="max_load", plans="chain", load="overlap")
+    assert chosen() == "makespan port per_edge"
+    assert chosen(own=link) == "makespan link per_edge"
+    assert chosen(own=link, transfers="per_tensor") == "makespan link per_tensor"
+    assert chosen(own=overlap) == "max_load chain overlap"
+    assert chosen(own=overlap, objective="makespan") == "makespan port per_edge"
+    assert chosen(own=overlap, method="throughput-ip") == "max_load any overlap"
+    assert chosen(own=overlap, plans="convex") == "max_load convex overlap"
+    assert chosen(method="ideal-dp") == "max_load chain add"
+    assert chosen(load="overlap") == "max_load chain overlap"
+    assert chosen(channels="free") == "makespan free per_edge"
+
+
+@pytest.mark.parametrize(
+    ("semantics", "methods"),
+    [
+        (Semantics(objective="makespan"), ["heft", "cp-sat"]),
+        (Semantics(objective="max_load", plans="chain"), ["ideal-dp"]),
+        (Semantics(objective="max_load", plans="any"), ["throughput-ip"]),
+    ],
+)
+def test_the_default_method_follows_the_semantics(semantics: Semantics, methods: list[str]) -> None:
+    attempts = default_attempts(Attempt(Source("vgg19"), semantics, ""))
+    assert [attempt.method for attempt in attempts] == methods
+
+
+def test_without_a_method_the_diamond_is_solved_to_optimality(model: Path, capsys: Capture) -> None:
+    assert main(["place", str(model), "--time-limit", "10", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    # brute force finds 34 as well: the doctest of `solve`
+    assert (content["method"], content["status"], content["value_ns"]) == ("cp-sat", "optimal", 34)
+
+
+def test_if_a_later_attempt_fails_the_plan_before_stands(fakes: list[str], model: Path) -> None:
+    semantics = Semantics(objective="makespan")
+    base = Attempt(Source(str(model)), semantics, "fake", time_limit_s=5.0)
+    attempts = [
+        Attempt(**{**vars(base), "params": {"device": "0"}, "optional": True}),
+        Attempt(**{**vars(base), "params": {"kind": "crash"}}),
+    ]
+    result, warnings = placing.place(iter(attempts))
+    assert result.value_ns == 43
+    assert len(warnings) == 1
+    assert "SIGKILL" in warnings[0]
+    assert "this is the plan of fake" in warnings[0]
+
+
+def test_ctrl_c_prints_what_was_found_and_exits_with_130(model: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from functools import partial\n"
+        "from placegap.experiments import placing\n"
+        "placing.run_pool = partial(placing.run_pool, modules=['fake_methods'])\n"
+        "def attempts(first):\n"
+        "    yield placing._with(first, method='fake', params={})\n"
+        f"    open({str(tmp_path / 'now')!r}, 'w').close()\n"
+        "    yield placing._with(first, method='fake', params={'seconds': '60'})\n"
+        "placing.default_attempts = attempts\n"
+        "place = placing.place\n"
+        "placing.place = lambda attempts: place(attempts)\n"
+        "from placegap.experiments.cli import main\n"
+        f"sys.exit(main(['place', {str(model)!r}, '--json']))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, sys.path)])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    patience = time.monotonic() + 30
+    while not (tmp_path / "now").exists():
+        assert time.monotonic() < patience
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert json.loads(out)["value_ns"] == 43
+    assert b"stopped; this is the plan of fake" in err
+    assert b"Traceback" not in err

@@ -1,0 +1,176 @@
+"""A study may be killed at any moment: nothing is lost, nothing is repeated."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from placegap.experiments import run_task
+from placegap.experiments.study import run_study
+from placegap.instances import InputError
+from placegap.instances.document import load_document, save_document
+
+HERE = Path(__file__).parent
+
+STUDY = """
+name: fakes
+tables:
+  - name: t
+    semantics: {objective: makespan}
+    instances: [%s]
+    clusters: [celeritas-4xV100-pcie]
+    methods: [{name: fake, params: [%s]}]
+    seeds: [%s]
+    limits: {time_limit_s: 0.2}
+"""
+
+
+def study_file(
+    tmp_path: Path, params: str = "{}", seeds: str = "0", instances: str = "zfnet512"
+) -> Path:
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY % (instances, params, seeds))
+    return path
+
+
+def log_lines(out: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
+
+
+def test_every_ending_is_a_line_of_the_log(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_task, "GRACE_S", 1.8)  # the hard limit is 2 s
+    kinds = "{kind: crash}, {kind: error}, {kind: none}, {kind: infeasible}, {seconds: 60}, {}"
+    path = study_file(tmp_path, kinds + ", {bound: 1}, {bound: 9000000000}")
+    _, cells = run_study(path, tmp_path / "out", workers=2, modules=fakes)
+    assert [cell.status for cell in cells] == [
+        "crashed", "error", "no_plan", "infeasible", "timeout", "feasible", "feasible",
+        "disagreement",
+    ]  # fmt: skip
+    assert "SIGKILL" in cells[0].message
+    assert cells[1].message.startswith("RuntimeError: two lines (fake_methods.py:")
+    assert "hard limit of 2 s" in cells[4].message
+    assert "9000000000 is above the value" in cells[7].message
+    lines = log_lines(tmp_path / "out")
+    assert sorted(str(line["status"]) for line in lines) == sorted(cell.status for cell in cells)
+    # a study that is complete runs nothing, failures included
+    before = (tmp_path / "out" / "runs.jsonl").read_bytes()
+    run_study(path, tmp_path / "out", workers=2, modules=fakes)
+    assert (tmp_path / "out" / "runs.jsonl").read_bytes() == before
+
+
+def test_a_line_cut_off_is_the_only_run_that_is_done_again(
+    tmp_path: Path, fakes: list[str]
+) -> None:
+    path, out = study_file(tmp_path, seeds="0, 1, 2"), tmp_path / "out"
+    run_study(path, out, workers=1, modules=fakes)
+    data = (out / "runs.jsonl").read_bytes()
+    (out / "runs.jsonl").write_bytes(data[:-30])
+    told: list[tuple[int, int]] = []
+    run_study(
+        path, out, workers=1, modules=fakes,
+        progress=lambda done, total, last: told.append((done, total)),
+    )  # fmt: skip
+    assert [pair for pair in told if pair[1]] == [(2, 3), (3, 3)]
+    assert len({line["key"] for line in log_lines(out)}) == len(log_lines(out)) == 3
+    assert (out / "runs.jsonl").read_bytes().startswith(data[: data[:-1].rindex(b"\n") + 1])
+
+
+def test_runs_are_known_by_content_not_by_name(tmp_path: Path, fakes: list[str]) -> None:
+    from placegap.instances.corpus import corpus_path
+
+    document = load_document(corpus_path("zfnet512"))
+    save_document(document.model_copy(update={"name": "copy"}), tmp_path / "copy.json")
+    path = study_file(tmp_path, instances="zfnet512, copy.json")
+    _, cells = run_study(path, tmp_path / "out", workers=1, modules=fakes)
+    assert [cell.cell.instance for cell in cells] == ["zfnet512", "copy"]
+    assert len(log_lines(tmp_path / "out")) == 1
+    assert cells[0].value_ns == cells[1].value_ns is not None
+
+
+def study_process(path: Path, out: Path) -> subprocess.Popen[bytes]:
+    """A study with one worker in a process of its own."""
+    code = (
+        "import sys\n"
+        "from placegap.experiments import cli_study, study\n"
+        "from functools import partial\n"
+        "study.run_study = partial(study.run_study, modules=['fake_methods'])\n"
+        "from placegap.experiments.cli import main\n"
+        f"sys.exit(main(['study', {str(path)!r}, '--out', {str(out)!r}, '--workers', '1']))\n"
+    )
+    paths = os.pathsep.join([str(HERE), *filter(None, sys.path)])
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def wait_for_lines(out: Path, count: int) -> None:
+    log, patience = out / "runs.jsonl", time.monotonic() + 30
+    while not log.exists() or log.read_bytes().count(b"\n") < count:
+        assert time.monotonic() < patience
+        time.sleep(0.01)
+
+
+def test_a_study_killed_at_any_moment_loses_and_repeats_nothing(
+    tmp_path: Path, fakes: list[str]
+) -> None:
+    path, out = study_file(tmp_path, "{seconds: 0.05}", seeds="0, 1, 2, 3, 4, 5, 6, 7"), tmp_path
+    process = study_process(path, out)
+    wait_for_lines(out, 2)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    kept = (out / "runs.jsonl").read_bytes()
+    whole = kept[: kept.rindex(b"\n") + 1]
+    assert 2 <= whole.count(b"\n") < 8
+    run_study(path, out, workers=1, modules=fakes)
+    assert (out / "runs.jsonl").read_bytes().startswith(whole)
+    keys = [line["key"] for line in log_lines(out)]
+    assert len(keys) == len(set(keys)) == 8
+
+
+def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
+    path = study_file(tmp_path, "{seconds: 0.05}, {seconds: 60}", seeds="0, 1")
+    process = study_process(path, tmp_path)
+    wait_for_lines(tmp_path, 1)
+    os.killpg(process.pid, signal.SIGINT)  # the terminal sends it to the whole group
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert out == b""
+    assert err.decode().splitlines() == [
+        f"placegap: stopped; {tmp_path / 'runs.jsonl'} keeps every run that is done,"
+        " and the same command goes on from there"
+    ]
+    assert len(log_lines(tmp_path)) == 1
+
+
+def test_an_instance_that_changes_while_the_study_runs_is_an_error(tmp_path: Path) -> None:
+    from placegap.experiments.sources import Source
+    from placegap.experiments.study_plan import Run
+    from placegap.instances import Semantics
+
+    run = Run(
+        source=Source("zfnet512", "celeritas-4xV100-pcie"), instance_hash="other",
+        semantics=Semantics(objective="makespan"), method="fake", params={}, seed=0,
+        time_limit_s=1.0, gap=0.0, versions={},
+    )  # fmt: skip
+    outcome = run_task.run_task(run)
+    assert outcome["status"] == "error"
+    assert "has changed since the study began" in outcome["message"]
+
+
+def test_a_study_that_cannot_write_is_an_input_error(tmp_path: Path, fakes: list[str]) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be opened"):
+        run_study(study_file(tmp_path), tmp_path / "file", workers=1, modules=fakes)
