@@ -31,7 +31,7 @@ def show_command(
 
     plan = read_plan(file)
     if plan is not None:
-        summary = _plan_summary(plan)
+        summary = _plan_summary(plan, file)
     else:
         with spinner(f"reading {file}"):
             document = find_model(file, time_unit.value if time_unit else None)
@@ -93,7 +93,7 @@ def _document_summary(document: Document) -> dict[str, Any]:
     return summary
 
 
-def _plan_summary(raw: dict[str, Any]) -> dict[str, Any]:
+def _plan_summary(raw: dict[str, Any], file: str) -> dict[str, Any]:
     """What `show` says about a plan."""
     from pydantic import ValidationError
 
@@ -103,7 +103,7 @@ def _plan_summary(raw: dict[str, Any]) -> dict[str, Any]:
     try:
         plan = PlanFile.model_validate(raw)
     except ValidationError as error:
-        raise from_validation_error(error, raw, "plan") from None
+        raise from_validation_error(error, raw, file) from None
     places = Counter(
         place for on in plan.placement.values() for place in ((on,) if isinstance(on, str) else on)
     )

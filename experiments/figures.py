@@ -82,7 +82,7 @@ def format_gap(gap: float) -> str:
         return "0 %"
     if 0 < percent < 0.01:
         return "<0.01 %"
-    return f"{percent:.2f} %" if percent < 10 else f"{percent:.1f} %"
+    return f"{percent:.2f} %" if percent < 9.995 else f"{percent:.1f} %"
 
 
 def format_bytes(size: int) -> str:

@@ -105,13 +105,23 @@ def _lay_out_table(cells: list[GapCell]) -> TableText:
         key = (place.instance, place.cluster, place.instance_hash, place.seed)
         rows.setdefault(key, []).append(cell)
     several = len({cell.cell.seed for cell in cells}) > 1
+    contents = {(name, cluster): set[str]() for name, cluster, _, _ in rows}
+    for name, cluster, content, _ in rows:
+        contents[name, cluster].add(content)
     notes = Notes()
     texts = []
-    for (instance, cluster, _, seed), row in rows.items():
+    for (name, cluster, content, seed), row in rows.items():
         bound_ns = row[0].best_bound_ns
         texts.append(
             RowText(
-                instance=f"{instance} (seed {seed})" if several else instance,
+                instance=" ".join(
+                    [
+                        name,
+                        # graphs that differ in parameters only have one name
+                        *([content[:6]] if len(contents[name, cluster]) > 1 else []),
+                        *([f"(seed {seed})"] if several else []),
+                    ]
+                ),
                 cluster=cluster,
                 bound="-" if bound_ns is None else format_in(bound_ns, size),
                 cells=tuple(_cell_text(cell, size, notes) for cell in row),

@@ -74,7 +74,7 @@ def draw_panel(
 ) -> None:
     """Draw one table's gaps on given axes."""
     place = {summary.label: row for row, summary in enumerate(order)}
-    clusters = list(colour)
+    clusters = [name for name in colour if any(cell.cell.cluster == name for cell in cells)]
     for cell in cells:
         if cell.gap is None:
             continue
@@ -87,8 +87,9 @@ def draw_panel(
     for row, summary in enumerate(order):
         median = 100 * (summary.median_gap or 0.0)
         axis.plot(
-            [median, median], [row - 0.34, row + 0.34], color="#222222", linewidth=1.8, zorder=1
-        )
+            [median, median], [row - 0.34, row + 0.34], color="#222222", linewidth=1.8,
+            zorder=1, clip_on=False,
+        )  # fmt: skip
         axis.annotate(
             f"{summary.num_optimal}/{summary.num_gaps}",
             (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=9,
@@ -115,6 +116,7 @@ def _dress(axis: Axes, labels: Sequence[str]) -> None:
     axis.set_xlabel("gap to the best bound (bar: median)", fontsize=9)
     axis.grid(axis="x", color="#dddddd", linewidth=0.8)
     axis.set_axisbelow(True)
-    axis.tick_params(length=0)
+    axis.tick_params(axis="x", length=0)
+    axis.tick_params(axis="y", length=0, pad=10)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)

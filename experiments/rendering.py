@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -12,7 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from placegap.experiments.gap_layout import CellText, TableText
+if TYPE_CHECKING:
+    from placegap.experiments.gap_layout import CellText, TableText
 
 TONES = {"optimal": "bold green", "plain": "", "empty": "dim", "failed": "bold red"}
 PLAIN_WIDTH = 120
@@ -76,12 +78,35 @@ def plain_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[
 
 
 def gap_tables(table: TableText, width: int) -> Iterator[Table]:
-    """A gap table, cut into as many tables side by side as the width asks for."""
+    """A gap table, cut into as many tables, one below the other, as the width asks for."""
+    parts = list(_parts(table, width))
+    for part in parts:
+        yield _gap_table(table, part, len(parts) > 1)
+
+
+PADDING = 3
+HEADING_WIDTH = 16
+LABEL_WIDTH = 28
+
+
+def _parts(table: TableText, width: int) -> Iterator[slice]:
+    """Ranges of columns that fit side by side, at least one each."""
     labels = max(len(text) for row in table.rows for text in (row.instance, row.cluster))
-    room = max(1, (width - labels - 14) // 11)
-    parts = range(0, len(table.columns), room)
-    for start in parts:
-        yield _gap_table(table, slice(start, start + room), len(parts) > 1)
+    bounds = max(5, *(len(row.bound) for row in table.rows))
+    room = width - (min(LABEL_WIDTH, max(8, labels)) + bounds + 2 * PADDING)
+    start, used = 0, 0
+    for number, name in enumerate(table.columns):
+        texts = (text for row in table.rows for text in _lines(row.cells[number]))
+        needs = max(min(HEADING_WIDTH, len(name)), *map(len, texts)) + PADDING
+        if used + needs > room and number > start:
+            yield slice(start, number)
+            start, used = number, 0
+        used += needs
+    yield slice(start, len(table.columns))
+
+
+def _lines(cell: CellText) -> tuple[str, str, str]:
+    return cell.value, cell.gap, cell.time
 
 
 def _gap_table(table: TableText, part: slice, is_part: bool) -> Table:
@@ -92,10 +117,10 @@ def _gap_table(table: TableText, part: slice, is_part: bool) -> Table:
     grid = Table(
         title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
     )
-    grid.add_column("instance\ncluster", no_wrap=True)
+    grid.add_column("instance\ncluster", max_width=LABEL_WIDTH, overflow="fold")
     grid.add_column("best\nbound", justify="right", no_wrap=True)
     for name in columns:
-        grid.add_column(escape(name), justify="right", max_width=16, overflow="fold")
+        grid.add_column(escape(name), justify="right", max_width=HEADING_WIDTH, overflow="fold")
     for row in table.rows:
         label = Text.assemble(row.instance, "\n", (row.cluster, "dim"))
         grid.add_row(label, row.bound, *map(_cell, row.cells[part]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from placegap.experiments.pool import Ending
@@ -79,8 +80,7 @@ def describe_ending(ending: Ending[Run]) -> Record:
     return {
         "key": run.key,
         **run.identity,
-        "model": run.source.model,
-        "cluster": run.source.cluster,
+        "source": asdict(run.source),
         "wall_s": round(ending.wall_s, 6),
         **outcome,
     }

@@ -62,8 +62,7 @@ def _load_document(
 
     params, seed = generated
     graph = generate(model, dict(params), seed)
-    words = [graph.name, *(f"{name}={value}" for name, value in params)]
-    return Document(name=" ".join(words), graph=graph)
+    return Document(name=graph.name, graph=graph)
 
 
 def find_model(model: str, time_unit: TimeUnit | None = None) -> Document:

@@ -27,6 +27,9 @@ Linear = Any
 LARGEST_TIME = 1000.0
 """Models count time in a unit that keeps their horizon at or below this number."""
 
+LARGEST_CAPACITY = 10**6
+"""Models count memory in a unit that keeps capacities at or below this number."""
+
 # --------------------------------------------------------------------------------------------- time
 
 
@@ -199,17 +202,47 @@ def colocate_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
 def memory_capacity(model: pyo.ConcreteModel, instance: Instance) -> None:
     """Sum over i of m_i x[i, k] <= M_k for every device k that cannot hold all ops.
 
-    In units of the greatest common divisor of the sizes, the capacity rounded down: integers.
-    Indexed by device.
+    In units of the greatest common divisor of the sizes, where that leaves capacities up to
+    `LARGEST_CAPACITY`: integers, which solvers keep exact. Otherwise scaled to that capacity and
+    wider by one unit: the rows let plans through that exceed a device by a millionth, and none that
+    fits is lost. `exclude_overload` takes those plans out when they come up.
     """
     size = instance.arrays.resident_bytes.tolist()
     capacity = instance.arrays.memory_bytes.tolist()
-    unit = math.gcd(*size) or 1
-    x, heavy = model.x, [i for i, bytes_ in enumerate(size) if bytes_]
+    common = math.gcd(*size) or 1
+    x, heavy = model.x, [i for i, size_bytes in enumerate(size) if size_bytes]
 
     @model.Constraint([k for k, limit in enumerate(capacity) if limit < sum(size)])
     def memory_capacity(_: pyo.ConcreteModel, k: int) -> Linear:
-        return sum(size[i] // unit * x[i, k] for i in heavy) <= capacity[k] // unit
+        limit = capacity[k] // common
+        if limit <= LARGEST_CAPACITY:
+            return sum(size[i] // common * x[i, k] for i in heavy) <= limit
+        unit = capacity[k] / LARGEST_CAPACITY
+        return sum(size[i] / unit * x[i, k] for i in heavy) <= LARGEST_CAPACITY + 1
+
+
+def exclude_overload(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> bool:
+    """Add rows that exclude a plan which exceeds a device's memory; whether it does.
+
+    The ops S on an overloaded device k are reduced to a minimal cover, the largest first:
+    sum over i in S of x[i, l] <= |S| - 1 for every device l that cannot hold S either.
+    """
+    size, capacity = instance.arrays.resident_bytes.tolist(), instance.arrays.memory_bytes.tolist()
+    device = plan.devices.tolist()
+    if model.component("memory_cover") is None:
+        model.memory_cover = pyo.ConstraintList()
+    before = len(model.memory_cover)
+    for k, limit in enumerate(capacity):
+        cover, total = [], 0
+        for i in sorted(range(len(size)), key=lambda i: -size[i]):
+            if device[i] == k and total <= limit:
+                cover.append(i)
+                total += size[i]
+        if total > limit:
+            for other in range(len(capacity)):
+                if total > capacity[other]:
+                    model.memory_cover.add(sum(model.x[i, other] for i in cover) <= len(cover) - 1)
+    return len(model.memory_cover) > before
 
 
 # -------------------------------------------------------------------------------- into and out of x

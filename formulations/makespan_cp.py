@@ -8,9 +8,9 @@ Variables (`makespan_cp_vars`), for ops i, devices k and transfers r, times in u
 
 - ``x[i][k]``: op i is on device k; one literal per colocation group.
 - ``start[i]``, ``end[i]``: end = start + sum over k of p_ik x_ik; an optional interval per device.
-- start, length and ``remote`` (is it made) of each transfer, with optional intervals on the channels
-  that it may hold: the output of a and the input of b, 2K and not K(K-1), for ``port`` and
-  ``half_duplex``; one per ordered pair for ``link``; none for ``free``, where it is a mere delay.
+- start, length and ``remote`` (is it made) of each transfer, with optional intervals on the
+  channels that it may hold: the output of a and the input of b, 2K and not K(K-1), for ``port``
+  and ``half_duplex``; one per ordered pair for ``link``; none for ``free``, where it is a delay.
 - ``makespan``.
 
 A transfer is an edge or, with ``per_tensor``, a tensor whose consumers are all of one colocation
@@ -35,14 +35,19 @@ from placegap.formulations.makespan_cp_transfers import (
     precedence_local,
     precedence_remote,
 )
-from placegap.formulations.makespan_cp_vars import MakespanModel, TransferVars, new_model
+from placegap.formulations.makespan_cp_vars import (
+    Expression,
+    MakespanModel,
+    TransferVars,
+    new_model,
+)
 from placegap.formulations.scaled_times import serial_horizon_ns
 from placegap.instances.model import Instance
 from placegap.instances.orders import plan_from_times
 from placegap.instances.plan import Plan, Schedule, Transfer
 from placegap.instances.semantics import Semantics
 
-Values = Callable[[cp_model.LinearExprT], int]
+Values = Callable[[Expression], int]
 """The value of a variable or expression in a solution."""
 
 
@@ -93,7 +98,7 @@ def assign_once(model: MakespanModel) -> None:
     """Exactly one of x[i, k] over k, for one op of each colocation group."""
     group = model.instance.arrays.group.tolist()
     for row in {g: model.x[i] for i, g in enumerate(group)}.values():
-        model.cp.add_exactly_one([literal for literal in row if literal is not None])
+        model.cp.add_exactly_one(row.values())
 
 
 def memory_capacity(model: MakespanModel) -> None:
@@ -101,7 +106,7 @@ def memory_capacity(model: MakespanModel) -> None:
     arrays = model.instance.arrays
     size, unit = arrays.resident_bytes.tolist(), math.gcd(*arrays.resident_bytes.tolist()) or 1
     for k, limit in enumerate(arrays.memory_bytes.tolist()):
-        there = [(size[i] // unit, row[k]) for i, row in enumerate(model.x) if row[k] is not None]
+        there = [(size[i] // unit, row[k]) for i, row in enumerate(model.x) if k in row]
         if sum(units for units, _ in there) > limit // unit:
             model.cp.add(sum(units * literal for units, literal in there) <= limit // unit)
 
@@ -112,13 +117,13 @@ def device_no_overlap(model: MakespanModel) -> None:
     for k in range(model.instance.num_devices):
         intervals, load = [], []
         for i, start in enumerate(model.start):
-            literal, time = model.x[i][k], int(model.time[i, k])
-            if literal is None:
+            if k not in model.x[i]:
                 continue
+            literal, time = model.x[i][k], int(model.time[i, k])
             intervals.append(cp.new_optional_fixed_size_interval_var(start, time, literal, ""))
             load.append(time * literal)
             head, tail = int(window.head_ns[i, k]) // unit, int(window.tail_ns[i, k]) // unit
-            if len(model.devices(i)) > 1:
+            if len(model.x[i]) > 1:
                 cp.add_linear_constraint(start, head, model.horizon - time - tail).only_enforce_if(
                     literal
                 )
@@ -130,32 +135,30 @@ def device_no_overlap(model: MakespanModel) -> None:
 def end_follows_start(model: MakespanModel) -> None:
     """end[i] == start[i] + sum over k of p_ik x[i, k], where p_ik depends on k."""
     for i, end in model.end_variable.items():
-        time = sum(int(model.time[i, k]) * model.x[i][k] for k in model.devices(i))
+        time = sum(int(model.time[i, k]) * literal for k, literal in model.x[i].items())
         model.cp.add(end == model.start[i] + time)
 
 
 def makespan_covers(model: MakespanModel) -> None:
-    """makespan >= end[i] + sum over k of tail_ik x[i, k] for every op."""
+    """End[i] + sum over k of tail_ik x[i, k] <= makespan for every op."""
     tail = model.window.tail_ns // model.unit_ns
     for i, end in enumerate(model.end):
-        rest = sum(int(tail[i, k]) * model.x[i][k] for k in model.devices(i))
+        rest = sum(int(tail[i, k]) * literal for k, literal in model.x[i].items())
         model.cp.add(end + rest <= model.makespan)
 
 
 def warm_start(model: MakespanModel, schedule: Schedule) -> None:
-    """Hint every variable to the value it has in a schedule of at most the horizon."""
+    """Hint every variable to its value in a schedule of at most the horizon; once per model."""
     device, unit, hint = schedule.device.tolist(), model.unit_ns, model.cp.add_hint
-    model.cp.clear_hints()
     start, end = (schedule.start_ns // unit).tolist(), (schedule.end_ns // unit).tolist()
-    hinted = set()
+    group, hinted = model.instance.arrays.group.tolist(), set()
     for i, k in enumerate(device):
         hint(model.start[i], start[i])
         if i in model.end_variable:
             hint(model.end_variable[i], end[i])
-        for there in model.devices(i):
-            literal = model.x[i][there]
-            if literal.index not in hinted:
-                hinted.add(literal.index)
+        if group[i] not in hinted:
+            hinted.add(group[i])
+            for there, literal in model.x[i].items():
                 hint(literal, int(there == k))
     table = schedule.transfers
     sent = {
@@ -184,9 +187,9 @@ def _hint_transfer(
     began, ended = sent[move.item, b] if remote else (ready, ready)
     hint(move.remote, int(remote))
     hint(move.start, began)
-    if move.length is not None:
-        hint(move.length, ended - began)
-        hint(move.end, ended)
+    for part, value in ((move.length, ended - began), (move.end, ended)):
+        if isinstance(part, cp_model.IntVar):
+            hint(part, value)
     for (source, target), literal in move.holds.items():
         if literal is not move.remote:
             hint(literal, int(remote and source in (None, a) and target in (None, b)))
@@ -194,10 +197,7 @@ def _hint_transfer(
 
 def read_plan(model: MakespanModel, value: Values) -> Plan:
     """The plan, with all its orders, of a solution."""
-    device = [
-        next(k for k in model.devices(i) if value(model.x[i][k]))
-        for i in range(model.instance.num_ops)
-    ]
+    device = [next(k for k, literal in row.items() if value(literal)) for row in model.x]
     op_times = [
         (value(start), value(end)) for start, end in zip(model.start, model.end, strict=True)
     ]
@@ -205,7 +205,5 @@ def read_plan(model: MakespanModel, value: Values) -> Plan:
     for move in model.transfers:
         if value(move.remote):
             to = move.destination if move.destination is not None else device[move.consumers[0]]
-            start = value(move.start)
-            length = move.fixed_length if move.length is None else value(move.length)
-            transfers.append((Transfer(move.item, to), start, start + length))
+            transfers.append((Transfer(move.item, to), value(move.start), value(move.end)))
     return plan_from_times(model.instance, model.semantics, device, op_times, transfers)

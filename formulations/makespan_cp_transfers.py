@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.formulations.makespan_cp_vars import Literal, MakespanModel, TransferVars
-from placegap.instances.channels import NO_CHANNEL, channels_of
+from placegap.formulations.makespan_cp_vars import (
+    Expression,
+    Literal,
+    MakespanModel,
+    TransferVars,
+)
+from placegap.instances.channels import channels_of
 
 
 def forbid_late_moves(model: MakespanModel) -> list[NDArray[np.bool_]]:
-    """not (x[i, a] and x[j, b]) where edge (i, j) from a to b would end after the horizon.
+    """No x[i, a] and x[j, b] together where edge (i, j) would end after the horizon.
 
     head_ia + p_ia + T_ab + p_jb + tail_jb > horizon. Returns what remains per edge, (K, K).
     """
@@ -93,34 +98,31 @@ def _transfer_to_ops(
     if not times:
         return
     remote = cp.new_bool_var(f"r{item}")
-    for here, there in zip(x[i], x[j], strict=True):
-        if here is not None and there is not None:
+    for k in sorted({*x[i], *x[j]}):
+        if k in x[i] and k in x[j]:
+            here, there = x[i][k], x[j][k]
             cp.add_bool_or([here.negated(), there.negated(), remote.negated()])
             cp.add_bool_or([here.negated(), there, remote])
             cp.add_bool_or([here, there.negated(), remote])
-        elif here is not None or there is not None:
-            cp.add_implication(here if here is not None else there, remote)
+        else:
+            cp.add_implication(x[i][k] if k in x[i] else x[j][k], remote)
     made = _new_transfer(model, item, i, tuple(consumers), None, remote, set(times.values()))
-    if made.length is None:
-        arrival = made.start + made.fixed_length * remote
-    else:
-        arrival = made.end
+    if not isinstance(made.length, int):
         cp.add(made.length == 0).only_enforce_if(remote.negated())
         for (a, b), time in times.items():
             cp.add(made.length == time).only_enforce_if(x[i][a], x[j][b])
     for op in consumers:
-        cp.add(model.start[op] >= arrival)
+        cp.add(model.start[op] >= made.end)
     if model.semantics.channels == "link":
         for (a, b), time in times.items():
-            made.holds[a, b] = _both(model, x[i][a], x[j][b])
-            _use_channels(model, made, a, b, {time})
+            _hold(model, made, (a, b), _both(model, x[i][a], x[j][b]), {time})
         return
     for a in sorted({a for a, _ in times}):
-        made.holds[a, None] = _both(model, x[i][a], remote)
-        _use_channels(model, made, a, None, {t for (source, _), t in times.items() if source == a})
+        lengths = {time for (source, _), time in times.items() if source == a}
+        _hold(model, made, (a, None), _both(model, x[i][a], remote), lengths)
     for b in sorted({b for _, b in times}):
-        made.holds[None, b] = _both(model, x[j][b], remote)
-        _use_channels(model, made, None, b, {t for (_, target), t in times.items() if target == b})
+        lengths = {time for (_, target), time in times.items() if target == b}
+        _hold(model, made, (None, b), _both(model, x[j][b], remote), lengths)
 
 
 def _transfer_to_device(
@@ -133,36 +135,29 @@ def _transfer_to_device(
     """The one transfer of a tensor to a device: made iff a consumer is there, its producer not."""
     index, cp, x, b = model.instance.arrays.index, model.cp, model.x, destination
     i = int(index.producer[edges[0]])
-    consumers = [j for j in index.consumer[edges].tolist() if x[j][b] is not None]
+    consumers = [j for j in index.consumer[edges].tolist() if b in x[j]]
     may = np.logical_or.reduce([remaining[e][:, b] for e in edges])
     moves = model.moves(tensor)
     times = {a: moves[a][b] for a in np.flatnonzero(may).tolist() if a != b}
     if not times:
         return
-    remote, here = cp.new_bool_var(f"r{tensor},{b}"), x[i][b]
+    remote = cp.new_bool_var(f"r{tensor},{b}")
     cp.add_bool_or([remote.negated(), *(x[j][b] for j in consumers)])
-    local = [] if here is None else [here]
     for j in consumers:
-        cp.add_bool_or([x[j][b].negated(), remote, *local])
-    if here is not None:
-        cp.add_implication(remote, here.negated())
+        cp.add_bool_or([x[j][b].negated(), remote, *([x[i][b]] if b in x[i] else [])])
+    if b in x[i]:
+        cp.add_implication(remote, x[i][b].negated())
     made = _new_transfer(model, tensor, i, tuple(consumers), b, remote, set(times.values()))
-    for a in times:
-        made.holds[a, None] = _both(model, x[i][a], remote)
-    made.holds[None, b] = remote
-    if made.length is not None:
-        cp.add(made.length == sum(time * made.holds[a, None] for a, time in times.items()))
-    arrival = made.start + made.fixed_length if made.end is None else made.end
+    leaves = {a: _both(model, x[i][a], remote) for a in times}
+    if not isinstance(made.length, int):
+        cp.add(made.length == sum(time * leaves[a] for a, time in times.items()))
     for j in consumers:
-        cp.add(model.start[j] >= arrival).only_enforce_if(remote, x[j][b])
-    if model.semantics.channels == "link":
-        for a, time in times.items():
-            made.holds[a, b] = made.holds.pop((a, None))
-            _use_channels(model, made, a, b, {time})
-        return
+        cp.add(model.start[j] >= made.end).only_enforce_if(remote, x[j][b])
+    link = model.semantics.channels == "link"
     for a, time in times.items():
-        _use_channels(model, made, a, None, {time})
-    _use_channels(model, made, None, b, set(times.values()))
+        _hold(model, made, (a, b if link else None), leaves[a], {time})
+    if not link:
+        _hold(model, made, (None, b), remote, set(times.values()))
 
 
 def _new_transfer(
@@ -177,38 +172,39 @@ def _new_transfer(
     """Start and length of a transfer, which leaves after its producer has ended."""
     cp, horizon = model.cp, model.horizon
     start = cp.new_int_var(0, horizon, f"t{item}")
-    length = end = None
-    if len(lengths) > 1:
-        length = cp.new_int_var(0, max(lengths), "")
-        end = cp.new_int_var(0, horizon, "")
-        cp.add(end == start + length)
     cp.add(start >= model.end[producer])
-    made = TransferVars(
-        item, producer, consumers, destination, remote, start, length, end, max(lengths)
-    )
+    longest = max(lengths)
+    length: Literal | int = longest
+    end: Expression = start + longest * remote
+    if len(lengths) > 1:
+        length, end = cp.new_int_var(0, longest, ""), cp.new_int_var(0, horizon, "")
+        cp.add(end == start + length)
+    made = TransferVars(item, producer, consumers, destination, remote, start, length, end)
     model.transfers.append(made)
     return made
 
 
-def _use_channels(
-    model: MakespanModel, made: TransferVars, source: int | None, target: int | None,
-    lengths: Iterable[int],
-) -> None:  # fmt: skip
-    """Occupy the channel of a sender, of a receiver, or of both, while the literal holds."""
-    literal, lengths = made.holds[source, target], sorted(lengths)
-    name, devices = model.semantics.channels, model.instance.num_devices
-    out, into = channels_of(name, devices, source or 0, target or 0)
-    channel = into if source is None else out
-    assert channel != NO_CHANNEL
-    if len(lengths) == 1 or made.length is None:
-        interval = model.cp.new_optional_fixed_size_interval_var(
-            made.start, lengths[0], literal, ""
-        )
+def _hold(
+    model: MakespanModel,
+    made: TransferVars,
+    ends: tuple[int | None, int | None],
+    literal: Literal,
+    lengths: set[int],
+) -> None:
+    """Occupy the channel of a sender, of a receiver, or of both, while the literal is true."""
+    source, target = ends
+    channel = channels_of(
+        model.semantics.channels, model.instance.num_devices, source or 0, target or 0
+    )[source is None]
+    least = min(lengths)
+    if len(lengths) == 1:
+        interval = model.cp.new_optional_fixed_size_interval_var(made.start, least, literal, "")
     else:
         interval = model.cp.new_optional_interval_var(
             made.start, made.length, made.end, literal, ""
         )
-    model.on_channel.setdefault(channel, []).append((interval, lengths[0], literal))
+    made.holds[ends] = literal
+    model.on_channel.setdefault(channel, []).append((interval, least, literal))
 
 
 def _both(model: MakespanModel, p: Literal, q: Literal) -> Literal:

@@ -23,6 +23,7 @@ LARGEST_HORIZON_NS = 2**59
 """Longer horizons are refused: the windows could not tell them from never."""
 
 Literal = cp_model.IntVar
+Expression = cp_model.LinearExpr | cp_model.IntVar
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,10 @@ class TransferVars:
     remote : literal
         Whether the transfer is made.
     start : variable
-    length, end : variables or None
-        None where all transfers of the item take the same time, `fixed_length`.
-    fixed_length : int
+    length : variable, or int
+        An integer if it takes the same time wherever it is made.
+    end : variable or expression
+        Its arrival; where it is not made, as early as its start.
     holds : mapping (source or None, destination or None) -> literal
         Whether it is made from that device, or to that device, or between the two.
     """
@@ -53,9 +55,8 @@ class TransferVars:
     destination: int | None
     remote: Literal
     start: cp_model.IntVar
-    length: cp_model.IntVar | None
-    end: cp_model.IntVar | None
-    fixed_length: int
+    length: cp_model.IntVar | int
+    end: Expression
     holds: dict[tuple[int | None, int | None], Literal] = field(default_factory=dict)
 
 
@@ -77,8 +78,8 @@ class MakespanModel:
         Where ops can be, and when, in ns.
     time : (n, K) int64
         Times of ops in units.
-    x : n lists of K literals, or None where op i cannot be on device k
-        Ops of a colocation group share theirs.
+    x : n mappings device -> literal
+        Of the devices where the op can be. Ops of a colocation group share their literals.
     start : n variables
     end : n expressions
     end_variable : mapping op -> variable
@@ -96,9 +97,9 @@ class MakespanModel:
     exact: bool
     window: Windows
     time: Ints
-    x: list[list[Literal | None]]
+    x: list[dict[int, Literal]]
     start: list[cp_model.IntVar]
-    end: list[cp_model.LinearExprT]
+    end: list[Expression]
     end_variable: dict[int, cp_model.IntVar]
     makespan: cp_model.IntVar
     transfers: list[TransferVars] = field(default_factory=list)
@@ -110,10 +111,6 @@ class MakespanModel:
     def horizon(self) -> int:
         """The horizon in units."""
         return self.horizon_ns // self.unit_ns
-
-    def devices(self, op: int) -> list[int]:
-        """Where the op can be."""
-        return [k for k, literal in enumerate(self.x[op]) if literal is not None]
 
     def moves(self, tensor: int) -> list[list[int]]:
         """Time of a tensor from device to device, (K, K), in units."""
@@ -139,7 +136,7 @@ def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> Make
     time = instance.arrays.time_ns // unit
     x = _placement_literals(cp, instance, window.possible)
     start: list[cp_model.IntVar] = []
-    end: list[cp_model.LinearExprT] = []
+    end: list[Expression] = []
     end_variable: dict[int, cp_model.IntVar] = {}
     for i in range(instance.num_ops):
         on = np.flatnonzero(window.possible[i])
@@ -162,12 +159,10 @@ def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> Make
 
 def _placement_literals(
     cp: cp_model.CpModel, instance: Instance, possible: NDArray[np.bool_]
-) -> list[list[Literal | None]]:
-    of_group: dict[int, list[Literal | None]] = {}
+) -> list[dict[int, Literal]]:
+    of_group: dict[int, dict[int, Literal]] = {}
     for i, g in enumerate(instance.arrays.group.tolist()):
         if g not in of_group:
-            of_group[g] = [
-                cp.new_bool_var(f"x{i},{k}") if may else None
-                for k, may in enumerate(possible[i].tolist())
-            ]
+            on = np.flatnonzero(possible[i]).tolist()
+            of_group[g] = {k: cp.new_bool_var(f"x{i},{k}") for k in on}
     return [of_group[g] for g in instance.arrays.group.tolist()]

@@ -241,7 +241,7 @@ def device_work(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
 
 
 def port_work(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
-    """Sum over q, b of p_qkb route[q, k, b] <= makespan for every device k, and so for its inputs."""
+    """Sum over q, b of p_qkb route[q, k, b] <= makespan for every device k; so for its inputs."""
     num_devices = len(times.op[0])
     work: list[list[Linear]] = [[] for _ in range(2 * num_devices)]
     for (q, a, b), route in model.route.items():

@@ -1,9 +1,15 @@
 """What the problem is: instances, semantics, plans, and the referee that judges them."""
 
-from placegap.instances.check import check
+from placegap.instances.check import check, check_schedule
+from placegap.instances.cluster_file import cluster_names, load_cluster
+from placegap.instances.corpus import best_known, corpus_names, load_corpus
+from placegap.instances.costing import cost_graph
+from placegap.instances.document import Document, load_document, save_document
 from placegap.instances.errors import InputError
 from placegap.instances.evaluate import evaluate
 from placegap.instances.examples import example
+from placegap.instances.explain import explain_infeasible
+from placegap.instances.generate import generate
 from placegap.instances.model import (
     BestKnown,
     Cluster,
@@ -15,6 +21,8 @@ from placegap.instances.model import (
     Op,
     Provenance,
 )
+from placegap.instances.networkx_graph import from_networkx, to_networkx
+from placegap.instances.orders import plan_from_times
 from placegap.instances.plan import (
     DeviceUse,
     Evaluation,
@@ -24,6 +32,8 @@ from placegap.instances.plan import (
     TransferTimes,
     Violation,
 )
+from placegap.instances.plan_file import load_plan, save_plan
+from placegap.instances.reader import read_model
 from placegap.instances.semantics import Semantics
 from placegap.instances.simulate import PlanError, simulate
 
@@ -32,6 +42,7 @@ __all__ = [
     "Cluster",
     "Device",
     "DeviceUse",
+    "Document",
     "Edge",
     "Evaluation",
     "Graph",
@@ -47,8 +58,25 @@ __all__ = [
     "Transfer",
     "TransferTimes",
     "Violation",
+    "best_known",
     "check",
+    "check_schedule",
+    "cluster_names",
+    "corpus_names",
+    "cost_graph",
     "evaluate",
     "example",
+    "explain_infeasible",
+    "from_networkx",
+    "generate",
+    "load_cluster",
+    "load_corpus",
+    "load_document",
+    "load_plan",
+    "plan_from_times",
+    "read_model",
+    "save_document",
+    "save_plan",
     "simulate",
+    "to_networkx",
 ]

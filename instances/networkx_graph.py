@@ -7,6 +7,7 @@ from typing import Any
 import networkx as nx
 from pydantic import ValidationError
 
+from placegap.instances.collector import paused_collector
 from placegap.instances.errors import InputError, from_validation_error
 from placegap.instances.model import Graph
 
@@ -29,11 +30,12 @@ def to_networkx(graph: Graph) -> nx.MultiDiGraph[str]:
     network: nx.MultiDiGraph[str] = nx.MultiDiGraph(
         name=graph.name, provenance=graph.provenance.model_dump()
     )
-    network.add_nodes_from((op.name, op.model_dump(exclude={"name"})) for op in graph.ops)
-    network.add_edges_from(
-        (edge.producer, edge.consumer, _attributes(edge.model_dump(), position))
-        for position, edge in enumerate(graph.edges)
-    )
+    with paused_collector():
+        network.add_nodes_from((op.name, op.model_dump(exclude={"name"})) for op in graph.ops)
+        network.add_edges_from(
+            (edge.producer, edge.consumer, _attributes(edge.model_dump(), position))
+            for position, edge in enumerate(graph.edges)
+        )
     return network
 
 
@@ -77,7 +79,8 @@ def from_networkx(network: nx.DiGraph[Any]) -> Graph:
         ),
     }
     try:
-        return Graph.model_validate(content)
+        with paused_collector():
+            return Graph.model_validate(content)
     except ValidationError as error:
         raise from_validation_error(error, content, "networkx") from None
 

@@ -302,10 +302,10 @@ def _run_events(
     while len(events) > 0:
         now = events[0][0]
         while len(events) > 0 and events[0][0] == now:
-            item = heapq.heappop(events)[1]
-            if item < 0:
+            ended = heapq.heappop(events)[1]
+            if ended < 0:
                 continue
-            for resource in queue_resources[queue[item]]:
+            for resource in queue_resources[queue[ended]]:
                 if resource >= 0:
                     busy[resource] = False
                     for q in touched[touch_ptr[resource] : touch_ptr[resource + 1]]:
@@ -313,7 +313,7 @@ def _run_events(
                             marked[q] = True
                             candidates[num_candidates] = q
                             num_candidates += 1
-            for follower in next_item[next_ptr[item] : next_ptr[item + 1]]:
+            for follower in next_item[next_ptr[ended] : next_ptr[ended + 1]]:
                 waiting[follower] -= 1
                 if waiting[follower] == 0:
                     q = queue[follower]

@@ -41,8 +41,8 @@ def exact_number(value: Any) -> Decimal:
         raise ValueError("is negative")
     if number > LARGEST_NUMBER:
         raise ValueError("is too large")
-    if number and number.adjusted() < -40:
-        raise ValueError("is too small to be meant")
+    if number and number.adjusted() < -400:  # no double is; keeps fractions small
+        raise ValueError("is too small")
     return number.normalize() if "E" in str(number) else number
 
 

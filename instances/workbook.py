@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,9 +47,7 @@ def _xls_sheets(data: bytes, path: str | Path) -> Iterator[tuple[str, list[list[
         book = xlrd.open_workbook(file_contents=data, logfile=io.StringIO())
         sheets = book.sheets()
     except Exception as error:  # xlrd meets damaged files with whatever breaks first
-        raise InputError(
-            f"is not a whole workbook ({error or type(error).__name__})", path
-        ) from None
+        raise _damaged(error, path) from None
     plain = (xlrd.XL_CELL_NUMBER, xlrd.XL_CELL_TEXT)
     for sheet in sheets:
         rows: list[list[Cell]] = []
@@ -58,7 +55,7 @@ def _xls_sheets(data: bytes, path: str | Path) -> Iterator[tuple[str, list[list[
             for cell in row:
                 if cell.ctype not in (*plain, xlrd.XL_CELL_EMPTY, xlrd.XL_CELL_BLANK):
                     raise _odd_cell(path, sheet.name, len(rows), cell.value)
-            rows.append([cell.value if cell.ctype in plain else None for cell in row])
+            rows.append([_tidy(cell.value) if cell.ctype in plain else None for cell in row])
         yield sheet.name, rows
 
 
@@ -70,8 +67,8 @@ def _xlsx_sheets(data: bytes, path: str | Path) -> Iterator[tuple[str, list[list
     try:
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         contents = [(sheet.title, list(sheet.iter_rows(values_only=True))) for sheet in book]
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, SyntaxError, TypeError) as error:
-        raise InputError(f"is not a whole workbook ({error})", path) from None
+    except Exception as error:  # zipfile, zlib, the XML parser, and openpyxl on what they yield
+        raise _damaged(error, path) from None
     for name, content in contents:
         rows: list[list[Cell]] = []
         for values in content:
@@ -90,7 +87,12 @@ def _missing(package: str, path: str | Path) -> InputError:
     return InputError(f"needs {package}: pip install 'placegap[xls]'", path)
 
 
+def _damaged(error: Exception, path: str | Path) -> InputError:
+    text = str(error) or type(error).__name__
+    shown = text if len(text) <= 80 else text[:77] + "..."
+    return InputError(f"is not a whole workbook ({shown})", path)
+
+
 def _odd_cell(path: str | Path, sheet: str, row: int, value: object) -> InputError:
-    return InputError(
-        f"sheet {sheet!r}, row {row + 1}: a cell holds {value!r}, neither number nor text", path
-    )
+    place = f"sheet {sheet!r}, row {row + 1}"
+    return InputError(f"{place}: a cell holds {str(value)[:40]!r}, no number and no text", path)

@@ -8,14 +8,15 @@ import numpy as np
 from ortools.sat.python import cp_model
 from pydantic import Field
 
-from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
-from placegap.formulations.makespan_cp_vars import LARGEST_HORIZON_NS
+from placegap.formulations.makespan_cp import build, read_plan, warm_start
+from placegap.formulations.makespan_cp_vars import LARGEST_HORIZON_NS, MakespanModel
 from placegap.formulations.scaled_times import serial_horizon_ns
 from placegap.formulations.windows import NEVER
 from placegap.instances.evaluate import evaluate
-from placegap.instances.plan import Evaluation, Plan
-from placegap.solvers.registry import METHODS, Method, Params, Task, register
+from placegap.instances.simulate import simulate
+from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
+from placegap.solvers.start import best_start
 
 MOST_PARTS = 2_000_000
 """Ops x devices + edges x devices^2 of the largest model that is built."""
@@ -62,20 +63,20 @@ def run(task: Task, params: Params) -> Outcome:
     """
     assert isinstance(params, CpSatParams)
     began = time.perf_counter()
-    start = best_start(task, params)
-    model = build(task.instance, task.semantics, start[1].value_ns if start else None)
-    if start and start[1].schedule:
-        warm_start(model, start[1].schedule)
+    start = best_start(task, STARTS if params.start else ())
+    model = build(task.instance, task.semantics, start.value_ns if start else None)
+    if start:
+        warm_start(model, simulate(task.instance, start.plan, task.semantics))
     build_s = time.perf_counter() - began
     solver = _solver(task, params, build_s)
     status = solver.solve(model.cp)
     if status == cp_model.MODEL_INVALID:
         raise RuntimeError(f"CP-SAT rejects its model: {model.cp.validate()}")
-    plan, claim = (start[0], None) if start else (None, None)
+    plan, claim = start.plan if start else None, None
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = read_plan(model, solver.value)
         value = evaluate(task.instance, found, task.semantics).value_ns
-        if start is None or value is None or value <= _value(start):
+        if start is None or value is None or value <= start.value_ns:
             plan = found
             claim = solver.value(model.makespan) * model.unit_ns if model.exact else None
     return Outcome(
@@ -92,27 +93,6 @@ def run(task: Task, params: Params) -> Outcome:
             "solver_status": solver.status_name(status),
         },
     )
-
-
-def best_start(task: Task, params: CpSatParams) -> tuple[Plan, Evaluation] | None:
-    """The best feasible plan among the incumbent and those of the placers, with its verdict.
-
-    A placer's placement is also tried without its orders: the referee's own may be better.
-    """
-    plans = [] if task.incumbent is None else [task.incumbent]
-    if params.start:
-        for name in STARTS:
-            if name in METHODS:
-                plan = METHODS[name].run(task, METHODS[name].params()).plan
-                plans += [] if plan is None else [plan, Plan(plan.placement)]
-    judged = [(plan, evaluate(task.instance, plan, task.semantics)) for plan in plans]
-    return min((pair for pair in judged if pair[1].feasible), key=_value, default=None)
-
-
-def _value(judged: tuple[Plan, Evaluation]) -> int:
-    value = judged[1].value_ns
-    assert value is not None
-    return value
 
 
 def _solver(task: Task, params: CpSatParams, spent_s: float) -> cp_model.CpSolver:

@@ -41,7 +41,14 @@ def added_cut(nets: CutNets, pins_in: Ints, v: int) -> int:
 
 
 @njit(cache=True)
-def put_in(nets: CutNets, pins_in: Ints, v: int) -> None:
-    """Let block v join the set."""
+def put_in(nets: CutNets, pins_in: Ints, v: int) -> int:
+    """Let block v join the set; the change of the cut."""
+    change = np.int64(0)
     for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
-        pins_in[nets.net[at]] += 1
+        e = nets.net[at]
+        pins_in[e] += 1
+        if pins_in[e] == 1:
+            change += nets.weight[e]
+        elif pins_in[e] == nets.size[e]:
+            change -= nets.weight[e]
+    return int(change)

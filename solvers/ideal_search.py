@@ -57,7 +57,7 @@ class Search:
         """A split of least load, or None if none has at most `limit`.
 
         Loads up to `enough` are all good: the search for better ones ends there. With `enough` a
-        lower bound the split is optimal; with ``enough == limit`` this decides whether there is one.
+        lower bound the split is optimal; with ``enough == limit`` this only decides.
 
         Raises
         ------

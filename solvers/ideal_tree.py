@@ -64,7 +64,9 @@ def potentials(work: Ints, cut: Ints, *, pays: bool, overlap: bool) -> Ints:
     return np.stack(columns, axis=1)
 
 
-def build_sources(ideal: Indices, value: Ints, need: Ints, potential: Ints, members: Ints) -> Sources:
+def build_sources(
+    ideal: Indices, value: Ints, need: Ints, potential: Ints, members: Ints
+) -> Sources:
     """Sources from states with these ideals and values; the other tables are by ideal."""
     start = [0, len(ideal)]
     while start[-1] - start[-2] > 1:

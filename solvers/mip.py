@@ -8,12 +8,29 @@ from dataclasses import dataclass, replace
 
 import pyomo.environ as pyo
 
+from placegap.formulations.common import exclude_overload
 from placegap.instances.evaluate import evaluate
 from placegap.instances.plan import Plan
-from placegap.solvers.highs import MipOutcome, bound_ns, no_garbage_collection, solve_model
-from placegap.solvers.registry import Task
+from placegap.solvers.highs import (
+    Ending,
+    MipOutcome,
+    bound_ns,
+    no_garbage_collection,
+    solve_model,
+)
+from placegap.solvers.registry import Limits, Task
 from placegap.solvers.result import Outcome, SolverDisagreement
 from placegap.solvers.start import Start, best_start
+
+ENDINGS: dict[Ending, str] = {
+    "optimal": "",
+    "infeasible": "HiGHS proves that no plan exists",
+    "unbounded": "HiGHS takes the model for unbounded",
+    "time_limit": "time limit reached",
+    "interrupted": "interrupted",
+    "memory_limit": "out of memory",
+    "unknown": "HiGHS ended without saying why",
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +66,8 @@ def run_mip(task: Task, formulation: Formulation) -> Outcome:
 
     The plan is the better of the solver's and the start, which is kept outside the solver. The
     bound is the solver's, rounded up to the granularity. There is no claim about the plan's value:
-    the model's times are scaled, and the referee's value is exact.
+    the model's times are scaled, and the referee's value is exact. A plan that exceeds a device's
+    memory by what `common.memory_capacity` lets through is excluded, and the search goes on.
 
     Raises
     ------
@@ -63,67 +81,50 @@ def run_mip(task: Task, formulation: Formulation) -> Outcome:
     if start is not None:
         formulation.warm_start(model, start.plan)
     built = time.perf_counter()
-    limits = task.limits
-    if limits.time_limit_s is not None:
-        limits = replace(limits, time_limit_s=limits.time_limit_s - (built - began))
-    found = solve_model(model, limits, warm=start is not None)
-    if found.ending == "infeasible":
+    while True:
+        found = solve_model(model, _remaining(task.limits, began), warm=start is not None)
+        plan = formulation.extract(model) if found.has_solution else None
+        if plan is None or not exclude_overload(model, task.instance, plan):
+            break
         if start is not None:
-            raise SolverDisagreement(
-                f"{formulation.name} on {task.instance.name}: HiGHS says infeasible, but a plan of"
-                f" {start.value_ns} ns is known"
-            )
-        return Outcome(
-            proven_infeasible=True, message="HiGHS proves that no plan exists",
-            build_s=built - began + found.hand_off_s, details=_details(found),
-        )  # fmt: skip
-    plan = _best_plan(task, formulation, model, found, start)
+            formulation.warm_start(model, start.plan)
+    if found.ending == "infeasible" and start is not None:
+        raise SolverDisagreement(
+            f"{formulation.name} on {task.instance.name}: HiGHS says infeasible, but a plan of"
+            f" {start.value_ns} ns is known"
+        )
+    infeasible = found.ending == "infeasible"
     return Outcome(
-        plan=plan,
+        plan=_better(task, formulation.name, plan, start),
         bound_ns=bound_ns(found.dual_bound, pyo.value(model.unit_ns), formulation.granularity_ns),
-        bound_origin="highs",
-        message=_message(found, plan),
+        bound_origin="" if infeasible else "highs",
+        proven_infeasible=infeasible,
+        message=_message(found, start),
         build_s=built - began + found.hand_off_s,
-        details=_details(found),
+        details={"rows": found.rows, "columns": found.columns, "nodes": found.nodes},
     )
 
 
-def _best_plan(
-    task: Task,
-    formulation: Formulation,
-    model: pyo.ConcreteModel,
-    found: MipOutcome,
-    start: Start | None,
-) -> Plan | None:
-    known = None if start is None else start.plan
-    if not found.has_solution:
-        return known
-    plan = formulation.extract(model)
+def _remaining(limits: Limits, began: float) -> Limits:
+    if limits.time_limit_s is None:
+        return limits
+    elapsed = time.perf_counter() - began
+    return replace(limits, time_limit_s=max(0.0, limits.time_limit_s - elapsed))
+
+
+def _better(task: Task, name: str, plan: Plan | None, start: Start | None) -> Plan | None:
+    """The better of the solver's plan, which must be feasible, and the start."""
+    if plan is None:
+        return None if start is None else start.plan
     verdict = evaluate(task.instance, plan, task.semantics)
     if not verdict.feasible or verdict.value_ns is None:
         reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
-        raise SolverDisagreement(
-            f"{formulation.name} on {task.instance.name}: HiGHS has a plan with {reasons}"
-        )
-    return known if start is not None and start.value_ns <= verdict.value_ns else plan
+        raise SolverDisagreement(f"{name} on {task.instance.name}: HiGHS has a plan with {reasons}")
+    return start.plan if start is not None and start.value_ns <= verdict.value_ns else plan
 
 
-def _message(found: MipOutcome, plan: Plan | None) -> str:
-    endings = {
-        "optimal": "",
-        "time_limit": "time limit reached",
-        "interrupted": "interrupted",
-        "memory_limit": "out of memory",
-        "unbounded": "HiGHS says that the model is unbounded",
-        "unknown": "HiGHS ended without saying why",
-    }
-    words = [endings[found.ending]] if endings[found.ending] else []
-    if plan is None:
-        words.append("no plan found")
-    elif not found.has_solution:
-        words.append("HiGHS found no plan: this is the one it started from")
+def _message(found: MipOutcome, start: Start | None) -> str:
+    words = [ENDINGS[found.ending]] if ENDINGS[found.ending] else []
+    if not found.has_solution and found.ending != "infeasible":
+        words.append("no plan found" if start is None else "the plan is the one it started from")
     return ", ".join(words)
-
-
-def _details(found: MipOutcome) -> dict[str, int | float | str]:
-    return {"rows": found.rows, "columns": found.columns, "nodes": found.nodes}

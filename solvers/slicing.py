@@ -14,7 +14,7 @@ from numba import njit
 
 from placegap.instances.index import Ints
 from placegap.solvers.chain_problem import ACCELERATOR, HOST, ChainProblem, Indices
-from placegap.solvers.cuts import CutNets, added_cut, put_in
+from placegap.solvers.cuts import CutNets, put_in
 
 MOST_CUTS = 2000
 """Places where an order of more blocks may be cut: those of least communication, spread out."""
@@ -90,8 +90,7 @@ def _prefix_cuts(order: Ints, nets: CutNets) -> Ints:
     pins_in, cuts = np.zeros(len(nets.size), np.int64), np.zeros(len(order), np.int64)
     cut = np.int64(0)
     for i, v in enumerate(order):
-        cut += added_cut(nets, pins_in, v)
-        put_in(nets, pins_in, v)
+        cut += put_in(nets, pins_in, v)
         cuts[i] = cut
     return cuts
 
@@ -118,8 +117,7 @@ def _slice(
         work = host_work = size = host_size = cut = np.int64(0)
         for j in range(i + 1, last + 1):
             for v in order[stops[j - 1] : stops[j]]:
-                cut += added_cut(nets, pins_in, v)
-                put_in(nets, pins_in, v)
+                cut += put_in(nets, pins_in, v)
                 work += time[ACCELERATOR, v]
                 host_work += time[HOST, v]
                 size += need[ACCELERATOR, v]

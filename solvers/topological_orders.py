@@ -47,9 +47,7 @@ def orders(problem: ChainProblem, seed: int = 0) -> Iterator[Ints]:
 
 
 @njit(cache=True)
-def _grow(
-    succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int, tie: Ints
-) -> Ints:
+def _grow(succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int, tie: Ints) -> Ints:
     """Take ready blocks one by one: the last ready, the first ready, or the least added cut.
 
     Ties: by `tie`, then the last ready. Of many ready blocks only `LOOK` are compared.

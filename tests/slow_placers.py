@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import permutations
 
-from placegap.instances import Instance
+from support import tiny_instance
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan
 
 Number = int | Fraction
 Times = tuple[list[int], list[int], list[int]]
@@ -217,3 +220,58 @@ def _earliest_start(facts: Facts, preference: Sequence[object], *, booked: bool)
         device[i], start[i] = k, begin
         end[i] = free_at[k] = begin + facts.time[i][k]
     return device, start, end
+
+
+def plan_of(instance: Instance, times: Times) -> Plan:
+    """The plan of what a reference found: ops by (start, end, topological position)."""
+    device, start, end = times
+    position = instance.arrays.index.topological_position.tolist()
+    orders = [
+        sorted(
+            (i for i in range(instance.num_ops) if device[i] == k),
+            key=lambda i: (start[i], end[i], position[i]),
+        )
+        for k in range(instance.num_devices)
+    ]
+    return Plan.on(device, orders)
+
+
+def pressed_instance(seed: int, *, num_ops: int = 30, num_devices: int = 3) -> Instance:
+    """A random instance whose memory limits leave 0 to 30 % more room than its ops need."""
+    drawn = tiny_instance(seed, num_ops=num_ops, num_devices=num_devices, density=3.5 / num_ops)
+    total = sum(op.resident_bytes for op in drawn.graph.ops)
+    limit = -(-total * (10 + seed % 4) // (10 * num_devices))
+    devices = tuple(
+        Device(name=d.name, kind=d.kind, memory_bytes=limit) for d in drawn.cluster.devices
+    )
+    cluster = Cluster(name="pressed", devices=devices, links=drawn.cluster.links)
+    return Instance(name=f"pressed-{seed}", graph=drawn.graph, cluster=cluster)
+
+
+def table_instance(times: Sequence[Sequence[int]], edges: str) -> Instance:
+    """An instance as papers print it: a row of times per task T1, T2, ...; edges "1-2 18, ...".
+
+    Transfers take the edge's cost between any two processors.
+    """
+    names = [f"p{k}" for k in range(1, len(times[0]) + 1)]
+    ops = tuple(
+        Op(name=f"T{i}", time_ns=dict(zip(names, row, strict=True)))
+        for i, row in enumerate(times, start=1)
+    )
+    rows = [edge.replace("-", " ").split() for edge in edges.split(", ")] if edges else []
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in permutations(names, 2)
+    )
+    return Instance(
+        name="table",
+        graph=Graph(
+            name="table",
+            ops=ops,
+            edges=tuple(
+                Edge(producer=f"T{a}", consumer=f"T{b}", bytes=int(cost)) for a, b, cost in rows
+            ),
+        ),
+        cluster=Cluster(
+            name="table", devices=tuple(Device(name=p, kind=p) for p in names), links=links
+        ),
+    )

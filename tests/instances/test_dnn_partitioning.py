@@ -12,7 +12,8 @@ from bad_files import good_dnn
 from support import SHARED, needs_shared
 
 from placegap.instances import InputError, Plan, Semantics, evaluate
-from placegap.instances.dnn_partitioning import read_dnn_partitioning, read_split
+from placegap.instances.dnn_partitioning import read_dnn_partitioning
+from placegap.instances.dnn_split import read_split
 from placegap.instances.document import Document, load_document, save_document, write_json
 
 INPUTS = SHARED / "instances" / "dnn-partitioning"

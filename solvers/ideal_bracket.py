@@ -1,0 +1,188 @@
+"""Value and bound of the best chain, closing in: slices, beam, decision, bisection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+
+from placegap.instances.index import Ints
+from placegap.solvers.chain_problem import ACCELERATOR, HOST, ChainProblem
+from placegap.solvers.ideal_enumeration import bytes_per_ideal, enumerate_ideals
+from placegap.solvers.ideal_search import Search
+from placegap.solvers.ideal_windows import build_windows
+from placegap.solvers.ideals import Ideals, all_blocks, joined, record_prefixes
+from placegap.solvers.limits import Clock, LimitReached
+from placegap.solvers.result import relative_gap
+from placegap.solvers.slicing import Split, best_slices
+from placegap.solvers.topological_orders import NUM_ORDERS, orders
+from placegap.solvers.work_bound import Relief, work_bound
+
+MOST_BYTES = 800_000_000
+"""Memory for ideals, and for what the search keeps of each."""
+
+MOST_STATES = 20_000_000
+"""States of the DP, over all layers; 16 bytes each."""
+
+BISECTION = 0.004
+"""Relative gap at which bisection hands over to a run for the value."""
+
+BUCKETS, PER_BUCKET = 192, 8
+"""The beam: how many ideals of least cut are kept, in each interval of work."""
+
+
+@dataclass
+class Bracket:
+    """What is known of a problem's optimum, and how to learn more.
+
+    Attributes
+    ----------
+    problem : ChainProblem
+    clock : Clock
+    gap : float
+        Relative gap that suffices.
+    seed : int
+    lower : int
+        Proven bound, from `origin`.
+    value : int or None
+        Load of the best plan so far.
+    devices : (n,) int64 or None
+        Device of each op in that plan.
+    counts : dict
+        How many ideals there are, and how many were kept.
+    """
+
+    problem: ChainProblem
+    clock: Clock
+    gap: float = 0.0
+    seed: int = 0
+    value: int | None = None
+    devices: Ints | None = None
+    lower: int = 0
+    origin: str = "combinatorial"
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.relief = Relief(self.problem)
+        self.lower = work_bound(self.problem, self.relief)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the gap is small enough."""
+        found = relative_gap(self.value, self.lower)
+        return found is not None and found <= self.gap
+
+    @property
+    def limit(self) -> int:
+        """Loads up to this are better than what is known."""
+        return self.problem.largest_load if self.value is None else self.value - 1
+
+    def improve(self, split: Split | None) -> bool:
+        """Take over a split of at most `limit`; whether there is one."""
+        if split is not None:
+            self.value, self.devices = split.value, split.devices(self.problem)
+        return split is not None
+
+    def prove(self, lower: int) -> None:
+        """Take over a bound that the DP has proven."""
+        self.lower, self.origin = lower, "ideal-dp"
+
+    def search(self, ideals: Ideals) -> Search:
+        """The DP over some ideals."""
+        return Search(self.problem, self.relief, ideals, self.clock, MOST_STATES)
+
+
+def slice_orders(bracket: Bracket) -> None:
+    """Improve the value: the best slices of topological orders."""
+    problem = bracket.problem
+    # a low limit ends segments early; it is raised until something fits
+    limit = min(bracket.limit, 2 * bracket.lower + 1)
+    for order in _orders(bracket):
+        if bracket.closed:
+            return
+        while not bracket.improve(best_slices(problem, order, limit)):
+            if bracket.value is not None or limit >= bracket.limit:
+                break
+            limit = min(8 * limit, bracket.limit)
+        if bracket.value is not None:
+            limit = bracket.limit
+
+
+def _orders(bracket: Bracket) -> Iterator[Ints]:
+    for order in orders(bracket.problem, bracket.seed):
+        yield order
+        bracket.clock.check()
+
+
+def close(bracket: Bracket, max_ideals: int) -> None:
+    """Close the gap with the DP over all ideals that matter.
+
+    Raises
+    ------
+    LimitReached
+        If there are too many ideals; then the value comes from the ideals of some orders alone.
+    """
+    if bracket.closed:
+        return
+    windows = build_windows(bracket.problem, bracket.relief, bracket.limit)
+    try:
+        ideals, total = enumerate_ideals(
+            bracket.problem, windows, bracket.clock, max_ideals, MOST_BYTES
+        )
+    except LimitReached:
+        _recombine(bracket)
+        raise
+    bracket.counts.update(ideals=total, kept_ideals=ideals.size)
+    if ideals.size == 0 or ideals.members[0].any():
+        # the empty ideal is in no window: all devices together do not suffice
+        if bracket.value is not None:
+            bracket.prove(bracket.value)
+        return
+    if ideals.size > 2 * BUCKETS * PER_BUCKET:
+        beam = ideals.take(_least_cut(bracket.problem, ideals))
+        bracket.improve(bracket.search(beam).best(bracket.limit, bracket.lower))
+    _bisect(bracket, bracket.search(ideals))
+
+
+def _bisect(bracket: Bracket, search: Search) -> None:
+    """Decide whether anything is better; if so, narrow the bracket and compute the value."""
+    limit = bracket.limit
+    while not bracket.closed:
+        if not bracket.improve(search.best(limit, limit)):
+            if bracket.value is None:
+                return  # no chain of ideals fits at all
+            bracket.prove(limit + 1)
+        assert bracket.value is not None
+        if bracket.value - bracket.lower <= BISECTION * bracket.value:
+            break
+        limit = (bracket.lower + bracket.value) // 2
+    if not bracket.closed:
+        bracket.improve(search.best(bracket.limit, bracket.lower))
+        assert bracket.value is not None
+        bracket.prove(bracket.value)
+
+
+def _recombine(bracket: Bracket) -> None:
+    """Improve the value: the DP over the ideals that the topological orders run through."""
+    problem = bracket.problem
+    size = bytes_per_ideal(problem) * (problem.num_blocks + 1)
+    num_orders = min(NUM_ORDERS, MOST_BYTES // 4 // size)
+    if num_orders < 2:
+        return
+    some = islice(_orders(bracket), num_orders)
+    ideals = joined([record_prefixes(problem, order) for order in some])
+    ideals = ideals.take(_least_cut(problem, ideals))
+    bracket.improve(bracket.search(ideals).best(bracket.limit, bracket.lower))
+
+
+def _least_cut(problem: ChainProblem, ideals: Ideals) -> Ints:
+    """The ideals of least cut in each interval of work, in order; and the full one."""
+    kind = ACCELERATOR if problem.counts[ACCELERATOR] else HOST
+    work = ideals.time[:, kind]
+    bucket = work // (int(work.max()) // BUCKETS + 1)
+    order = np.lexsort((ideals.cut, bucket))
+    first = np.searchsorted(bucket[order], bucket[order])
+    chosen = order[np.arange(len(order)) - first < PER_BUCKET]
+    return np.unique(np.append(chosen, ideals.find(all_blocks(problem))))
