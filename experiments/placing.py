@@ -167,7 +167,7 @@ def _answer(ending: Ending[Attempt]) -> Result | Failure:
 def run_attempt(attempt: Attempt) -> Result | Failure:
     """What the worker does: read the instance, solve, judge."""
     try:
-        warm_up(attempt.method, attempt.semantics, attempt.params)
+        warm_up(attempt.method, attempt.semantics, attempt.params, branching=False)
         return solve(
             load_source(attempt.source),
             attempt.semantics,

@@ -12,8 +12,10 @@ from placegap.experiments.pool import Ending
 from placegap.experiments.run_log import Record
 from placegap.experiments.sources import load_source
 from placegap.experiments.study_plan import Run
+from placegap.instances.document import Document
 from placegap.instances.errors import InputError
 from placegap.instances.examples import example
+from placegap.instances.generate import generate
 from placegap.instances.semantics import Semantics
 from placegap.solvers import Result, SolverDisagreement, solve
 
@@ -35,7 +37,7 @@ def run_task(run: Run) -> dict[str, Any]:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
             raise InputError("has changed since the study began", run.source.model)
-        warm_up(run.method, run.semantics, run.params)
+        warm_up(run.method, run.semantics, run.params, branching=True)
         result = solve(
             instance,
             run.semantics,
@@ -93,12 +95,25 @@ def one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split()) + place
 
 
-def warm_up(method: str, semantics: Semantics, params: Mapping[str, Any]) -> None:
-    """Compile a method's kernels on a four-op example, so that no run's time includes it."""
+def warm_up(
+    method: str, semantics: Semantics, params: Mapping[str, Any], *, branching: bool
+) -> None:
+    """Compile a method's kernels on small examples, so that no run's time includes it.
+
+    The four-op example needs no limit: compiling may take many seconds, solving takes none. The
+    `branching` one makes searches branch, which compiles what the first does not reach, and may
+    take a second.
+    """
     what = (method, semantics.label, repr(sorted(params.items())))
     if what in _warm:
         return
     _warm.add(what)
-    # what fails here fails in the run itself, where it is reported
-    with contextlib.suppress(Exception):
-        solve(example(), semantics, method, params, time_limit_s=1.0)
+    diamond = example()
+    examples = [(diamond, GRACE_S)]
+    if branching:
+        graph = generate("layered", {"ops": 12, "width": 4}, seed=2)
+        examples.append((Document(name="warm-up", graph=graph).instance(diamond.cluster), 1.0))
+    for instance, limit_s in examples:
+        # what fails here fails in the run itself, where it is reported
+        with contextlib.suppress(Exception):
+            solve(instance, semantics, method, params, time_limit_s=limit_s)

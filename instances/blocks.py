@@ -177,7 +177,7 @@ def _merge_idle(instance: Instance, block: Ints) -> Ints:
     alone = [
         v
         for v in range(len(time_ns))
-        if home[v] == v and not neighbours[v] and resident_bytes[v] == 0
+        if home[v] == v and not neighbours[v] and resident_bytes[v] == 0 and free[v].any()
     ]
     _join_any(alone, home, supported, free)
     while (home[home] != home).any():

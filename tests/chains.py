@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
+from itertools import pairwise
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
 
@@ -77,7 +78,7 @@ def wide_instance(seed: int, *, detours: bool = True) -> Instance:
     while left:
         width = min(len(left), rng.choice([1] * 25 + [2, 3]) if detours else 1)
         layers.append([left.pop() for _ in range(width)])
-    pairs = {(a, b) for one, two in zip(layers, layers[1:], strict=False) for a in one for b in two}
+    pairs = {(a, b) for one, two in pairwise(layers) for a in one for b in two}
     place = {i: at for at, layer in enumerate(layers) for i in layer}
     for _ in range(n // 3):
         a, b = rng.sample(range(n), 2)

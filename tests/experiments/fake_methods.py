@@ -20,9 +20,10 @@ class Fake(Params):
 
 
 def run(task: Task, params: Params) -> Outcome:
-    """Everything on one device; the kind says what goes wrong, never on the warm-up's diamond."""
+    """Everything on one device; the kind says what goes wrong, never in the warm-up."""
     assert isinstance(params, Fake)
-    kind = "plan" if task.instance.graph.name == "diamond" else params.kind
+    is_warm_up = task.instance.graph.name in ("diamond", "layered-2")
+    kind = "plan" if is_warm_up else params.kind
     if kind == "crash":
         os.kill(os.getpid(), 9)
     if kind == "error":
@@ -33,9 +34,9 @@ def run(task: Task, params: Params) -> Outcome:
         return Outcome(proven_infeasible=True, message="proved it")
     if kind != "plan":
         raise AssertionError(kind)
-    if task.instance.graph.name != "diamond":
+    if not is_warm_up:
         time.sleep(params.seconds)
-    bound = None if task.instance.graph.name == "diamond" else params.bound
+    bound = None if is_warm_up else params.bound
     plan = Plan.on([params.device] * task.instance.num_ops)
     return Outcome(plan=plan, bound_ns=bound, bound_origin="fake", message="")
 
