@@ -75,7 +75,8 @@ def run_study(
             for ending in endings:
                 log.append(describe_ending(ending))
                 done += 1
-                progress(done, total, f"{ending.task.method} on {ending.task.source.model}")
+                run = ending.task
+                progress(done, total, f"{run.method} on {Path(run.source.model).name}")
         return study, gap_cells(cells, log.records)
 
 

@@ -41,7 +41,7 @@ class Formulation:
     ----------
     name : str
         For messages.
-    placers : tuple of str
+    starts : tuple of str
         Methods whose plans may serve as a start.
     granularity_ns : int
         Divides every value (`common.granularity_ns`).
@@ -54,7 +54,7 @@ class Formulation:
     """
 
     name: str
-    placers: tuple[str, ...]
+    starts: tuple[str, ...]
     granularity_ns: int
     build: Callable[[Start | None], pyo.ConcreteModel]
     warm_start: Callable[[pyo.ConcreteModel, Plan], None]
@@ -75,7 +75,7 @@ def run_mip(task: Task, formulation: Formulation) -> Outcome:
         If the solver's plan breaks a rule, or the solver says infeasible though a plan is known.
     """
     began = time.perf_counter()
-    start = best_start(task, formulation.placers)
+    start = best_start(task, formulation.starts)
     with no_garbage_collection():
         model = formulation.build(start)
     if start is not None:

@@ -18,7 +18,7 @@ MOST_EDGES = 20_000
 LONGEST_NS = 2**53
 """Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
 
-PLACERS = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft")
+STARTS = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft")
 
 
 class MoiraiParams(Params):
@@ -45,7 +45,7 @@ def applies(task: Task, params: Params) -> str | None:
 
 
 def run(task: Task, params: Params) -> Outcome:
-    """Build, start from the best placer's plan, solve.
+    """Build, start from the best of the plans of `STARTS`, solve.
 
     The strengthened form takes that plan's value as its horizon; the published form has the end of
     a serial schedule as its big-M.
@@ -57,7 +57,7 @@ def run(task: Task, params: Params) -> Outcome:
         task,
         Formulation(
             name="moirai",
-            placers=PLACERS,
+            starts=STARTS,
             granularity_ns=granularity_ns(instance, transfers=True),
             build=lambda start: moirai.build(
                 instance,

@@ -14,7 +14,7 @@ MOST_ROWS = 300_000
 LONGEST_NS = 2**53
 """Longer loads, over 100 days, are refused: floating-point numbers do not resolve their ns."""
 
-PLACERS = ("single-device", "m-topo")
+STARTS = ("single-device", "m-topo", "ideal-dp")
 
 
 class ThroughputParams(Params):
@@ -38,14 +38,14 @@ def applies(task: Task, params: Params) -> str | None:
 
 
 def run(task: Task, params: Params) -> Outcome:
-    """Build, start from the best placer's plan, solve."""
+    """Build, start from the best of the plans of `STARTS`, solve."""
     assert isinstance(params, ThroughputParams)
     instance, semantics, contiguous = task.instance, task.semantics, params.contiguous
     return run_mip(
         task,
         Formulation(
             name="throughput-ip",
-            placers=PLACERS,
+            starts=STARTS,
             granularity_ns=granularity_ns(instance, transfers=False),
             build=lambda start: throughput_ip.build(instance, semantics, contiguous),
             warm_start=lambda model, plan: throughput_ip.warm_start(

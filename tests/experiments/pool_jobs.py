@@ -1,10 +1,13 @@
-"""What the tests let worker processes do."""
+"""What the tests let worker processes do, and a pool without processes."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from placegap.experiments.pool import Ending
 
 
 def job(task: tuple[str, Any]) -> Any:
@@ -19,3 +22,11 @@ def job(task: tuple[str, Any]) -> Any:
         print("noise on stdout", flush=True)
         os.write(2, b"noise on stderr\n")
     return os.getpid()
+
+
+def run_here(
+    tasks: Iterable[Any], function: Callable[[Any], Any], **options: Any
+) -> Iterator[Ending[Any]]:
+    """`run_pool` without processes."""
+    for task in tasks:
+        yield Ending(task, "done", function(task), "", 0.0)

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from pool_jobs import run_here
 
-from placegap.experiments import run_task
+from placegap.experiments import run_task, study
 from placegap.experiments.study import run_study
 from placegap.instances import InputError
 from placegap.instances.document import load_document, save_document
@@ -68,8 +69,9 @@ def test_every_ending_is_a_line_of_the_log(
 
 
 def test_a_line_cut_off_is_the_only_run_that_is_done_again(
-    tmp_path: Path, fakes: list[str]
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(study, "run_pool", run_here)
     path, out = study_file(tmp_path, seeds="0, 1, 2"), tmp_path / "out"
     run_study(path, out, workers=1, modules=fakes)
     data = (out / "runs.jsonl").read_bytes()
@@ -84,9 +86,12 @@ def test_a_line_cut_off_is_the_only_run_that_is_done_again(
     assert (out / "runs.jsonl").read_bytes().startswith(data[: data[:-1].rindex(b"\n") + 1])
 
 
-def test_runs_are_known_by_content_not_by_name(tmp_path: Path, fakes: list[str]) -> None:
+def test_runs_are_known_by_content_not_by_name(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from placegap.instances.corpus import corpus_path
 
+    monkeypatch.setattr(study, "run_pool", run_here)
     document = load_document(corpus_path("zfnet512"))
     save_document(document.model_copy(update={"name": "copy"}), tmp_path / "copy.json")
     path = study_file(tmp_path, instances="zfnet512, copy.json")
