@@ -76,6 +76,7 @@ def run_mip(task: Task, formulation: Formulation) -> Outcome:
     """
     began = time.perf_counter()
     start = best_start(task, formulation.starts)
+    started = time.perf_counter()
     with no_garbage_collection():
         model = formulation.build(start)
     if start is not None:
@@ -100,7 +101,7 @@ def run_mip(task: Task, formulation: Formulation) -> Outcome:
         bound_origin="" if infeasible else "highs",
         proven_infeasible=infeasible,
         message=_message(found, start),
-        build_s=built - began + found.hand_off_s,
+        build_s=built - started + found.hand_off_s,
         details={"rows": found.rows, "columns": found.columns, "nodes": found.nodes},
     )
 
