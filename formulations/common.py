@@ -216,9 +216,9 @@ def memory_capacity(model: pyo.ConcreteModel, instance: Instance) -> None:
     def memory_capacity(_: pyo.ConcreteModel, k: int) -> Linear:
         limit = capacity[k] // common
         if limit <= LARGEST_CAPACITY:
-            return sum(size[i] // common * x[i, k] for i in heavy) <= limit
-        unit = capacity[k] / LARGEST_CAPACITY
-        return sum(size[i] / unit * x[i, k] for i in heavy) <= LARGEST_CAPACITY + 1
+            return sum(min(size[i] // common, limit + 1) * x[i, k] for i in heavy) <= limit
+        unit, most = capacity[k] / LARGEST_CAPACITY, 2 * capacity[k]
+        return sum(min(size[i], most) / unit * x[i, k] for i in heavy) <= LARGEST_CAPACITY + 1
 
 
 def exclude_overload(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> bool:

@@ -48,7 +48,7 @@ register(
         claim="exact",
         objectives=("makespan", "max_load"),
         paper="enumeration",
-        summary="All placements, op orders and transfer orders of a few ops: the tests' oracle.",
+        summary="all placements, op orders and transfer orders of a few ops: the tests' oracle",
         run=run,
         applies=applies,
     )

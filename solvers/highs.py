@@ -141,24 +141,16 @@ def solve_model(
     if limits.time_limit_s is not None:
         solver.setOptionValue("time_limit", max(0.0, limits.time_limit_s - (handed_off - began)))
     interrupted, out_of_memory = _run(solver)
-    info, status = solver.getInfo(), solver.getModelStatus()
-    found = info.primal_solution_status == highspy.kSolutionStatusFeasible
-    if found:
-        for column, value in zip(form.columns, solver.getSolution().col_value, strict=True):
-            column.set_value(value, skip_validation=True)
+    found = _load_solution(solver, form)
     if out_of_memory:
         ending: Ending = "memory_limit"
-    elif interrupted and status != highspy.HighsModelStatus.kOptimal:
-        ending = "interrupted"
     else:
-        ending = _ending(status, bounded=_is_bounded(lp))
-    is_mip = len(lp.integrality_) > 0
-    bound = info.mip_dual_bound if is_mip else info.objective_function_value
-    has_bound = math.isfinite(bound) and (is_mip or ending == "optimal")
+        ending = _ending(solver.getModelStatus(), interrupted, bounded=_is_bounded(lp))
+    info = solver.getInfo()
     return MipOutcome(
         ending,
         objective=info.objective_function_value if found else None,
-        dual_bound=bound if has_bound and ending != "infeasible" else None,
+        dual_bound=_dual_bound(info, ending, is_mip=len(lp.integrality_) > 0),
         has_solution=found,
         hand_off_s=handed_off - began,
         solve_s=time.perf_counter() - handed_off,
@@ -207,7 +199,8 @@ def _new_solver(limits: Limits) -> highspy.Highs:
 
 def _run(solver: highspy.Highs) -> tuple[bool, bool]:
     """Run in a thread, so that Ctrl-C arrives; whether it did, and whether memory ran out."""
-    stop, done, failures = threading.Event(), threading.Event(), []
+    stop, done = threading.Event(), threading.Event()
+    failures: list[Exception] = []
 
     def on_check(event: highspy.highs.HighsCallbackEvent) -> None:
         if stop.is_set():
@@ -216,7 +209,7 @@ def _run(solver: highspy.Highs) -> tuple[bool, bool]:
     def run() -> None:
         try:
             solver.run()
-        except MemoryError as error:
+        except Exception as error:
             failures.append(error)
         finally:
             done.set()
@@ -229,11 +222,25 @@ def _run(solver: highspy.Highs) -> tuple[bool, bool]:
             done.wait(0.2)  # an interrupted join would take the thread for finished
         except KeyboardInterrupt:
             stop.set()
+    for failure in failures:
+        if not isinstance(failure, MemoryError):
+            raise failure
     return stop.is_set(), bool(failures)
 
 
-def _ending(status: highspy.HighsModelStatus, *, bounded: bool) -> Ending:
+def _load_solution(solver: highspy.Highs, form: LinearStandardFormInfo) -> bool:
+    """Write the best solution, if there is one, into the variables; whether there is."""
+    if solver.getInfo().primal_solution_status != highspy.kSolutionStatusFeasible:
+        return False
+    for column, value in zip(form.columns, solver.getSolution().col_value, strict=True):
+        column.set_value(value, skip_validation=True)
+    return True
+
+
+def _ending(status: highspy.HighsModelStatus, interrupted: bool, *, bounded: bool) -> Ending:
     kind = highspy.HighsModelStatus
+    if interrupted and status != kind.kOptimal:
+        return "interrupted"
     if status == kind.kUnboundedOrInfeasible and bounded:
         return "infeasible"
     endings: dict[highspy.HighsModelStatus, Ending] = {
@@ -241,10 +248,17 @@ def _ending(status: highspy.HighsModelStatus, *, bounded: bool) -> Ending:
         kind.kInfeasible: "infeasible",
         kind.kUnbounded: "unbounded",
         kind.kTimeLimit: "time_limit",
-        kind.kInterrupt: "interrupted",
         kind.kMemoryLimit: "memory_limit",
     }
     return endings.get(status, "unknown")
+
+
+def _dual_bound(info: highspy.HighsInfo, ending: Ending, *, is_mip: bool) -> float | None:
+    """The proven bound, if there is one; an LP has one only when it is solved."""
+    if ending == "infeasible" or not (is_mip or ending == "optimal"):
+        return None
+    bound = float(info.mip_dual_bound if is_mip else info.objective_function_value)
+    return bound if math.isfinite(bound) else None
 
 
 def _is_bounded(lp: highspy.HighsLp) -> bool:
