@@ -255,7 +255,7 @@ def _exclusive(instance: Instance, schedule: Schedule, semantics: Semantics) -> 
         rows.sort()
         latest = rows[0]
         for row in rows[1:]:
-            if row[0] < latest[1] and row[0] < row[1]:
+            if row[0] < latest[1]:
                 name = (
                     devices[number].name if what == "device"
                     else channel_name(semantics.channels, instance.cluster, number)

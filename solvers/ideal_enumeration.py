@@ -18,7 +18,7 @@ from placegap.solvers.ideal_windows import Windows, window
 from placegap.solvers.ideals import Costs, Current, Ideals, empty_set, flip, room_for, write
 from placegap.solvers.limits import Clock, LimitReached
 
-CHUNK = 200_000
+CHUNK = 50_000
 """Ideals between two looks at the clock."""
 
 

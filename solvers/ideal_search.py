@@ -21,7 +21,7 @@ from placegap.solvers.limits import Clock, LimitReached
 from placegap.solvers.slicing import Split
 from placegap.solvers.work_bound import Relief
 
-BUDGET = 10_000_000
+BUDGET = 2_000_000
 """Nodes of trees between two looks at the clock."""
 
 

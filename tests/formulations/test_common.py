@@ -24,7 +24,7 @@ from placegap.formulations.common import (
     time_unit_ns,
     unordered_pairs,
 )
-from placegap.instances import Cluster, Device, Graph, Instance, Op, Plan
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan
 
 
 def machines(memory_bytes: tuple[int, ...], sizes: tuple[int, ...]) -> Instance:
@@ -78,20 +78,22 @@ def test_reachability_is_that_of_the_line_graph(seed: int) -> None:
     assert count_unordered_pairs(descendants) == len(pairs)
 
 
-def test_granularity_divides_ops_and_the_transfers_that_count() -> None:
-    # ops 4, 6 and host times 9 (links' least) leave 1; without the tensor, gcd(4, 6) = 2
-    instance = tiny_instance(0, num_ops=3, num_devices=2, density=0.0)
-    ops = tuple(Op(name=f"op{i}", time_ns={"gpu0": t}) for i, t in enumerate((4, 6, 0)))
-    cluster = instance.cluster.model_copy(
-        update={"devices": tuple(Device(name=f"d{k}", kind="gpu0") for k in range(2))}
+def test_granularity_divides_all_times_that_a_value_is_a_sum_of() -> None:
+    # ops 40, 60, 0; one tensor of 30 ns with a link of 15 ns latency: 45 both ways
+    ops = tuple(Op(name=f"op{i}", time_ns={"gpu": time}) for i, time in enumerate((40, 60, 0)))
+    edge = Edge(producer="op0", consumer="op1", bytes=30)
+    devices = (Device(name="a", kind="gpu"), Device(name="b", kind="gpu"))
+    links = tuple(
+        Link(source=x, target=y, bandwidth_bytes_per_s=10**9, latency_ns=15)
+        for x, y in (("a", "b"), ("b", "a"))
     )
-    alone = Instance(name="no-edges", graph=Graph(name="g", ops=ops), cluster=cluster)
-    assert granularity_ns(alone, transfers=True) == granularity_ns(alone, transfers=False) == 2
-    idle = Instance(
-        name="idle",
-        graph=Graph(name="g", ops=(Op(name="a", time_ns={"gpu0": 0}),)),
-        cluster=cluster,
-    )
+    pair = Cluster(name="pair", devices=devices, links=links)
+    instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=(edge,)), cluster=pair)
+    assert granularity_ns(instance, transfers=True) == 5
+    assert granularity_ns(instance, transfers=False) == 5
+    loose = Instance(name="i", graph=Graph(name="g", ops=ops), cluster=pair)
+    assert granularity_ns(loose, transfers=True) == granularity_ns(loose, transfers=False) == 20
+    idle = Instance(name="i", graph=Graph(name="g", ops=ops[2:]), cluster=pair)
     assert granularity_ns(idle, transfers=True) == 1
 
 
