@@ -111,6 +111,8 @@ def _distinct(tail: Ints, head: Ints, num_nodes: int) -> tuple[Ints, Ints]:
 
 def _components(tail: Ints, head: Ints, num_nodes: int) -> Ints:
     """Strongly connected component of each node."""
+    if len(_depth_first_order(tail, head, num_nodes)) == num_nodes:
+        return np.arange(num_nodes)  # no cycle, as nearly always
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(num_nodes))
     graph.add_edges_from(zip(tail.tolist(), head.tolist(), strict=True))
@@ -121,7 +123,10 @@ def _components(tail: Ints, head: Ints, num_nodes: int) -> Ints:
 
 
 def _depth_first_order(tail: Ints, head: Ints, num_nodes: int) -> Ints:
-    """A topological order that follows one branch as long as it can (last ready, first out)."""
+    """A topological order that follows one branch as long as it can (last ready, first out).
+
+    Nodes on a cycle or behind one are left out.
+    """
     pointer, arc = group_by(tail, num_nodes)
     starts, target = pointer.tolist(), head[arc].tolist()
     waiting = np.bincount(head, minlength=num_nodes).tolist()

@@ -44,10 +44,8 @@ class ChainProblem:
         The same arcs backwards.
     nets : CutNets
         What an accelerator pays if a net is cut.
-    net_mask : (e, words) int64
-        Pins as bits.
-    net_words : (e, 2) int64
-        First and last + 1 word of the mask that is not 0.
+    net_ptr, pin : (e + 1,), (p,) int64
+        Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``.
     overlap : bool
         Load is the larger of compute and communication, not their sum.
     """
@@ -64,8 +62,8 @@ class ChainProblem:
     pred: Ints
     num_succs: Ints
     nets: CutNets
-    net_mask: Ints
-    net_words: Ints
+    net_ptr: Ints
+    pin: Ints
     overlap: bool
 
     @property
@@ -156,11 +154,6 @@ def build_problem(instance: Instance, *, overlap: bool = False) -> ChainProblem:
     succ_ptr, succ_arc = group_by(blocks.arc_tail, b)
     pred_ptr, pred_arc = group_by(blocks.arc_head, b)
     weight = nets.weight_ns[:, kinds[0][0]].copy() if kinds[0] else np.zeros(e, np.int64)
-    net_of_pin = np.repeat(np.arange(e), np.diff(nets.net_ptr))
-    net_mask = np.zeros((e, words(b)), np.int64)
-    bit = np.left_shift(np.int64(1), nets.pin % WORD)
-    np.bitwise_or.at(net_mask, (net_of_pin, nets.pin // WORD), bit)
-    first, last = nets.pin[nets.net_ptr[:-1]], nets.pin[nets.net_ptr[1:] - 1]
     problem = ChainProblem(
         blocks=blocks,
         devices=(tuple(kinds[0]), tuple(kinds[1])),
@@ -174,8 +167,8 @@ def build_problem(instance: Instance, *, overlap: bool = False) -> ChainProblem:
         pred=blocks.arc_tail[pred_arc],
         num_succs=np.diff(succ_ptr),
         nets=CutNets(nets.block_ptr, nets.net, np.diff(nets.net_ptr), weight),
-        net_mask=net_mask,
-        net_words=np.stack([first // WORD, last // WORD + 1], axis=1).astype(np.int64),
+        net_ptr=nets.net_ptr,
+        pin=nets.pin,
         overlap=overlap,
     )
     freeze(problem)

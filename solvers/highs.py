@@ -141,17 +141,15 @@ def solve_model(
     if limits.time_limit_s is not None:
         solver.setOptionValue("time_limit", max(0.0, limits.time_limit_s - (handed_off - began)))
     interrupted, out_of_memory = _run(solver)
-    found = _load_solution(solver, form)
-    if out_of_memory:
-        ending: Ending = "memory_limit"
-    else:
-        ending = _ending(solver.getModelStatus(), interrupted, bounded=_is_bounded(lp))
-    info = solver.getInfo()
+    if out_of_memory:  # what the solver says now is not to be trusted
+        return MipOutcome("memory_limit", rows=lp.num_row_, columns=lp.num_col_)
+    ending = _ending(solver.getModelStatus(), interrupted, bounded=_is_bounded(lp))
+    has_solution, info = _load_solution(solver, form), solver.getInfo()
     return MipOutcome(
         ending,
-        objective=info.objective_function_value if found else None,
+        objective=info.objective_function_value if has_solution else None,
         dual_bound=_dual_bound(info, ending, is_mip=len(lp.integrality_) > 0),
-        has_solution=found,
+        has_solution=has_solution,
         hand_off_s=handed_off - began,
         solve_s=time.perf_counter() - handed_off,
         rows=lp.num_row_,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from placegap.solvers.ideals import Ideals, all_blocks, joined, record_prefixes
 from placegap.solvers.limits import Clock, LimitReached
 from placegap.solvers.result import relative_gap
 from placegap.solvers.slicing import Split, best_slices
-from placegap.solvers.topological_orders import NUM_ORDERS, orders
+from placegap.solvers.topological_orders import orders
 from placegap.solvers.work_bound import Relief, work_bound
 
 MOST_BYTES = 800_000_000
@@ -165,14 +164,15 @@ def _bisect(bracket: Bracket, search: Search) -> None:
 
 
 def _recombine(bracket: Bracket) -> None:
-    """Improve the value: the DP over the ideals that the topological orders run through."""
+    """Improve the value: the DP over ideals that the topological orders run through."""
     problem = bracket.problem
-    size = bytes_per_ideal(problem) * (problem.num_blocks + 1)
-    num_orders = min(NUM_ORDERS, MOST_BYTES // 4 // size)
-    if num_orders < 2:
+    if bytes_per_ideal(problem) * problem.num_blocks > MOST_BYTES // 4:
         return
-    some = islice(_orders(bracket), num_orders)
-    ideals = joined([record_prefixes(problem, order) for order in some])
+    parts = []
+    for order in _orders(bracket):
+        prefixes = record_prefixes(problem, order)
+        parts.append(prefixes.take(_least_cut(problem, prefixes)))
+    ideals = joined(parts)
     ideals = ideals.take(_least_cut(problem, ideals))
     bracket.improve(bracket.search(ideals).best(bracket.limit, bracket.lower))
 

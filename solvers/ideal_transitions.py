@@ -43,8 +43,8 @@ class Device(NamedTuple):
     potential : (N, p) int64
     members, cut_nets : (N, words) int64
     room : int
-    weight, net_mask, net_words
-        Of the problem.
+    weight, net_ptr, pin
+        Of the problem's nets.
     pays, overlap : bool
         Whether communication counts, and how.
     """
@@ -57,8 +57,8 @@ class Device(NamedTuple):
     cut_nets: Ints
     room: int
     weight: Ints
-    net_mask: Ints
-    net_words: Ints
+    net_ptr: Ints
+    pin: Ints
     pays: bool
     overlap: bool
 
@@ -76,8 +76,8 @@ def see(problem: ChainProblem, ideals: Ideals, kind: int) -> Device:
         ideals.cut_nets,
         int(problem.room[kind]),
         problem.nets.weight,
-        problem.net_mask,
-        problem.net_words,
+        problem.net_ptr,
+        problem.pin,
         pays,
         problem.overlap,
     )
@@ -160,8 +160,10 @@ def _load(d: Device, target: int, source: int, limit: int) -> int:
             both ^= bit
             e = word * WORD + BIT_NUMBER[((bit * DE_BRUIJN) >> 58) & 63]
             moved -= 2 * d.weight[e]
-            for at in range(d.net_words[e, 0], d.net_words[e, 1]):
-                if d.net_mask[e, at] & d.members[target, at] & ~d.members[source, at]:
+            for at in range(d.net_ptr[e], d.net_ptr[e + 1]):
+                v = d.pin[at]
+                taken = d.members[target, v // WORD] & ~d.members[source, v // WORD]
+                if taken >> (v % WORD) & 1:
                     moved += d.weight[e]
                     break
     return int(max(work, moved) if d.overlap else work + moved)

@@ -49,8 +49,8 @@ def arcs(problem: ChainProblem) -> set[tuple[int, int]]:
 def cut(problem: ChainProblem, members: int) -> int:
     total = 0
     for e, weight in enumerate(problem.nets.weight.tolist()):
-        pins = bits(problem.net_mask[e])
-        if pins & members and pins & ~members:
+        pins = problem.pin[problem.net_ptr[e] : problem.net_ptr[e + 1]].tolist()
+        if 0 < sum(members >> v & 1 for v in pins) < len(pins):
             total += weight
     return total
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from oracles import scattered_instance
 from slow_placers import m_etf as slow_m_etf
 from slow_placers import plan_of, pressed_instance
 from support import tiny_instance
@@ -18,6 +19,11 @@ from placegap.solvers.m_etf import m_etf
 
 Draw = Callable[..., Instance]
 SEMANTICS = Semantics(objective="makespan", channels="half_duplex", transfers="per_tensor")
+
+
+def busy_instance(seed: int, *, num_ops: int, num_devices: int) -> Instance:
+    """Few producers, many consumers that run on few devices: transfers decide."""
+    return scattered_instance(seed, num_ops=num_ops, num_devices=num_devices, max_edges=60)
 
 
 def booked_starts(ops: dict[str, str], edges: tuple[Edge, ...]) -> list[int]:
@@ -85,7 +91,7 @@ def test_a_receipt_may_lag_behind_its_send() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("draw", [tiny_instance, pressed_instance])
+@pytest.mark.parametrize("draw", [tiny_instance, pressed_instance, busy_instance])
 def test_the_kernel_plans_as_the_definition_does(draw: Draw, seed: int) -> None:
     instance = draw(seed, num_ops=30, num_devices=3)
     outcome, times = m_etf(Task(instance, SEMANTICS)), slow_m_etf(instance)
