@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -74,7 +78,8 @@ def run(task: Task, params: Params) -> Outcome:
         warm_start(model, simulate(task.instance, start.plan, task.semantics))
     build_s = time.perf_counter() - began
     solver = _solver(task, params, build_s)
-    status = solver.solve(model.cp)
+    with _python_interrupts():
+        status = solver.solve(model.cp)
     if status == cp_model.MODEL_INVALID:
         raise RuntimeError(f"CP-SAT rejects its model: {model.cp.validate()}")
     plan, claim = start.plan if start else None, None
@@ -98,6 +103,18 @@ def run(task: Task, params: Params) -> Outcome:
             "solver_status": solver.status_name(status),
         },
     )
+
+
+@contextmanager
+def _python_interrupts() -> Iterator[None]:
+    """Put Python's Ctrl-C back afterwards: CP-SAT takes it over, and leaves one that kills."""
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if in_main and before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def _solver(task: Task, params: CpSatParams, spent_s: float) -> cp_model.CpSolver:

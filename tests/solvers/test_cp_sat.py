@@ -125,6 +125,14 @@ def test_an_interrupt_ends_the_search_and_keeps_the_plan(
     assert result.solve_s < 30
 
 
+def test_ctrl_c_is_pythons_again_after_a_solve() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    solve(example(), PORT, "cp-sat", ONE)
+    assert signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(KeyboardInterrupt):  # CP-SAT's own handler would have ended the process
+        signal.raise_signal(signal.SIGINT)
+
+
 def test_a_claim_that_the_referee_cannot_confirm_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
