@@ -21,8 +21,6 @@ from pathlib import Path
 
 import numpy as np
 from numba import njit
-from rich.console import Console
-from rich.table import Table
 
 from placegap.instances.cluster_file import load_cluster
 from placegap.instances.corpus import load_corpus
@@ -54,12 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="folder with published inputs (dnn-partitioning/, moirai/), if at hand",
     )  # fmt: skip
     options = parser.parse_args(arguments)
-    console = Console()
     unit = best_of(lambda: _calibrate(np.arange(1 << 22)))
-    console.print(f"ratio 1 = {unit * 1e3:.1f} ms here (a hash over 4 million integers)")
+    print(f"ratio 1 = {unit * 1e3:.1f} ms here: a hash over 4 million integers\n")
+    print(f"{'benchmark':48} {'seconds':>9} {'ratio':>9} {'last':>9}  remark")
     last = _last_rows(options.out)
-    table = Table("benchmark", "seconds", "ratio", "last ratio", "remark")
-    rows = []
+    rows: list[dict[str, object]] = []
     for name, run, remark in benches(options.inputs):
         if options.only not in name:
             continue
@@ -68,10 +65,10 @@ def main(arguments: list[str] | None = None) -> int:
         row = {"name": name, "seconds": seconds, "ratio": seconds / unit, "remark": remark(outcome)}
         rows.append(row)
         before = f"{last[name]:.2f}" if name in last else "-"
-        table.add_row(name, f"{seconds:.4f}", f"{seconds / unit:.2f}", before, str(row["remark"]))
-    console.print(table)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    console.print(f"peak memory of the whole run: {peak:.2f} GB")
+        ratio = f"{seconds / unit:.2f}"
+        print(f"{name:48} {seconds:9.4f} {ratio:>9} {before:>9}  {row['remark']}", flush=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"\npeak memory of the whole run: {peak:.2f} GB")
     _keep(options.out, rows)
     return 0
 
@@ -208,10 +205,12 @@ def _calibrate(values: Ints) -> int:
 
 
 def _last_rows(folder: Path) -> dict[str, float]:
-    kept = sorted(folder.glob("bench-*.json"))
-    if not kept:
-        return {}
-    rows = json.loads(kept[-1].read_text())["rows"]
+    """The ratio kept last of every benchmark."""
+    rows = [
+        row
+        for path in sorted(folder.glob("bench-*.json"))
+        for row in json.loads(path.read_text())["rows"]
+    ]
     return {row["name"]: row["ratio"] for row in rows}
 
 
