@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 NO_PLAN = 1
 INTERRUPTED = 130
+LONGEST_S = 10**7
 
 
 def place_command(
@@ -74,8 +76,12 @@ def place_command(
     )
     from placegap.experiments.sources import Source, load_source
 
-    if not time_limit > 0 or not 0 <= gap < 1 or seed < 0:
-        raise InputError("--time-limit must be positive, --gap in [0, 1), --seed not negative")
+    if not (0 < time_limit <= LONGEST_S or time_limit == math.inf):
+        raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
+    if not 0 <= gap < 1 or seed < 0:
+        raise InputError("--gap must be in [0, 1), --seed not negative")
+    if out is not None and (out.is_dir() or not out.name):
+        raise InputError("is a folder; name a file for the plan", out)
     if out is not None and not out.absolute().parent.is_dir():
         raise InputError("cannot be written: its folder does not exist", out)
     source = Source(model, cluster, time_unit.value if time_unit else None)

@@ -46,6 +46,7 @@ def verify_command(
     """
     from placegap.experiments.sources import Source, load_source
     from placegap.instances.evaluate import evaluate
+    from placegap.instances.plan import Plan
     from placegap.instances.plan_file import load_plan
 
     with spinner(f"reading {model}"):
@@ -55,6 +56,9 @@ def verify_command(
     if raw.get("instance_hash") not in (None, "", instance.content_hash):
         warn(f"{plan_file}: was made for another content than that of {instance.name}")
     semantics = Rules(objective, plans, channels, transfers, load).override(own)
+    if semantics.objective != own.objective and (plan.device_order or plan.channel_order):
+        plan = Plan(plan.placement)
+        warn(f"{plan_file}: its orders are left out: they were made for {own.objective}")
     verdict = evaluate(instance, plan, semantics)
     if as_json:
         content = {

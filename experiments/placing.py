@@ -87,15 +87,17 @@ def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
     """What runs where no method is named; `place` fills in incumbents.
 
     makespan: HEFT, then CP-SAT from HEFT's plan. max_load: the ideal DP on chains, else the
-    throughput IP.
+    throughput IP on any plans; no method claims convex ones.
     """
     if attempt.semantics.objective == "makespan":
         yield _with(attempt, method="heft", params={}, optional=True)
         yield _with(attempt, method="cp-sat")
     elif attempt.semantics.plans == "chain":
         yield _with(attempt, method="ideal-dp")
-    else:
+    elif attempt.semantics.plans == "any":
         yield _with(attempt, method="throughput-ip")
+    else:
+        raise InputError("no method is exact for convex plans; name one, like --method m-topo")
 
 
 def _with(attempt: Attempt, **changes: object) -> Attempt:

@@ -71,7 +71,12 @@ def plain_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[
         figures = bool(rows) and all(
             row[number][:1].isdigit() or row[number] in "-" for row in rows
         )
-        table.add_column(escape(name), justify="right" if figures else "left", overflow="fold")
+        table.add_column(
+            escape(name),
+            justify="right" if figures else "left",
+            overflow="fold",
+            no_wrap=number == 0,  # names that are copied from here
+        )
     for row in rows:
         table.add_row(*(Text(value) for value in row))
     return table
@@ -85,7 +90,7 @@ def gap_tables(table: TableText, width: int) -> Iterator[Table]:
 
 
 PADDING = 3
-HEADING_WIDTH = 16
+HEADING_WIDTH = 18
 LABEL_WIDTH = 28
 
 

@@ -47,6 +47,11 @@ def load_source(source: Source) -> Instance:
         One line that names the file, the place and what is wrong there.
     """
     document = _load_document(source.model, source.time_unit, source.generated)
+    if source.cluster is None and document.cluster is None:
+        raise InputError(
+            f"{source.model} brings no devices; choose a cluster (--cluster): a file, or a name"
+            " that 'placegap instances' lists"
+        )
     return document.instance(None if source.cluster is None else find_cluster(source.cluster))
 
 

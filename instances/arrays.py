@@ -74,6 +74,8 @@ def derive_arrays(instance: Instance) -> Arrays:
         [[op.time_ns.get(kind, UNSUPPORTED) for kind in kinds] for op in ops], np.int64
     )
     link_class, transfer_ns = transfer_times(instance.graph, instance.cluster)
+    host_ns = host_times(instance.graph, link_class, transfer_ns)
+    _check_total(instance, by_kind, transfer_ns, host_ns)
     arrays = Arrays(
         index=instance.graph.index,
         time_ns=np.ascontiguousarray(by_kind[:, [kinds.index(d.kind) for d in devices]]),
@@ -86,10 +88,20 @@ def derive_arrays(instance: Instance) -> Arrays:
         is_host=np.array([device.is_host for device in devices], np.bool_),
         link_class=link_class,
         transfer_ns=transfer_ns,
-        host_ns=host_times(instance.graph, link_class, transfer_ns),
+        host_ns=host_ns,
     )
     freeze(arrays)
     return arrays
+
+
+def _check_total(instance: Instance, time_ns: Ints, transfer_ns: Ints, host_ns: Ints) -> None:
+    """No makespan and no load may reach 2**62: kernels add in int64, and use it as infinity."""
+    tensor = instance.graph.index.tensor
+    total = sum(time_ns.max(axis=1).tolist())
+    total += sum(transfer_ns.max(axis=1, initial=0)[tensor].tolist())
+    total += 2 * sum(host_ns.max(axis=1, initial=0).tolist())
+    if total >= NO_LIMIT:
+        raise ValueError(f"ops and edges: their times sum to {total} ns, above 2**62")
 
 
 def _groups(instance: Instance) -> Ints:

@@ -81,7 +81,7 @@ class Document(Part):
         try:
             with paused_collector():
                 return Instance(
-                    name=self.name if own else f"{self.name}@{chosen.name}",
+                    name=self.name if own else f"{self.graph.name}@{chosen.name}",
                     graph=graph,
                     cluster=chosen,
                     semantics=self.semantics,

@@ -172,6 +172,9 @@ class Cluster(Part):
     def _check_references(self) -> Self:
         if len(self.device_index) < len(self.devices):
             raise ValueError(f"devices: {_twice(d.name for d in self.devices)!r} appears twice")
+        for number, device in enumerate(self.devices):
+            if " -> " in device.name:  # how links are named in files and messages
+                raise ValueError(f"devices[{number}] {device.name!r}: a name must not hold ' -> '")
         pairs = set()
         for number, link in enumerate(self.links):
             for end in (link.source, link.target):

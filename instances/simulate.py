@@ -19,7 +19,12 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.arrays import UNSUPPORTED, Arrays
-from placegap.instances.channels import NO_CHANNEL, channel_name, channels_of
+from placegap.instances.channels import (
+    NO_CHANNEL,
+    channel_name,
+    channels_of,
+    num_channels,
+)
 from placegap.instances.index import Ints, group_by
 from placegap.instances.model import Instance
 from placegap.instances.plan import Plan, Schedule, Transfer, TransferTimes
@@ -187,7 +192,10 @@ class _Items:
                         )
                     self._add_sequence(np.array(order, np.int64))
         rows: dict[Transfer, int] = {}
+        known = num_channels(self.semantics.channels, len(cluster.devices))
         for channel, transfers in (plan.channel_order or {}).items():
+            if not 0 <= channel < known:
+                raise PlanError(f"channel_order names channel number {channel}, which is not there")
             if not rows:
                 pairs = zip(
                     self.transfers.item.tolist(), self.transfers.destination.tolist(), strict=True

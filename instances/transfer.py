@@ -105,7 +105,6 @@ def transfer_times(graph: Graph, cluster: Cluster) -> tuple[Ints, Ints]:
             elif host_time is not None:
                 # two hops through host memory between accelerators, one with a host, none within
                 times[u, column] = _fits(host_time * (2 - hosts[a] - hosts[b]))
-    _fits(sum(times[graph.index.tensor].max(axis=1, initial=0).tolist()))
     return link_class, times
 
 

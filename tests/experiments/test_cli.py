@@ -53,7 +53,7 @@ def one_line(capsys: Capture) -> str:
         (["place", "vgg19"], "brings no devices; choose a cluster (--cluster)"),
         (["place", "vgg19", "--cluster", "nosuch"], "there is no cluster 'nosuch'"),
         (["place", "vgg19", "--time-limit", "nan"], "--time-limit must be positive"),
-        (["place", "vgg19", "--gap", "1"], "--gap in [0, 1)"),
+        (["place", "vgg19", "--gap", "1"], "--gap must be in [0, 1)"),
         (["place", "vgg19", "-o", "no/such/plan.json"], "its folder does not exist"),
         (["study", "nosuch.yaml"], "nosuch.yaml: No such file"),
         (["show", "vgg19", "--time-unit", "ms"], "states its times in ns"),

@@ -20,9 +20,9 @@ from placegap.experiments.options import Rules
 from placegap.experiments.placing import Attempt, choose_semantics, default_attempts
 from placegap.experiments.pool import run_pool
 from placegap.experiments.sources import Source
-from placegap.instances import Semantics, example
+from placegap.instances import Plan, Semantics, example
 from placegap.instances.document import Document, save_document
-from placegap.instances.plan_file import load_plan
+from placegap.instances.plan_file import load_plan, save_plan
 
 HERE = Path(__file__).parent
 Capture = pytest.CaptureFixture[str]
@@ -116,6 +116,38 @@ def test_a_wrong_method_parameter_or_semantics_is_bad_input(model: Path, capsys:
 
 def chosen(own: Semantics | None = None, method: str | None = None, **rules: str) -> str:
     return choose_semantics(Rules(**rules), own, method).label
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-o", "."], "name a file for the plan"),
+        (["--time-limit", "5000000000000"], "--time-limit must be positive, and at most"),
+        (["--objective", "max_load", "--plans", "convex"], "no method is exact for convex plans"),
+    ],
+)
+def test_options_that_cannot_work_are_one_line(
+    model: Path, capsys: Capture, options: list[str], message: str
+) -> None:
+    assert main(["place", str(model), *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_plan_is_judged_under_another_objective_without_its_orders(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    save_document(Document.of(example()), tmp_path / "model.json")
+    plan = Plan.on([0, 1, 0, 0], [[0, 2, 3], [1]])
+    save_plan(example(), plan, Semantics(objective="makespan"), tmp_path / "plan.json")
+    files = [str(tmp_path / "model.json"), str(tmp_path / "plan.json")]
+    assert main(["verify", *files, "--objective", "max_load", "--json"]) == 0
+    out, err = capsys.readouterr()
+    # gpu0: 5 + 10 + 8 and one tensor out (1 ns) and one in (1 ns); gpu1: 20 + 1 + 1
+    assert json.loads(out)["value_ns"] == 25
+    assert "its orders are left out" in err
 
 
 def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> None:

@@ -120,6 +120,13 @@ def test_an_order_of_transfers_that_do_not_exist_is_refused() -> None:
     assert rules(check(example(), plan, MAKESPAN)) == ["order"]
 
 
+@pytest.mark.parametrize("channel", [-1, 4])
+def test_an_order_of_a_channel_that_is_not_there_is_refused(channel: int) -> None:
+    # two devices have the ports 0 to 3
+    plan = Plan(((0,),) * 4, None, {channel: ()})
+    assert rules(check(example(), plan, MAKESPAN)) == ["order"]
+
+
 def test_a_path_that_comes_back_is_not_convex() -> None:
     on = instance((op("a"), op("b"), op("c")), [("a", "b"), ("b", "c")])
     (violation,) = check(on, Plan.on([0, 1, 0]), CONVEX)

@@ -70,6 +70,19 @@ def test_transfers_that_overflow_are_errors() -> None:
         Instance(name="i", graph=graph, cluster=slow)
 
 
+def test_times_that_overflow_together_are_errors() -> None:
+    # each is below 2**62; two host times and an op are not
+    edges = (Edge(producer="a", consumer="b", transfer_ns=((0, 0), (0, 0)), host_time_ns=2**61),)
+    graph = Graph(name="g", ops=ops("a", "b"), edges=edges)
+    with pytest.raises(ValidationError, match=r"above 2\*\*62"):
+        Instance(name="i", graph=graph, cluster=pair())
+
+
+def test_device_names_must_not_look_like_links() -> None:
+    with pytest.raises(ValidationError, match="must not hold ' -> '"):
+        Cluster(name="c", devices=(Device(name="a -> b", kind="gpu"),))
+
+
 def test_devices_that_no_path_joins_are_named() -> None:
     one_way = pair().model_copy(update={"links": pair().links[:1]})
     graph = Graph(name="g", ops=ops("a", "b"), edges=(Edge(producer="a", consumer="b"),))

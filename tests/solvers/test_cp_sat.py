@@ -11,7 +11,19 @@ import pytest
 from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
 from support import SHARED, needs_shared, tiny_instance
 
-from placegap.instances import InputError, Instance, Plan, Semantics, evaluate, example
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    InputError,
+    Instance,
+    Op,
+    Plan,
+    Semantics,
+    evaluate,
+    example,
+)
 from placegap.instances.reader import read_model
 from placegap.solvers import SolverDisagreement, cp_sat, solve
 
@@ -162,3 +174,47 @@ def test_moirais_example_1_takes_30_ms() -> None:
         result = solve(document.instance(), PORT, "cp-sat", {"workers": workers})
         assert (result.value_ns, result.bound_ns) == (30_000_000, 30_000_000)
         assert result.build_s + result.solve_s < 2
+
+
+TIMES_NS = {
+    "a": {"cpu": 416_007_965_562_206, "gpu": 1_087_080_903_021_551},
+    "b": {"cpu": 511_725_344_119_490, "gpu": 592_791_276_963_581},
+}
+MOVES_NS = (
+    (672_152_779_035_297, 469_488_858_041_300, 387_511_990_666_013),
+    (569_655_427_321_917, 250_144_891_968_077, 624_519_914_541_446),
+    (623_852_546_255_215, 654_329_123_583_696, 178_834_149_324_656),
+)
+
+
+@pytest.mark.parametrize("shift", range(0, 26, 3))
+def test_times_of_any_size_give_sound_bounds(shift: int) -> None:
+    # With times of more than about 2**35 units CP-SAT took this instance for infeasible.
+    ops = tuple(
+        Op(
+            name=name,
+            time_ns={kind: time >> shift for kind, time in times.items()},
+            resident_bytes=6 if name == "a" else 1,
+        )
+        for name, times in TIMES_NS.items()
+    )
+    matrix = tuple(tuple(time >> shift for time in row) for row in MOVES_NS)
+    devices = (
+        Device(name="d0", kind="gpu", memory_bytes=18),
+        Device(name="d1", kind="cpu", memory_bytes=4),
+        Device(name="d2", kind="cpu"),
+    )
+    edges = (Edge(producer="a", consumer="b", transfer_ns=matrix),)
+    instance = Instance(
+        name="large-times",
+        graph=Graph(name="g", ops=ops, edges=edges),
+        cluster=Cluster(name="c", devices=devices),
+    )
+    semantics = Semantics(objective="makespan", channels="link", transfers="per_tensor")
+    optimum = oracle(instance, semantics)
+    found = solve(instance, semantics, "cp-sat", {**ONE, "start": False})
+    assert optimum is not None
+    assert found.value_ns is not None
+    assert found.bound_ns is not None
+    assert found.bound_ns <= optimum <= found.value_ns
+    assert found.value_ns - found.bound_ns <= optimum * 1e-6  # rounding to units, nothing else
