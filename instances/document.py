@@ -77,11 +77,14 @@ class Document(Part):
         if chosen is None:
             raise InputError("brings no devices; choose a cluster (--cluster)", self.source)
         own = chosen == self.cluster
+        bare = (
+            self.name if self.cluster is None else self.name.removesuffix(f"@{self.cluster.name}")
+        )
         graph = cost_graph(self.graph, chosen)
         try:
             with paused_collector():
                 return Instance(
-                    name=self.name if own else f"{self.graph.name}@{chosen.name}",
+                    name=self.name if own else f"{bare}@{chosen.name}",
                     graph=graph,
                     cluster=chosen,
                     semantics=self.semantics,
