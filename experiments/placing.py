@@ -1,7 +1,7 @@
 """Placing one model: which method under which semantics, run in a worker process.
 
-The worker keeps the command alive: Ctrl-C works while a solver computes, what was found until then
-is kept, and a solver that crashes or hangs costs one line.
+The worker keeps the command alive: Ctrl-C works while a solver computes, the best plan of the
+attempts that have ended is kept, and a solver that crashes or hangs costs one line.
 """
 
 from __future__ import annotations
