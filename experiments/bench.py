@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -28,13 +29,13 @@ from placegap.instances.document import Document, load_document, save_document
 from placegap.instances.evaluate import evaluate
 from placegap.instances.generate import generate
 from placegap.instances.index import Ints
-from placegap.instances.model import Cluster, Device, Instance
+from placegap.instances.model import Cluster, Device, Graph, Instance
 from placegap.instances.plan import Plan
 from placegap.instances.reader import read_model
 from placegap.instances.semantics import Semantics
 from placegap.solvers import solve
 
-Bench = tuple[str, Callable[[], object], Callable[[object], str]]
+Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
 """A name, what is timed, and a remark read off its outcome."""
 
 REPEATS = 3
@@ -124,7 +125,7 @@ def _placers() -> Iterator[Bench]:
             yield (
                 f"{method} {ops} ops",
                 lambda m=method, i=instance: solve(i, MAKESPAN, m),  # type: ignore[misc]
-                lambda result: f"value {result.value_ns} ns",  # type: ignore[attr-defined]
+                lambda result: f"value {result.value_ns} ns",
             )
 
 
@@ -171,10 +172,9 @@ def _models(inputs: Path) -> Iterator[Bench]:
     )
 
 
-def _describe(result: object) -> str:
-    status, value, bound = (getattr(result, n) for n in ("status", "value_ns", "bound_ns"))
-    details = ", ".join(f"{k} {v}" for k, v in result.details.items())  # type: ignore[attr-defined]
-    return f"{status}, value {value}, bound {bound}; {details}"
+def _describe(result: Any) -> str:
+    details = ", ".join(f"{k} {v}" for k, v in result.details.items())
+    return f"{result.status}, value {result.value_ns}, bound {result.bound_ns}; {details}"
 
 
 def _gpus(count: int) -> Cluster:
@@ -183,7 +183,7 @@ def _gpus(count: int) -> Cluster:
     return Cluster(name=f"{count}-gpus", devices=devices, links=cluster.links)
 
 
-def _with_host(name: str, graph: object) -> Instance:
+def _with_host(name: str, graph: Graph) -> Instance:
     gpus = _gpus(8)
     host = Device(name="cpu", kind="cpu", is_host=True)
     links = [*gpus.links]
@@ -192,7 +192,7 @@ def _with_host(name: str, graph: object) -> Instance:
         links.append(link.model_copy(update={"source": "cpu", "target": device.name}))
         links.append(link.model_copy(update={"source": device.name, "target": "cpu"}))
     cluster = Cluster(name="8-gpus-1-cpu", devices=(*gpus.devices, host), links=tuple(links))
-    return Instance(name=name, graph=graph, cluster=cluster)  # type: ignore[arg-type]
+    return Instance(name=name, graph=graph, cluster=cluster)
 
 
 @njit(cache=True)

@@ -4,6 +4,7 @@ from placegap.instances.check import check, check_schedule
 from placegap.instances.cluster_file import cluster_names, load_cluster
 from placegap.instances.corpus import best_known, corpus_names, load_corpus
 from placegap.instances.costing import cost_graph
+from placegap.instances.dnn_split import read_split
 from placegap.instances.document import Document, load_document, save_document
 from placegap.instances.errors import InputError
 from placegap.instances.evaluate import evaluate
@@ -75,6 +76,7 @@ __all__ = [
     "load_plan",
     "plan_from_times",
     "read_model",
+    "read_split",
     "save_document",
     "save_plan",
     "simulate",

@@ -54,11 +54,6 @@ class Plan:
         return cls(placement, tuple(tuple(int(i) for i in ops) for ops in device_order))
 
     @property
-    def is_replicated(self) -> bool:
-        """Whether some op is on several devices."""
-        return any(len(devices) != 1 for devices in self.placement)
-
-    @property
     def devices(self) -> Ints:
         """The one device of each op; undefined for replicated plans."""
         return np.fromiter(
