@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import networkx as nx
 import numpy as np
 
 from placegap.instances.channels import channel_name, channels_of
 from placegap.instances.index import Ints
+from placegap.instances.latency import simulate_subgraphs
 from placegap.instances.model import Instance
 from placegap.instances.plan import Plan, Schedule, Violation
+from placegap.instances.plan_classes import check_class
+from placegap.instances.replication import check_replicas
 from placegap.instances.semantics import Semantics
+from placegap.instances.servers import check_semantics, server_numbers
 from placegap.instances.simulate import PlanError, check_shape, simulate
 
 
@@ -19,7 +22,12 @@ def check(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violati
     """All rules that the plan breaks; an empty tuple means that the plan is feasible.
 
     The rules: one known device per op that can run it; no field that the semantics does not
-    define; memory; colocation; the class of plans; orders that can be executed.
+    define; memory; colocation; replicated stages; the class of plans; orders that can be executed.
+
+    Raises
+    ------
+    InputError
+        If the instance lacks what the semantics needs (`servers.check_semantics`).
 
     Examples
     --------
@@ -34,29 +42,34 @@ def check_and_simulate(
     instance: Instance, plan: Plan, semantics: Semantics
 ) -> tuple[tuple[Violation, ...], Schedule | None]:
     """All broken rules, and the schedule where the semantics has one and the plan can be run."""
+    check_semantics(instance, semantics)
     try:
-        device = check_shape(instance, plan)
+        check_shape(instance, plan, replicas=semantics.replicas)
     except PlanError as error:
         return (Violation("shape", str(error)),), None
     foreign = tuple(_foreign_fields(plan, semantics))
-    found = foreign + check_placement(instance, device, semantics)
-    if foreign or semantics.objective != "makespan":
+    found = foreign + check_placement(instance, plan, semantics)
+    if foreign or semantics.is_load:
         return found, None
+    run = simulate if semantics.objective == "makespan" else simulate_subgraphs
     try:
-        return found, simulate(instance, plan, semantics)
+        return found, run(instance, plan, semantics)
     except PlanError as error:
         return (*found, Violation("order", str(error))), None
 
 
-def check_placement(
-    instance: Instance, device: Ints, semantics: Semantics
-) -> tuple[Violation, ...]:
-    """The rules about where ops are: memory, colocation, class of plans."""
-    found = [*_memory(instance, device), *_colocation(instance, device)]
-    if semantics.plans == "convex":
-        found += _convex(instance, device)
-    elif semantics.plans == "chain":
-        found += _chain(instance, device)
+def check_placement(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violation, ...]:
+    """The rules about where ops are: memory, colocation, replicated stages, class of plans."""
+    device = plan.devices  # a replicated stage is where its first device is
+    pooled = semantics.objective == "latency_subgraphs"  # hosts are one pool there
+    found = [*_memory(instance, plan), *_colocation(instance, device, pooled)]
+    if semantics.replicas:
+        found += check_replicas(instance, plan, semantics)
+    names = [spec.name for spec in instance.cluster.devices]
+    found += check_class(instance, semantics.plans, device, names, "device")
+    if semantics.levels == 2:
+        servers, server = server_numbers(instance)
+        found += check_class(instance, semantics.plans, server[device], servers, "server")
     return tuple(found)
 
 
@@ -76,6 +89,8 @@ def check_schedule(
 
 
 def _foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
+    if semantics.objective != "latency_subgraphs" and plan.call is not None:
+        yield Violation("fields", f"call is not defined under {semantics.label}")
     if semantics.objective != "makespan":
         if plan.device_order is not None:
             yield Violation("fields", f"device_order is not defined under {semantics.label}")
@@ -85,30 +100,36 @@ def _foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
         yield Violation("fields", "channel_order is not defined: channels are free")
 
 
-def _memory(instance: Instance, device: Ints) -> Iterator[Violation]:
+def _memory(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Every device holds what is on it, replicas all of it."""
     arrays = instance.arrays
+    devices = np.array([k for on in plan.placement for k in on], np.int64)
+    op = np.repeat(np.arange(instance.num_ops), [len(on) for on in plan.placement])
     used = np.zeros(instance.num_devices, np.int64)
-    np.add.at(used, device, arrays.resident_bytes)
+    np.add.at(used, devices, arrays.resident_bytes[op])
     for k in np.flatnonzero(used > arrays.memory_bytes).tolist():
         name, limit = instance.cluster.devices[k].name, int(arrays.memory_bytes[k])
-        on_it = np.flatnonzero(device == k)
-        largest = int(on_it[np.argmax(arrays.resident_bytes[on_it])])
-        op = instance.graph.ops[largest].name
+        on_it = op[devices == k]
+        largest = instance.graph.ops[on_it[np.argmax(arrays.resident_bytes[on_it])]].name
         yield Violation(
             "memory",
             f"device {name!r} holds {int(used[k])} bytes, {int(used[k]) - limit} more than its"
-            f" {limit}, from time 0 on; its largest op is {op!r}",
-            op=op, device=name, time_ns=0,
+            f" {limit}, from time 0 on; its largest op is {largest!r}",
+            op=largest, device=name, time_ns=0,
         )  # fmt: skip
 
 
-def _colocation(instance: Instance, device: Ints) -> Iterator[Violation]:
+def _colocation(instance: Instance, device: Ints, pooled: bool) -> Iterator[Violation]:
+    """Ops of a group share a device or, where the hosts are one pool, any of the hosts."""
+    is_host = instance.arrays.is_host
     home: dict[str, int] = {}
     for i, op in enumerate(instance.graph.ops):
         if op.colocation is None:
             continue
         first = home.setdefault(op.colocation, i)
-        if device[first] != device[i]:
+        if device[first] != device[i] and not (
+            pooled and is_host[device[first]] and is_host[device[i]]
+        ):
             here, there = (instance.cluster.devices[device[j]].name for j in (i, first))
             yield Violation(
                 "colocation",
@@ -116,61 +137,6 @@ def _colocation(instance: Instance, device: Ints) -> Iterator[Violation]:
                 f" group {op.colocation!r} is on {there!r}",
                 op=op.name, device=here,
             )  # fmt: skip
-
-
-def _convex(instance: Instance, device: Ints) -> Iterator[Violation]:
-    """No path over forward ops leaves a device and comes back (Tarnawski et al., contiguity)."""
-    arrays = instance.arrays
-    index = arrays.index
-    # left[i]: devices that some forward path into op i has left; bits of a Python integer
-    left = [0] * instance.num_ops
-    for i in index.topological_order.tolist():
-        if arrays.backward[i]:
-            continue
-        for e in index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]].tolist():
-            j = int(index.producer[e])
-            if not arrays.backward[j]:
-                left[i] |= left[j] | ((1 << int(device[j])) if device[j] != device[i] else 0)
-        if left[i] >> int(device[i]) & 1:
-            op, name = instance.graph.ops[i].name, instance.cluster.devices[device[i]].name
-            yield Violation(
-                "convex", f"a path leaves device {name!r} and comes back to it at op {op!r}",
-                op=op, device=name,
-            )  # fmt: skip
-
-
-def _chain(instance: Instance, device: Ints) -> Iterator[Violation]:
-    """The forward parts of the devices form a chain: no cycle in the graph of devices.
-
-    A colour class without a forward op counts as a forward block whose edges mirror its backward
-    edges (Tarnawski et al., orphans). Colour classes are whole by the colocation rule.
-    """
-    arrays = instance.arrays
-    index, backward = arrays.index, arrays.backward
-    has_forward = np.zeros(arrays.num_groups, np.bool_)
-    has_forward[arrays.group[~backward]] = True
-    orphan = ~has_forward[arrays.group]
-    tail, head = index.producer, index.consumer
-    forward = ~backward[tail] & ~backward[head]
-    mirrored = backward[tail] & backward[head] & (orphan[tail] | orphan[head])
-    arcs: dict[tuple[int, int], tuple[int, int]] = {}
-    for mask, ends in ((forward, (tail, head)), (mirrored, (head, tail))):
-        for a, b in zip(ends[0][mask].tolist(), ends[1][mask].tolist(), strict=True):
-            if device[a] != device[b]:
-                arcs.setdefault((int(device[a]), int(device[b])), (a, b))
-    quotient = nx.DiGraph(list(arcs))
-    try:
-        cycle = [(int(arc[0]), int(arc[1])) for arc in nx.find_cycle(quotient)]
-    except nx.NetworkXNoCycle:
-        return
-    names = [instance.cluster.devices[a].name for a, _ in cycle]
-    a, b = (instance.graph.ops[i].name for i in arcs[cycle[-1]])
-    yield Violation(
-        "chain",
-        f"the devices feed each other in a cycle: {' -> '.join([*names, names[0]])}"
-        f" (for instance {a!r} feeds {b!r})",
-        op=a, device=names[0],
-    )  # fmt: skip
 
 
 def _transfers_cover_edges(

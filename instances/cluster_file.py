@@ -7,6 +7,7 @@ A cluster file has a name, devices and links::
       - {name: cpu, kind: Xeon-5220, is_host: true}  # one device; its memory from the catalogue
       - {name: gpu, count: 2, kind: T4}              # gpu0 and gpu1
       - {names: [x, y], kind: mine, memory_bytes: null}  # a kind of your own; null: no limit
+      - {names: [a, b], kind: T4, server: left}      # in one machine, for --levels 2
     links:                                           # each with a bandwidth and a latency (or 0)
       - {all_to_all: all, bandwidth_bytes_per_s: 15_750_000_000, latency_ns: 10_000}
 
@@ -51,6 +52,7 @@ class DeviceEntry(Part):
     names: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
     memory_bytes: Count | None = None
     is_host: Flag = False
+    server: Name | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -76,7 +78,13 @@ class DeviceEntry(Part):
             else (str(self.name),)
         )
         for name in names:
-            yield Device(name=name, kind=self.kind, memory_bytes=memory, is_host=self.is_host)
+            yield Device(
+                name=name,
+                kind=self.kind,
+                memory_bytes=memory,
+                is_host=self.is_host,
+                server=self.server,
+            )
 
 
 class LinkEntry(Part):

@@ -128,13 +128,15 @@ class Device(Part):
     """A device that runs one op at a time.
 
     `kind` is a label that ops' times refer to, and decides nothing else; `memory_bytes` None means
-    no limit; an `is_host` device pays no communication in max_load.
+    no limit; an `is_host` device pays no communication in max_load. `server` names the machine
+    that the device is in, for two levels of communication (`servers`); it decides nothing else.
     """
 
     name: Name
     kind: Name
     memory_bytes: Count | None = None
     is_host: Flag = False
+    server: Name | None = None
 
 
 class Link(Part):

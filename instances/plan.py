@@ -32,6 +32,9 @@ class Plan:
     channel_order : mapping or None
         makespan: order of the transfers on each channel, by channel number (`channels.py`);
         channels that are absent are left to the priority rule.
+    call : tuple of int or None
+        latency_subgraphs: which call of its accelerator runs each op, counted from 0 (ignored on
+        hosts); None: all of them the first.
 
     Examples
     --------
@@ -42,6 +45,7 @@ class Plan:
     placement: tuple[tuple[int, ...], ...]
     device_order: tuple[tuple[int, ...] | None, ...] | None = None
     channel_order: Mapping[int, tuple[Transfer, ...]] | None = None
+    call: tuple[int, ...] | None = None
 
     @classmethod
     def on(
@@ -55,7 +59,7 @@ class Plan:
 
     @property
     def devices(self) -> Ints:
-        """The one device of each op; undefined for replicated plans."""
+        """The device of each op, the first one in replicated stages."""
         return np.fromiter(
             (devices[0] for devices in self.placement), np.int64, len(self.placement)
         )
@@ -104,7 +108,11 @@ class Violation:
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """What one device does under a plan; in_ns and out_ns are max_load's communication."""
+    """What one device does under a plan; in_ns and out_ns are max_load's communication.
+
+    Of a replicated stage each device has its share, rounded up; `load_ns` includes the all-reduce
+    of the weights. Under max_load_fwd_bwd `load_ns` is forward load + backward load.
+    """
 
     device: str
     num_ops: int
@@ -115,18 +123,26 @@ class DeviceUse:
     load_ns: int
 
 
+class ServerUse(NamedTuple):
+    """What crosses the border of one server under a plan, with two levels of communication."""
+
+    server: str
+    load_ns: int
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """The referee's verdict.
 
     `value_ns` is the objective, None where the plan cannot be executed at all; a plan counts only
-    if `feasible` (no violations).
+    if `feasible` (no violations). `servers` is empty but with two levels of communication.
     """
 
     value_ns: int | None
     violations: tuple[Violation, ...] = ()
     uses: tuple[DeviceUse, ...] = ()
     schedule: Schedule | None = field(default=None, repr=False)
+    servers: tuple[ServerUse, ...] = ()
 
     @property
     def feasible(self) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -24,8 +25,17 @@ class TransferName(Part):
     to: str
 
 
+CallNumber = Annotated[int, Field(strict=True, ge=0)]
+
+
 class PlanFile(Part):
-    """The JSON form of a plan."""
+    """The JSON form of a plan.
+
+    Attributes
+    ----------
+    call : dict of str to int, or None
+        latency_subgraphs: which call of its accelerator runs each op, counted from 0.
+    """
 
     format: Literal["placegap-plan"] = "placegap-plan"
     version: Version = 1
@@ -36,6 +46,7 @@ class PlanFile(Part):
     placement: dict[str, str | tuple[str, ...]]
     device_order: dict[str, tuple[str, ...]] | None = None
     channel_order: dict[str, tuple[TransferName, ...]] | None = Field(default=None)
+    call: dict[str, CallNumber] | None = None
 
 
 def is_plan(raw: Any) -> bool:
@@ -85,6 +96,7 @@ def describe_plan(
         },
         device_order=device_order,
         channel_order=channel_order,
+        call=None if plan.call is None else dict(zip(ops, plan.call, strict=True)),
     )
 
 
@@ -139,10 +151,24 @@ def _resolve(instance: Instance, content: PlanFile) -> Plan:
             )
             for name, transfers in content.channel_order.items()
         }
-    return Plan(placement, device_order, channel_order)
+    return Plan(placement, device_order, channel_order, _resolve_calls(content.call, op_index))
 
 
-def _finder(what: str, index: dict[Any, int]) -> Any:
+def _resolve_calls(
+    call: Mapping[str, int] | None, op_index: Mapping[str, int]
+) -> tuple[int, ...] | None:
+    if call is None:
+        return None
+    op = _finder("op", op_index)
+    for name in call:
+        op(name)
+    missing = [name for name in op_index if name not in call]
+    if missing:
+        raise LookupError(f"call: op {missing[0]!r} has none")
+    return tuple(call[name] for name in op_index)
+
+
+def _finder(what: str, index: Mapping[Any, int]) -> Any:
     def find(name: Any) -> int:
         try:
             return index[name]

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Objective = Literal["makespan", "max_load"]
+Objective = Literal["makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs"]
 Transfers = Literal["per_edge", "per_tensor"]
 Channels = Literal["free", "link", "port", "half_duplex"]
 PlanClass = Literal["any", "convex", "chain"]
 LoadRule = Literal["add", "overlap"]
 
+OBJECTIVES: tuple[Objective, ...] = (
+    "makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs",
+)  # fmt: skip
+
 PLAN_CLASSES: tuple[PlanClass, ...] = ("chain", "convex", "any")
 """Each class is contained in all that follow it."""
+
+FIELDS: Mapping[Objective, tuple[str, ...]] = {
+    "makespan": ("transfers", "channels"),
+    "max_load": ("plans", "load", "replicas", "levels"),
+    "max_load_fwd_bwd": ("plans", "load"),
+    "latency_subgraphs": ("subgraphs",),
+}
+"""The rules that each objective has."""
 
 
 class Semantics(BaseModel):
@@ -21,9 +34,10 @@ class Semantics(BaseModel):
 
     Attributes
     ----------
-    objective : {"makespan", "max_load"}
-        End of the last op of one pass, or the load of the heaviest device (the time per sample of
-        a full pipeline).
+    objective : {"makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs"}
+        End of the last op of one pass; or the load of the heaviest device (the time per sample of
+        a full pipeline); or the heaviest forward load + the heaviest backward load (`loads`); or
+        the end of one pass whose accelerators run whole subgraphs (`latency`).
     transfers : {"per_edge", "per_tensor"}
         makespan only: every remote edge is a transfer, or a tensor goes once to each device.
     channels : {"free", "link", "port", "half_duplex"}
@@ -31,9 +45,15 @@ class Semantics(BaseModel):
         device pair (Pesto); ``port``: the sender's output and the receiver's input (Moirai, eq. 8);
         ``half_duplex``: both devices' only port.
     plans : {"any", "convex", "chain"}
-        max_load only: which plans compete.
+        max_load, max_load_fwd_bwd: which plans compete.
     load : {"add", "overlap"}
-        max_load only: compute + communication, or the larger of the two.
+        max_load, max_load_fwd_bwd: compute + communication, or the larger of the two.
+    replicas : bool
+        max_load only: whether several equal devices may share a stage (`replication`).
+    levels : {1, 2}
+        max_load only: 2 charges what crosses servers to the servers (`servers`).
+    subgraphs : int
+        latency_subgraphs only: how many calls an accelerator makes at most.
 
     Examples
     --------
@@ -41,6 +61,8 @@ class Semantics(BaseModel):
     'makespan link per_edge'
     >>> Semantics(objective="max_load", plans="chain").label
     'max_load chain add'
+    >>> Semantics(objective="latency_subgraphs", subgraphs=2).label
+    'latency_subgraphs 2'
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,12 +72,15 @@ class Semantics(BaseModel):
     channels: Channels = "port"
     plans: PlanClass = "any"
     load: LoadRule = "add"
+    replicas: bool = False
+    levels: Literal[1, 2] = 1
+    subgraphs: Annotated[int, Field(ge=1)] = 1
 
     @model_validator(mode="after")
     def _only_what_applies(self) -> Self:
-        foreign = ("plans", "load") if self.objective == "makespan" else ("transfers", "channels")
-        for name in foreign:
-            if getattr(self, name) != type(self).model_fields[name].default:
+        for name, field in type(self).model_fields.items():
+            applies = name == "objective" or name in FIELDS[self.objective]
+            if not applies and getattr(self, name) != field.default:
                 raise ValueError(f"{name} does not apply to the objective {self.objective}")
         return self
 
@@ -64,4 +89,12 @@ class Semantics(BaseModel):
         """Short text that names every rule that applies."""
         if self.objective == "makespan":
             return f"makespan {self.channels} {self.transfers}"
-        return f"max_load {self.plans} {self.load}"
+        if self.objective == "latency_subgraphs":
+            return f"latency_subgraphs {self.subgraphs}"
+        options = (" replicas" if self.replicas else "") + (" 2 levels" if self.levels == 2 else "")
+        return f"{self.objective} {self.plans} {self.load}{options}"
+
+    @property
+    def is_load(self) -> bool:
+        """Whether the value is made of loads of devices: no schedule, a class of plans."""
+        return self.objective in ("max_load", "max_load_fwd_bwd")

@@ -13,6 +13,7 @@ whole duration and waits for other items (producers, transfers, its predecessor 
 from __future__ import annotations
 
 import heapq
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -80,15 +81,23 @@ def simulate(instance: Instance, plan: Plan, semantics: Semantics) -> Schedule:
     return Schedule(device, start[:n], start[:n] + items.duration[:n], transfers)
 
 
-def check_shape(instance: Instance, plan: Plan) -> Ints:
-    """The device of each op, or a PlanError that says why there is none."""
+def check_shape(instance: Instance, plan: Plan, *, replicas: bool = False) -> Ints:
+    """The device of each op, or a PlanError that says why there is none.
+
+    With `replicas` an op may be on several devices, in ascending order; the first is returned.
+    """
     if len(plan.placement) != instance.num_ops:
         raise PlanError(f"placement has {len(plan.placement)} ops, the graph {instance.num_ops}")
     for op, devices in zip(instance.graph.ops, plan.placement, strict=True):
-        if len(devices) != 1:
+        if len(devices) != 1 and not (replicas and devices):
             raise PlanError(f"op {op.name!r} is on {len(devices)} devices, not on one")
-        if not 0 <= devices[0] < instance.num_devices:
-            raise PlanError(f"op {op.name!r} is on device number {devices[0]}, which is not there")
+        for k in devices:
+            if not 0 <= k < instance.num_devices:
+                raise PlanError(f"op {op.name!r} is on device number {k}, which is not there")
+        if any(a >= b for a, b in pairwise(devices)):
+            raise PlanError(
+                f"op {op.name!r} is on the devices {list(devices)}: not in ascending order"
+            )
     device = plan.devices
     times = instance.arrays.time_ns[np.arange(instance.num_ops), device]
     if (times == UNSUPPORTED).any():

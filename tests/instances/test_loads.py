@@ -60,6 +60,52 @@ def test_overlap_takes_the_larger_of_compute_and_communication() -> None:
     assert value(fan_out(), [0, 1, 1], load="overlap") == 10
 
 
+FWD_BWD = {"objective": "max_load_fwd_bwd"}
+
+
+def one_pass_each(host_time_ns: int | None) -> Instance:
+    """Forward op f (2 ns), backward op b (3 ns), and a tensor from f to b if it has a time."""
+    edge = Edge(producer="f", consumer="b", host_time_ns=host_time_ns)
+    return Instance(
+        name="passes",
+        graph=Graph(
+            name="passes",
+            ops=(
+                Op(name="f", time_ns={"x": 2}),
+                Op(name="b", time_ns={"x": 3}, backward=True),
+            ),
+            edges=() if host_time_ns is None else (edge,),
+        ),
+        cluster=Cluster(
+            name="two", devices=tuple(Device(name=f"d{k}", kind="x") for k in range(2))
+        ),
+    )
+
+
+def passes(instance: Instance, placement: list[int], load: str = "add") -> int | None:
+    semantics = Semantics(objective="max_load_fwd_bwd", load=load)  # type: ignore[arg-type]
+    return evaluate(instance, Plan.on(placement), semantics).value_ns
+
+
+def test_the_two_maxima_may_be_of_different_devices() -> None:
+    # d0 forward 2, d1 backward 3: 2 + 3, wherever they are, though the heaviest device has 3
+    assert passes(one_pass_each(None), [0, 1]) == passes(one_pass_each(None), [0, 0]) == 5
+    assert value(one_pass_each(None), [0, 1]) == 3
+
+
+def test_a_tensor_of_a_forward_op_is_forward_load_also_where_a_backward_op_reads_it() -> None:
+    # forward: d0 2 + 10 out, d1 10 in; backward: d1 3. Charged to the pass that reads it, d1 would
+    # have 3 + 10 and the value would be 12 + 13
+    assert passes(one_pass_each(10), [0, 1]) == 12 + 3
+    uses = evaluate(one_pass_each(10), Plan.on([0, 1]), Semantics(**FWD_BWD)).uses  # type: ignore[arg-type]
+    assert [use.load_ns for use in uses] == [12, 10 + 3]
+
+
+def test_each_pass_overlaps_its_own_communication() -> None:
+    # forward: d0 max(2, 10), d1 max(0, 10); backward: max(3, 0)
+    assert passes(one_pass_each(10), [0, 1], load="overlap") == 10 + 3
+
+
 def test_loads_agree_with_a_literal_count_over_ops() -> None:
     """The definition of tarnawski-semantics section 3, comm(S), tensor by tensor."""
     rng = random.Random(7)

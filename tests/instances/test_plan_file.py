@@ -73,9 +73,24 @@ def test_the_file_names_ops_devices_and_channels(tmp_path: Path) -> None:
     ]
 
 
+def test_calls_are_written_by_op_name_and_come_back(tmp_path: Path) -> None:
+    semantics = Semantics(objective="latency_subgraphs", subgraphs=2)
+    plan = Plan(((0,), (1,), (0,), (0,)), call=(0, 1, 1, 1))
+    save_plan(example(), plan, semantics, tmp_path / "p.json")
+    raw = read_json(tmp_path / "p.json")
+    assert raw["call"] == {"op1": 0, "op2": 1, "op3": 1, "op4": 1}
+    assert load_plan(example(), tmp_path / "p.json") == (plan, semantics)
+    save_plan(example(), Plan.on([0, 1, 0, 0]), semantics, tmp_path / "q.json")
+    assert "call" not in read_json(tmp_path / "q.json")
+    assert load_plan(example(), tmp_path / "q.json")[0].call is None
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"call": {"op1": 0}}, "call: op 'op2' has none"),
+        ({"call": {"op9": 0}}, "there is no op 'op9'"),
+        ({"call": dict.fromkeys(["op1", "op2", "op3", "op4"], -1)}, "call.op1"),
         ({"format": "placegap"}, "is not a plan"),
         ({"version": 2}, "version: must be 1"),
         ({"placement": {"op1": "gpu0"}}, "placement: op 'op2' is not placed"),
