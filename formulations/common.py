@@ -69,6 +69,23 @@ def time_unit_ns(horizon_ns: int, granularity: int) -> float:
 # ---------------------------------------------------------------------------- reachability, as bits
 
 
+Ends = list[tuple[int, int]]
+"""Producer and consumer of every edge."""
+
+
+def edge_ends(instance: Instance) -> Ends:
+    """Producer and consumer of every edge.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> edge_ends(example())
+    [(0, 1), (0, 2), (1, 3), (2, 3)]
+    """
+    index = instance.arrays.index
+    return list(zip(index.producer.tolist(), index.consumer.tolist(), strict=True))
+
+
 def op_reach(index: GraphIndex) -> tuple[list[int], list[int]]:
     """Ancestors and descendants of every op; bit j of an integer stands for op j. O(n m / 64).
 

@@ -23,11 +23,11 @@ device, an edge from a to b) is fixed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from ortools.sat.python import cp_model
 
+from placegap.formulations.cp_common import memory_capacity
 from placegap.formulations.makespan_cp_transfers import (
     channel_no_overlap,
     forbid_late_moves,
@@ -79,7 +79,7 @@ def build(instance: Instance, semantics: Semantics, horizon_ns: int | None = Non
         horizon_ns = serial_horizon_ns(instance)
     model = new_model(instance, semantics, horizon_ns)
     assign_once(model)
-    memory_capacity(model)
+    memory_capacity(model.cp, instance, model.x)
     device_no_overlap(model)
     end_follows_start(model)
     remaining = forbid_late_moves(model)
@@ -99,16 +99,6 @@ def assign_once(model: MakespanModel) -> None:
     group = model.instance.arrays.group.tolist()
     for row in {g: model.x[i] for i, g in enumerate(group)}.values():
         model.cp.add_exactly_one(row.values())
-
-
-def memory_capacity(model: MakespanModel) -> None:
-    """Sum over i of m_i x[i, k] <= M_k, in units of the sizes' greatest common divisor."""
-    arrays = model.instance.arrays
-    size, unit = arrays.resident_bytes.tolist(), math.gcd(*arrays.resident_bytes.tolist()) or 1
-    for k, limit in enumerate(arrays.memory_bytes.tolist()):
-        there = [(size[i] // unit, row[k]) for i, row in enumerate(model.x) if k in row]
-        if sum(units for units, _ in there) > limit // unit:
-            model.cp.add(sum(units * literal for units, literal in there) <= limit // unit)
 
 
 def device_no_overlap(model: MakespanModel) -> None:

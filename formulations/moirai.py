@@ -1,20 +1,23 @@
-"""Moirai's MILP for the makespan under ports: build it, start it from a plan, read a plan off it.
+"""Moirai's MILP for the makespan: build it, start it from a plan, read a plan off it.
 
 Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices"
-(2023), section III-D. Both forms are exact for ``makespan port per_edge``; their components are
-listed in `moirai_published` and `moirai_strengthened`.
+(2023), section III-D. As published it is exact for ``makespan port per_edge``, strengthened for
+every channel model with transfers ``per_edge``; the components of both forms are listed in
+`moirai_published` and `moirai_strengthened`.
 """
 
 from __future__ import annotations
 
-import heapq
 from typing import Literal
 
 import pyomo.environ as pyo
 
 from placegap.formulations import moirai_published, moirai_strengthened
-from placegap.formulations.common import placement, set_placement
+from placegap.formulations.common import edge_ends, placement, set_placement
 from placegap.formulations.scaled_times import serial_horizon_ns
+from placegap.formulations.sequence import Key, sequence
+from placegap.formulations.symmetry import new_names
+from placegap.instances.channels import NO_CHANNEL, channels_of
 from placegap.instances.model import Instance
 from placegap.instances.orders import plan_from_times
 from placegap.instances.plan import Plan, Transfer
@@ -22,10 +25,9 @@ from placegap.instances.semantics import Semantics
 from placegap.instances.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]
-Key = tuple[float, float, int, int]
 
 SEMANTICS = Semantics(objective="makespan", channels="port", transfers="per_edge")
-"""The only semantics the model states."""
+"""The semantics of the paper, and the only one that its model states as published."""
 
 
 def build(
@@ -33,6 +35,7 @@ def build(
     semantics: Semantics,
     form: Form = "strengthened",
     horizon_ns: int | None = None,
+    symmetry: bool = True,
 ) -> pyo.ConcreteModel:
     """Moirai's MILP of an instance.
 
@@ -40,12 +43,15 @@ def build(
     ----------
     instance : Instance
     semantics : Semantics
-        ``makespan port per_edge``; the model states no other.
+        ``makespan per_edge``, with any channels if strengthened, with ``port`` as published.
     form : {"strengthened", "as_published"}
     horizon_ns : int, optional
         Only plans of at most this makespan matter: the value of a known plan, for instance. The
         default is a time by which every plan can end. All optima stay in the model as long as the
         horizon is not below the optimum.
+    symmetry : bool
+        Strengthened only: of placements that differ in the names of identical devices, keep one.
+        Constraints of your own that name devices need ``symmetry=False``.
 
     Returns
     -------
@@ -65,37 +71,46 @@ def build(
     >>> len(model.x), len(model.op_before), pyo.value(model.unit_ns)
     (8, 2, 1.0)
     """
-    reason = why_not(semantics)
+    reason = why_not(semantics, form)
     if reason is not None:
         raise ValueError(f"Moirai's model {reason}")
     horizon = serial_horizon_ns(instance) if horizon_ns is None else horizon_ns
-    chosen = moirai_published if form == "as_published" else moirai_strengthened
-    return chosen.build(instance, horizon)
+    if form == "as_published":
+        return moirai_published.build(instance, horizon)
+    return moirai_strengthened.build(instance, horizon, semantics.channels, symmetry)
 
 
-def why_not(semantics: Semantics) -> str | None:
+def why_not(semantics: Semantics, form: Form = "strengthened") -> str | None:
     """Why the model does not state a semantics, or None if it does."""
-    if semantics != SEMANTICS:
-        return f"states {SEMANTICS.label}, not {semantics.label}"
+    if form == "as_published" and semantics != SEMANTICS:
+        return f"states {SEMANTICS.label} as published, not {semantics.label}"
+    if semantics.objective != "makespan" or semantics.transfers != "per_edge":
+        return f"states makespan per_edge, not {semantics.label}"
     return None
 
 
-def count_rows(instance: Instance, form: Form) -> int:
+def count_rows(
+    instance: Instance, form: Form, semantics: Semantics = SEMANTICS, symmetry: bool = True
+) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building.
 
     Examples
     --------
     >>> from placegap.instances import example
     >>> count_rows(example(), "as_published"), count_rows(example(), "strengthened")
-    (105, 70)
+    (105, 74)
     """
     if form == "as_published":
         return moirai_published.count_rows(instance)
-    return moirai_strengthened.count_rows(instance)
+    return moirai_strengthened.count_rows(instance, semantics.channels, symmetry)
 
 
-def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None:
+def warm_start(
+    model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: Semantics
+) -> None:
     """Set the values of all variables to those of a plan's schedule.
+
+    With symmetry breaking, identical devices swap their parts, as in the plan's representative.
 
     Parameters
     ----------
@@ -104,15 +119,20 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
     instance : Instance
     plan : Plan
         A feasible plan.
+    semantics : Semantics
+        That of `build`.
     """
-    schedule = simulate(instance, plan, SEMANTICS)
-    ends, device = _ends(instance), schedule.device.tolist()
+    schedule = simulate(instance, plan, semantics)
+    ends, device = edge_ends(instance), schedule.device.tolist()
+    if model.component("symmetry_order") is not None:
+        names = new_names(instance, plan)
+        device = [names[k] for k in device]
     op = list(zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True))
     flow = [(op[i][1], op[i][1]) for i, _ in ends]  # a local flow takes no time
     table = schedule.transfers
     for q, start, end in zip(table.item, table.start_ns, table.end_ns, strict=True):
         flow[q] = (int(start), int(end))
-    set_placement(model, plan)
+    set_placement(model, Plan.on(device))
     unit_ns = pyo.value(model.unit_ns)
     model.makespan.set_value(schedule.makespan_ns / unit_ns)
     for times, spans, before in (("op", op, model.op_before), ("flow", flow, model.flow_before)):
@@ -130,14 +150,14 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
         variable.set_value(int(device[ends[q][0]] != device[ends[q][1]]))
 
 
-def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
-    """The plan that the values of a model's variables describe.
+def extract(model: pyo.ConcreteModel, instance: Instance, semantics: Semantics) -> Plan:
+    """The plan that the values of a model's variables describe; semantics as for `build`.
 
     The devices are those of x. The orders are those that the model decided on and, where it had no
     pair to decide on, those of its start times. Executing the plan takes no longer than the model
     says, up to the solver's tolerances.
     """
-    n, ends, unit_ns = instance.num_ops, _ends(instance), pyo.value(model.unit_ns)
+    n, ends, unit_ns = instance.num_ops, edge_ends(instance), pyo.value(model.unit_ns)
     arrays, device = instance.arrays, placement(model, instance.num_ops)
     remote = [q for q, (i, j) in enumerate(ends) if device[i] != device[j]]
     position = arrays.index.topological_position.tolist()
@@ -155,29 +175,28 @@ def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
     arcs = [(i, j) for i, j in ends if device[i] == device[j]]
     arcs += [(ends[q][0], n + q) for q in remote] + [(n + q, ends[q][1]) for q in remote]
     decided = [pair for pair in _decided(model.op_before) if device[pair[0]] == device[pair[1]]]
+    held = {q: _held(instance, semantics, *(device[i] for i in ends[q])) for q in remote}
     decided += [
         (n + q, n + r)
         for q, r in _decided(model.flow_before)
-        if n + q in keys
-        and n + r in keys
-        and any(device[ends[q][side]] == device[ends[r][side]] for side in (0, 1))
+        if q in held and r in held and held[q] & held[r]
     ]
-    order = _sequence(keys, arcs + decided)
+    order = sequence(keys, arcs + decided)
     if len(order) < len(keys):  # items without duration may follow each other in a circle
-        order = _sequence(keys, arcs)
+        order = sequence(keys, arcs)
     rank = {item: at for at, item in enumerate(order)}
     return plan_from_times(
         instance,
-        SEMANTICS,
+        semantics,
         device,
         [(rank[i], rank[i]) for i in range(n)],
         [(Transfer(q, device[ends[q][1]]), rank[n + q], rank[n + q]) for q in remote],
     )
 
 
-def _ends(instance: Instance) -> list[tuple[int, int]]:
-    index = instance.arrays.index
-    return list(zip(index.producer.tolist(), index.consumer.tolist(), strict=True))
+def _held(instance: Instance, semantics: Semantics, source: int, target: int) -> set[int]:
+    """The channels that a transfer holds."""
+    return {*channels_of(semantics.channels, instance.num_devices, source, target)} - {NO_CHANNEL}
 
 
 def _decided(before: pyo.Var) -> list[tuple[int, int]]:
@@ -190,26 +209,3 @@ def _decided(before: pyo.Var) -> list[tuple[int, int]]:
         elif (j, i) not in before:
             found.append((j, i))
     return found
-
-
-def _sequence(keys: dict[int, Key], arcs: list[tuple[int, int]]) -> list[int]:
-    """Items in an order that respects the arcs, of the available ones the least key first.
-
-    Items on a circle of arcs, and what follows them, are missing.
-    """
-    waiting = dict.fromkeys(keys, 0)
-    after: dict[int, list[int]] = {item: [] for item in keys}
-    for first, second in arcs:
-        waiting[second] += 1
-        after[first].append(second)
-    ready = [keys[item] for item, count in waiting.items() if count == 0]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        item = heapq.heappop(ready)[-1]
-        order.append(item)
-        for follower in after[item]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                heapq.heappush(ready, keys[follower])
-    return order

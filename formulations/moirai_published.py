@@ -20,10 +20,12 @@ from itertools import permutations
 import pyomo.environ as pyo
 
 from placegap.formulations.common import (
+    Ends,
     Linear,
     assign_once,
     colocate_ops,
     count_unordered_pairs,
+    edge_ends,
     flow_reach,
     memory_capacity,
     op_reach,
@@ -34,14 +36,10 @@ from placegap.formulations.common import (
 from placegap.formulations.scaled_times import ScaledTimes, scale_times
 from placegap.instances.model import Instance
 
-Ends = list[tuple[int, int]]
-"""Producer and consumer of every edge."""
-
 
 def build(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel:
     """The published model; see `moirai.build`."""
-    index, num_devices = instance.arrays.index, instance.num_devices
-    ends = list(zip(index.producer.tolist(), index.consumer.tolist(), strict=True))
+    ends, num_devices = edge_ends(instance), instance.num_devices
     times = scale_times(instance, horizon_ns)
     model = pyo.ConcreteModel(name=f"moirai as published: {instance.name}")
     model.unit_ns = pyo.Param(initialize=times.unit_ns)

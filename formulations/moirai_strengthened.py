@@ -1,7 +1,8 @@
 """Moirai's MILP, strengthened: the same optima, fewer rows and a better LP bound.
 
-Claim: exact for ``makespan port per_edge``, among the plans of at most the horizon. It is the
-published model (`moirai_published`) with these changes:
+Claim: exact for ``makespan C per_edge``, C any of ``free``, ``link``, ``port``, ``half_duplex``,
+among the plans of at most the horizon. It is the published model (`moirai_published`) with these
+changes:
 
 - transport linking: ``route[q, a, b]`` stands for x[i, a] x[j, b], q = (i, j), a == b included, and
   is tied to x by its row and column sums;
@@ -9,8 +10,10 @@ published model (`moirai_published`) with these changes:
   every pair of ops or flows has a big-M of its own;
 - transitive pruning: no row for what a path or the windows order already; one big-M row per order
   of a pair instead of one per device;
-- work rows: no device and no port is busy for longer than the makespan;
-- head and tail rows: the device-indexed critical paths into and out of an op.
+- work rows: no device and no channel is busy for longer than the makespan;
+- head and tail rows: the device-indexed critical paths into and out of an op;
+- channels other than ports, which flows compete for in the same way (`moirai_channels`);
+- symmetry breaking: of placements that differ in the names of identical devices, one (`symmetry`).
 
 Components of the model:
 
@@ -22,12 +25,12 @@ Components of the model:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import pyomo.environ as pyo
 
+from placegap.formulations import symmetry as symmetries
 from placegap.formulations.common import (
     Linear,
     assign_once,
@@ -39,41 +42,30 @@ from placegap.formulations.common import (
     place_ops,
     unordered_pairs,
 )
+from placegap.formulations.moirai_channels import channel_no_overlap, channel_work
+from placegap.formulations.moirai_items import (
+    Arcs,
+    Item,
+    competing,
+    either,
+    flow_items,
+    op_items,
+    possible_arcs,
+)
 from placegap.formulations.scaled_times import ScaledTimes, scale_times
 from placegap.formulations.windows import Windows, windows
 from placegap.instances.model import Instance
-
-Arcs = list[tuple[int, int]]
-"""Device pairs (a, b) that an edge may take."""
+from placegap.instances.semantics import Channels
 
 
-Pair = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Item:
-    """When an op or a flow can run, in ns, and what it can occupy.
-
-    Attributes
-    ----------
-    earliest_ns, latest_ns : int
-        It starts no earlier, and ends no later.
-    shortest_ns, longest_ns : int
-        Its durations while it occupies anything.
-    resources : frozenset of int
-        An op's devices; a flow's ports: out of device k is k, into device k is K + k.
-    """
-
-    earliest_ns: int
-    latest_ns: int
-    shortest_ns: int
-    longest_ns: int
-    resources: frozenset[int]
-
-
-def build(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel:
+def build(
+    instance: Instance, horizon_ns: int, channels: Channels, symmetry: bool
+) -> pyo.ConcreteModel:
     """The strengthened model; see `moirai.build`."""
+    classes = symmetries.identical_devices(instance) if symmetry else ()
     window, times = windows(instance, horizon_ns), scale_times(instance, horizon_ns)
+    kept = symmetries.representative_devices(instance, window.possible, classes)
+    window = replace(window, possible=kept)
     arcs = possible_arcs(instance, window, horizon_ns)
     model = pyo.ConcreteModel(name=f"moirai strengthened: {instance.name}")
     model.unit_ns = pyo.Param(initialize=times.unit_ns)
@@ -87,78 +79,29 @@ def build(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel:
     add_durations(model, times, arcs)
     precedence_flows(model, instance)
     device_work(model, times)
-    port_work(model, times)
+    channel_work(model, times, channels)
     critical_path(model, instance, window, times)
     device_no_overlap(model, instance, op_items(instance, window, horizon_ns))
-    channel_no_overlap(model, instance, flow_items(instance, window, arcs, horizon_ns))
+    channel_no_overlap(
+        model, instance, flow_items(instance, window, arcs, horizon_ns, channels), channels
+    )
+    if classes:
+        symmetries.symmetry_order(model, instance, window.possible, classes)
     model.objective = pyo.Objective(expr=model.makespan)
     return model
 
 
-def count_rows(instance: Instance) -> int:
+def count_rows(instance: Instance, channels: Channels, symmetry: bool) -> int:
     """At most so many rows, those of memory and colocation aside; O(m^2 / 64), nothing is built."""
     index, n, k = instance.arrays.index, instance.num_ops, instance.num_devices
     m = len(index.producer)
-    pairs = (k + 2) * count_unordered_pairs(op_reach(index)[1])
-    pairs += (2 * k + 2) * count_unordered_pairs(flow_reach(index)[1])
-    return 3 * n + (2 * k + 2) * m + 3 * k + pairs
-
-
-# ----------------------------------------------------------------------------- what the windows say
-
-
-def possible_arcs(instance: Instance, window: Windows, horizon_ns: int) -> list[Arcs]:
-    """The device pairs that each edge can take in a plan of at most the horizon; O(m K^2)."""
-    arrays = instance.arrays
-    index, found = arrays.index, []
-    until, since = window.head_ns + arrays.time_ns, window.tail_ns + arrays.time_ns
-    for i, j, u in zip(index.producer, index.consumer, index.tensor, strict=True):
-        length = until[i][:, None] + arrays.transfer_ns[u][arrays.link_class] + since[j]
-        both = window.possible[i][:, None] & window.possible[j]
-        found.append([(a, b) for a, b in np.argwhere(both & (length <= horizon_ns)).tolist()])
-    return found
-
-
-def op_items(instance: Instance, window: Windows, horizon_ns: int) -> list[Item]:
-    """Windows of the ops."""
-    items = []
-    for i, row in enumerate(window.possible):
-        devices = np.flatnonzero(row)
-        time_ns = instance.arrays.time_ns[i, devices]
-        items.append(
-            Item(
-                int(window.head_ns[i, devices].min(initial=horizon_ns)),
-                horizon_ns - int(window.tail_ns[i, devices].min(initial=horizon_ns)),
-                int(time_ns.min(initial=horizon_ns)),
-                int(time_ns.max(initial=0)),
-                frozenset(devices.tolist()),
-            )
-        )
-    return items
-
-
-def flow_items(
-    instance: Instance, window: Windows, arcs: list[Arcs], horizon_ns: int
-) -> list[Item]:
-    """Windows of the flows."""
-    arrays, num_devices = instance.arrays, instance.num_devices
-    until, since = window.head_ns + arrays.time_ns, window.tail_ns + arrays.time_ns
-    index, items = arrays.index, []
-    for q, pairs in enumerate(arcs):
-        i, j = index.producer[q], index.consumer[q]
-        move = arrays.transfer_ns[index.tensor[q]][arrays.link_class]
-        remote = [(a, b) for a, b in pairs if a != b]
-        durations = [int(move[arc]) for arc in remote]
-        items.append(
-            Item(
-                min((int(until[i, a]) for a, _ in pairs), default=horizon_ns),
-                horizon_ns - min((int(since[j, b]) for _, b in pairs), default=horizon_ns),
-                min(durations, default=horizon_ns),
-                max(durations, default=0),
-                frozenset([a for a, _ in remote] + [num_devices + b for _, b in remote]),
-            )
-        )
-    return items
+    rows = 3 * n + (2 * k + 2) * m + k
+    rows += (k + 2) * count_unordered_pairs(op_reach(index)[1])
+    num_channels = {"free": 0, "link": k * (k - 1), "port": 2 * k, "half_duplex": k}[channels]
+    if num_channels:
+        pairs = count_unordered_pairs(flow_reach(index)[1])
+        rows += num_channels + (num_channels + 2) * pairs
+    return rows + symmetry * symmetries.count_rows(instance)
 
 
 # ---------------------------------------------------------------------------------------- variables
@@ -240,20 +183,6 @@ def device_work(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
         return sum(times.op[i][k] * model.x[i, k] for i in ops) <= model.makespan
 
 
-def port_work(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
-    """Sum over q, b of p_qkb route[q, k, b] <= makespan for every device k; so for its inputs."""
-    num_devices = len(times.op[0])
-    work: list[list[Linear]] = [[] for _ in range(2 * num_devices)]
-    for (q, a, b), route in model.route.items():
-        if times.move[q][a][b]:
-            work[a].append(times.move[q][a][b] * route)
-            work[num_devices + b].append(times.move[q][a][b] * route)
-
-    @model.Constraint([port for port, terms in enumerate(work) if terms])
-    def port_work(model: pyo.ConcreteModel, port: int) -> Linear:
-        return sum(work[port]) <= model.makespan
-
-
 def critical_path(
     model: pyo.ConcreteModel, instance: Instance, window: Windows, times: ScaledTimes
 ) -> None:
@@ -299,76 +228,3 @@ def device_no_overlap(model: pyo.ConcreteModel, instance: Instance, items: list[
     @model.Constraint(shared)
     def device_shared(_: pyo.ConcreteModel, i: int, j: int, k: int) -> Linear:
         return either(before, i, j) >= x[i, k] + x[j, k] - 1
-
-
-def channel_no_overlap(model: pyo.ConcreteModel, instance: Instance, items: list[Item]) -> None:
-    """(8): of two remote flows that share a port, one starts after the other ends.
-
-    flow_start[r] >= flow_end[q] - M_qr (1 - flow_before[q, r]) for both orders of the pair, and
-    flow_before[q, r] + flow_before[r, q] >= use(q) + use(r) - 1 for every port, where use(q) is
-    x[i, k] - route[q, k, k] for the port out of k, q = (i, j). Flows of one producer, or into one
-    consumer, compete as soon as both are remote: one row instead of one per port.
-    """
-    index, num_devices = instance.arrays.index, instance.num_devices
-    orders, pairs = competing(items, unordered_pairs(*flow_reach(index)))
-    model.flow_before = pyo.Var(orders, domain=pyo.Binary)
-    unit_ns, before = pyo.value(model.unit_ns), model.flow_before
-    ends = index.producer.tolist(), index.consumer.tolist()
-    akin = [(q, r) for q, r in pairs if any(end[q] == end[r] for end in ends)]
-    other = sorted(set(pairs).difference(akin))
-    shared = [(q, r, p) for q, r in other for p in sorted(items[q].resources & items[r].resources)]
-
-    local_route = {key: route for key, route in model.route.items() if key[1] == key[2]}
-
-    def local(q: int, k: int) -> Linear:
-        return local_route.get((q, k, k), 0)
-
-    def use(q: int, port: int) -> Linear:
-        side, k = divmod(port, num_devices)
-        return model.x[ends[side][q], k] - local(q, k)
-
-    def remote(q: int) -> Linear:
-        return 1 - sum(local(q, k) for k in range(num_devices))
-
-    @model.Constraint(orders)
-    def channel_no_overlap(model: pyo.ConcreteModel, q: int, r: int) -> Linear:
-        slack = (items[q].latest_ns - items[r].earliest_ns) / unit_ns * (1 - before[q, r])
-        return model.flow_start[r] >= model.flow_end[q] - slack
-
-    @model.Constraint(akin)
-    def channel_shared_by_end(_: pyo.ConcreteModel, q: int, r: int) -> Linear:
-        return either(before, q, r) >= remote(q) + remote(r) - 1
-
-    @model.Constraint(shared)
-    def channel_shared(_: pyo.ConcreteModel, q: int, r: int, port: int) -> Linear:
-        return either(before, q, r) >= use(q, port) + use(r, port) - 1
-
-
-def competing(items: list[Item], unordered: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """The orders (first, second) that the model must decide on, and the pairs they belong to.
-
-    Left out are pairs that share no resource, that both take no time, or that the windows order;
-    and an order that the windows rule out.
-    """
-    orders, pairs = [], []
-    for i, j in unordered:
-        one, two = items[i], items[j]
-        if (
-            one.resources.isdisjoint(two.resources)
-            or one.longest_ns + two.longest_ns == 0
-            or one.latest_ns <= two.earliest_ns
-            or two.latest_ns <= one.earliest_ns
-        ):
-            continue
-        pairs.append((i, j))
-        together = one.shortest_ns + two.shortest_ns
-        if one.earliest_ns + together <= two.latest_ns:
-            orders.append((i, j))
-        if two.earliest_ns + together <= one.latest_ns:
-            orders.append((j, i))
-    return orders, pairs
-
-
-def either(before: pyo.Var, i: int, j: int) -> Linear:
-    """before[i, j] + before[j, i], as far as these orders are possible."""
-    return sum(before[pair] for pair in ((i, j), (j, i)) if pair in before)

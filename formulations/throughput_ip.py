@@ -1,65 +1,96 @@
-"""The throughput IP of Tarnawski et al. (NeurIPS 2020), without contiguity.
+"""The throughput IP of Tarnawski et al. (NeurIPS 2020): contiguous, as chains, or free.
 
-Claim: exact for ``max_load any``, with ``add`` and with ``overlap`` loads. The counting is that of
-their published program: a tensor that leaves device k costs host_time(tensor, k) there once, a
-tensor that enters k costs it once; hosts pay nothing for communication. Components of the model:
+Claim: exact for ``max_load`` and ``max_load_fwd_bwd`` (their Appendix C), for every class of plans
+and with ``add`` and ``overlap`` loads; likewise with two levels of communication. With replicated
+stages it is exact where its unit is 1 ns, and otherwise a relaxation by up to 2 ns: shares are not
+rounded up. The counting is that of their published program: a tensor that leaves device k costs
+host_time(tensor, k) there once, a tensor that enters k costs it once; hosts pay nothing for
+communication. Components of the model:
 
-- ``x[i, k]`` in {0, 1}: op i is on device k;
+- ``x[i, k]`` in {0, 1}: op i is on device k (with replicas: `throughput_ip_stages`);
 - ``leaves[u, k]``, ``enters[u, k]`` in [0, 1]: tensor u leaves, enters device k; only where that
   costs something, and integral where x is;
-- ``largest``: the load of the heaviest device.
+- ``largest``: the load of the heaviest device; ``largest_forward`` and ``largest_backward``, which
+  are added up, for ``max_load_fwd_bwd``;
+- what contiguity needs (`throughput_ip_contiguous`), and servers (`throughput_ip_loads`).
+
+The classes of plans: ``any``; ``convex`` as published; ``chain``, exactly the chains of ideals of
+their dynamic program.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.common import (
-    Linear,
     assign_once,
     colocate_ops,
-    granularity_ns,
     memory_capacity,
     place_ops,
-    placement,
     possible_devices,
-    set_placement,
-    time_unit_ns,
 )
-from placegap.instances.arrays import UNSUPPORTED
-from placegap.instances.loads import combine, device_loads
+from placegap.formulations.symmetry import MOST_EARLIER, symmetry_order
+from placegap.formulations.throughput_ip_contiguous import (
+    Stages,
+    alike_pairs,
+    chain_arcs,
+    chain_regions,
+    convex_regions,
+    forward_arcs,
+)
+from placegap.formulations.throughput_ip_data import (
+    MOST_UNEVEN,
+    Data,
+    device_columns,
+    horizon_ns,
+    throughput_data,
+    uneven_class,
+    value_step_ns,
+)
+from placegap.formulations.throughput_ip_loads import (
+    Inside,
+    crossing_variables,
+    load_add,
+    load_overlap,
+    load_shared,
+    parts_of,
+    server_crossings,
+    server_load,
+    server_variables,
+    share_variables,
+    tensor_enters,
+    tensor_leaves,
+)
+from placegap.formulations.throughput_ip_plans import extract, warm_start
+from placegap.formulations.throughput_ip_stages import (
+    place_stages,
+    stage_assign_once,
+    stage_colocate_ops,
+    stage_disjoint,
+    stage_packed,
+    stage_used,
+)
 from placegap.instances.model import Instance
-from placegap.instances.plan import Plan
-from placegap.instances.semantics import Semantics
+from placegap.instances.semantics import PlanClass, Semantics
+from placegap.instances.servers import why_not_two_levels
 
-Contiguous = Literal["no"]
+__all__ = ["Contiguous", "build", "count_rows", "extract", "horizon_ns", "value_step_ns",
+           "warm_start", "why_not"]  # fmt: skip
 
+Contiguous = Literal["convex", "chain", "no"]
 
-@dataclass(frozen=True)
-class Pins:
-    """Who makes each tensor and who reads it.
-
-    Attributes
-    ----------
-    producer : list of int
-        Of each tensor.
-    consumers : list of lists of int
-        Of each tensor, every op once.
-    priced : list of (int, int)
-        The (tensor, device) pairs at which crossing the device's border costs time.
-    """
-
-    producer: list[int]
-    consumers: list[list[int]]
-    priced: list[tuple[int, int]]
+CLASS_OF: dict[Contiguous, PlanClass] = {"convex": "convex", "chain": "chain", "no": "any"}
+"""The class of plans that each form of the model admits."""
 
 
 def build(
-    instance: Instance, semantics: Semantics, contiguous: Contiguous = "no"
+    instance: Instance,
+    semantics: Semantics,
+    contiguous: Contiguous | None = None,
+    symmetry: bool = True,
 ) -> pyo.ConcreteModel:
     """The throughput IP of an instance.
 
@@ -67,19 +98,22 @@ def build(
     ----------
     instance : Instance
     semantics : Semantics
-        ``max_load``; its load rule decides the rows of the devices.
-    contiguous : {"no"}
-        Which plans the model admits: all.
+        ``max_load`` or ``max_load_fwd_bwd``; its load rule decides the rows of the devices.
+    contiguous : {"convex", "chain", "no"}, optional
+        Which plans the model admits; it must be the class of the semantics, as it is by default.
+    symmetry : bool
+        Fix the roles of equal devices. Constraints of your own that name devices need
+        ``symmetry=False``.
 
     Returns
     -------
     ConcreteModel
-        Minimizes ``largest``, in units of ``unit_ns`` nanoseconds. Constraints can be added.
+        Minimizes the value, in units of ``unit_ns`` nanoseconds. Constraints can be added.
 
     Raises
     ------
     ValueError
-        Another objective, or plans of another class.
+        What `why_not` says.
 
     Examples
     --------
@@ -88,158 +122,132 @@ def build(
     >>> len(model.x), len(model.leaves), pyo.value(model.unit_ns)
     (8, 8, 1.0)
     """
-    reason = why_not(semantics, contiguous)
+    reason = why_not(instance, semantics, contiguous, symmetry)
     if reason is not None:
         raise ValueError(f"the throughput IP {reason}")
-    pins = tensor_pins(instance)
-    unit_ns = time_unit_ns(horizon_ns(instance), granularity_ns(instance, transfers=False))
+    data = throughput_data(instance, semantics, symmetry)
     model = pyo.ConcreteModel(name=f"throughput IP: {instance.name}")
-    model.unit_ns = pyo.Param(initialize=unit_ns)
-    place_ops(model, possible_devices(instance))
-    crossing_variables(model, pins)
-    assign_once(model, instance)
-    colocate_ops(model, instance)
-    memory_capacity(model, instance)
-    tensor_leaves(model, pins)
-    tensor_enters(model, pins)
-    if semantics.load == "add":
-        load_add(model, instance, unit_ns)
+    model.unit_ns = pyo.Param(initialize=data.unit_ns)
+    if semantics.replicas:
+        place_stages(model, data)
+        crossing_variables(model, data)
+        share_variables(model, data)
+        stage_assign_once(model, data)
+        stage_colocate_ops(model, data)
+        stage_used(model, data)
+        stage_disjoint(model, data)
+        stage_packed(model, data)
     else:
-        load_overlap(model, instance, unit_ns)
-    model.objective = pyo.Objective(expr=model.largest)
+        place_ops(model, possible_devices(instance))
+        crossing_variables(model, data)
+        assign_once(model, instance)
+        colocate_ops(model, instance)
+    inside = _inside(model)
+    memory_capacity(model, instance)
+    tensor_leaves(model, data, inside)
+    tensor_enters(model, data, inside)
+    if semantics.load == "add":
+        load_add(model, data, inside)
+    else:
+        load_overlap(model, data, inside)
+    if semantics.replicas:
+        load_shared(model, data, inside)
+    if len(data.servers) > 1:
+        server_variables(model, data, inside)
+        server_crossings(model, data)
+        server_load(model, data)
+    contiguity(model, data)
+    if data.columns.classes and not semantics.replicas:
+        symmetry_order(model, instance, classes=data.columns.classes)
+    model.objective = pyo.Objective(
+        expr=sum(model.component(f"largest{suffix}") for suffix, _ in parts_of(data))
+    )
     return model
 
 
-def why_not(semantics: Semantics, contiguous: Contiguous) -> str | None:
-    """Why the model does not state a semantics, or None if it does."""
-    if semantics.objective != "max_load" or semantics.plans != "any":
-        return f"with contiguous={contiguous} states max_load any, not {semantics.label}"
+def contiguity(model: pyo.ConcreteModel, data: Data) -> None:
+    """The rows of the class of plans, for the columns of devices and for the servers.
+
+    A chain is convex, too, and it is those rows that the bound of a chain comes from.
+    """
+    instance, columns, plans = data.instance, data.columns, data.semantics.plans
+    regions = [(_inside(model), len(columns), "")]
+    if len(data.servers) > 1:
+        regions.append((model.in_server, len(data.servers), "server_"))
+    for inside, size, prefix in regions:
+        if plans != "any":
+            convex_regions(model, instance, inside, size, prefix)
+        if plans == "chain":
+            stages = None
+            if data.semantics.replicas and not prefix:
+                stages = Stages(model.used, instance.num_devices, alike_pairs(columns))
+            arcs = chain_arcs(instance)
+            chain_regions(model, arcs, inside, instance.num_ops, size, stages, prefix)
+
+
+def why_not(
+    instance: Instance,
+    semantics: Semantics,
+    contiguous: Contiguous | None = None,
+    symmetry: bool = True,
+) -> str | None:
+    """Why the model does not state a semantics of an instance, or None if it does."""
+    if not semantics.is_load:
+        return f"states max_load and max_load_fwd_bwd, not {semantics.label}"
+    if contiguous is not None and CLASS_OF[contiguous] != semantics.plans:
+        return (
+            f"with contiguous={contiguous} states plans {CLASS_OF[contiguous]}, not"
+            f" {semantics.label}"
+        )
+    if semantics.levels == 2:
+        reason = why_not_two_levels(instance)
+        if reason is not None:
+            return f"does not apply: {reason}"
+    if semantics.replicas:
+        uneven = uneven_class(instance, semantics, symmetry)
+        if uneven > MOST_UNEVEN:
+            return (
+                f"with replicas takes at most {MOST_UNEVEN} equal devices that cannot be swapped"
+                f" (links of several bandwidths, or symmetry=False), not {uneven}"
+            )
     return None
 
 
-def count_rows(instance: Instance) -> int:
+def count_rows(instance: Instance, semantics: Semantics, symmetry: bool = True) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building.
 
     Examples
     --------
     >>> from placegap.instances import example
-    >>> count_rows(example())
+    >>> count_rows(example(), Semantics(objective="max_load"), symmetry=False)
     24
     """
-    index, accelerators = instance.arrays.index, int((~instance.arrays.is_host).sum())
-    pins = len(np.unique(index.tensor * instance.num_ops + index.consumer))
-    return instance.num_ops + 2 * instance.num_devices + 2 * pins * accelerators
+    arrays, index, n = instance.arrays, instance.arrays.index, instance.num_ops
+    columns = device_columns(instance, semantics, symmetry)
+    pays = sum(not arrays.is_host[devices[0]] for devices in columns.devices)
+    pins = len(np.unique(index.tensor * n + index.consumer))
+    servers = 0
+    if semantics.levels == 2:
+        servers = len({device.server for device in instance.cluster.devices})
+    parts = 2 if semantics.objective == "max_load_fwd_bwd" else 1
+    rows = n + 2 * len(columns) * parts + 2 * pins * (pays + servers) + servers
+    if semantics.replicas:
+        rows += n * len(columns) + instance.num_devices + 3 * len(columns)
+    if not semantics.replicas:
+        groups = min(arrays.num_groups, MOST_EARLIER + 1)
+        rows += groups * sum(len(members) - 1 for members in columns.classes)
+    regions = len(columns) + servers
+    if semantics.plans != "any":
+        arcs, forward = len(forward_arcs(instance)), int((~arrays.backward).sum())
+        rows += regions * (forward + 2 * arcs)
+    if semantics.plans == "chain":
+        arcs, size = len(chain_arcs(instance)), instance.num_devices
+        rows += 2 * n * regions + arcs * (2 if servers else 1) + 2 * (regions + size)
+        if semantics.replicas:
+            rows += len(alike_pairs(columns)) * size
+    return rows
 
 
-def horizon_ns(instance: Instance) -> int:
-    """No device is loaded with more: all ops at their slowest, and all tensors in and out."""
-    arrays = instance.arrays
-    ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1).tolist()
-    return int(sum(ops) + 2 * sum(arrays.host_ns.max(axis=1, initial=0).tolist()))
-
-
-def tensor_pins(instance: Instance) -> Pins:
-    """Producers, consumers and priced devices of all tensors; O(m + t K)."""
-    arrays, index = instance.arrays, instance.arrays.index
-    consumers = [
-        sorted(set(index.consumer[index.tensor_edge[a:b]].tolist()))
-        for a, b in zip(index.tensor_ptr[:-1], index.tensor_ptr[1:], strict=True)
-    ]
-    priced = np.argwhere((arrays.host_ns > 0) & ~arrays.is_host).tolist()
-    return Pins(index.tensor_producer.tolist(), consumers, [(u, k) for u, k in priced])
-
-
-# ---------------------------------------------------------------------------------------- variables
-
-
-def crossing_variables(model: pyo.ConcreteModel, pins: Pins) -> None:
-    """``leaves[u, k]`` and ``enters[u, k]`` in [0, 1], and ``largest`` >= 0."""
-    model.leaves = pyo.Var(pins.priced, bounds=(0, 1))
-    model.enters = pyo.Var(pins.priced, bounds=(0, 1))
-    model.largest = pyo.Var(domain=pyo.NonNegativeReals)
-
-
-# -------------------------------------------------------------------------------------- constraints
-
-
-def tensor_leaves(model: pyo.ConcreteModel, pins: Pins) -> None:
-    """leaves[u, k] >= x[i, k] - x[j, k], i the producer and j any consumer of tensor u."""
-    rows = [(u, k, j) for u, k in pins.priced for j in pins.consumers[u]]
-
-    @model.Constraint(rows)
-    def tensor_leaves(model: pyo.ConcreteModel, u: int, k: int, j: int) -> Linear:
-        return model.leaves[u, k] >= model.x[pins.producer[u], k] - model.x[j, k]
-
-
-def tensor_enters(model: pyo.ConcreteModel, pins: Pins) -> None:
-    """enters[u, k] >= x[j, k] - x[i, k], i the producer and j any consumer of tensor u."""
-    rows = [(u, k, j) for u, k in pins.priced for j in pins.consumers[u]]
-
-    @model.Constraint(rows)
-    def tensor_enters(model: pyo.ConcreteModel, u: int, k: int, j: int) -> Linear:
-        return model.enters[u, k] >= model.x[j, k] - model.x[pins.producer[u], k]
-
-
-def load_add(model: pyo.ConcreteModel, instance: Instance, unit_ns: float) -> None:
-    """Load of every device k: largest >= compute + communication.
-
-    Compute is the sum over i of p_ik x[i, k], communication the sum over u of
-    host_time(u, k) (leaves[u, k] + enters[u, k]).
-    """
-    compute, communication = _parts(model, instance, unit_ns)
-
-    @model.Constraint(range(instance.num_devices))
-    def load_add(model: pyo.ConcreteModel, k: int) -> Linear:
-        return model.largest >= compute[k] + communication[k]
-
-
-def load_overlap(model: pyo.ConcreteModel, instance: Instance, unit_ns: float) -> None:
-    """Load of every device k: largest >= compute and largest >= communication (`load_add`)."""
-    compute, communication = _parts(model, instance, unit_ns)
-    pays = [k for k, part in enumerate(communication) if not isinstance(part, int)]
-
-    @model.Constraint(range(instance.num_devices))
-    def load_overlap_compute(model: pyo.ConcreteModel, k: int) -> Linear:
-        return model.largest >= compute[k]
-
-    @model.Constraint(pays)
-    def load_overlap_communication(model: pyo.ConcreteModel, k: int) -> Linear:
-        return model.largest >= communication[k]
-
-
-def _parts(
-    model: pyo.ConcreteModel, instance: Instance, unit_ns: float
-) -> tuple[list[Linear], list[Linear]]:
-    """Compute and communication of every device, as expressions."""
-    time, host = instance.arrays.time_ns / unit_ns, instance.arrays.host_ns / unit_ns
-    compute: list[list[Linear]] = [[] for _ in range(instance.num_devices)]
-    communication: list[list[Linear]] = [[] for _ in compute]
-    for (i, k), x in model.x.items():
-        if not x.fixed:
-            compute[k].append(float(time[i, k]) * x)
-    for (u, k), leaves in model.leaves.items():
-        communication[k].append(float(host[u, k]) * (leaves + model.enters[u, k]))
-    return [sum(part) for part in compute], [sum(part) for part in communication]
-
-
-# ------------------------------------------------------------------------------------ plans in, out
-
-
-def warm_start(
-    model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: Semantics
-) -> None:
-    """Set the values of all variables to those of a feasible plan."""
-    set_placement(model, plan)
-    pins, device = tensor_pins(instance), plan.devices
-    for u, k in pins.priced:
-        inside = [bool(device[j] == k) for j in pins.consumers[u]]
-        made_here = bool(device[pins.producer[u]] == k)
-        model.leaves[u, k].set_value(int(made_here and not all(inside)))
-        model.enters[u, k].set_value(int(not made_here and any(inside)))
-    load = combine(semantics.load, *device_loads(instance, device))
-    model.largest.set_value(int(load.max()) / pyo.value(model.unit_ns))
-
-
-def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
-    """The plan that the values of x describe."""
-    return Plan.on(placement(model, instance.num_ops))
+def _inside(model: pyo.ConcreteModel) -> Inside:
+    """The variables that are 1 where an op is in a column."""
+    return model.x if model.component("stage") is None else model.stage

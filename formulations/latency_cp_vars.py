@@ -1,0 +1,129 @@
+"""What the CP-SAT model of latency_subgraphs is made of: its variables and its unit of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from placegap.formulations.common import granularity_ns
+from placegap.formulations.latency_ip_published import CallSets, index_sets
+from placegap.formulations.makespan_cp_vars import LARGEST_TOTAL, Literal
+from placegap.instances.model import Instance
+from placegap.instances.semantics import Semantics
+from placegap.instances.transfer import ceil_div
+
+Member = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class LatencyModel:
+    """The constraint program of an instance with n ops and K devices.
+
+    Attributes
+    ----------
+    cp : CpModel
+    sets : CallSets
+        Index sets; times and windows in ns.
+    horizon_ns : int
+        Plans of a longer latency are excluded.
+    unit_ns : int
+        All times of the model are in this unit.
+    exact : bool
+        Whether every time is a multiple of the unit; otherwise times are rounded down.
+    x : n mappings device -> literal
+    member, enters, leaves : mappings (i or u, k, c) -> literal
+    start, finish, rank_call, used : mappings (k, c) -> variable
+    end, done : n variables
+    rank : mapping op -> variable
+    latency : variable
+    """
+
+    cp: cp_model.CpModel
+    sets: CallSets
+    horizon_ns: int
+    unit_ns: int
+    exact: bool
+    x: list[dict[int, Literal]]
+    member: dict[Member, Literal]
+    enters: dict[Member, Literal]
+    leaves: dict[Member, Literal]
+    start: dict[tuple[int, int], cp_model.IntVar]
+    finish: dict[tuple[int, int], cp_model.IntVar]
+    end: list[cp_model.IntVar]
+    done: list[cp_model.IntVar]
+    latency: cp_model.IntVar
+    rank: dict[int, cp_model.IntVar] = field(default_factory=dict)
+    rank_call: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
+    used: dict[tuple[int, int], Literal] = field(default_factory=dict)
+
+    @property
+    def instance(self) -> Instance:
+        """Whose model it is."""
+        return self.sets.instance
+
+    @property
+    def edges(self) -> list[tuple[int, int, int]]:
+        """Producer, consumer and tensor of every edge."""
+        index = self.instance.arrays.index
+        return list(
+            zip(
+                index.producer.tolist(), index.consumer.tolist(), index.tensor.tolist(), strict=True
+            )
+        )
+
+    def time(self, i: int, k: int) -> int:
+        """Units of op i on device k, rounded down."""
+        return int(self.instance.arrays.time_ns[i, k]) // self.unit_ns
+
+    def host(self, u: int, k: int) -> int:
+        """Units of tensor u into or out of device k, rounded down; beyond the horizon is never."""
+        return min(int(self.instance.arrays.host_ns[u, k]), self.horizon_ns + 1) // self.unit_ns
+
+
+def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> LatencyModel:
+    """Variables. The unit keeps the longest sum of a row within `LARGEST_TOTAL`."""
+    sets = index_sets(instance, semantics, horizon_ns)
+    granularity = granularity_ns(instance, transfers=False)
+    unit = max(granularity, ceil_div(_longest_sum_ns(sets, horizon_ns), LARGEST_TOTAL))
+    cp, horizon, n = cp_model.CpModel(), horizon_ns // unit, instance.num_ops
+    possible, is_host = sets.window.possible, instance.arrays.is_host
+    of_group: dict[tuple[int, int], Literal] = {}
+    x: list[dict[int, Literal]] = []
+    for i, g in enumerate(instance.arrays.group.tolist()):
+        x.append({})
+        for k in np.flatnonzero(possible[i]).tolist():
+            key = (g, k) if not is_host[k] else (-1 - i, k)
+            if key not in of_group:
+                of_group[key] = cp.new_bool_var(f"x{i},{k}")
+            x[i][k] = of_group[key]
+    once, calls = sets.num_calls == 1, range(sets.num_calls)
+
+    def literals(name: str, pairs: list[tuple[int, int]]) -> dict[Member, Literal]:
+        return {(u, k, c): cp.new_bool_var(f"{name}{u},{k},{c}") for u, k in pairs for c in calls}
+
+    members = [(i, k) for k, c in sets.calls if c == 0 for i in sets.on(k)]
+    leaving = [(u, k) for u, k in sets.leaving if instance.arrays.host_ns[u, k] >= unit]
+    clock = {at: cp.new_int_var(0, horizon, f"start{at}") for at in sets.calls}
+    return LatencyModel(
+        cp, sets, horizon_ns, unit, unit == granularity, x,
+        member={(i, k, 0): x[i][k] for i, k in members} if once else literals("m", members),
+        enters=literals("enters", sets.entering),
+        leaves=literals("leaves", leaving),
+        start=clock,
+        finish={at: cp.new_int_var(0, horizon, f"finish{at}") for at in sets.calls},
+        end=[cp.new_int_var(0, horizon, f"end{i}") for i in range(n)],
+        done=[cp.new_int_var(0, horizon, f"done{i}") for i in range(n)],
+        latency=cp.new_int_var(0, horizon, "latency"),
+    )  # fmt: skip
+
+
+def _longest_sum_ns(sets: CallSets, horizon_ns: int) -> int:
+    """The largest sum of times in a row, and the horizon."""
+    arrays, sums = sets.instance.arrays, [horizon_ns]
+    for k in range(sets.instance.num_devices):
+        pairs = [u for found in (sets.entering, sets.leaving) for u, j in found if j == k]
+        moves = [min(int(arrays.host_ns[u, k]), horizon_ns + 1) for u in pairs]
+        sums.append(sum(arrays.time_ns[sets.on(k), k].tolist()) + sum(moves))
+    return max(sums) * sets.num_calls + horizon_ns
