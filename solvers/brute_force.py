@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from placegap.instances.semantics import Semantics
+from collections.abc import Callable
+
+from placegap.instances.model import Instance
+from placegap.instances.plan import Plan
+from placegap.instances.semantics import OBJECTIVES, Semantics
+from placegap.instances.servers import why_not_two_levels
+from placegap.solvers import brute_force_latency, brute_force_stages
 from placegap.solvers.brute_force_load import best_assignment
 from placegap.solvers.brute_force_makespan import best_schedule
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
 
-MOST_OPS = {"makespan": 8, "max_load": 10}
+MOST_OPS = {
+    "makespan": 8,
+    "max_load": 10,
+    "max_load_fwd_bwd": 10,
+    "latency_subgraphs": brute_force_latency.MOST_OPS,
+}
 MOST_PLACEMENTS = 2**20
 MOST_TRANSFERS = 10
 """Edges of a makespan instance whose channels are not free: each may become a transfer."""
@@ -17,12 +28,21 @@ MOST_TRANSFERS = 10
 def applies(task: Task, params: Params) -> str | None:
     """Why the instance is too large, or None."""
     instance, semantics = task.instance, task.semantics
-    most, edges = MOST_OPS[semantics.objective], len(instance.graph.edges)
+    staged = _has_stages(semantics)
+    if semantics.levels == 2:
+        reason = why_not_two_levels(instance)
+        if reason is not None:
+            return reason
+    most = brute_force_stages.MOST_OPS if staged else MOST_OPS[semantics.objective]
     if instance.num_ops > most:
         return f"enumerates at most {most} ops, not {instance.num_ops}"
-    placements = instance.num_devices**instance.arrays.num_groups
+    if staged and instance.num_devices > brute_force_stages.MOST_DEVICES:
+        limit = brute_force_stages.MOST_DEVICES
+        return f"enumerates stages of at most {limit} devices, not {instance.num_devices}"
+    placements = _count_placements(instance, semantics)
     if placements > MOST_PLACEMENTS:
         return f"enumerates at most {MOST_PLACEMENTS} placements, not {placements}"
+    edges = len(instance.graph.edges)
     if _has_transfer_orders(semantics) and edges > MOST_TRANSFERS:
         return f"orders at most {MOST_TRANSFERS} transfers, not {edges}"
     return None
@@ -30,12 +50,29 @@ def applies(task: Task, params: Params) -> str | None:
 
 def run(task: Task, params: Params) -> Outcome:
     """Enumerate, whatever the limits of the task: it is over in about a second at most."""
-    search = best_schedule if task.semantics.objective == "makespan" else best_assignment
-    best = search(task.instance, task.semantics)
+    best = _search(task.semantics)(task.instance, task.semantics)
     if best is None:
         return Outcome(proven_infeasible=True, message="no placement fits")
     value, plan = best
     return Outcome(plan=plan, claim_ns=value, bound_ns=value, bound_origin="brute-force")
+
+
+def _search(semantics: Semantics) -> Callable[[Instance, Semantics], tuple[int, Plan] | None]:
+    if semantics.objective == "makespan":
+        return best_schedule
+    if semantics.objective == "latency_subgraphs":
+        return brute_force_latency.best_calls
+    return brute_force_stages.best_stages if _has_stages(semantics) else best_assignment
+
+
+def _count_placements(instance: Instance, semantics: Semantics) -> int:
+    if semantics.objective == "latency_subgraphs":
+        return brute_force_latency.count_assignments(instance, semantics)
+    return int(instance.num_devices**instance.arrays.num_groups)
+
+
+def _has_stages(semantics: Semantics) -> bool:
+    return semantics.replicas or semantics.levels == 2
 
 
 def _has_transfer_orders(semantics: Semantics) -> bool:
@@ -46,7 +83,7 @@ register(
     Method(
         name="brute-force",
         claim="exact",
-        objectives=("makespan", "max_load"),
+        objectives=OBJECTIVES,
         paper="enumeration",
         summary="all placements, op orders and transfer orders of a few ops: the tests' oracle",
         run=run,

@@ -1,4 +1,4 @@
-"""Every assignment of ops to devices, for max_load: the least load among plans of a class."""
+"""Every assignment of ops to devices: the least max_load, or forward + backward, of a class."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_PLAN = 2**62
 
 
 def best_assignment(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
-    """Least max_load in ns and a plan that has it, or None if no assignment is feasible.
+    """Least max_load or max_load_fwd_bwd in ns and its plan, or None if no plan is feasible.
 
     The class of plans is decided here, not by `check`: ``convex``: no path over forward ops
     leaves a device and comes back; ``chain``: forward edges between devices form no cycle, where
@@ -34,8 +34,15 @@ def best_assignment(instance: Instance, semantics: Semantics) -> tuple[int, Plan
         arrays.time_ns[order], arrays.resident_bytes[order], arrays.memory_bytes,
         arrays.group[order], edges, arrays.host_ns, arrays.is_host.astype(np.int64),
         _class_arcs(instance, semantics), semantics.plans == "chain", semantics.load == "overlap",
+        _passes(instance, semantics)[order],
     )  # fmt: skip
     return None if value == NO_PLAN else (int(value), Plan.on(device[position].tolist()))
+
+
+def _passes(instance: Instance, semantics: Semantics) -> Ints:
+    """Pass that each op belongs to: the value is the sum over passes of the heaviest load."""
+    backward = instance.arrays.backward.astype(np.int64)
+    return backward if semantics.objective == "max_load_fwd_bwd" else np.zeros_like(backward)
 
 
 def _class_arcs(instance: Instance, semantics: Semantics) -> Ints:
@@ -57,14 +64,18 @@ def _class_arcs(instance: Instance, semantics: Semantics) -> Ints:
 @njit(cache=True)
 def _search(
     time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints, edges: Ints,
-    host_ns: Ints, is_host: Ints, arcs: Ints, chain: bool, overlap: bool,
+    host_ns: Ints, is_host: Ints, arcs: Ints, chain: bool, overlap: bool, passes: Ints,
 ) -> tuple[int, Ints]:  # fmt: skip
     """Try every assignment; row e of `edges` is (producer, consumer, tensor)."""
     home, device = np.zeros(group.max() + 1, np.int64), np.zeros(len(group), np.int64)
     best, best_device = NO_PLAN, device.copy()
     while True:
         if fits(device, time_ns, resident_bytes, memory_bytes):
-            value = _largest_load(device, time_ns, edges, host_ns, is_host, overlap)
+            value = 0
+            for which in range(passes.max() + 1):
+                value += _largest_load(
+                    device, time_ns, edges, host_ns, is_host, overlap, passes == which
+                )
             if value < best and (
                 _is_chain(device, arcs, len(memory_bytes)) if chain else _is_convex(device, arcs)
             ):
@@ -75,16 +86,21 @@ def _search(
 
 @njit(cache=True)
 def _largest_load(
-    device: Ints, time_ns: Ints, edges: Ints, host_ns: Ints, is_host: Ints, overlap: bool
-) -> int:
-    """The heaviest device; a tensor counts once per device that it leaves or enters."""
+    device: Ints, time_ns: Ints, edges: Ints, host_ns: Ints, is_host: Ints, overlap: bool,
+    counts: Ints,
+) -> int:  # fmt: skip
+    """The heaviest device; a tensor counts once per device that it leaves or enters.
+
+    Only ops that count, and tensors that they produce, are looked at.
+    """
     compute, moved = np.zeros(len(is_host), np.int64), np.zeros(len(is_host), np.int64)
     counted = np.zeros(host_ns.shape, np.bool_)
     for i in range(len(device)):
-        compute[device[i]] += time_ns[i, device[i]]
+        if counts[i]:
+            compute[device[i]] += time_ns[i, device[i]]
     for e in range(len(edges)):
         ends = device[edges[e, 0]], device[edges[e, 1]]
-        if ends[0] != ends[1]:
+        if counts[edges[e, 0]] and ends[0] != ends[1]:
             for k in ends:
                 if is_host[k] == 0 and not counted[edges[e, 2], k]:
                     counted[edges[e, 2], k] = True

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -18,9 +14,12 @@ from placegap.formulations.scaled_times import serial_horizon_ns
 from placegap.formulations.windows import NEVER
 from placegap.instances.evaluate import evaluate
 from placegap.instances.simulate import simulate
+from placegap.solvers.cp_sat_search import new_solver, search_ending
+from placegap.solvers.interrupts import run_stoppable
+from placegap.solvers.mip_outcome import Ending
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
-from placegap.solvers.start import best_start
+from placegap.solvers.start import Start, best_start
 
 MOST_PARTS = 400_000
 """Ops x devices + edges x devices^2 of the largest model that is built."""
@@ -73,13 +72,18 @@ def run(task: Task, params: Params) -> Outcome:
     assert isinstance(params, CpSatParams)
     began = time.perf_counter()
     start = best_start(task, STARTS if params.start else ())
-    model = build(task.instance, task.semantics, start.value_ns if start else None)
-    if start:
-        warm_start(model, simulate(task.instance, start.plan, task.semantics))
-    build_s = time.perf_counter() - began
-    solver = _solver(task, params, build_s)
-    with _python_interrupts():
-        status = solver.solve(model.cp)
+    try:
+        model = build(task.instance, task.semantics, start.value_ns if start else None)
+        if start:
+            warm_start(model, simulate(task.instance, start.plan, task.semantics))
+        build_s = time.perf_counter() - began
+        solver = _solver(task, params, build_s)
+        # An interrupt before the search begins is asked for until it is heard.
+        status, interrupted = run_stoppable(lambda: solver.solve(model.cp), solver.stop_search)
+    except KeyboardInterrupt:
+        return _unsolved("interrupted", start)
+    except MemoryError:
+        return _unsolved("memory_limit", start)
     if status == cp_model.MODEL_INVALID:
         raise RuntimeError(f"CP-SAT rejects its model: {model.cp.validate()}")
     plan, claim = start.plan if start else None, None
@@ -95,35 +99,29 @@ def run(task: Task, params: Params) -> Outcome:
         bound_ns=None if status == cp_model.INFEASIBLE else _bound_ns(model, solver),
         bound_origin="cp-sat",
         proven_infeasible=status == cp_model.INFEASIBLE,
-        message=_message(status, start is not None),
+        message=_message(status, interrupted, start is not None),
         build_s=build_s,
         details={
-            "variables": len(model.cp.proto.variables),
-            "constraints": len(model.cp.proto.constraints),
+            "rows": len(model.cp.proto.constraints),
+            "columns": len(model.cp.proto.variables),
             "solver_status": solver.status_name(status),
+            "ending": search_ending(status, interrupted),
         },
     )
 
 
-@contextmanager
-def _python_interrupts() -> Iterator[None]:
-    """Put Python's Ctrl-C back afterwards: CP-SAT takes it over, and leaves one that kills."""
-    in_main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if in_main and before is not None:
-            signal.signal(signal.SIGINT, before)
+def _unsolved(ending: Ending, start: Start | None) -> Outcome:
+    """What is known when CP-SAT has said nothing: the model was not built, or it heard no stop."""
+    why = "interrupted" if ending == "interrupted" else "out of memory"
+    return Outcome(
+        plan=start.plan if start else None,
+        message=f"{why} before CP-SAT answered{'; the start is returned' if start else ''}",
+        details={"ending": ending},
+    )
 
 
 def _solver(task: Task, params: CpSatParams, spent_s: float) -> cp_model.CpSolver:
-    solver, limits = cp_model.CpSolver(), task.limits
-    solver.parameters.num_workers = params.workers
-    solver.parameters.random_seed = limits.seed
-    solver.parameters.relative_gap_limit = limits.gap
-    if limits.time_limit_s is not None:
-        solver.parameters.max_time_in_seconds = max(0.0, limits.time_limit_s - spent_s)
+    solver = new_solver(task.limits, params.workers, spent_s)
     # Without relaxation and probing, one worker proved random instances of 24 and 30 ops 2 to 4
     # times faster, of 14 ops slightly slower. Beside others, a worker that only raises the bound:
     # GoogLeNet 1.007 ms after 20 s, against 0.912 ms.
@@ -142,14 +140,15 @@ def _bound_ns(model: MakespanModel, solver: cp_model.CpSolver) -> int:
     return max(proven, min(int(through.min(axis=1).max()), model.horizon_ns))
 
 
-def _message(status: object, with_start: bool) -> str:
+def _message(status: object, interrupted: bool, with_start: bool) -> str:
     if status == cp_model.OPTIMAL:
         return ""
     if status == cp_model.INFEASIBLE:
         return "no placement fits"
     if status == cp_model.FEASIBLE:
-        return "stopped at a limit"
-    return f"no plan found within the limits{'; the start is returned' if with_start else ''}"
+        return "interrupted" if interrupted else "stopped at a limit"
+    when = "before the interrupt" if interrupted else "within the limits"
+    return f"no plan found {when}{'; the start is returned' if with_start else ''}"
 
 
 register(

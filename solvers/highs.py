@@ -1,105 +1,41 @@
-"""HiGHS: solve a Pyomo model from its current values, and say honestly how it ended.
-
-The model is compiled to a sparse matrix and handed over at once (Pyomo's own interfaces take
-several times as long). The garbage collector is off meanwhile: a model is millions of small
-objects, none of which can be freed.
-"""
+"""HiGHS: solve a Pyomo model from its current values, and say honestly how it ended."""
 
 from __future__ import annotations
 
-import gc
 import math
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal
 
 import highspy
-import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
-from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler, LinearStandardFormInfo
 
+from placegap.solvers.interrupts import run_stoppable
+from placegap.solvers.mip_outcome import (
+    BOUND_MARGIN,
+    THREADS,
+    Ending,
+    MipOutcome,
+    bound_ns,
+    no_garbage_collection,
+)
 from placegap.solvers.registry import Limits
+from placegap.solvers.standard_form import StandardForm, compile_model
 
-THREADS = 1
-"""HiGHS' thread count is global to the process: a second solve with another number fails."""
-
-BOUND_MARGIN = 1e-6
-"""What is taken off a dual bound, relative to max(1, bound): HiGHS works to tolerances of 1e-6."""
-
-Ending = Literal[
-    "optimal", "infeasible", "unbounded", "time_limit", "interrupted", "memory_limit", "unknown"
+__all__ = [
+    "BOUND_MARGIN",
+    "Ending",
+    "MipOutcome",
+    "bound_ns",
+    "no_garbage_collection",
+    "solve_model",
+    "to_highs",
 ]
 
 
-@dataclass(frozen=True)
-class MipOutcome:
-    """How a solve ended.
-
-    Attributes
-    ----------
-    ending : str
-        ``optimal`` means: to the requested gap.
-    objective, dual_bound : float or None
-        In the model's unit; None where there is none.
-    has_solution : bool
-        The variables of the model hold the best solution found.
-    hand_off_s, solve_s : float
-    rows, columns, nodes : int
-    """
-
-    ending: Ending
-    objective: float | None = None
-    dual_bound: float | None = None
-    has_solution: bool = False
-    hand_off_s: float = 0.0
-    solve_s: float = 0.0
-    rows: int = 0
-    columns: int = 0
-    nodes: int = 0
-
-
-def bound_ns(dual_bound: float | None, unit_ns: float, granularity: int) -> int | None:
-    """The dual bound of a minimization in ns, rounded up to a multiple of the granularity.
-
-    The optimum is a multiple of the granularity, so what lies above the bound less the margin is
-    at least the next multiple.
-
-    Parameters
-    ----------
-    dual_bound : float or None
-        In model units.
-    unit_ns : float
-        Nanoseconds per model unit.
-    granularity : int
-        In ns; divides the optimum.
-
-    Examples
-    --------
-    >>> bound_ns(29.9999999, 1e6, 1_000_000), bound_ns(29.5, 1e6, 1_000_000)
-    (30000000, 30000000)
-    >>> bound_ns(30.0000001, 1e6, 1_000_000), bound_ns(0.0, 1.0, 5), bound_ns(None, 1.0, 1)
-    (30000000, 0, None)
-    """
-    if dual_bound is None:
-        return None
-    safe = dual_bound - BOUND_MARGIN * max(1.0, abs(dual_bound))
-    return max(0, granularity * math.ceil(safe * unit_ns / granularity))
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Switch the garbage collector off while a model is built."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+ENUMERATION = 1 << 16
+"""The presolve rule without which HiGHS 1.13.1 was right on models that it otherwise took for
+infeasible, or proved a wrong optimum for (tests/solvers/test_highs.py)."""
 
 
 def solve_model(
@@ -126,29 +62,32 @@ def solve_model(
     """
     began = time.perf_counter()
     try:
-        with no_garbage_collection():
-            form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
-            lp = _to_highs(form, relax=relax)
+        form, lp, solver = hand_over(model, limits, relax=relax)
     except InfeasibleConstraintException:  # all variables of a row are fixed, to the wrong values
         return MipOutcome("infeasible", hand_off_s=time.perf_counter() - began)
-    solver = _new_solver(limits)
-    solver.passModel(lp)
     if warm:
         start = highspy.HighsSolution()
-        start.col_value = [float(column.value) for column in form.columns]
+        start.col_value = form.values()
         solver.setSolution(start)
     handed_off = time.perf_counter()
     if limits.time_limit_s is not None:
         solver.setOptionValue("time_limit", max(0.0, limits.time_limit_s - (handed_off - began)))
-    interrupted, out_of_memory = _run(solver)
-    if out_of_memory:  # what the solver says now is not to be trusted
-        return MipOutcome("memory_limit", rows=lp.num_row_, columns=lp.num_col_)
-    ending = _ending(solver.getModelStatus(), interrupted, bounded=_is_bounded(lp))
+    try:
+        interrupted = _run(solver)
+    except MemoryError:  # what the solver says now is not to be trusted
+        return MipOutcome(
+            "memory_limit",
+            hand_off_s=handed_off - began,
+            solve_s=time.perf_counter() - handed_off,
+            rows=lp.num_row_,
+            columns=lp.num_col_,
+        )
+    ending = _ending(solver.getModelStatus(), interrupted, bounded=form.is_bounded)
     has_solution, info = _load_solution(solver, form), solver.getInfo()
     return MipOutcome(
         ending,
         objective=info.objective_function_value if has_solution else None,
-        dual_bound=_dual_bound(info, ending, is_mip=len(lp.integrality_) > 0),
+        dual_bound=_dual_bound(info, ending, is_mip=form.is_mip),
         has_solution=has_solution,
         hand_off_s=handed_off - began,
         solve_s=time.perf_counter() - handed_off,
@@ -158,27 +97,37 @@ def solve_model(
     )
 
 
-def _to_highs(form: LinearStandardFormInfo, *, relax: bool) -> highspy.HighsLp:
+def hand_over(
+    model: pyo.ConcreteModel, limits: Limits, *, relax: bool = False
+) -> tuple[StandardForm, highspy.HighsLp, highspy.Highs]:
+    """Compile a model and pass it to a new solver; nothing is solved.
+
+    Raises
+    ------
+    InfeasibleConstraintException
+        All variables of a row are fixed, to the wrong values.
+    """
+    with no_garbage_collection():
+        form = compile_model(model, relax=relax)
+        lp = to_highs(form)
+    solver = _new_solver(limits)
+    solver.passModel(lp)
+    return form, lp, solver
+
+
+def to_highs(form: StandardForm) -> highspy.HighsLp:
     """The compiled model in HiGHS' own structure."""
     lp = highspy.HighsLp()
-    lp.num_row_, lp.num_col_ = form.A.shape
-    lp.offset_ = float(form.c_offset[0])
-    lp.col_cost_ = form.c.toarray()[0]
-    bounds = [column.bounds for column in form.columns]
-    lp.col_lower_ = np.array([-highspy.kHighsInf if low is None else low for low, _ in bounds])
-    lp.col_upper_ = np.array([highspy.kHighsInf if up is None else up for _, up in bounds])
-    sense = np.array([row.bound_type for row in form.rows])  # -1: >=, 0: ==, 1: <=
-    right = np.asarray(form.rhs, float)
-    lp.row_lower_ = np.where(sense == 1, -highspy.kHighsInf, right)
-    lp.row_upper_ = np.where(sense == -1, highspy.kHighsInf, right)
+    lp.num_row_, lp.num_col_ = form.matrix.shape
+    lp.offset_, lp.col_cost_ = form.offset, form.cost
+    lp.col_lower_, lp.col_upper_ = form.lower, form.upper
+    lp.row_lower_, lp.row_upper_ = form.row_lower, form.row_upper
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_ = form.A.indptr, form.A.indices
-    lp.a_matrix_.value_ = form.A.data
+    lp.a_matrix_.start_, lp.a_matrix_.index_ = form.matrix.indptr, form.matrix.indices
+    lp.a_matrix_.value_ = form.matrix.data
     kind = highspy.HighsVarType
-    if not relax and any(column.is_integer() for column in form.columns):
-        lp.integrality_ = [
-            kind.kInteger if column.is_integer() else kind.kContinuous for column in form.columns
-        ]
+    if form.is_mip:
+        lp.integrality_ = [kind.kInteger if i else kind.kContinuous for i in form.is_integer]
     return lp
 
 
@@ -190,48 +139,31 @@ def _new_solver(limits: Limits) -> highspy.Highs:
         ("random_seed", limits.seed % 2**31),
         ("mip_rel_gap", float(limits.gap)),
         ("mip_abs_gap", 0.0),
+        ("presolve_rule_off", ENUMERATION),
     ):
         solver.setOptionValue(option, value)
     return solver
 
 
-def _run(solver: highspy.Highs) -> tuple[bool, bool]:
-    """Run in a thread, so that Ctrl-C arrives; whether it did, and whether memory ran out."""
-    stop, done = threading.Event(), threading.Event()
-    failures: list[Exception] = []
+def _run(solver: highspy.Highs) -> bool:
+    """Run until the end or Ctrl-C; whether that came."""
+    stop = threading.Event()
 
     def on_check(event: highspy.highs.HighsCallbackEvent) -> None:
         if stop.is_set():
             event.interrupt()
 
-    def run() -> None:
-        try:
-            solver.run()
-        except Exception as error:
-            failures.append(error)
-        finally:
-            done.set()
-
     solver.cbMipInterrupt += on_check
     solver.cbSimplexInterrupt += on_check
-    threading.Thread(target=run, daemon=True).start()
-    while not done.is_set():
-        try:
-            done.wait(0.2)  # an interrupted join would take the thread for finished
-        except KeyboardInterrupt:
-            stop.set()
-    for failure in failures:
-        if not isinstance(failure, MemoryError):
-            raise failure
-    return stop.is_set(), bool(failures)
+    _, interrupted = run_stoppable(solver.run, stop.set)
+    return interrupted
 
 
-def _load_solution(solver: highspy.Highs, form: LinearStandardFormInfo) -> bool:
+def _load_solution(solver: highspy.Highs, form: StandardForm) -> bool:
     """Write the best solution, if there is one, into the variables; whether there is."""
     if solver.getInfo().primal_solution_status != highspy.kSolutionStatusFeasible:
         return False
-    for column, value in zip(form.columns, solver.getSolution().col_value, strict=True):
-        column.set_value(value, skip_validation=True)
+    form.load(solver.getSolution().col_value)
     return True
 
 
@@ -257,9 +189,3 @@ def _dual_bound(info: highspy.HighsInfo, ending: Ending, *, is_mip: bool) -> flo
         return None
     bound = float(info.mip_dual_bound if is_mip else info.objective_function_value)
     return bound if math.isfinite(bound) else None
-
-
-def _is_bounded(lp: highspy.HighsLp) -> bool:
-    """Whether the bounds of the columns alone keep the objective from falling for ever."""
-    cost, lower, upper = (np.asarray(part) for part in (lp.col_cost_, lp.col_lower_, lp.col_upper_))
-    return bool(np.isfinite(lower[cost > 0]).all() and np.isfinite(upper[cost < 0]).all())

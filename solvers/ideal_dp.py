@@ -38,6 +38,8 @@ def applies(task: Task, params: Params) -> str | None:
     """Why the DP cannot do the task, or None."""
     if task.semantics.plans != "chain":
         return f"splits into chains of ideals (plans: chain), not {task.semantics.plans}"
+    if task.semantics.replicas or task.semantics.levels == 2:
+        return f"states neither replicas nor servers: not {task.semantics.label}"
     return why_not_two_kinds(task.instance)
 
 

@@ -12,6 +12,7 @@ from placegap.instances.blocks import contract
 from placegap.instances.index import Ints
 from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
+from placegap.instances.semantics import OBJECTIVES
 from placegap.solvers.list_scheduling import NOWHERE, group_needs, placement
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
@@ -26,9 +27,10 @@ def m_topo(task: Task, params: Params | None = None) -> Outcome:
     and never back. A heuristic that looks at no time and no transfer.
     Added to the paper: a colocation group goes whole where its first op goes and counts as one op
     in the cap; a device takes no more than its own memory; where plans must be a chain or convex,
-    the blocks of `instances.blocks` are filled in, in their topological order. An op that the
-    current device cannot run goes to the nearest later device that can: the filling continues there
-    if plans must be a chain or convex, else it stays, and earlier devices are tried, too.
+    and where accelerators run whole subgraphs, the blocks of `instances.blocks` are filled in, in
+    their topological order. An op that the current device cannot run goes to the nearest later
+    device that can: with blocks the filling continues there, else it stays, and earlier devices
+    are tried, too.
     O(n K), and O(m log m) for blocks.
 
     Examples
@@ -42,7 +44,7 @@ def m_topo(task: Task, params: Params | None = None) -> Outcome:
     ((0,), (0,), (0,), (1,))
     """
     instance, arrays = task.instance, task.instance.arrays
-    one_way = task.semantics.plans != "any"
+    one_way = task.semantics.plans != "any" or task.semantics.objective == "latency_subgraphs"
     if one_way:
         blocks = contract(instance, merge_idle=False)
         unit, unit_bytes = blocks.block, blocks.resident_bytes
@@ -114,7 +116,7 @@ register(
     Method(
         name="m-topo",
         claim="heuristic",
-        objectives=("makespan", "max_load"),
+        objectives=OBJECTIVES,
         paper="Jeon et al. 2020 (Baechi)",
         summary="fills the devices in topological order, an equal share of the memory each",
         run=m_topo,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,26 +12,27 @@ import pyomo.environ as pyo
 from placegap.formulations.common import exclude_overload
 from placegap.instances.evaluate import evaluate
 from placegap.instances.plan import Plan
-from placegap.solvers.highs import (
-    Ending,
-    MipOutcome,
-    bound_ns,
-    no_garbage_collection,
-    solve_model,
-)
-from placegap.solvers.registry import Limits, Task
+from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model
+from placegap.solvers.mip_outcome import Ending, MipOutcome, bound_ns, no_garbage_collection
+from placegap.solvers.registry import Limits, Params, Task
 from placegap.solvers.result import Outcome, SolverDisagreement
 from placegap.solvers.start import Start, best_start
 
 ENDINGS: dict[Ending, str] = {
     "optimal": "",
-    "infeasible": "HiGHS proves that no plan exists",
-    "unbounded": "HiGHS takes the model for unbounded",
+    "infeasible": "{solver} proves that no plan exists",
+    "unbounded": "{solver} takes the model for unbounded",
     "time_limit": "time limit reached",
     "interrupted": "interrupted",
     "memory_limit": "out of memory",
-    "unknown": "HiGHS ended without saying why",
+    "unknown": "{solver} ended without saying why",
 }
+
+
+class MipParams(Params):
+    """Parameters of every method that solves a MIP."""
+
+    solver: SolverName = "highs"
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,16 @@ class Formulation:
     extract: Callable[[pyo.ConcreteModel], Plan]
 
 
-def run_mip(task: Task, formulation: Formulation) -> Outcome:
+def prepare(formulation: Formulation, start: Start | None) -> pyo.ConcreteModel:
+    """The model that is solved first, its variables at the start's values if there is one."""
+    with no_garbage_collection():
+        model = formulation.build(start)
+    if start is not None:
+        formulation.warm_start(model, start.plan)
+    return model
+
+
+def run_mip(task: Task, formulation: Formulation, solver: SolverName = "highs") -> Outcome:
     """Solve a formulation within the task's limits.
 
     The plan is the better of the solver's and the start, which is kept outside the solver. The
@@ -69,41 +80,89 @@ def run_mip(task: Task, formulation: Formulation) -> Outcome:
     the model's times are scaled, and the referee's value is exact. A plan that exceeds a device's
     memory by what `common.memory_capacity` lets through is excluded, and the search goes on.
 
+    However the solve ends, ``details["ending"]`` says how, and the message says it in words.
+
     Raises
     ------
+    InputError
+        If the solver is not installed, or has no licence for the model.
     SolverDisagreement
         If the solver's plan breaks a rule, or the solver says infeasible though a plan is known.
     """
+    require(solver)
     began = time.perf_counter()
     start = best_start(task, formulation.starts)
     started = time.perf_counter()
-    with no_garbage_collection():
-        model = formulation.build(start)
-    if start is not None:
-        formulation.warm_start(model, start.plan)
-    built = time.perf_counter()
-    while True:
-        found = solve_model(model, _remaining(task.limits, began), warm=start is not None)
-        plan = formulation.extract(model) if found.has_solution else None
-        if plan is None or not exclude_overload(model, task.instance, plan):
-            break
-        if start is not None:
-            formulation.warm_start(model, start.plan)
+    try:
+        model = prepare(formulation, start)
+        built = time.perf_counter()
+        found, plan = _search(model, task, formulation, solver, start, began)
+    except KeyboardInterrupt:  # the solver itself returns what it has
+        return _cut_short(MipOutcome("interrupted"), solver, start)
+    except MemoryError:
+        return _cut_short(MipOutcome("memory_limit"), solver, start)
     if found.ending == "infeasible" and start is not None:
         raise SolverDisagreement(
-            f"{formulation.name} on {task.instance.name}: HiGHS says infeasible, but a plan of"
-            f" {start.value_ns} ns is known"
+            f"{formulation.name} on {task.instance.name}: {LABELS[solver]} says infeasible, but a"
+            f" plan of {start.value_ns} ns is known"
         )
     infeasible = found.ending == "infeasible"
     return Outcome(
-        plan=_better(task, formulation.name, plan, start),
+        plan=_better(task, formulation.name, solver, plan, start),
         bound_ns=bound_ns(found.dual_bound, pyo.value(model.unit_ns), formulation.granularity_ns),
-        bound_origin="" if infeasible else "highs",
+        bound_origin="" if infeasible else solver,
         proven_infeasible=infeasible,
-        message=_message(found, start),
+        message=_message(found, solver, start),
         build_s=built - started + found.hand_off_s,
-        details={"rows": found.rows, "columns": found.columns, "nodes": found.nodes},
+        details=_details(found),
     )
+
+
+def _search(
+    model: pyo.ConcreteModel,
+    task: Task,
+    formulation: Formulation,
+    solver: SolverName,
+    start: Start | None,
+    began: float,
+) -> tuple[MipOutcome, Plan | None]:
+    """Solve until the plan fits the devices' memory to the byte, or until the solver is stopped."""
+    proven = -math.inf
+    while True:
+        limits = _remaining(task.limits, began)
+        found = solve_model(model, limits, solver=solver, warm=start is not None)
+        # rows that exclude a plan only raise the optimum: what was proven before stands
+        proven = max(proven, -math.inf if found.dual_bound is None else found.dual_bound)
+        if math.isfinite(proven) and found.ending != "infeasible":
+            found = replace(found, dual_bound=proven)
+        plan = formulation.extract(model) if found.has_solution else None
+        if plan is None or not exclude_overload(model, task.instance, plan):
+            return found, plan
+        if found.ending == "interrupted":
+            return replace(found, has_solution=False), None
+        if start is not None:
+            formulation.warm_start(model, start.plan)
+
+
+def _cut_short(found: MipOutcome, solver: SolverName, start: Start | None) -> Outcome:
+    """What is known when even the model could not be built."""
+    return Outcome(
+        plan=None if start is None else start.plan,
+        message=_message(found, solver, start),
+        details=_details(found),
+    )
+
+
+def _details(found: MipOutcome) -> dict[str, int | float | str]:
+    details: dict[str, int | float | str] = {
+        "rows": found.rows,
+        "columns": found.columns,
+        "nodes": found.nodes,
+        "ending": found.ending,
+    }
+    if found.solver_version:
+        details["solver_version"] = found.solver_version
+    return details
 
 
 def _remaining(limits: Limits, began: float) -> Limits:
@@ -113,19 +172,25 @@ def _remaining(limits: Limits, began: float) -> Limits:
     return replace(limits, time_limit_s=max(0.0, limits.time_limit_s - elapsed))
 
 
-def _better(task: Task, name: str, plan: Plan | None, start: Start | None) -> Plan | None:
+def _better(
+    task: Task, name: str, solver: SolverName, plan: Plan | None, start: Start | None
+) -> Plan | None:
     """The better of the solver's plan, which must be feasible, and the start."""
     if plan is None:
         return None if start is None else start.plan
     verdict = evaluate(task.instance, plan, task.semantics)
     if not verdict.feasible or verdict.value_ns is None:
         reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
-        raise SolverDisagreement(f"{name} on {task.instance.name}: HiGHS has a plan with {reasons}")
+        raise SolverDisagreement(
+            f"{name} on {task.instance.name}: {LABELS[solver]} has a plan with {reasons}"
+        )
     return start.plan if start is not None and start.value_ns <= verdict.value_ns else plan
 
 
-def _message(found: MipOutcome, start: Start | None) -> str:
-    words = [ENDINGS[found.ending]] if ENDINGS[found.ending] else []
+def _message(found: MipOutcome, solver: SolverName, start: Start | None) -> str:
+    words = (
+        [ENDINGS[found.ending].format(solver=LABELS[solver])] if found.ending != "optimal" else []
+    )
     if not found.has_solution and found.ending != "infeasible":
         words.append("no plan found" if start is None else "the plan is the one it started from")
     return ", ".join(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from placegap.formulations import moirai
 from placegap.formulations.common import granularity_ns
 from placegap.formulations.scaled_times import serial_horizon_ns
-from placegap.solvers.mip import Formulation, run_mip
+from placegap.solvers.mip import Formulation, MipParams, run_mip
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
 
@@ -21,16 +21,17 @@ LONGEST_NS = 2**53
 STARTS = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft")
 
 
-class MoiraiParams(Params):
-    """Which form of the model."""
+class MoiraiParams(MipParams):
+    """Which form of the model, and whether the strengthened one breaks symmetries."""
 
     form: moirai.Form = "strengthened"
+    symmetry: bool = True
 
 
 def applies(task: Task, params: Params) -> str | None:
     """Why the semantics or the size is out of reach, or None; nothing is built."""
     assert isinstance(params, MoiraiParams)
-    instance, reason = task.instance, moirai.why_not(task.semantics)
+    instance, reason = task.instance, moirai.why_not(task.semantics, params.form)
     if reason is not None:
         return f"its model {reason}"
     num_edges = len(instance.graph.edges)
@@ -38,37 +39,40 @@ def applies(task: Task, params: Params) -> str | None:
         return f"takes at most {MOST_EDGES} edges, not {num_edges}"
     if serial_horizon_ns(instance) > LONGEST_NS:
         return "its times are too long for floating-point numbers"
-    rows = moirai.count_rows(instance, params.form)
+    rows = moirai.count_rows(instance, params.form, task.semantics, params.symmetry)
     if rows > MOST_ROWS:
         return f"its model ({params.form}) would have {rows} rows, more than {MOST_ROWS}"
     return None
 
 
-def run(task: Task, params: Params) -> Outcome:
-    """Build, start from the best of the plans of `STARTS`, solve.
+def formulation(task: Task, params: Params) -> Formulation:
+    """What the runner needs.
 
     The strengthened form takes that plan's value as its horizon; the published form has the end of
     a serial schedule as its big-M.
     """
     assert isinstance(params, MoiraiParams)
-    form = params.form
-    instance = task.instance
-    return run_mip(
-        task,
-        Formulation(
-            name="moirai",
-            starts=STARTS,
-            granularity_ns=granularity_ns(instance, transfers=True),
-            build=lambda start: moirai.build(
-                instance,
-                task.semantics,
-                form,
-                None if start is None or form == "as_published" else start.value_ns,
-            ),
-            warm_start=lambda model, plan: moirai.warm_start(model, instance, plan),
-            extract=lambda model: moirai.extract(model, instance),
+    instance, semantics, form = task.instance, task.semantics, params.form
+    return Formulation(
+        name="moirai",
+        starts=STARTS,
+        granularity_ns=granularity_ns(instance, transfers=True),
+        build=lambda start: moirai.build(
+            instance,
+            semantics,
+            form,
+            None if start is None or form == "as_published" else start.value_ns,
+            params.symmetry,
         ),
+        warm_start=lambda model, plan: moirai.warm_start(model, instance, plan, semantics),
+        extract=lambda model: moirai.extract(model, instance, semantics),
     )
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Build, start from the best of the plans of `STARTS`, solve."""
+    assert isinstance(params, MoiraiParams)
+    return run_mip(task, formulation(task, params), params.solver)
 
 
 register(
@@ -81,6 +85,7 @@ register(
         run=run,
         params=MoiraiParams,
         applies=applies,
+        formulation=formulation,
         packages=("pyomo", "highspy"),
     )
 )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -14,7 +14,11 @@ from placegap.instances.errors import InputError, from_validation_error
 from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import Objective, Semantics
+from placegap.instances.servers import check_semantics
 from placegap.solvers.result import Outcome, Result, finish
+
+if TYPE_CHECKING:
+    from placegap.solvers.mip import Formulation
 
 
 class Params(BaseModel):
@@ -46,7 +50,8 @@ class Task:
     """A feasible plan to start from, where the method can use one."""
 
 
-Claim = Literal["exact", "heuristic"]
+Claim = Literal["exact", "heuristic", "bound"]
+"""``exact``: its bound reaches the optimum, given time; ``bound``: it returns no plan at all."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Method:
     Attributes
     ----------
     name : str
-    claim : {"exact", "heuristic"}
+    claim : {"exact", "heuristic", "bound"}
     objectives : tuple of str
     paper : str
         Whose method it is.
@@ -69,6 +74,8 @@ class Method:
         Why the method does not apply (semantics it does not model, size), or None if it does.
     packages : tuple of str
         Distributions whose versions belong to a result.
+    formulation : callable (Task, Params) -> Formulation, optional
+        Of a method that solves a MIP: what `export.write_model` writes.
     """
 
     name: str
@@ -80,6 +87,7 @@ class Method:
     params: type[Params] = Params
     applies: Callable[[Task, Params], str | None] = lambda task, params: None
     packages: tuple[str, ...] = ()
+    formulation: Callable[[Task, Params], Formulation] | None = None
 
 
 METHODS: dict[str, Method] = {}
@@ -145,7 +153,8 @@ def solve(
     Raises
     ------
     InputError
-        Unknown method or parameters, or a method that does not apply.
+        Unknown method or parameters, impossible limits, a method that does not apply, or an
+        instance that lacks what the semantics needs.
 
     Examples
     --------
@@ -157,7 +166,9 @@ def solve(
     """
     chosen = find_method(method)
     parsed = parse_params(chosen, params or {})
+    _check_limits(time_limit_s, gap, seed)
     task = Task(instance, semantics, Limits(time_limit_s, gap, seed), incumbent)
+    check_semantics(instance, semantics)
     reason = why_not(chosen, task, parsed)
     if reason is not None:
         raise InputError(f"{method} does not apply to {instance.name}: {reason}")
@@ -172,6 +183,17 @@ def solve(
         solve_s=max(0.0, elapsed - outcome.build_s),
         seed=seed,
         requested_gap=gap,
+        bound_only=chosen.claim == "bound",
         options={**parsed.model_dump(mode="json"), "time_limit_s": time_limit_s, "gap": gap},
         versions={name: version(name) for name in ("placegap", *chosen.packages)},
     )
+
+
+def _check_limits(time_limit_s: float | None, gap: float, seed: int) -> None:
+    """Solvers read such numbers each in its own way, or not at all."""
+    if time_limit_s is not None and not time_limit_s >= 0:
+        raise InputError(f"time_limit_s must be at least 0 or None, not {time_limit_s}")
+    if not 0 <= gap < 1:
+        raise InputError(f"gap must be at least 0 and below 1, not {gap}")
+    if seed < 0:
+        raise InputError(f"seed must be at least 0, not {seed}")

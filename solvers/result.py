@@ -11,10 +11,10 @@ from placegap.instances.model import Instance
 from placegap.instances.plan import Evaluation, Plan
 from placegap.instances.semantics import PLAN_CLASSES, PlanClass, Semantics
 
-Status = Literal["optimal", "gap_met", "feasible", "infeasible", "no_plan"]
+Status = Literal["optimal", "gap_met", "feasible", "infeasible", "bound", "no_plan"]
 """``optimal``: value == bound. ``gap_met``: the requested gap is reached. ``feasible``: a plan
-without such proof. ``infeasible``: proven that no plan exists. ``no_plan``: none found, and the
-message says why.
+without such proof. ``infeasible``: proven that no plan exists. ``bound``: a method that makes no
+plans proved a bound. ``no_plan``: none found, and the message says why.
 """
 
 
@@ -109,6 +109,7 @@ def finish(
     solve_s: float,
     seed: int = 0,
     requested_gap: float = 0.0,
+    bound_only: bool = False,
     options: Mapping[str, str | int | float | bool | None] | None = None,
     versions: Mapping[str, str] | None = None,
 ) -> Result:
@@ -137,8 +138,10 @@ def finish(
     _check_claims(instance, method, outcome, value)
     gap = relative_gap(value, outcome.bound_ns)
     status: Status
-    if value is None:
-        status = "infeasible" if outcome.proven_infeasible else "no_plan"
+    if value is None and outcome.proven_infeasible:
+        status = "infeasible"
+    elif value is None:
+        status = "bound" if bound_only and outcome.bound_ns is not None else "no_plan"
     elif value == outcome.bound_ns:
         status = "optimal"
     else:

@@ -6,6 +6,7 @@ import numpy as np
 
 from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.plan import Plan
+from placegap.instances.semantics import OBJECTIVES
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
 
@@ -44,7 +45,7 @@ register(
     Method(
         name="single-device",
         claim="heuristic",
-        objectives=("makespan", "max_load"),
+        objectives=OBJECTIVES,
         paper="-",
         summary="all ops on the fastest device that runs and holds them",
         run=single_device,

@@ -14,10 +14,8 @@ from numba import njit
 
 from placegap.instances.index import Ints
 from placegap.solvers.chain_problem import ACCELERATOR, HOST, ChainProblem, Indices
+from placegap.solvers.cut_places import places_to_cut
 from placegap.solvers.cuts import CutNets, put_in
-
-MOST_CUTS = 2000
-"""Places where an order of more blocks may be cut: those of least communication, spread out."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Split | None:
     >>> best_slices(problem, np.array([0, 2, 1, 3]), 100).value
     39
     """
-    stops = _places_to_cut(problem, order)
+    stops = places_to_cut(order, problem.time.max(axis=0), problem.nets)
     accelerators, hosts = problem.counts
     value, k, c, origin = _slice(
         order, stops, problem.time, problem.need, problem.room, problem.nets,
@@ -69,30 +67,6 @@ def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Split | None:
         kind[segment], number[segment] = its_kind, c if its_kind == HOST else k
         at = before
     return Split(int(value), kind, number)
-
-
-def _places_to_cut(problem: ChainProblem, order: Ints) -> Ints:
-    """Positions of an order where segments may begin and end, the ends included."""
-    b = len(order)
-    if b <= MOST_CUTS:
-        return np.arange(b + 1)
-    cut = _prefix_cuts(order, problem.nets)
-    work = np.cumsum(problem.time.max(axis=0)[order] + 1)
-    bucket = work // (int(work[-1]) // MOST_CUTS + 1)
-    by_cut = np.lexsort((cut, bucket))
-    best = by_cut[np.unique(bucket[by_cut], return_index=True)[1]] + 1
-    return np.unique(np.concatenate([np.array([0, b]), best]))
-
-
-@njit(cache=True)
-def _prefix_cuts(order: Ints, nets: CutNets) -> Ints:
-    """Cut of the first i + 1 blocks of an order, for each i."""
-    pins_in, cuts = np.zeros(len(nets.size), np.int64), np.zeros(len(order), np.int64)
-    cut = np.int64(0)
-    for i, v in enumerate(order):
-        cut += put_in(nets, pins_in, v)
-        cuts[i] = cut
-    return cuts
 
 
 @njit(cache=True)

@@ -6,10 +6,13 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 import pytest
+from equal_devices import equal_device_draws
 from oracles import (
+    FWD_BWD_SEMANTICS,
     INFEASIBLE_DRAWS,
     MAKESPAN_SEMANTICS,
     MAX_LOAD_SEMANTICS,
+    STAGE_SEMANTICS,
     makespan_draws,
     max_load_draws,
     oracle,
@@ -85,7 +88,7 @@ def test_the_makespan_is_the_least_over_all_placements_and_orders(semantics: Sem
     assert [oracle(instance, semantics) for instance in drawn] == found
 
 
-@pytest.mark.parametrize("semantics", MAX_LOAD_SEMANTICS, ids=label)
+@pytest.mark.parametrize("semantics", [*MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS], ids=label)
 def test_the_max_load_is_the_least_over_all_assignments(semantics: Semantics) -> None:
     for seed in range(16):
         instance = tiny_instance(
@@ -94,6 +97,24 @@ def test_the_max_load_is_the_least_over_all_assignments(semantics: Semantics) ->
         verdicts = [evaluate(instance, Plan.on(d), semantics) for d in placements(instance)]
         best = min((v.value_ns for v in verdicts if v.feasible), default=None)
         assert oracle(instance, semantics) == best
+
+
+@pytest.mark.parametrize("semantics", STAGE_SEMANTICS, ids=label)
+def test_the_stages_are_the_best_of_all_that_the_referee_allows(semantics: Semantics) -> None:
+    drawn = [i for i in equal_device_draws() if i.num_ops == 4 and i.num_devices == 3]
+    for instance in drawn[STAGE_SEMANTICS.index(semantics) % 12 :: 12]:
+        devices = range(instance.num_devices)
+        sets = [s for r in (1, 2, 3) for s in itertools.combinations(devices, r)]
+        plans = itertools.product(sets[: None if semantics.replicas else 3], repeat=4)
+        verdicts = [evaluate(instance, Plan(placement), semantics) for placement in plans]
+        best = min((v.value_ns for v in verdicts if v.feasible), default=None)
+        assert oracle(instance, semantics) == best, instance.name
+
+
+@pytest.mark.deep
+def test_the_draws_tell_all_semantics_of_stages_apart() -> None:
+    optima = [[oracle(i, s) for i in equal_device_draws()] for s in STAGE_SEMANTICS]
+    assert len({tuple(values) for values in optima}) == len(STAGE_SEMANTICS)
 
 
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=label)
@@ -195,6 +216,9 @@ def row_of_three() -> Instance:
         ({"num_ops": 8, "density": 1.0}, Semantics(objective="makespan"), "at most 10 transfers"),
         ({"num_ops": 11}, Semantics(objective="max_load"), "at most 10 ops, not 11"),
         ({"num_ops": 10, "num_devices": 5}, Semantics(objective="max_load"), "placements"),
+        ({"num_ops": 8}, Semantics(objective="max_load", replicas=True), "at most 7 ops"),
+        ({"num_devices": 5}, Semantics(objective="max_load", replicas=True), "4 devices, not 5"),
+        ({}, Semantics(objective="max_load", levels=2), "names none"),
     ],
 )
 def test_it_refuses_what_is_too_large(

@@ -33,7 +33,7 @@ ONE = {"workers": 1}
 
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
 def test_it_equals_brute_force(semantics: Semantics) -> None:
-    for number, instance in enumerate(makespan_draws()):
+    for number, instance in enumerate(makespan_draws()[::5]):  # all in test_agreement_makespan.py
         best = oracle(instance, semantics)
         result = solve(instance, semantics, "cp-sat", {**ONE, "start": number % 2 == 0})
         if best is None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 import signal
 import threading
+from itertools import islice
 
 import highspy
 import pyomo.environ as pyo
 import pytest
+from oracles import more_stages, oracle
+from support import tiny_instance
 
-from placegap.solvers import Limits
+from placegap.instances import Semantics
+from placegap.solvers import Limits, solve
 from placegap.solvers.highs import BOUND_MARGIN, bound_ns, solve_model
 
 
@@ -206,3 +210,14 @@ def test_the_seed_decides_the_search() -> None:
     runs = [solve_model(market_split(2, 14), Limits(seed=seed)) for seed in (1, 1, 2)]
     assert runs[0].nodes == runs[1].nodes
     assert len({round(run.objective or 0, 6) for run in runs}) == 1
+
+
+def test_models_that_presolve_by_enumeration_got_wrong_are_solved() -> None:
+    # With the rule, HiGHS 1.13.1 takes the first for infeasible, and proves 12 for the second.
+    first = tiny_instance(50_146, num_ops=6, num_devices=3, hosts=1, backward=True)
+    chain = Semantics(objective="max_load", plans="chain")
+    assert solve(first, chain, "archer-three-blocks").bound_ns == oracle(first, chain) == 17
+    (second,) = islice(more_stages(210_090), 4, 5)
+    stages = Semantics(objective="max_load", plans="chain", replicas=True, levels=2)
+    result = solve(second, stages, "throughput-ip")
+    assert (result.value_ns, result.bound_ns) == (11, 11) == (oracle(second, stages),) * 2

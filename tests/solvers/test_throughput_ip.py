@@ -6,8 +6,16 @@ from dataclasses import dataclass
 from itertools import product
 
 import pytest
-from oracles import max_load_draws, oracle, scattered_instance
-from support import SHARED, needs_shared
+from equal_devices import equal_device_draws
+from oracles import (
+    FWD_BWD_SEMANTICS,
+    MAX_LOAD_SEMANTICS,
+    STAGE_SEMANTICS,
+    max_load_draws,
+    oracle,
+    scattered_instance,
+)
+from support import SHARED, needs_shared, tiny_instance
 
 from placegap.instances import (
     Cluster,
@@ -22,7 +30,7 @@ from placegap.instances import (
 )
 from placegap.instances.errors import InputError
 from placegap.instances.reader import read_model
-from placegap.solvers import solve, throughput_ip
+from placegap.solvers import Task, ideal_dp, solve, throughput_ip
 from placegap.solvers.mip import exclude_overload
 
 ADD, OVERLAP = (Semantics(objective="max_load", load=load) for load in ("add", "overlap"))
@@ -40,13 +48,74 @@ def enumerate_assignments(instance: Instance, semantics: Semantics) -> int | Non
     )
 
 
-@both_loads
-def test_it_equals_brute_force(semantics: Semantics) -> None:
-    for instance in max_load_draws():
-        result = solve(instance, semantics, "throughput-ip")
-        optimum = oracle(instance, semantics)
-        assert result.status == ("infeasible" if optimum is None else "optimal"), instance.name
-        assert (result.value_ns, result.bound_ns) == (optimum, optimum), instance.name
+ALL_RULES = [*MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS, *STAGE_SEMANTICS]
+all_rules = pytest.mark.parametrize("semantics", ALL_RULES, ids=lambda s: s.label.replace(" ", "-"))
+
+
+def agree(instance: Instance, semantics: Semantics) -> None:
+    result, best = solve(instance, semantics, "throughput-ip"), oracle(instance, semantics)
+    assert result.status == ("infeasible" if best is None else "optimal"), instance.name
+    assert (result.value_ns, result.bound_ns) == (best, best), instance.name
+
+
+@all_rules
+def test_it_equals_brute_force_without_a_start(
+    semantics: Semantics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # test_agreement_load.py has the large samples; these devices are alike in threes and fours
+    monkeypatch.setattr(throughput_ip, "STARTS", ())
+    at = ALL_RULES.index(semantics)
+    draws = equal_device_draws() if semantics in STAGE_SEMANTICS else max_load_draws()
+    for instance in draws[at % 10 :: 20]:
+        agree(instance, semantics)
+
+
+@pytest.mark.deep
+@all_rules
+def test_it_equals_brute_force_on_all_draws(semantics: Semantics) -> None:
+    for instance in equal_device_draws() if semantics in STAGE_SEMANTICS else max_load_draws():
+        agree(instance, semantics)
+
+
+@pytest.mark.parametrize("load", ["add", "overlap"])
+def test_its_chains_are_those_of_the_ideal_dp(load: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throughput_ip, "STARTS", ())
+    semantics = Semantics(objective="max_load", plans="chain", load=load)  # type: ignore[arg-type]
+    compared = 0
+    for seed in range(40):
+        instance = tiny_instance(seed, num_ops=8, num_devices=4, hosts=seed % 3, backward=True)
+        if ideal_dp.applies(Task(instance, semantics), ideal_dp.IdealDPParams()) is None:
+            exact = solve(instance, semantics, "ideal-dp")
+            found = solve(instance, semantics, "throughput-ip")
+            assert (found.value_ns, found.bound_ns) == (exact.value_ns, exact.bound_ns)
+            compared += 1
+    assert compared >= 8
+
+
+def test_a_replicated_plan_may_be_the_start() -> None:
+    semantics = Semantics(objective="max_load", plans="chain", replicas=True)
+    for instance in equal_device_draws()[::6]:
+        best = solve(instance, semantics, "brute-force")
+        if best.plan is not None:
+            result = solve(
+                instance, semantics, "throughput-ip", time_limit_s=0.0, incumbent=best.plan
+            )
+            assert result.value_ns == best.value_ns
+
+
+def test_methods_that_state_no_replicas_and_no_servers_decline() -> None:
+    for fields in ({"replicas": True}, {"levels": 2}):
+        semantics = Semantics(objective="max_load", plans="chain", **fields)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="neither replicas nor servers"):
+            solve(equal_device_draws()[0], semantics, "ideal-dp")
+
+
+@pytest.mark.parametrize("contiguous", ["convex", "chain", "no"])
+def test_contiguous_names_the_class_of_plans(contiguous: str) -> None:
+    plans = {"no": "any"}.get(contiguous, contiguous)
+    semantics = Semantics(objective="max_load", plans=plans)  # type: ignore[arg-type]
+    result = solve(example(), semantics, "throughput-ip", {"contiguous": contiguous})
+    assert result.value_ns == oracle(example(), semantics)
 
 
 @both_loads
@@ -136,13 +205,14 @@ def test_stopped_at_once_without_a_start_it_says_so(monkeypatch: pytest.MonkeyPa
 
 
 def test_other_classes_of_plans_are_refused() -> None:
+    chain = Semantics(objective="max_load", plans="chain")
     with pytest.raises(InputError, match="max_load chain add"):
-        solve(example(), Semantics(objective="max_load", plans="chain"), "throughput-ip")
+        solve(example(), chain, "throughput-ip", {"contiguous": "convex"})
     with pytest.raises(InputError, match="contiguous"):
         solve(example(), ADD, "throughput-ip", {"contiguous": "perhaps"})
 
 
 def test_models_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throughput_ip, "MOST_ROWS", 20)
-    with pytest.raises(InputError, match="24 rows"):
+    with pytest.raises(InputError, match="28 rows"):
         solve(example(), ADD, "throughput-ip")

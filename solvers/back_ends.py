@@ -1,0 +1,91 @@
+"""The MIP solvers to choose from: one call, one kind of outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Literal
+
+import pyomo.environ as pyo
+
+from placegap.solvers.mip_outcome import MipOutcome
+from placegap.solvers.registry import Limits
+
+SolverName = Literal["highs", "scip", "gurobi", "cplex"]
+
+LABELS: dict[SolverName, str] = {
+    "highs": "HiGHS",
+    "scip": "SCIP",
+    "gurobi": "Gurobi",
+    "cplex": "CPLEX",
+}
+
+
+COMMERCIAL: tuple[SolverName, ...] = ("gurobi", "cplex")
+
+
+def solve_model(
+    model: pyo.ConcreteModel,
+    limits: Limits,
+    *,
+    solver: SolverName = "highs",
+    warm: bool = False,
+    relax: bool = False,
+) -> MipOutcome:
+    """Minimize a linear Pyomo model, and leave the best solution in its variables.
+
+    Every solver runs on one thread, and its bound is that of a minimization with the tolerances
+    that `mip_outcome.BOUND_MARGIN` covers. Ctrl-C stops the solver, not the caller: the best
+    solution so far is kept.
+
+    Parameters
+    ----------
+    model : ConcreteModel
+        Linear, with one objective to minimize.
+    limits : Limits
+        The time limit covers hand-off and solver; the gap is relative.
+    solver : {"highs", "scip", "gurobi", "cplex"}
+        HiGHS is always there; SCIP comes with the extra ``scip``; the others need a licence.
+    warm : bool
+        Start from the values of the variables, all of which are set.
+    relax : bool
+        Solve the LP relaxation.
+
+    Raises
+    ------
+    InputError
+        If the solver is not installed, or has no licence for the model.
+
+    Examples
+    --------
+    >>> model = pyo.ConcreteModel()
+    >>> model.x = pyo.Var(bounds=(0, 3), domain=pyo.Integers)
+    >>> model.row = pyo.Constraint(expr=2 * model.x >= 3)
+    >>> model.objective = pyo.Objective(expr=model.x)
+    >>> found = solve_model(model, Limits())
+    >>> found.ending, round(found.objective), round(model.x.value)
+    ('optimal', 2, 2)
+    """
+    run: Callable[..., MipOutcome] = _module(solver).solve_model
+    which = {"solver": solver} if solver in COMMERCIAL else {}
+    return run(model, limits, warm=warm, relax=relax, **which)
+
+
+def require(solver: SolverName) -> None:
+    """Raise an InputError, with what to install, if a solver cannot run here.
+
+    Examples
+    --------
+    >>> require("highs")
+    """
+    if solver in COMMERCIAL:
+        _module(solver).require(solver)
+    elif solver != "highs":
+        _module(solver).require()
+
+
+def _module(solver: SolverName) -> ModuleType:
+    """The module of a solver, loaded when it is asked for."""
+    name = "pyomo_direct" if solver in COMMERCIAL else solver
+    return import_module(f"placegap.solvers.{name}")

@@ -1,0 +1,251 @@
+"""A bound on max_load over plans of any kind: fractional cover by sets of single devices.
+
+If max_load T can be reached, sets of blocks that single devices hold within T cover every block,
+one set per device. So for any prices of blocks, all devices together must be able to hold all of
+the price: a load T with sum_k n_k P_k(T) < total price is refuted, where P_k(T) is the most price
+that a device of kind k holds within T. One pricing (`frontier_pricing`) gives P_k for all T, and so
+the best bound that its prices prove, in integers. Column generation looks for the prices: at a
+target load, the dual of the covering LP over the sets found so far, smoothed (Wentges 1997; Pessoa
+et al. 2018).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placegap.instances.arrays import UNSUPPORTED
+from placegap.instances.index import Ints
+from placegap.solvers.covering_lp import Cover, CoveringLP, Flags, Floats
+from placegap.solvers.frontier_pricing import TOTAL_PRICE, Prices, best_sets, most_price
+from placegap.solvers.limits import Clock
+from placegap.solvers.pricer import Pricer
+
+LEAST, FIRST = 0.5, 0.9
+"""Share of the best prices in the prices that are tried next: the least, and the first."""
+
+MOST_TRIES = 4
+"""Prices nearer and nearer to the LP's own that are tried before the LP counts as solved."""
+
+TOLERANCE = 1e-7
+
+
+@dataclass(eq=False)
+class ColumnGeneration:
+    """The search for prices on a grid of loads.
+
+    Attributes
+    ----------
+    pricer : Pricer
+    value_ns : int
+        A load that is reached; bounds end there.
+    num_cells : int
+        How fine the grid is.
+    active : (b,) bool
+        Blocks to be covered.
+    counts : tuple of int
+        Devices of each kind that are there to cover them.
+    lower : int
+        Loads below cell `lower` are refuted.
+    upper : int
+        The covering LP reaches theta = 1 at cell `upper`, or it is beyond `value_ns`.
+    best, proof : (b,) float
+        Prices of least theta at the last target, and those that refuted most.
+    """
+
+    pricer: Pricer
+    value_ns: int
+    num_cells: int
+    active: Flags
+    counts: tuple[int, ...]
+    lower: int = 0
+    sets: dict[tuple[int, bytes], tuple[int, Ints]] = field(default_factory=dict)
+    rows: list[tuple[int, Ints]] = field(default_factory=list)
+    cover: Cover | None = None
+    proof: Floats | None = None
+    smoothing: float = FIRST
+    iterations: int = 0
+
+    def __post_init__(self) -> None:
+        self.unit_ns = max(1, -(-self.value_ns // self.num_cells))
+        self.num_cells = self.value_ns // self.unit_ns + 1
+        self.grids = self.pricer.grids(self.unit_ns, self.num_cells, self.active)
+        self.upper = max(0, self.value_ns - 1) // self.unit_ns + 1
+        self.best = self._first_prices()
+
+    @property
+    def bound_ns(self) -> int:
+        """What is proven."""
+        return min(self.value_ns, self.lower * self.unit_ns)
+
+    def _first_prices(self) -> Floats:
+        problem = self.pricer.problem
+        time = np.where(problem.time_ns == UNSUPPORTED, 0, problem.time_ns).astype(np.float64)
+        mean = time.sum(axis=1) / (problem.time_ns != UNSUPPORTED).sum(axis=1) + 1.0
+        fast = np.where(problem.time_ns == UNSUPPORTED, np.inf, time).min(axis=1) + 1e-3 * mean
+        return np.where(self.active, fast, 0.0)
+
+    def take_over(self, before: ColumnGeneration) -> None:
+        """Start from the prices and the sets of a search on another grid."""
+        self.best = before.best
+        self.prove(before.best)
+        self.carry([(kind, blocks) for (kind, _), (_, blocks) in before.sets.items()])
+        self.upper = min(self.upper, before.upper * before.unit_ns // self.unit_ns + 1)
+
+    def carry(self, sets: list[tuple[int, Ints]]) -> None:
+        """Know these sets, without the blocks that are not active, by their true loads."""
+        problem, active = self.pricer.problem, self.active
+        first = [devices[0] for devices in problem.members()]
+        for kind, blocks in sets:
+            left = blocks[active[blocks]]
+            key = kind, left.tobytes()
+            if self.counts[kind] == 0 or len(left) == 0 or key in self.sets:
+                continue
+            inside = np.zeros(problem.num_blocks, np.bool_)
+            inside[left] = True
+            cell = problem.set_load(first[kind], inside) // self.unit_ns
+            if cell < self.num_cells:
+                self.sets[key] = cell, left
+
+    def prove(self, prices: Floats) -> None:
+        """Raise the bound to what these prices prove."""
+        price = to_integers(prices)
+        self._refute(self._staircase([most_price(grid, price) for grid in self.grids]), price)
+
+    def _staircase(self, held: list[Prices]) -> Ints:
+        total = np.zeros(self.num_cells, np.int64)
+        for count, value in zip(self.counts, held, strict=True):
+            total += count * value.astype(np.int64)
+        return total
+
+    def _refute(self, staircase: Ints, price: Prices) -> None:
+        total = int(price.astype(np.int64).sum())
+        refuted = int(np.searchsorted(staircase, total, side="left"))
+        if refuted > self.lower:
+            self.lower, self.proof = refuted, price.astype(np.float64)
+
+    def close(self, clock: Clock, enough_ns: int, most: int) -> None:
+        """Narrow lower and upper down to neighbours, or until the bound is enough.
+
+        Raises
+        ------
+        LimitReached
+            If the time is over; the bound is kept.
+        """
+        end = self.iterations + most
+        while self.lower < self.upper and self.bound_ns < enough_ns and self.iterations < end:
+            target = (self.lower + self.upper) // 2
+            if self.reach(clock, target, end - self.iterations) and self.iterations < end:
+                self.upper = target
+
+    def reach(self, clock: Clock, target: int, most: int, *, regardless: bool = False) -> bool:
+        """Work on one target cell with so many pricings: False if it is refuted.
+
+        Otherwise it is fractionally covered, unless the pricings were too few. With `regardless`
+        the sets are made as good as they get also where the target is out of reach.
+        """
+        lp = CoveringLP(self.active, self.counts)
+        self.rows = self._worthy(target)
+        for kind, blocks in self.rows:
+            lp.add(kind, blocks)
+        best_theta, share, tries = np.inf, self.smoothing, 0
+        prices = self.best / self.best.sum()
+        self.cover = None
+        for _ in range(most):
+            clock.check()
+            self.iterations += 1
+            theta, held, fresh = self._price(prices, target)
+            if self.lower > target and not regardless:
+                self.best = prices
+                return False
+            if self.cover is not None and tries == 0:
+                # where held price still falls on the way to the LP's prices, go further
+                falls = held @ (self.cover.price - self.best) < 0
+                share = max(LEAST, share - 0.1) if falls else share + 0.1 * (1 - share)
+                self.smoothing = share
+            if theta < best_theta:
+                best_theta, self.best = theta, prices
+            cut = self.cover is None
+            for kind, blocks in fresh:
+                lp.add(kind, blocks)
+                self.rows.append((kind, blocks))
+                if self.cover is not None:
+                    worth = self.cover.price[blocks].sum()
+                    cut |= bool(worth > self.cover.kind_value[kind] + TOLERANCE * 0.1)
+            if cut:
+                self.cover, tries = lp.solve(), 0
+            elif tries > MOST_TRIES:
+                return True  # the LP's own prices are the best there are, to its tolerances
+            else:
+                tries += 1
+            if self.cover is None or self.cover.theta >= 1.0 - TOLERANCE:
+                return True
+            part = share ** (1 + tries) if tries < MOST_TRIES else 0.0
+            prices = part * self.best + (1.0 - part) * self.cover.price
+        return True
+
+    def _worthy(self, target: int) -> list[tuple[int, Ints]]:
+        """Sets for a target, no more than it takes: those worth most at the best prices."""
+        rows = [(kind, blocks) for (kind, _), (cell, blocks) in self.sets.items() if cell <= target]
+        most = 100 + len(self.counts) * len(self.best)
+        worth = np.array([self.best[blocks].sum() for _, blocks in rows])
+        return [rows[at] for at in np.sort(np.argsort(-worth, kind="stable")[:most]).tolist()]
+
+    def _price(self, prices: Floats, target: int) -> tuple[float, Floats, list[tuple[int, Ints]]]:
+        """Price that all devices hold at the target, as a share; how often each block; new sets."""
+        price = to_integers(prices)
+        held: list[Prices] = []
+        fresh: list[tuple[int, Ints]] = []
+        times = np.zeros(len(price))
+        for kind, grid in enumerate(self.grids):
+            if self.counts[kind] == 0:
+                held.append(np.zeros(self.num_cells, np.int32))
+                continue
+            value, (found,) = best_sets(grid, price, [target])
+            held.append(value)
+            times[found.blocks] += self.counts[kind]
+            key = kind, found.blocks.tobytes()
+            if key not in self.sets:
+                self.sets[key] = found.cell, found.blocks
+                fresh.append((kind, found.blocks))
+        staircase = self._staircase(held)
+        self._refute(staircase, price)
+        return float(staircase[target] / price.astype(np.int64).sum()), times, fresh
+
+
+def cover_all(pricer: Pricer, value_ns: int, num_cells: int) -> ColumnGeneration:
+    """The search for the whole problem, with the bound that the first prices prove.
+
+    Examples
+    --------
+    Three equal ops of 4 ns without tensors, two devices: one of them holds two ops.
+
+    >>> from placegap.instances import Cluster, Device, Graph, Instance, Op
+    >>> from placegap.solvers.limits import Clock
+    >>> from placegap.solvers.pricer import build_pricer
+    >>> from placegap.solvers.split_problem import build_split_problem
+    >>> ops = tuple(Op(name=name, time_ns={"gpu": 4}) for name in "abc")
+    >>> devices = tuple(Device(name=name, kind="gpu") for name in ("g0", "g1"))
+    >>> three = Instance(
+    ...     name="three",
+    ...     graph=Graph(name="three", ops=ops, edges=()),
+    ...     cluster=Cluster(name="two", devices=devices, links=()),
+    ... )
+    >>> search = cover_all(build_pricer(build_split_problem(three)), 8, 100)
+    >>> search.close(Clock(None), enough_ns=8, most=10)
+    >>> search.bound_ns
+    8
+    """
+    active = np.ones(pricer.problem.num_blocks, np.bool_)
+    search = ColumnGeneration(pricer, value_ns, num_cells, active, pricer.counts)
+    search.prove(search.best)
+    return search
+
+
+def to_integers(prices: Floats) -> Prices:
+    """Prices as integers whose sum is at most `TOTAL_PRICE`, and positive."""
+    scaled: Prices = np.floor(prices / prices.sum() * TOTAL_PRICE).astype(np.int32)
+    if not scaled.any():
+        scaled[int(np.argmax(prices))] = 1
+    return scaled

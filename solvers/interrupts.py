@@ -1,0 +1,83 @@
+"""Ctrl-C while a solver computes: the solver ends early, its caller gets what it has."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+POLL_S = 0.2
+PATIENCE_S = 3.0
+"""How long after Ctrl-C a solver may take to end; HiGHS' presolve can take far longer."""
+
+
+def _take_ctrl_c_back() -> None:
+    """Install Python's own handler again: CP-SAT, called elsewhere, leaves one that ends us."""
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
+
+
+def run_stoppable(work: Callable[[], T], stop: Callable[[], None]) -> tuple[T, bool]:
+    """Run a solver in a thread, so that Ctrl-C arrives; what it returns, and whether it did.
+
+    A solver written in C keeps Python's main thread from seeing an interrupt, and a handler of its
+    own would stay behind. So it runs beside the main thread, which waits.
+
+    Parameters
+    ----------
+    work : callable
+        The solver's call.
+    stop : callable
+        Asks the solver to end. It is called again and again until `work` returns, because many
+        solvers forget a request that comes before they have begun.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        The solver has not ended within `PATIENCE_S` of Ctrl-C: it is in a phase that hears nothing.
+        Its thread is left to itself.
+    BaseException
+        What `work` raises.
+
+    Examples
+    --------
+    >>> run_stoppable(lambda: 7, stop=lambda: None)
+    (7, False)
+    """
+    done = threading.Event()
+    answers: list[T] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(work())
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            done.set()
+
+    _take_ctrl_c_back()
+    thread = threading.Thread(target=run, daemon=True)
+    begun, stopped, given_up = False, False, math.inf
+    while True:
+        if time.monotonic() > given_up:
+            raise KeyboardInterrupt
+        try:
+            if not begun:
+                begun = True  # before the call, which waits, and may be interrupted after it began
+                thread.start()
+            if stopped:
+                stop()
+            if done.wait(POLL_S):  # an interrupted join would take the thread for finished
+                break
+        except KeyboardInterrupt:
+            stopped, given_up = True, min(given_up, time.monotonic() + PATIENCE_S)
+    for failure in failures:
+        raise failure
+    return answers[0], stopped

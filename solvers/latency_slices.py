@@ -1,0 +1,140 @@
+"""Plans for latency_subgraphs: cut a topological order into calls, optimally, one after the other.
+
+Every segment of a topological order is a convex set of blocks, and goes to an accelerator of its
+own, or runs on a host. The sum of all durations is an upper bound on the latency; O(b^2 (degree + a
+q)) for b blocks and a accelerators with q calls each, less where memory ends the segments early.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+from numba import njit
+
+from placegap.instances.evaluate import evaluate
+from placegap.instances.index import Ints
+from placegap.instances.plan import Plan
+from placegap.solvers.chain_problem import (
+    ACCELERATOR,
+    HOST,
+    ChainProblem,
+    build_problem,
+    why_not_two_kinds,
+)
+from placegap.solvers.cuts import CutNets, put_in
+from placegap.solvers.registry import Task
+from placegap.solvers.topological_orders import orders
+
+NEVER = 2**62
+MOST_BLOCKS = 2500
+"""Longer orders are not cut: that takes the square of their length."""
+
+LONGEST_S = 5.0
+
+
+def best_slices(task: Task) -> Plan | None:
+    """The plan of least latency over all orders of `topological_orders`, or None if none fits.
+
+    For accelerators that are alike and hosts that are alike, with any number of calls; calls are
+    used once all accelerators have one. Deterministic for the task's seed as long as it ends within
+    a tenth of the time limit and `LONGEST_S`.
+
+    Examples
+    --------
+    >>> from placegap.instances import Semantics, example
+    >>> task = Task(example(), Semantics(objective="latency_subgraphs"))
+    >>> best_slices(task).placement
+    ((0,), (0,), (0,), (0,))
+    """
+    instance, limit_s = task.instance, task.limits.time_limit_s
+    if why_not_two_kinds(instance) is not None:
+        return None
+    problem = build_problem(instance)
+    if problem.num_blocks > MOST_BLOCKS:
+        return None
+    until = time.perf_counter() + min(LONGEST_S, (limit_s or 10 * LONGEST_S) / 10)
+    best: tuple[int, Plan] | None = None
+    for order in orders(problem, task.limits.seed):
+        plan = _slice_plan(problem, order)
+        verdict = None if plan is None else evaluate(instance, plan, task.semantics)
+        if plan is not None and verdict is not None and verdict.feasible:
+            value = verdict.value_ns
+            if value is not None and (best is None or value < best[0]):
+                best = value, plan
+        if time.perf_counter() > until:
+            break
+    return None if best is None else best[1]
+
+
+def with_slices(task: Task) -> Task:
+    """The task with the better of its incumbent and `best_slices` as incumbent."""
+    found = [plan for plan in (task.incumbent, best_slices(task)) if plan is not None]
+    values = [evaluate(task.instance, plan, task.semantics) for plan in found]
+    ranked = [
+        (verdict.value_ns, at)
+        for at, verdict in enumerate(values)
+        if verdict.feasible and verdict.value_ns is not None
+    ]
+    return replace(task, incumbent=found[min(ranked)[1]]) if ranked else task
+
+
+def _slice_plan(problem: ChainProblem, order: Ints) -> Plan | None:
+    """The best cut of one order, one call per accelerator."""
+    accelerators, hosts = problem.counts
+    value, used, origin = _slice(
+        order, problem.time, problem.need, problem.room, problem.nets, accelerators, hosts
+    )
+    if value >= NEVER:
+        return None
+    device = np.zeros(len(order), np.int64)
+    at, left = len(order), int(used)
+    while at > 0:
+        before, kind = divmod(int(origin[at, left]), 2)
+        if kind == ACCELERATOR:
+            left -= 1
+        device[order[before:at]] = problem.devices[kind][left if kind == ACCELERATOR else 0]
+        at = before
+    return Plan.on(device[problem.blocks.block].tolist())
+
+
+@njit(cache=True)
+def _slice(
+    order: Ints, time: Ints, need: Ints, room: Ints, nets: CutNets, accelerators: int, hosts: int
+) -> tuple[int, int, Ints]:
+    """Least sum of durations: the value, the accelerators in use, and where from.
+
+    ``value[j, s]`` is that of the first j blocks of the order with s calls, and ``origin[j, s]``
+    2 * (blocks before the last segment) + its kind.
+    """
+    b = len(order)
+    value = np.full((b + 1, accelerators + 1), NEVER, np.int64)
+    origin = np.zeros((b + 1, accelerators + 1), np.int64)
+    value[0, 0] = 0
+    pins_in = np.zeros(len(nets.size), np.int64)
+    for i in range(b):
+        v = order[i]
+        if hosts > 0 and need[HOST, v] <= room[HOST]:
+            for s in range(accelerators + 1):
+                now = value[i, s] + time[HOST, v]
+                if value[i, s] < NEVER and now < value[i + 1, s]:
+                    value[i + 1, s], origin[i + 1, s] = now, 2 * i + HOST
+        pins_in[:] = 0
+        work = size = cut = np.int64(0)
+        for j in range(i, b):
+            v = order[j]
+            cut += put_in(nets, pins_in, v)
+            work += time[ACCELERATOR, v]
+            size += need[ACCELERATOR, v]
+            if size > room[ACCELERATOR]:
+                break
+            for s in range(accelerators):
+                now = value[i, s] + work + cut
+                if value[i, s] < NEVER and now < value[j + 1, s + 1]:
+                    value[j + 1, s + 1], origin[j + 1, s + 1] = now, 2 * i + ACCELERATOR
+    best, used = NEVER, 0
+    for s in range(accelerators + 1):
+        if value[b, s] < best:
+            best, used = value[b, s], s
+    return best, used, origin

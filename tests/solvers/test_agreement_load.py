@@ -1,0 +1,76 @@
+"""All exact max-load and latency methods agree with brute force; restrictions never gain."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+
+import pytest
+from agreement import compare_bounds, compare_exact, disguised, methods
+from oracles import (
+    FWD_BWD_SEMANTICS,
+    LATENCY_SEMANTICS,
+    MAX_LOAD_SEMANTICS,
+    STAGE_SEMANTICS,
+    latency_draws,
+    max_load_draws,
+    more_latency,
+    more_max_load,
+    more_stages,
+    oracle,
+    stage_draws,
+)
+
+from placegap.instances import Instance, Semantics
+
+SEMANTICS = (*MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS, *STAGE_SEMANTICS, *LATENCY_SEMANTICS)
+by_label = pytest.mark.parametrize("semantics", SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
+
+
+def draws(semantics: Semantics) -> Sequence[Instance]:
+    if semantics.objective == "latency_subgraphs":
+        return latency_draws()
+    return stage_draws() if semantics in STAGE_SEMANTICS else max_load_draws()
+
+
+@by_label
+def test_exact_methods_agree_on_at_least_a_hundred_instances(semantics: Semantics) -> None:
+    runs = compare_exact(semantics, draws(semantics))
+    assert max(runs.values()) >= 100
+
+
+def test_every_exact_method_is_compared_under_some_semantics() -> None:
+    compared = {name for s in SEMANTICS for name in compare_exact(s, draws(s)[:4])}
+    loads = {s.objective for s in SEMANTICS}
+    assert compared == {m.name for m in methods("exact") if loads.intersection(m.objectives)}
+
+
+@by_label
+def test_no_bound_is_above_the_optimum_and_no_plan_below(semantics: Semantics) -> None:
+    compare_bounds(semantics, draws(semantics)[::3])
+
+
+def test_every_bound_is_compared_with_optima() -> None:
+    given = sum((compare_bounds(s, draws(s)[:12]) for s in SEMANTICS), start=Counter())
+    loads = {s.objective for s in SEMANTICS}
+    assert set(given) >= {m.name for m in methods("bound") if loads.intersection(m.objectives)}
+
+
+@by_label
+def test_the_order_of_ops_and_devices_changes_no_optimum(semantics: Semantics) -> None:
+    for number, instance in enumerate(draws(semantics)[::11]):
+        other = disguised(instance, number)
+        assert oracle(other, semantics) == oracle(instance, semantics)
+        compare_exact(semantics, [other])
+
+
+@pytest.mark.deep
+@by_label
+def test_they_agree_on_many_instances(semantics: Semantics) -> None:
+    more = more_stages if semantics in STAGE_SEMANTICS else more_max_load
+    if semantics.objective == "latency_subgraphs":
+        more = more_latency
+    many = list(islice(more(10_000 * (1 + SEMANTICS.index(semantics))), 160))
+    assert max(compare_exact(semantics, many).values()) >= 160
+    compare_bounds(semantics, many)

@@ -1,0 +1,50 @@
+"""All exact makespan methods agree with brute force, and no bound is above the optimum."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from agreement import compare_bounds, compare_exact, disguised, methods
+from oracles import MAKESPAN_SEMANTICS, makespan_draws, more_makespan, oracle
+
+from placegap.instances import Semantics
+
+by_label = pytest.mark.parametrize(
+    "semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-")
+)
+
+
+@by_label
+def test_exact_methods_agree_on_at_least_a_hundred_instances(semantics: Semantics) -> None:
+    runs = compare_exact(semantics, makespan_draws())
+    assert runs["cp-sat"] >= 100
+    assert min(runs.values()) >= 100
+
+
+def test_every_exact_method_is_compared_under_some_semantics() -> None:
+    few = makespan_draws()[:2]
+    compared = {name for s in MAKESPAN_SEMANTICS for name in compare_exact(s, few)}
+    assert compared == {m.name for m in methods("exact") if "makespan" in m.objectives}
+
+
+@by_label
+def test_no_bound_is_above_the_optimum_and_no_plan_below(semantics: Semantics) -> None:
+    assert compare_bounds(semantics, makespan_draws()[::3])
+
+
+@by_label
+def test_the_order_of_ops_and_devices_changes_no_optimum(semantics: Semantics) -> None:
+    for number, instance in enumerate(makespan_draws()[::11]):
+        other = disguised(instance, number)
+        assert oracle(other, semantics) == oracle(instance, semantics)
+        compare_exact(semantics, [other])
+
+
+@pytest.mark.deep
+@by_label
+def test_they_agree_on_many_instances(semantics: Semantics) -> None:
+    first_seed = 10_000 * (1 + MAKESPAN_SEMANTICS.index(semantics))
+    many = list(islice(more_makespan(first_seed), 200))
+    assert compare_exact(semantics, many)["cp-sat"] == 200
+    compare_bounds(semantics, many)

@@ -1,0 +1,120 @@
+"""The parts of `noncontiguous` by themselves: merging, frontiers, pricing, columns, dives."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations, product
+
+import numpy as np
+import pytest
+from oracles import max_load_draws
+from support import tiny_instance
+
+from placegap.instances import Instance
+from placegap.instances.arrays import UNSUPPORTED
+from placegap.instances.index import Ints
+from placegap.solvers import pricer as pricer_module
+from placegap.solvers.column_generation import cover_all
+from placegap.solvers.frontier_pricing import TOTAL_PRICE, best_sets, most_price
+from placegap.solvers.limits import Clock
+from placegap.solvers.plan_dives import dive
+from placegap.solvers.pricer import build_pricer
+from placegap.solvers.split_merging import merge_blocks
+from placegap.solvers.split_problem import SplitProblem, build_split_problem
+
+DRAWS = max_load_draws()[5:100:5]
+
+
+def plans(problem: SplitProblem) -> list[Ints]:
+    """Every plan that fits."""
+    devices = range(problem.num_devices)
+    every = (np.array(p) for p in product(devices, repeat=problem.num_blocks))
+    return [plan for plan in every if problem.fits(plan)]
+
+
+def least(problem: SplitProblem) -> int | None:
+    return min((int(problem.loads(plan).max()) for plan in plans(problem)), default=None)
+
+
+def wide(seed: int) -> Instance:
+    return tiny_instance(seed, num_ops=8, num_devices=2, density=0.5)
+
+
+@pytest.mark.parametrize("instance", DRAWS, ids=lambda instance: instance.name)
+def test_merging_keeps_the_optimum_and_the_plans_given(instance: Instance) -> None:
+    problem = build_split_problem(instance)
+    best = least(problem)
+    given = plans(problem)[::50]
+    value = max((int(problem.loads(plan).max()) for plan in given), default=100)
+    merged = merge_blocks(problem, value + 1, given)
+    assert least(merged.problem) == best
+    assert len(merged.plans) == len(given)
+    for before, after in zip(given, merged.plans, strict=True):
+        assert merged.problem.fits(after)
+        assert merged.problem.loads(after).max() <= problem.loads(before).max()
+    assert (merged.home[problem.block] == merged.problem.block).all()
+
+
+def subsets(problem: SplitProblem, device: int) -> list[tuple[Ints, int]]:
+    """Every set of blocks that run on a device and fit there one by one, and its load."""
+    possible = np.flatnonzero(
+        (problem.time_ns[:, device] != UNSUPPORTED)
+        & (problem.size_bytes <= problem.memory_bytes[device])
+    ).tolist()
+    found = []
+    for chosen in chain.from_iterable(combinations(possible, n) for n in range(len(possible) + 1)):
+        inside = np.zeros(problem.num_blocks, np.bool_)
+        inside[list(chosen)] = True
+        found.append((np.array(chosen, np.int64), problem.set_load(device, inside)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("unit", [1, 3, 7])
+def test_no_set_is_worth_more_than_the_pricing_says(seed: int, unit: int) -> None:
+    """And with cells of 1 ns, where nothing is rounded, some set is worth exactly that."""
+    problem = build_split_problem(wide(seed))
+    pricer = build_pricer(problem)
+    rng = np.random.default_rng(seed)
+    price = (rng.dirichlet(np.ones(problem.num_blocks)) * TOTAL_PRICE).astype(np.int32)
+    cells = 60 // unit
+    for devices, grid in zip(problem.members(), pricer.grids(unit, cells), strict=True):
+        held = most_price(grid, price)
+        sets = subsets(problem, devices[0])
+        for cell in range(cells):
+            worth = max(int(price[s].sum()) for s, load in sets if load < (cell + 1) * unit)
+            assert held[cell] == worth if unit == 1 else held[cell] >= worth
+        same, (found,) = best_sets(grid, price, [cells - 1])
+        assert (same == held).all()
+        assert price[found.blocks].sum() == held[-1]
+        assert found.cell < cells
+
+
+def closed_bound(problem: SplitProblem, value: int) -> int:
+    search = cover_all(build_pricer(problem), value, 1000)
+    search.close(Clock(None), value, 1000)
+    return search.bound_ns
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nets_that_are_left_out_weaken_the_bound_only(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = build_split_problem(wide(seed))
+    best = least(problem)
+    if best is None:
+        return
+    full = closed_bound(problem, best)
+    monkeypatch.setattr(pricer_module, "MOST_MOVES", 30)
+    assert closed_bound(problem, best) <= full <= best
+
+
+def test_a_dive_gives_a_plan_that_fits() -> None:
+    for instance in DRAWS[:8]:
+        problem = build_split_problem(instance)
+        best = least(problem)
+        if best is None or best == 0:
+            continue
+        search = cover_all(build_pricer(problem), best, 1000)
+        device = dive(search, best, Clock(None))
+        if device is not None and problem.fits(device):
+            assert problem.loads(device).max() >= best
