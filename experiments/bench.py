@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from placegap.experiments.bench_models import model_benches
 from placegap.instances.cluster_file import load_cluster
 from placegap.instances.corpus import load_corpus
 from placegap.instances.document import Document, load_document, save_document
@@ -91,6 +92,7 @@ def benches(inputs: Path) -> Iterator[Bench]:
     yield from _placers()
     yield from _ideal_dp(inputs)
     yield from _models(inputs)
+    yield from model_benches(inputs)
 
 
 def _house() -> Iterator[Bench]:

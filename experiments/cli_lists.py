@@ -8,6 +8,12 @@ from typing import Any
 from placegap.experiments.options import JsonOption
 from placegap.experiments.rendering import output, plain_table, spinner
 
+METHOD_HEAD = ("method", "claim", "objectives", "paper", "what it does", "parameters")
+TABLES = {
+    "methods that return plans": ("exact", "heuristic"),
+    "bounds: no plan, but a value that no plan undercuts": ("bound",),
+}
+
 
 def methods_command(as_json: JsonOption = False) -> None:
     """List the methods: what each claims, for which objectives, its paper and its parameters."""
@@ -31,19 +37,22 @@ def methods_command(as_json: JsonOption = False) -> None:
     if as_json:
         print(json.dumps({"methods": rows}, default=str), flush=True)
         return
-    texts = [
-        (
-            row["method"],
-            row["claim"],
-            "\n".join(row["objectives"]),
-            row["paper"],
-            row["summary"],
-            "\n".join(f"{name}={_plain(value)}" for name, value in row["params"].items()),
-        )
-        for row in rows
-    ]
-    head = ("method", "claim", "objectives", "paper", "what it does", "parameters")
-    output().print(plain_table(None, head, texts))
+    console = output()
+    for title, claims in TABLES.items():
+        texts = [_method_texts(row) for row in rows if row["claim"] in claims]
+        if texts:
+            console.print(plain_table(title, METHOD_HEAD, texts))
+
+
+def _method_texts(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["method"],
+        row["claim"],
+        "\n".join(row["objectives"]),
+        row["paper"],
+        row["summary"],
+        "\n".join(f"{name}={_plain(value)}" for name, value in row["params"].items()),
+    )
 
 
 def instances_command(as_json: JsonOption = False) -> None:

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placegap.experiments.device_table import device_table
+from placegap.experiments.device_table import device_table, server_lines
 from placegap.experiments.figures import format_gap, format_ns, format_s
 from placegap.experiments.options import (
     ChannelsOption,
     ClusterOption,
     JsonOption,
+    LevelsOption,
     LoadOption,
     Model,
     ObjectiveOption,
     PlansOption,
+    ReplicasOption,
     Rules,
+    SubgraphsOption,
     TransfersOption,
     UnitOption,
     parse_pairs,
@@ -29,6 +32,7 @@ from placegap.instances.errors import InputError
 from placegap.instances.model import Instance
 
 if TYPE_CHECKING:
+    from placegap.experiments.placing import Attempt
     from placegap.solvers import Result
 
 NO_PLAN = 1
@@ -44,13 +48,16 @@ def place_command(
     channels: ChannelsOption = None,
     transfers: TransfersOption = None,
     load: LoadOption = None,
+    replicas: ReplicasOption = None,
+    levels: LevelsOption = None,
+    subgraphs: SubgraphsOption = None,
     time_unit: UnitOption = None,
     method: Annotated[
         str | None,
         typer.Option(
             "--method",
             help="See 'placegap methods'. Default: for makespan cp-sat, started from heft's plan;"
-            " for max_load ideal-dp on chain plans.",
+            " for max_load ideal-dp on chain plans, for latency_subgraphs latency-ip.",
         ),
     ] = None,
     param: Annotated[
@@ -64,6 +71,14 @@ def place_command(
     out: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the plan to this file.")
     ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            "--write",
+            metavar="FILE",
+            help="Write the method's MIP to this .mps or .lp file (or .gz of it); do not solve it.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
@@ -75,6 +90,7 @@ def place_command(
         place,
     )
     from placegap.experiments.sources import Source, load_source
+    from placegap.solvers.registry import find_method
 
     if not (0 < time_limit <= LONGEST_S or time_limit == math.inf):
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
@@ -84,19 +100,27 @@ def place_command(
         raise InputError("is a folder; name a file for the plan", out)
     if out is not None and not out.absolute().parent.is_dir():
         raise InputError("cannot be written: its folder does not exist", out)
+    if out is not None and method is not None and find_method(method).claim == "bound":
+        raise InputError(f"{method} makes no plans: there is none for -o")
+    if write is not None and out is not None:
+        raise InputError("--write solves nothing: there is no plan for -o")
     source = Source(model, cluster, time_unit.value if time_unit else None)
     with spinner(f"reading {model}"):
         instance = load_source(source)
-    rules = Rules(objective, plans, channels, transfers, load)
+    rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
+    params = parse_pairs(param or ())
     first = Attempt(
         source=source,
-        semantics=choose_semantics(rules, instance.semantics, method),
+        semantics=choose_semantics(rules, instance.semantics, method, params),
         method=method or "",
-        params=parse_pairs(param or ()),
+        params=params,
         time_limit_s=time_limit,
         gap=gap,
         seed=seed,
     )
+    if write is not None:
+        _write_model(instance, first, write, as_json)
+        return
     attempts = iter([first]) if method is not None else default_attempts(first)
     try:
         with spinner(f"placing {instance.name}, {first.semantics.label}"):
@@ -113,8 +137,45 @@ def place_command(
     for sentence in warnings:
         warn(sentence)
     _report(instance, result, out, as_json)
-    if result.plan is None:
+    if result.plan is None and result.status != "bound":
         raise typer.Exit(NO_PLAN)
+
+
+def _write_model(instance: Instance, attempt: Attempt, path: Path, as_json: bool) -> None:
+    """Write the model of the method, or of the one that proves values by default, and say so."""
+    from placegap.experiments.placing import default_attempts
+    from placegap.solvers.export import write_model
+
+    method = attempt.method or list(default_attempts(attempt))[-1].method
+    with spinner(f"building the model of {method} for {instance.name}"):
+        written = write_model(
+            instance,
+            attempt.semantics,
+            method,
+            attempt.params,
+            path,
+            time_limit_s=attempt.time_limit_s,
+            seed=attempt.seed,
+        )
+    if as_json:
+        content = {
+            "instance": instance.name,
+            "semantics": attempt.semantics.model_dump(mode="json"),
+            "method": method,
+            "path": str(path),
+            "rows": written.rows,
+            "columns": written.columns,
+            "unit_ns": written.unit_ns,
+            "start_ns": written.start_ns,
+        }
+        print(json.dumps(content, ensure_ascii=False), flush=True)
+        return
+    size = f"{written.rows} rows, {written.columns} columns"
+    output().print(
+        f"{path}: {method}, {size}; 1 unit of the objective is {written.unit_ns:.15g} ns",
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def _report(instance: Instance, result: Result, out: Path | None, as_json: bool) -> None:
@@ -126,7 +187,10 @@ def _report(instance: Instance, result: Result, out: Path | None, as_json: bool)
     else:
         _print_result(instance, result)
     if result.plan is None or result.evaluation is None:
-        _explain(instance, result)
+        if result.status == "bound":
+            warn(f"{result.method} makes no plans, only bounds")
+        else:
+            _explain(instance, result)
         return
     if result.evaluation.idle_devices:
         warn(f"the plan leaves unused: {', '.join(result.evaluation.idle_devices)}")
@@ -163,6 +227,8 @@ def _print_result(instance: Instance, result: Result) -> None:
     console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
     if result.evaluation is not None and result.plan is not None:
         console.print(device_table(instance, result.evaluation, result.semantics))
+        for line in server_lines(result.evaluation):
+            console.print(line, markup=False)
     value = "none" if result.value_ns is None else format_ns(result.value_ns)
     bound = "none" if result.bound_ns is None else format_ns(result.bound_ns)
     gap = "unknown" if result.gap is None else format_gap(result.gap)

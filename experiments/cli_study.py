@@ -34,8 +34,12 @@ def study_command(
     from placegap.experiments.report import write_report
     from placegap.experiments.study import LOG_NAME, results_folder, run_study
     from placegap.experiments.study_config import load_study
+    from placegap.experiments.study_plan import absent_models
 
-    folder = results_folder(load_study(config), out)
+    asked = load_study(config)
+    folder = results_folder(asked, out)
+    for model in absent_models(asked, config):
+        warn(f"{config}: left out, since it is not there: {model}")
     try:
         with _progress() as told:
             study, cells = run_study(config, folder, workers=workers, progress=told)
@@ -57,6 +61,7 @@ def study_command(
 def print_study(cells: Sequence[GapCell]) -> None:
     """The gap tables on stdout."""
     from placegap.experiments.gap_layout import lay_out
+    from placegap.experiments.model_table import MODEL_HEAD
     from placegap.experiments.report import SUMMARY_HEAD, summary_row
 
     console = output()
@@ -65,6 +70,8 @@ def print_study(cells: Sequence[GapCell]) -> None:
             console.print(grid)
         rows = [summary_row(summary) for summary in table.summaries]
         console.print(plain_table(None, SUMMARY_HEAD, rows))
+        if table.models:
+            console.print(plain_table(None, MODEL_HEAD, table.models))
         for note in table.notes:
             console.print(note, markup=False)
         console.print()

@@ -9,17 +9,20 @@ from typing import Annotated
 import typer
 
 from placegap.experiments.cli_show import read_plan
-from placegap.experiments.device_table import device_table
+from placegap.experiments.device_table import device_table, server_lines
 from placegap.experiments.figures import format_ns
 from placegap.experiments.options import (
     ChannelsOption,
     ClusterOption,
     JsonOption,
+    LevelsOption,
     LoadOption,
     Model,
     ObjectiveOption,
     PlansOption,
+    ReplicasOption,
     Rules,
+    SubgraphsOption,
     TransfersOption,
     UnitOption,
 )
@@ -37,6 +40,9 @@ def verify_command(
     channels: ChannelsOption = None,
     transfers: TransfersOption = None,
     load: LoadOption = None,
+    replicas: ReplicasOption = None,
+    levels: LevelsOption = None,
+    subgraphs: SubgraphsOption = None,
     time_unit: UnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,10 +61,11 @@ def verify_command(
     raw = read_plan(str(plan_file)) or {}
     if raw.get("instance_hash") not in (None, "", instance.content_hash):
         warn(f"{plan_file}: was made for another content than that of {instance.name}")
-    semantics = Rules(objective, plans, channels, transfers, load).override(own)
-    if semantics.objective != own.objective and (plan.device_order or plan.channel_order):
+    rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
+    semantics = rules.override(own)
+    if semantics.objective != own.objective and plan != Plan(plan.placement):
         plan = Plan(plan.placement)
-        warn(f"{plan_file}: its orders are left out: they were made for {own.objective}")
+        warn(f"{plan_file}: only its placement is used: the rest was made for {own.objective}")
     verdict = evaluate(instance, plan, semantics)
     if as_json:
         content = {
@@ -74,6 +81,8 @@ def verify_command(
         console.print(f"{instance.name}: {semantics.label}", markup=False)
         if verdict.uses:
             console.print(device_table(instance, verdict, semantics))
+            for line in server_lines(verdict):
+                console.print(line, markup=False)
         value = "none" if verdict.value_ns is None else format_ns(verdict.value_ns)
         console.print(f"value    {value}")
         console.print(f"verdict  {'feasible' if verdict.feasible else 'infeasible'}")

@@ -14,7 +14,7 @@ from placegap.instances.semantics import Semantics
 def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) -> Table:
     """One line per device: ops, compute, communication, memory (and load, for max_load)."""
     communication = _communication_ns(verdict, instance.num_devices)
-    is_load = semantics.objective == "max_load"
+    is_load = semantics.is_load
     rows = []
     for use, spec, moved in zip(verdict.uses, instance.cluster.devices, communication, strict=True):
         memory = format_bytes(use.memory_bytes)
@@ -24,6 +24,11 @@ def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) 
         rows.append((*row, *((format_ns(use.load_ns),) if is_load else ()), memory))
     head = ("device", "kind", "ops", "compute", "communication")
     return plain_table(None, (*head, *(("load",) if is_load else ()), "memory"), rows)
+
+
+def server_lines(verdict: Evaluation) -> list[str]:
+    """One line per server, with two levels of communication: what crosses its border."""
+    return [f"server {use.server}: {format_ns(use.load_ns)}" for use in verdict.servers]
 
 
 def _communication_ns(verdict: Evaluation, num_devices: int) -> list[int]:

@@ -15,6 +15,7 @@ from placegap.experiments.gap_table import (
     MethodSummary,
     summarize,
 )
+from placegap.experiments.model_table import model_rows
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,10 @@ class RowText:
 
 @dataclass(frozen=True)
 class TableText:
-    """A gap table in words; values and bounds are in `unit`."""
+    """A gap table in words; values and bounds are in `unit`.
+
+    `models` has a line, as `model_table` makes it, for every run that built a model.
+    """
 
     name: str
     semantics: str
@@ -51,6 +55,7 @@ class TableText:
     rows: tuple[RowText, ...]
     notes: tuple[str, ...]
     summaries: tuple[MethodSummary, ...]
+    models: tuple[tuple[str, ...], ...] = ()
 
 
 class Notes:
@@ -135,6 +140,7 @@ def _lay_out_table(cells: list[GapCell]) -> TableText:
         rows=tuple(texts),
         notes=notes.lines(),
         summaries=tuple(summarize(cells)),
+        models=tuple(model_rows(cells)),
     )
 
 
@@ -146,6 +152,8 @@ def _cell_text(cell: GapCell, size: int, notes: Notes) -> CellText:
         return CellText(format_in(cell.value_ns, size), gap, time, tone)
     if cell.status == NOT_RUN:
         return CellText("not run", tone="empty")
+    if cell.status == "bound" and cell.bound_ns is not None:
+        return CellText(f">= {format_in(cell.bound_ns, size)}", "", time)
     word = {NOT_APPLICABLE: "n/a", "no_plan": "no plan"}.get(cell.status, cell.status)
     if cell.message:
         word += f" [{notes.number(f'{cell.cell.label}: {cell.message}')}]"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from placegap.experiments.run_log import Record
 from placegap.experiments.study_plan import Cell
@@ -41,6 +41,7 @@ class GapCell:
     build_s: float | None = None
     solve_s: float | None = None
     message: str = ""
+    details: Mapping[str, int | float | str] = field(default_factory=dict)
 
     @property
     def time_s(self) -> float | None:
@@ -120,6 +121,7 @@ def _gap_cell(
         build_s=record.get("build_s"),
         solve_s=record.get("solve_s"),
         message=record.get("message", ""),
+        details=record.get("details", {}),
     )
 
 

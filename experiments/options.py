@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from placegap.instances.errors import InputError, from_validation_error
-from placegap.instances.semantics import Semantics
+from placegap.instances.semantics import FIELDS, OBJECTIVES, Semantics
 
 
 class ObjectiveName(StrEnum):
@@ -19,6 +19,8 @@ class ObjectiveName(StrEnum):
 
     MAKESPAN = "makespan"
     MAX_LOAD = "max_load"
+    MAX_LOAD_FWD_BWD = "max_load_fwd_bwd"
+    LATENCY_SUBGRAPHS = "latency_subgraphs"
 
 
 class PlansName(StrEnum):
@@ -84,6 +86,20 @@ TransfersOption = Annotated[
 LoadOption = Annotated[
     LoadName | None, typer.Option("--load", help="max_load: compute + communication, or the max.")
 ]
+ReplicasOption = Annotated[
+    bool | None,
+    typer.Option("--replicas/--no-replicas", help="max_load: equal devices may share a stage."),
+]
+LevelsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--levels", min=1, max=2, help="max_load: 2 charges servers for what leaves them."
+    ),
+]
+SubgraphsOption = Annotated[
+    int | None,
+    typer.Option("--subgraphs", min=1, help="latency_subgraphs: calls per accelerator."),
+]
 UnitOption = Annotated[
     UnitName | None,
     typer.Option("--time-unit", help="Unit of times in files that leave it open (default ms)."),
@@ -100,6 +116,9 @@ class Rules:
     channels: str | None = None
     transfers: str | None = None
     load: str | None = None
+    replicas: bool | None = None
+    levels: int | None = None
+    subgraphs: int | None = None
 
     def override(self, own: Semantics | None, default: str = "makespan") -> Semantics:
         """The semantics to use: the file's own, with single fields replaced.
@@ -120,8 +139,12 @@ class Rules:
         >>> Rules(objective="max_load").override(own).label
         'max_load any add'
         """
-        given = {name: str(value) for name, value in vars(self).items() if value is not None}
-        fields: dict[str, str] = {"objective": self._objective(default)}
+        given = {
+            name: str(value) if isinstance(value, str) else value
+            for name, value in vars(self).items()
+            if value is not None
+        }
+        fields: dict[str, object] = {"objective": self._objective(default)}
         if own is not None and given.get("objective", own.objective) == own.objective:
             fields = own.model_dump()
         try:
@@ -130,11 +153,10 @@ class Rules:
             raise from_validation_error(error, source="options") from None
 
     def _objective(self, default: str) -> str:
-        if self.plans is not None or self.load is not None:
-            return "max_load"
-        if self.channels is not None or self.transfers is not None:
-            return "makespan"
-        return default
+        given = {name for name, value in vars(self).items() if value is not None}
+        if given & {"plans", "load"} and default in ("max_load", "max_load_fwd_bwd"):
+            return default
+        return next((name for name in OBJECTIVES if given.intersection(FIELDS[name])), default)
 
 
 def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Placing one model: which method under which semantics, run in a worker process.
 
-The worker keeps the command alive: Ctrl-C works while a solver computes, the best plan of the
-attempts that have ended is kept, and a solver that crashes or hangs costs one line.
+The worker keeps the command alive: Ctrl-C works while a solver computes, what the solver has by
+then is kept or else the best plan of the attempts before, and a solver that crashes or hangs costs
+one line.
 """
 
 from __future__ import annotations
@@ -16,17 +17,24 @@ from placegap.experiments.run_task import one_line, warm_up
 from placegap.experiments.sources import Source, load_source
 from placegap.instances.errors import InputError
 from placegap.instances.plan import Plan
-from placegap.instances.semantics import Semantics
+from placegap.instances.semantics import PlanClass, Semantics
 from placegap.solvers import Result, solve
+from placegap.solvers.registry import find_method
 
 DEFAULT_TIME_LIMIT_S = 60.0
 GRACE_S = 60.0
 """Beyond the time limit: reading the model, compiling kernels, building a model."""
 
-PLANS_OF = {"ideal-dp": "chain", "throughput-ip": "any"}
-"""The class of plans that a method is for."""
+STOP_S = 5.0
+"""What a method gets after Ctrl-C to return what it has; a second Ctrl-C ends it at once."""
 
-OBJECTIVE_OF = {"ideal-dp": "max_load", "throughput-ip": "max_load"}
+CHAIN_METHODS = (
+    "ideal-dp", "archer-exact", "archer-combinatorial", "archer-three-blocks", "archer-bottleneck",
+)  # fmt: skip
+"""Methods for plans that are chains."""
+
+CONTIGUOUS: Mapping[str, PlanClass] = {"no": "any", "convex": "convex", "chain": "chain"}
+"""The class of plans that the throughput IP's parameter asks for."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +69,16 @@ class Stopped(Exception):
         self.best = best
 
 
-def choose_semantics(rules: Rules, own: Semantics | None, method: str | None) -> Semantics:
+def choose_semantics(
+    rules: Rules,
+    own: Semantics | None,
+    method: str | None,
+    params: Mapping[str, str] | None = None,
+) -> Semantics:
     """What the value will mean, from the options, the file and the method, in this order.
 
     Without ``--plans``, max_load means chains where no method is named, and the class that a named
-    method is for, if it is for one.
+    method, or its parameter ``contiguous``, is for. Pesto is for links.
 
     Examples
     --------
@@ -76,28 +89,37 @@ def choose_semantics(rules: Rules, own: Semantics | None, method: str | None) ->
     >>> choose_semantics(Rules(objective="max_load"), None, "throughput-ip").label
     'max_load any add'
     """
-    semantics = rules.override(own, OBJECTIVE_OF.get(method or "", "makespan"))
-    if semantics.objective == "max_load" and rules.plans is None:
-        plans = "chain" if method is None else PLANS_OF.get(method, semantics.plans)
-        semantics = semantics.model_copy(update={"plans": plans})
-    return semantics
+    objectives = () if method is None else find_method(method).objectives
+    default = "makespan" if "makespan" in objectives or not objectives else objectives[0]
+    semantics = rules.override(own, default)
+    update: dict[str, str] = {}
+    if semantics.is_load and rules.plans is None:
+        plans = "chain" if method is None or method in CHAIN_METHODS else semantics.plans
+        if method == "throughput-ip":
+            plans = CONTIGUOUS.get((params or {}).get("contiguous", "no"), semantics.plans)
+        update = {"plans": plans}
+    elif method == "pesto" and semantics.objective == "makespan" and rules.channels is None:
+        update = {"channels": "link"}
+    return semantics.model_copy(update=update)
 
 
 def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
     """What runs where no method is named; `place` fills in incumbents.
 
-    makespan: HEFT, then CP-SAT from HEFT's plan. max_load: the ideal DP on chains, else the
-    throughput IP on any plans; no method claims convex ones.
+    makespan: HEFT, then CP-SAT from HEFT's plan. Loads: the ideal DP where it applies, else the
+    throughput IP. latency_subgraphs: the latency IP.
     """
     if attempt.semantics.objective == "makespan":
         yield _with(attempt, method="heft", params={}, optional=True)
         yield _with(attempt, method="cp-sat")
-    elif attempt.semantics.plans == "chain":
+    elif attempt.semantics.objective == "latency_subgraphs":
+        yield _with(attempt, method="latency-ip")
+    elif attempt.semantics == Semantics(
+        objective="max_load", plans="chain", load=attempt.semantics.load
+    ):
         yield _with(attempt, method="ideal-dp")
-    elif attempt.semantics.plans == "any":
-        yield _with(attempt, method="throughput-ip")
     else:
-        raise InputError("no method is exact for convex plans; name one, like --method m-topo")
+        yield _with(attempt, method="throughput-ip")
 
 
 def _with(attempt: Attempt, **changes: object) -> Attempt:
@@ -135,6 +157,7 @@ def place(
         workers=1,
         hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
         modules=modules,
+        stop_s=STOP_S,
     )
     try:
         with closing(endings):

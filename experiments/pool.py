@@ -18,13 +18,19 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
+from types import FrameType
 from typing import Any, Generic, Literal, TypeVar
 
 T = TypeVar("T")
 Fate = Literal["done", "timeout", "crashed"]
 
 PR_SET_PDEATHSIG = 1
+
+STOP = signal.SIGTERM
+"""Tells a worker's task to stop. Ctrl-C's own signal reaches a whole terminal's processes, and a
+second one must not hit what the first has set off."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ def run_pool(
     workers: int,
     hard_limit_s: Callable[[T], float],
     modules: Sequence[str] = (),
+    stop_s: float = 0.0,
 ) -> Generator[Ending[T]]:
     """Run ``function(task)`` in worker processes; yield each task's ending as it comes.
 
@@ -67,9 +74,16 @@ def run_pool(
         Seconds after which a task's worker is killed.
     modules : sequence of str
         Modules that each worker imports first.
+    stop_s : float
+        Seconds that tasks get to end by themselves after Ctrl-C. Each is told once, as a
+        `KeyboardInterrupt` of its own; those that return in time have their endings yielded, and
+        then `KeyboardInterrupt` is raised. A second Ctrl-C raises it at once, as the first does
+        by default.
 
     Raises
     ------
+    KeyboardInterrupt
+        On Ctrl-C.
     PoolError
         If a worker dies before it is ready for its first task.
     """
@@ -85,12 +99,19 @@ def run_pool(
                 except StopIteration:
                     exhausted = True
                     break
-                worker = idle.pop() if idle else _Worker(function, modules)
+                worker = idle.pop() if idle else _Worker(function, modules, stop_s > 0)
                 busy.append(worker)
                 worker.send(task, hard_limit_s(task))
             if not busy:
                 return
-            for worker, ending in _next_endings(busy):
+            try:
+                ended = _endings(busy, _wait(busy))
+            except KeyboardInterrupt:
+                if stop_s <= 0:
+                    raise
+                yield from _last_endings(busy, stop_s)
+                raise
+            for worker, ending in ended:
                 busy.remove(worker)
                 if ending.fate == "done":
                     idle.append(worker)
@@ -102,26 +123,46 @@ def run_pool(
             worker.kill()
 
 
-def _next_endings(busy: list[_Worker[T]]) -> list[tuple[_Worker[T], Ending[T]]]:
-    """Wait until a worker answers, dies or runs out of time."""
+def _wait(busy: list[_Worker[T]]) -> Sequence[object]:
+    """Wait until a worker answers, dies or runs out of time; the pipes that have something."""
     patience = max(0.0, min(worker.deadline for worker in busy) - time.monotonic())
-    heard = wait(
+    return wait(
         [worker.pipe for worker in busy], timeout=None if math.isinf(patience) else patience
     )
+
+
+def _endings(busy: list[_Worker[T]], heard: Sequence[object]) -> list[tuple[_Worker[T], Ending[T]]]:
+    """The workers whose tasks have ended."""
     endings = ((worker, worker.ending(worker.pipe in heard)) for worker in busy)
     return [(worker, ending) for worker, ending in endings if ending is not None]
+
+
+def _last_endings(busy: list[_Worker[T]], stop_s: float) -> Generator[Ending[T]]:
+    """Tell the workers to stop; the endings of those that return in time."""
+    asked = [worker for worker in busy if worker.ask_to_stop(stop_s)]
+    while asked:
+        for worker, ending in _endings(asked, _wait(asked)):
+            asked.remove(worker)
+            if ending.fate == "done":
+                yield ending
 
 
 class _Worker(Generic[T]):
     """One process, the parent's end of its pipe, and the task it is at."""
 
-    def __init__(self, function: Callable[[T], Any], modules: Sequence[str]) -> None:
+    def __init__(
+        self, function: Callable[[T], Any], modules: Sequence[str], stoppable: bool
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, other = context.Pipe()
         self.process = context.Process(
-            target=_serve, args=(other, function, tuple(modules), os.getpid()), daemon=True
+            target=_serve,
+            args=(other, function, tuple(modules), os.getpid(), stoppable),
+            daemon=True,
         )
-        # A blocked signal stays blocked in the child: Ctrl-C is the parent's business alone.
+        # A blocked signal stays blocked in the child: Ctrl-C is the parent's business alone. The
+        # tracker that `start` would begin unblocks it again (Python 3.11), so it is begun before.
+        resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self.process.start()
@@ -164,6 +205,17 @@ class _Worker(Generic[T]):
         self.began = time.monotonic()
         self.deadline = self.began + self.limit_s if self.ready else math.inf
 
+    def ask_to_stop(self, stop_s: float) -> bool:
+        """Ask the task to end within some seconds; whether there is one that can be asked."""
+        if not self.ready and self.pipe.poll():  # it may be at its task, and we have not read so
+            self.ending(heard=True)
+        if not self.ready or self.process.pid is None:
+            return False
+        self.deadline = min(self.deadline, time.monotonic() + stop_s)
+        with contextlib.suppress(ProcessLookupError):  # reading from the pipe tells that it died
+            os.kill(self.process.pid, STOP)
+        return True
+
     def kill(self) -> None:
         """End the process now; workers hold nothing that needs an orderly end."""
         self.process.kill()
@@ -176,19 +228,31 @@ class _Worker(Generic[T]):
 
 
 def _serve(
-    pipe: Connection, function: Callable[[Any], Any], modules: Sequence[str], parent: int
+    pipe: Connection,
+    function: Callable[[Any], Any],
+    modules: Sequence[str],
+    parent: int,
+    stoppable: bool,
 ) -> None:
     """Life of a worker process."""
     _die_with_parent(parent)
     for module in modules:
         import_module(module)
     _silence()
+    if stoppable:
+        signal.signal(STOP, _interrupt_once)
     try:
         pipe.send("ready")
         while True:
             pipe.send(function(pipe.recv()))
     except (EOFError, BrokenPipeError):
         pass  # the parent is gone, or done
+
+
+def _interrupt_once(signum: int, frame: FrameType | None) -> None:
+    """Let the task end like one that Ctrl-C stops, and leave it alone afterwards."""
+    signal.signal(STOP, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _die_with_parent(parent: int) -> None:

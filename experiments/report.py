@@ -12,15 +12,17 @@ from typing import Any
 from placegap.experiments.figures import format_gap, format_s
 from placegap.experiments.gap_layout import CellText, TableText, lay_out
 from placegap.experiments.gap_table import GapCell, MethodSummary, disagreements
+from placegap.experiments.model_table import MODEL_HEAD
 from placegap.experiments.study_config import Study
 from placegap.instances.errors import InputError
 from placegap.solvers.result import relative_gap
 
 CSV_COLUMNS = (
-    "study", "table", "objective", "transfers", "channels", "plans", "load", "instance", "cluster",
+    "study", "table", "objective", "transfers", "channels", "plans", "load", "replicas", "levels",
+    "subgraphs", "instance", "cluster",
     "num_ops", "num_devices", "method", "label", "params", "seed", "time_limit_s", "gap_limit",
     "status", "value_ns", "bound_ns", "bound_class", "own_gap", "best_bound_ns", "best_bound_by",
-    "gap", "build_s", "solve_s", "message", "instance_hash", "key",
+    "gap", "build_s", "solve_s", "rows", "columns", "message", "instance_hash", "key",
 )  # fmt: skip
 
 
@@ -92,6 +94,8 @@ def _csv_row(study: Study, cell: GapCell) -> dict[str, Any]:
         "gap": cell.gap,
         "build_s": cell.build_s,
         "solve_s": cell.solve_s,
+        "rows": cell.details.get("rows"),
+        "columns": cell.details.get("columns"),
         "message": cell.message,
         "instance_hash": place.instance_hash,
         "key": "" if run is None else run.key,
@@ -125,6 +129,9 @@ def _markdown_table(table: TableText) -> Iterator[str]:
     yield ""
     yield from _grid(SUMMARY_HEAD, [summary_row(summary) for summary in table.summaries])
     yield ""
+    if table.models:
+        yield from _grid(MODEL_HEAD, table.models)
+        yield ""
     for note in table.notes:
         yield f"- {_escape(note)}"
     if table.notes:

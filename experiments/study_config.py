@@ -33,9 +33,13 @@ class RunLimits(Entry):
 
 
 class InstanceEntry(Entry):
-    """A model: a name of the corpus or a path, or a generator family with parameters and seeds."""
+    """A model: a name of the corpus or a path, or a generator family with parameters and seeds.
+
+    An `optional` file is left out, with a warning, where it is not there.
+    """
 
     model: Name | None = None
+    optional: Annotated[bool, Field(strict=True)] = False
     generate: Name | None = None
     params: dict[str, Scalar] = Field(default_factory=dict)
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
@@ -50,7 +54,7 @@ class InstanceEntry(Entry):
     def _check(self) -> Self:
         if (self.model is None) == (self.generate is None):
             raise ValueError("give either model or generate")
-        foreign = {"params", "seeds"} if self.generate is None else {"time_unit"}
+        foreign = {"params", "seeds"} if self.generate is None else {"time_unit", "optional"}
         for name in sorted(foreign & self.model_fields_set):
             raise ValueError(f"{name} does not go with {'model' if self.model else 'generate'}")
         return self

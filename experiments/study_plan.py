@@ -131,10 +131,27 @@ def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator
             yield Source(entry.generate, cluster, None, (params, seed))
         return
     assert entry.model is not None  # validated
-    model = entry.model
-    if model not in corpus_names():
-        model = str((folder / model).resolve())
-    yield Source(model, cluster, entry.time_unit)
+    if not _is_absent(entry, folder):
+        model = entry.model
+        if model not in corpus_names():
+            model = str((folder / model).resolve())
+        yield Source(model, cluster, entry.time_unit)
+
+
+def absent_models(study: Study, path: str | Path) -> list[str]:
+    """Optional files of a study that are not there, each once."""
+    entries = (entry for table in study.tables for entry in table.instances)
+    absent = (str(entry.model) for entry in entries if _is_absent(entry, Path(path).parent))
+    return list(dict.fromkeys(absent))
+
+
+def _is_absent(entry: InstanceEntry, folder: Path) -> bool:
+    return (
+        entry.optional
+        and entry.model is not None
+        and entry.model not in corpus_names()
+        and not (folder / entry.model).exists()
+    )
 
 
 def _row(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from functools import cache
-from itertools import count, cycle
+from itertools import count, cycle, islice
 
 from support import tiny_instance
 
@@ -26,6 +26,17 @@ MAX_LOAD_SEMANTICS = tuple(
     for plans in ("any", "convex", "chain")
     for load in ("add", "overlap")
 )
+FWD_BWD_SEMANTICS = tuple(
+    Semantics(objective="max_load_fwd_bwd", plans=plans, load=load)
+    for plans in ("any", "convex", "chain")
+    for load in ("add", "overlap")
+)
+STAGE_SEMANTICS = tuple(
+    Semantics(objective="max_load", plans=plans, load=load, replicas=replicas, levels=levels)
+    for plans, load in (("any", "add"), ("convex", "overlap"), ("chain", "add"))
+    for replicas, levels in ((True, 1), (False, 2), (True, 2))
+)
+LATENCY_SEMANTICS = tuple(Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2))
 INFEASIBLE_DRAWS = 5
 """How many of the draws have no feasible plan."""
 
@@ -94,13 +105,17 @@ def makespan_draws() -> tuple[Instance, ...]:
 
     Half are `tiny_instance` (memory, colocation, equal devices), half `scattered_instance`.
     """
+    return _some(more_makespan(0), 110, MAKESPAN_SEMANTICS[0])
+
+
+def more_makespan(first_seed: int) -> Iterator[Instance]:
+    """Instances like those of `makespan_draws`, without end."""
     sizes = cycle(((4, 2, 5), (5, 2, 6), (4, 3, 5), (5, 3, 5), (6, 2, 6), (6, 3, 5)))
-    candidates = (
+    return (
         draw(seed, num_ops=n, num_devices=k, max_edges=m)
-        for seed, (n, k, m) in zip(count(), sizes, strict=False)
+        for seed, (n, k, m) in zip(count(first_seed), sizes, strict=False)
         for draw in (tiny_instance, scattered_instance)
     )
-    return _some(candidates, 110, MAKESPAN_SEMANTICS[0])
 
 
 @cache
@@ -109,12 +124,81 @@ def max_load_draws() -> tuple[Instance, ...]:
 
     5 of them are infeasible for plans of any kind, a few more for chains.
     """
+    return _some(more_max_load(0), 110, MAX_LOAD_SEMANTICS[0])
+
+
+def more_max_load(first_seed: int) -> Iterator[Instance]:
+    """Instances like those of `max_load_draws`, without end."""
     sizes = ((5, 2, 0, False), (6, 3, 1, True), (7, 3, 0, False), (6, 2, 0, True), (8, 3, 1, False))
-    candidates = (
+    return (
         tiny_instance(seed, num_ops=n, num_devices=k, hosts=hosts, backward=backward)
-        for seed, (n, k, hosts, backward) in zip(count(), cycle(sizes), strict=False)
+        for seed, (n, k, hosts, backward) in zip(count(first_seed), cycle(sizes), strict=False)
     )
-    return _some(candidates, 110, MAX_LOAD_SEMANTICS[0])
+
+
+@cache
+def stage_draws() -> tuple[Instance, ...]:
+    """100 random instances of 3 to 5 ops on 3 devices in two servers, ops with parameters.
+
+    In half of them two devices of one server are alike, and may share a stage.
+    """
+    return tuple(islice(more_stages(1000), 100))
+
+
+def more_stages(first_seed: int) -> Iterator[Instance]:
+    """Instances like those of `stage_draws`, without end."""
+    sizes = ((3, 0, False), (4, 1, False), (5, 0, True), (4, 0, True), (5, 0, False))
+    return (
+        _in_servers(
+            tiny_instance(seed, num_ops=n, num_devices=3, hosts=hosts, backward=backward), seed
+        )
+        for seed, (n, hosts, backward) in zip(count(first_seed), cycle(sizes), strict=False)
+    )
+
+
+def _in_servers(instance: Instance, seed: int) -> Instance:
+    """Devices 1 and 2 in one server, made alike for even seeds; parameters for all ops."""
+    rng = random.Random(f"servers-{seed}")
+    ops = tuple(
+        op.model_copy(update={"parameter_bytes": rng.randrange(4)}) for op in instance.graph.ops
+    )
+    first, second, third = instance.cluster.devices
+    if seed % 2 == 0:
+        third = second.model_copy(update={"name": third.name})
+        ops = tuple(
+            op.model_copy(update={"time_ns": {**op.time_ns, second.kind: rng.randrange(10)}})
+            for op in ops
+        )
+    devices = tuple(
+        device.model_copy(update={"server": server})
+        for device, server in zip((first, second, third), ("s0", "s1", "s1"), strict=True)
+    )
+    links = instance.cluster.links
+    if seed % 2 == 0:
+        links = tuple(
+            link.model_copy(update={"bandwidth_bytes_per_s": 10**9, "latency_ns": 0})
+            for link in links
+        )
+    return Instance(
+        name=f"servers-{seed}",
+        graph=Graph(name=f"servers-{seed}", ops=ops, edges=instance.graph.edges),
+        cluster=Cluster(name="servers", devices=devices, links=links),
+    )
+
+
+@cache
+def latency_draws() -> tuple[Instance, ...]:
+    """110 random instances of 3 to 5 ops, 2 or 3 devices, with and without a host."""
+    return _some(more_latency(2000), 110, LATENCY_SEMANTICS[0])
+
+
+def more_latency(first_seed: int) -> Iterator[Instance]:
+    """Instances like those of `latency_draws`, without end."""
+    sizes = ((3, 2, 1), (4, 2, 1), (5, 3, 1), (4, 2, 0), (5, 2, 1), (4, 3, 1), (4, 2, 2), (5, 2, 0))
+    return (
+        tiny_instance(seed, num_ops=n, num_devices=k, hosts=hosts)
+        for seed, (n, k, hosts) in zip(count(first_seed), cycle(sizes), strict=False)
+    )
 
 
 def _some(

@@ -155,9 +155,13 @@ def test_methods_states_names_claims_papers_and_parameters(capsys: Capture) -> N
     methods = {row["method"]: row for row in json.loads(capsys.readouterr().out)["methods"]}
     assert methods["ideal-dp"]["claim"] == "exact"
     assert methods["ideal-dp"]["objectives"] == ["max_load"]
-    assert methods["throughput-ip"]["params"]["contiguous"] == "no"
+    assert "contiguous" in methods["throughput-ip"]["params"]
     assert main(["methods"]) == 0
-    assert "heft" in capsys.readouterr().out
+    plans, bounds = capsys.readouterr().out.split("bounds: no plan")
+    assert "heft" in plans
+    listed = {name for name, row in methods.items() if row["claim"] == "bound"}
+    assert listed
+    assert all(name in bounds and name not in plans for name in listed)
 
 
 def test_instances_lists_corpus_clusters_and_families(capsys: Capture) -> None:

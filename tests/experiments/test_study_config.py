@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from placegap.experiments.study_config import load_study
-from placegap.experiments.study_plan import plan_study
+from placegap.experiments.study_plan import absent_models, plan_study
 from placegap.instances import InputError
 
 GOOD = """
@@ -59,6 +60,16 @@ def test_a_cell_says_why_a_method_does_not_apply(tmp_path: Path, fakes: list[str
     cells = list(plan_study(load_study(path), path))
     assert {cell.run for cell in cells} == {None}
     assert {cell.reason for cell in cells} == {"the fake does not do free"}
+
+
+def test_optional_files_that_are_absent_are_left_out_and_named(
+    tmp_path: Path, fakes: list[str]
+) -> None:
+    optional = "instances: [zfnet512, {model: ../other/net.json, optional: true}]\n    clusters"
+    path = written(tmp_path, re.sub(r"instances:.*?clusters", optional, GOOD, flags=re.DOTALL))
+    study = load_study(path)
+    assert {cell.instance for cell in plan_study(study, path)} == {"zfnet512"}
+    assert absent_models(study, path) == ["../other/net.json"]
 
 
 def test_paths_are_relative_to_the_study(

@@ -1,0 +1,109 @@
+"""Every exact method against brute force, and against itself on the same problem in disguise."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from oracles import oracle
+
+from placegap.instances import Cluster, Graph, Instance, Semantics
+from placegap.solvers import METHODS, Result, Task, solve
+from placegap.solvers.registry import Method, parse_params, why_not
+
+Params = Mapping[str, object]
+Part = TypeVar("Part")
+
+DEFAULTS: Mapping[str, Params] = {
+    "cp-sat": {"workers": 1},
+    "decomposition": {"workers": 1},
+    "noncontiguous": {"moves": 2000},
+    "slicegraph": {"population": 6, "generations": 3},
+}
+"""What a method is called with, where its defaults would not be deterministic."""
+
+FORMS: Mapping[str, Sequence[Params]] = {
+    "moirai": ({"form": "as_published"},),
+    "pesto": ({"form": "as_published"},),
+    "latency-ip": ({"model": "mip"}, {"model": "mip", "form": "as_published"}, {"model": "cp-sat"}),
+}
+"""Other forms of a method's model: each is run on some of the instances."""
+
+FORM_STEP = 4
+"""Every so many instances, one of the other forms is run as well."""
+
+
+def methods(*claims: str) -> list[Method]:
+    """The registered methods of these claims, brute force aside."""
+    return [m for m in METHODS.values() if m.claim in claims and m.name != "brute-force"]
+
+
+def run(instance: Instance, semantics: Semantics, name: str, params: Params) -> Result | None:
+    """The result, None where the method does not apply."""
+    parsed = parse_params(METHODS[name], params)
+    if why_not(METHODS[name], Task(instance, semantics), parsed) is not None:
+        return None
+    return solve(instance, semantics, name, params)
+
+
+def compare_exact(semantics: Semantics, instances: Sequence[Instance]) -> Counter[str]:
+    """Assert that all exact methods find brute force's optimum; how often each was run."""
+    runs: Counter[str] = Counter()
+    for number, instance in enumerate(instances):
+        best = oracle(instance, semantics)
+        for method in methods("exact"):
+            forms = [DEFAULTS.get(method.name, {})]
+            others = FORMS.get(method.name, ())
+            if others and number % FORM_STEP == 0:
+                forms.append(others[number // FORM_STEP % len(others)])
+            for params in forms:
+                result = run(instance, semantics, method.name, params)
+                if result is None:
+                    continue
+                runs[method.name] += 1
+                where = f"{method.name} {dict(params)} on {instance.name}, {semantics.label}"
+                if best is None:
+                    assert (result.status, result.value_ns) == ("infeasible", None), where
+                else:
+                    assert (result.value_ns, result.bound_ns) == (best, best), where
+    return runs
+
+
+def compare_bounds(semantics: Semantics, instances: Sequence[Instance]) -> Counter[str]:
+    """Assert bound <= optimum <= value of all other methods; how often each gave a bound."""
+    given: Counter[str] = Counter()
+    for instance in instances:
+        best = oracle(instance, semantics)
+        for method in methods("bound", "heuristic"):
+            result = run(instance, semantics, method.name, DEFAULTS.get(method.name, {}))
+            if result is None:
+                continue
+            where = f"{method.name} on {instance.name}, {semantics.label}"
+            if best is None:
+                assert result.value_ns is None, where
+                continue
+            assert result.status != "infeasible", where
+            assert result.value_ns is None or result.value_ns >= best, where
+            if result.bound_ns is not None:
+                assert result.bound_ns <= best, where
+                given[method.name] += 1
+    return given
+
+
+def disguised(instance: Instance, seed: int) -> Instance:
+    """The same problem with its ops, edges, devices and links in another order."""
+    rng = random.Random(f"disguise-{seed}")
+
+    def shuffled(parts: Sequence[Part]) -> tuple[Part, ...]:
+        return tuple(rng.sample(list(parts), len(parts)))
+
+    graph, cluster = instance.graph, instance.cluster
+    return Instance(
+        name=f"{instance.name}-disguised",
+        graph=Graph(name=graph.name, ops=shuffled(graph.ops), edges=shuffled(graph.edges)),
+        cluster=Cluster(
+            name=cluster.name, devices=shuffled(cluster.devices), links=shuffled(cluster.links)
+        ),
+    )

@@ -1,0 +1,111 @@
+"""Random instances whose devices are alike and in servers, for replicas and two levels."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from functools import cache
+
+from support import tiny_instance
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+
+
+def staged_instance(seed: int) -> Instance:
+    """4 or 5 ops with parameters on 3 or 4 devices, most of them alike, in one to three servers.
+
+    The links within a server are alike, those between servers are slower; some clusters have links
+    of different bandwidths between equal devices, a host, or little memory. Every fourth graph is
+    two pairs of ops with more parameters than replicas are worth: convex plans gain on chains.
+    """
+    if seed % 4 == 1:
+        return _two_pairs(seed)
+    rng = random.Random(f"staged-{seed}")
+    hosts, backward, num_devices = rng.choice([0, 0, 1]), seed % 3 == 0, rng.choice([3, 3, 4])
+    base = tiny_instance(
+        seed, num_ops=rng.choice([4, 5]), num_devices=num_devices, hosts=hosts, backward=backward
+    )
+    ops = tuple(
+        op.model_copy(update={"parameter_bytes": rng.choice([0, 0, 1, 2, 3])})
+        for op in base.graph.ops
+    )
+    server = [f"s{rng.randrange(rng.choice([1, 2, 3]))}" for _ in range(num_devices)]
+    odd = rng.random() < 0.2
+    devices = tuple(
+        Device(
+            name=device.name,
+            kind=device.kind if device.is_host or odd else base.cluster.devices[-1].kind,
+            memory_bytes=device.memory_bytes,
+            is_host=device.is_host,
+            server=server[k],
+        )
+        for k, device in enumerate(base.cluster.devices)
+    )
+    kinds = {device.kind for device in devices}
+    ops = tuple(
+        op
+        if kinds & set(op.time_ns)
+        else op.model_copy(update={"time_ns": dict.fromkeys(sorted(kinds), 3)})
+        for op in ops
+    )
+    uneven = rng.random() < 0.3
+    near = [10**9, 2 * 10**9] if uneven else [10**9]
+    links = tuple(
+        Link(
+            source=f"d{a}",
+            target=f"d{b}",
+            bandwidth_bytes_per_s=rng.choice(near) if server[a] == server[b] else 10**9 // 2,
+        )
+        for a in range(num_devices)
+        for b in range(num_devices)
+        if a != b
+    )
+    return Instance(
+        name=f"staged-{seed}",
+        graph=Graph(
+            name=f"staged-{seed}",
+            ops=tuple(op.model_copy(update={"colocation": None}) for op in ops)
+            if rng.random() < 0.5
+            else ops,
+            edges=base.graph.edges,
+        ),
+        cluster=Cluster(name="staged", devices=devices, links=links),
+    )
+
+
+def _two_pairs(seed: int) -> Instance:
+    """a -> b and c -> d with next to no bytes on two or three equal devices."""
+    rng = random.Random(f"pairs-{seed}")
+    times = [8 + rng.randrange(3), 1 + rng.randrange(3), 8 + rng.randrange(3), 1 + rng.randrange(3)]
+    num_devices = rng.choice([2, 2, 3])
+    server = [f"s{k % rng.choice([1, 2])}" for k in range(num_devices)]
+    graph = Graph(
+        name=f"pairs-{seed}",
+        ops=tuple(
+            Op(name=name, time_ns={"gpu": time}, parameter_bytes=rng.choice([9, 15]))
+            for name, time in zip("abcd", times, strict=True)
+        ),
+        edges=tuple(
+            Edge(producer=a, consumer=b, bytes=rng.choice([0, 0, 1])) for a, b in ("ab", "cd")
+        ),
+    )
+    devices = tuple(Device(name=f"d{k}", kind="gpu", server=s) for k, s in enumerate(server))
+    links = tuple(
+        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
+        for a, b in itertools.permutations(devices, 2)
+    )
+    cluster = Cluster(name="pairs", devices=devices, links=links)
+    return Instance(name=f"staged-{seed}", graph=graph, cluster=cluster)
+
+
+@cache
+def equal_device_draws() -> tuple[Instance, ...]:
+    """60 of them that can be made: a group may find no kind that runs all of it."""
+    drawn: list[Instance] = []
+    seed = 0
+    while len(drawn) < 60:
+        with contextlib.suppress(ValueError):
+            drawn.append(staged_instance(seed))
+        seed += 1
+    return tuple(drawn)

@@ -1,0 +1,34 @@
+"""Solvers that tell when they begin, by a file; importing this in a worker patches them there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import highspy
+from stop_jobs import mark
+
+from placegap.solvers import cp_sat, interrupts
+
+LARGE = 300
+"""Models of the warm-up are smaller."""
+
+
+def _tell_when_solving() -> None:
+    cp_sat_solve, highs_run = cp_sat.cp_model.CpSolver.solve, highspy.Highs.run
+
+    def solve(solver: Any, model: Any) -> Any:
+        if len(model.proto.variables) > LARGE:
+            mark("solving")
+        return cp_sat_solve(solver, model)
+
+    def run(solver: Any) -> Any:
+        if solver.getNumCol() > LARGE:
+            mark("solving")
+        return highs_run(solver)
+
+    cp_sat.cp_model.CpSolver.solve = solve
+    highspy.Highs.run = run
+
+
+_tell_when_solving()
+interrupts.PATIENCE_S = 90.0

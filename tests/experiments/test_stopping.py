@@ -1,0 +1,162 @@
+"""Ctrl-C: a placement keeps what its solver has, a second one ends it at once, nothing hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support import tiny_instance
+
+from placegap.experiments import placing
+from placegap.experiments.cli import main
+from placegap.instances import example
+from placegap.instances.document import Document, save_document
+
+HERE = Path(__file__).parent
+PATIENCE_S = 120
+"""Against hanging for ever; nothing is measured."""
+
+POOL = """
+import sys
+from placegap.experiments.pool import run_pool
+from stop_jobs import job
+endings = run_pool(sys.argv[2:], job, workers=2, hard_limit_s=lambda task: 99,
+                   stop_s=float(sys.argv[1]))
+try:
+    for ending in endings:
+        print(ending.task, ending.fate, ending.answer, flush=True)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+
+PLACE = """
+import sys
+from functools import partial
+from placegap.experiments import placing
+placing.place = partial(placing.place, modules=["stop_solvers"])
+placing.STOP_S = 100.0
+from placegap.experiments.cli import main
+sys.exit(main(["place", *sys.argv[1:], "--json"]))
+"""
+
+
+def begin(code: str, folder: Path, *args: str) -> subprocess.Popen[str]:
+    """A process group of its own, as a terminal has."""
+    paths = os.pathsep.join([str(HERE), *filter(None, sys.path)])
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *args],
+        env={**os.environ, "PYTHONPATH": paths, "PLACEGAP_TEST_STOP": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+
+
+def ctrl_c(process: subprocess.Popen[str]) -> None:
+    """What a terminal does: the signal goes to every process of the group."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
+    try:
+        return process.communicate(timeout=PATIENCE_S)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def wait_for(process: subprocess.Popen[str], *files: Path) -> None:
+    patience = time.monotonic() + PATIENCE_S
+    while not all(file.exists() for file in files):
+        if process.poll() is not None or time.monotonic() > patience:
+            pytest.fail(f"no {files}: {finish(process)}")
+        time.sleep(0.02)
+
+
+def test_tasks_are_told_to_stop_and_what_they_return_is_kept(tmp_path: Path) -> None:
+    process = begin(POOL, tmp_path, "60", "first", "deaf", "never")
+    wait_for(process, tmp_path / "first-begun", tmp_path / "deaf-begun")
+    ctrl_c(process)
+    out, err = finish(process)
+    # the deaf one fails; no further task is begun
+    assert out == "first done first had this much\nstopped\n"
+    assert err == ""
+    assert not (tmp_path / "never-begun").exists()
+
+
+def test_a_task_that_does_not_stop_in_time_is_killed(tmp_path: Path) -> None:
+    process = begin(POOL, tmp_path, "0.2", "stubborn")
+    wait_for(process, tmp_path / "stubborn-begun")
+    ctrl_c(process)
+    assert finish(process) == ("stopped\n", "")
+
+
+def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
+    process = begin(POOL, tmp_path, "90", "stubborn")
+    wait_for(process, tmp_path / "stubborn-begun")
+    ctrl_c(process)
+    wait_for(process, tmp_path / "stubborn-stopped")
+    ctrl_c(process)
+    assert finish(process) == ("stopped\n", "")
+
+
+def test_without_patience_the_first_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
+    process = begin(POOL, tmp_path, "0", "stubborn")
+    wait_for(process, tmp_path / "stubborn-begun")
+    ctrl_c(process)
+    assert finish(process) == ("stopped\n", "")
+    assert not (tmp_path / "stubborn-stopped").exists()
+
+
+@pytest.fixture
+def hard(tmp_path: Path) -> Path:
+    """40 ops on 4 devices: minutes away from a proof by either solver."""
+    instance = tiny_instance(6, num_ops=40, num_devices=4, density=0.06)
+    save_document(Document.of(instance), tmp_path / "hard.json")
+    return tmp_path / "hard.json"
+
+
+@pytest.mark.parametrize("method", [None, "moirai"])
+def test_ctrl_c_keeps_what_the_solver_has(tmp_path: Path, hard: Path, method: str | None) -> None:
+    options = ["--time-limit", "300", *([] if method is None else ["--method", method])]
+    process = begin(PLACE, tmp_path, str(hard), *options)
+    wait_for(process, tmp_path / "solving")
+    ctrl_c(process)
+    out, err = finish(process)
+    assert process.returncode == 130, err
+    content = json.loads(out)
+    # without a method it is cp-sat that is stopped, after heft, and not heft's plan alone
+    assert content["method"] == (method or "cp-sat")
+    assert content["status"] == "feasible"
+    assert "interrupt" in content["message"]
+    assert f"stopped; this is the plan of {method or 'cp-sat'}" in err
+    assert "Traceback" not in err
+    if method is None:
+        assert content["bound_ns"] is not None
+
+
+def test_a_method_that_takes_its_process_down_is_one_line(
+    tmp_path: Path,
+    fakes: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    graph = example().graph.model_copy(update={"name": "real"})
+    document = Document.of(example()).model_copy(update={"graph": graph})
+    save_document(document, tmp_path / "model.json")
+    monkeypatch.setattr(placing, "place", partial(placing.place, modules=fakes))
+    command = ["place", str(tmp_path / "model.json"), "--method", "fake", "--param", "kind=crash"]
+    assert main(command) == 1
+    assert capsys.readouterr() == (
+        "",
+        "placegap: no plan: fake: the worker process died (signal SIGKILL)\n",
+    )

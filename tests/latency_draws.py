@@ -1,0 +1,54 @@
+"""Random instances for latency_subgraphs, and their optimal values by brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import count, cycle
+
+from support import tiny_instance
+
+from placegap.instances import Instance, Plan, Semantics
+from placegap.solvers.brute_force_latency import best_calls
+
+ONCE, TWICE = (Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2))
+LATENCY_SEMANTICS = (ONCE, TWICE)
+SIZES = ((4, 2, 0), (5, 2, 1), (5, 3, 1), (4, 3, 2), (5, 3, 0), (6, 2, 1))
+"""Ops, devices, hosts among them; with backward ops where the number is even."""
+
+
+@cache
+def latency_draws(number: int = 48) -> tuple[Instance, ...]:
+    """Random instances: zero times, memory pressure, colocation, hosts or none, equal devices.
+
+    A few of them are infeasible.
+    """
+    return tuple(instance for instance, _ in zip(_candidates(), range(number), strict=False))
+
+
+def _candidates() -> Iterator[Instance]:
+    infeasible = 0
+    for seed, (num_ops, num_devices, hosts) in zip(count(), cycle(SIZES), strict=False):
+        instance = tiny_instance(
+            seed, num_ops=num_ops, num_devices=num_devices, hosts=hosts, backward=num_ops % 2 == 0
+        )
+        infeasible += optimum(instance, ONCE) is None
+        if infeasible <= 3 or optimum(instance, ONCE) is not None:
+            yield instance
+
+
+def optimum(instance: Instance, semantics: Semantics) -> int | None:
+    """Optimal latency in ns, None if no plan is feasible."""
+    best = best_plan(instance, semantics)
+    return None if best is None else best[0]
+
+
+def best_plan(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
+    """Optimal latency and a plan that has it."""
+    key = instance.content_hash, semantics
+    if key not in _BEST:
+        _BEST[key] = best_calls(instance, semantics)
+    return _BEST[key]
+
+
+_BEST: dict[tuple[str, Semantics], tuple[int, Plan] | None] = {}
