@@ -1,22 +1,22 @@
-"""Benchmarks: seconds, and the ratio to one pass of a fixed kernel on the same machine.
+"""Benchmarks: CPU seconds, and the ratio to one pass of a fixed kernel on the same machine.
 
-``python -m placegap.experiments.bench [--out FOLDER] [--only TEXT] [--inputs FOLDER]`` prints a
-table, keeps the rows as JSON and compares them with the ones kept last. Every figure is the best of
-three after a warm-up call, so that compilation is left out. Machines differ and are shared: compare
-ratios, never seconds.
+``python -m placegap.experiments.bench [--out FOLDER] [--only TEXT] [--inputs FOLDER] [--large]``
+prints a table, keeps the rows as JSON and compares them with the ones kept last. Every figure is
+the least of up to three calls, of all threads together, after a warm-up call, so that compilation
+is left out. Machines differ and are shared: compare ratios, never seconds.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import platform
-import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,14 @@ import numpy as np
 from numba import njit
 
 from placegap.experiments.bench_models import model_benches
+from placegap.experiments.bench_placers import (
+    Growth,
+    building_benches,
+    growth,
+    on_gpus,
+    placer_rows,
+)
+from placegap.experiments.bench_process import Measured, cpu_s, least_cpu_s, peak_bytes
 from placegap.instances.cluster_file import load_cluster
 from placegap.instances.corpus import load_corpus
 from placegap.instances.document import Document, load_document, save_document
@@ -39,13 +47,18 @@ from placegap.solvers import solve
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
 """A name, what is timed, and a remark read off its outcome."""
 
-REPEATS = 3
+Row = dict[str, object]
+"""Name, seconds, ratio, remark; of placers also the peak memory of their process."""
+
 MAKESPAN = Semantics(objective="makespan", channels="port")
 CHAIN = Semantics(objective="max_load", plans="chain")
 
+LONG_S = 30.0
+"""A call that takes longer than this is measured once."""
+
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmarks and print their table."""
+    """Run the benchmarks and print their tables."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     parser.add_argument("--only", default="", help="run the rows whose name contains this")
@@ -53,81 +66,110 @@ def main(arguments: list[str] | None = None) -> int:
         "--inputs", type=Path, default=Path("../shared/instances"),
         help="folder with published inputs (dnn-partitioning/, moirai/), if at hand",
     )  # fmt: skip
+    parser.add_argument("--large", action="store_true", help="placers on a million ops as well")
     options = parser.parse_args(arguments)
-    unit = best_of(lambda: _calibrate(np.arange(1 << 22)))
-    print(f"ratio 1 = {unit * 1e3:.1f} ms here: a hash over 4 million integers\n")
+    unit_s = least_cpu_s(lambda: _calibrate(np.arange(1 << 22)))
+    print(f"ratio 1 = {unit_s * 1e3:.1f} ms here: a hash over 4 million integers\n")
     print(f"{'benchmark':48} {'seconds':>9} {'ratio':>9} {'last':>9}  remark")
-    last = _last_rows(options.out)
-    rows: list[dict[str, object]] = []
-    for name, run, remark in benches(options.inputs):
-        if options.only not in name:
-            continue
-        outcome = run()
-        seconds = best_of(run)
-        row = {"name": name, "seconds": seconds, "ratio": seconds / unit, "remark": remark(outcome)}
-        rows.append(row)
-        before = f"{last[name]:.2f}" if name in last else "-"
-        ratio = f"{seconds / unit:.2f}"
-        print(f"{name:48} {seconds:9.4f} {ratio:>9} {before:>9}  {row['remark']}", flush=True)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"\npeak memory of the whole run: {peak:.2f} GB")
-    _keep(options.out, rows)
+    last, rows, grown = _last_rows(options.out), list[Row](), list[Growth]()
+    try:
+        # first the placers: their processes are forks, and want a small one to fork from
+        grown = _placers(unit_s, last, rows, options)
+        for bench in benches(options.inputs, large=options.large):
+            if options.only in bench[0]:
+                rows.append(_run(bench, unit_s, last))
+    except KeyboardInterrupt:
+        print("\nstopped: the rows so far are kept")
+    print(f"\npeak memory of this process: {peak_bytes() / 2**30:.2f} GB")
+    _keep(options.out, rows, grown)
     return 0
 
 
-def best_of(run: Callable[[], object]) -> float:
-    """Least time of a few calls, in seconds."""
-    times = []
-    for _ in range(REPEATS):
-        gc.collect()
-        began = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - began)
-    return min(times)
-
-
-def benches(inputs: Path) -> Iterator[Bench]:
-    """Everything that is measured."""
+def benches(inputs: Path, *, large: bool = False) -> Iterator[Bench]:
+    """Everything that is measured in this process."""
     yield from _house()
-    yield from _placers()
+    for name, run, remark in building_benches(large=large):
+        yield name, run, lambda _, r=remark: r  # type: ignore[misc]
     yield from _ideal_dp(inputs)
     yield from _models(inputs)
     yield from model_benches(inputs)
 
 
+def _placers(
+    unit_s: float, last: dict[str, float], rows: list[Row], options: argparse.Namespace
+) -> list[Growth]:
+    """Measure the placers, add their rows, and print how their CPU time grows."""
+    found = []
+    for row in placer_rows(large=options.large, only=options.only):
+        found.append(row)
+        if isinstance(row.found, Measured):
+            shown = _row(row.name, row.found.cpu_s, row.remark, unit_s, last)
+            rows.append({**shown, "peak_bytes": row.found.peak_bytes})
+        else:
+            print(f"{row.name:48} {'-':>9} {'-':>9} {'-':>9}  {row.remark}", flush=True)
+    grown = growth(found)
+    if grown:
+        print(f"\n{'CPU seconds = c ops ^ exponent':32} {'exponent':>8}  seconds at so many ops")
+    for line in grown:
+        at = ", ".join(f"{s:.4g} at {n}" for n, s in zip(line.sizes, line.cpu_s, strict=True))
+        print(f"{line.placer:32} {line.exponent:8.2f}  {at}")
+    if grown:
+        print(flush=True)
+    return grown
+
+
+def _run(bench: Bench, unit_s: float, last: dict[str, float]) -> Row:
+    name, run, remark = bench
+    began = cpu_s()
+    outcome = run()
+    first_s = cpu_s() - began
+    # what takes long is not compilation: once is enough
+    seconds = first_s if first_s > LONG_S else least_cpu_s(run)
+    return _row(name, seconds, remark(outcome), unit_s, last)
+
+
+def _row(name: str, seconds: float, remark: str, unit_s: float, last: dict[str, float]) -> Row:
+    """Print a row and return it."""
+    before = f"{last[name]:.2f}" if name in last else "-"
+    print(f"{name:48} {seconds:9.4f} {seconds / unit_s:9.2f} {before:>9}  {remark}", flush=True)
+    return {"name": name, "seconds": seconds, "ratio": seconds / unit_s, "remark": remark}
+
+
 def _house() -> Iterator[Bench]:
     """The referee and the format at 100,000 ops."""
     sizes = {"ops": 100_000, "width": 50, "density": 0.04}
-    graph = generate("layered", sizes, seed=1)
-    instance = Instance(name="large", graph=graph, cluster=_gpus(8))
-    remark = f"{len(graph.ops)} ops, {len(graph.edges)} edges"
-    yield "generate layered", lambda: generate("layered", sizes, seed=1), lambda _: remark
+
+    @cache
+    def instance() -> Instance:
+        return on_gpus(generate("layered", sizes, seed=1), 8)
+
+    def remark(_: object) -> str:
+        return f"{instance().num_ops} ops, {len(instance().graph.edges)} edges"
+
+    yield "generate layered", lambda: generate("layered", sizes, seed=1), remark
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.json"
-        save_document(Document.of(instance), path)
-        yield "load", lambda: load_document(path).instance(), lambda _: remark
-    spread = Plan.on(np.arange(instance.num_ops) % 8)
-    slices = np.empty(instance.num_ops, np.int64)
-    slices[graph.index.topological_order] = np.arange(instance.num_ops) * 8 // instance.num_ops
-    for name, plan in (("round robin", spread), ("slices", Plan.on(slices))):
+
+        def load() -> Instance:
+            if not path.exists():
+                save_document(Document.of(instance()), path)
+            return load_document(path).instance()
+
+        yield "load", load, remark
+
+    @cache
+    def plan(name: str) -> Plan:
+        n = instance().num_ops
+        if name == "round robin":
+            return Plan.on(np.arange(n) % 8)
+        return Plan.on(instance().graph.index.topological_position * 8 // n)
+
+    for name in ("round robin", "slices"):
         for semantics in (MAKESPAN, CHAIN):
             yield (
                 f"evaluate {semantics.objective} {name}",
-                lambda p=plan, s=semantics: evaluate(instance, p, s),  # type: ignore[misc]
-                lambda _: remark,
-            )
-
-
-def _placers() -> Iterator[Bench]:
-    """The heuristics as graphs grow."""
-    for ops in (1_000, 10_000, 100_000):
-        graph = generate("layered", {"ops": ops, "width": 50, "density": 0.04}, seed=2)
-        instance = Instance(name=f"layered-{ops}", graph=graph, cluster=_gpus(8))
-        for method in ("m-topo", "etf", "m-etf", "heft", "peft"):
-            yield (
-                f"{method} {ops} ops",
-                lambda m=method, i=instance: solve(i, MAKESPAN, m),  # type: ignore[misc]
-                lambda result: f"value {result.value_ns} ns",
+                lambda p=name, s=semantics: evaluate(instance(), plan(p), s),  # type: ignore[misc]
+                remark,
             )
 
 
@@ -216,10 +258,15 @@ def _last_rows(folder: Path) -> dict[str, float]:
     return {row["name"]: row["ratio"] for row in rows}
 
 
-def _keep(folder: Path, rows: list[dict[str, object]]) -> None:
+def _keep(folder: Path, rows: list[Row], grown: list[Growth]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    content = {"python": platform.python_version(), "machine": platform.machine(), "rows": rows}
+    content = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "rows": rows,
+        "growth": [asdict(line) for line in grown],
+    }
     (folder / f"bench-{stamp}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -14,7 +14,16 @@ from contextlib import suppress
 
 import typer
 
-from placegap.experiments import cli_convert, cli_lists, cli_place, cli_show, cli_study, cli_verify
+from placegap.experiments import (
+    cli_coarsen,
+    cli_convert,
+    cli_lists,
+    cli_place,
+    cli_show,
+    cli_standard,
+    cli_study,
+    cli_verify,
+)
 from placegap.experiments.rendering import warn
 from placegap.instances.errors import InputError
 
@@ -33,11 +42,13 @@ app = typer.Typer(
 app.command("place")(cli_place.place_command)
 app.command("study")(cli_study.study_command)
 app.command("convert")(cli_convert.convert_command)
+app.command("coarsen")(cli_coarsen.coarsen_command)
 app.command("show")(cli_show.show_command)
 app.command("verify")(cli_verify.verify_command)
 app.command("methods")(cli_lists.methods_command)
 app.command("instances")(cli_lists.instances_command)
 app.command("generate")(cli_convert.generate_command)
+app.command("standard-evaluation")(cli_standard.standard_evaluation_command)
 
 # typer brings its own copy of click, or uses the installed one
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]

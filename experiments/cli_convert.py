@@ -24,7 +24,7 @@ def convert_command(
     from placegap.experiments.sources import find_cluster, find_model
     from placegap.instances.document import Document, save_document
 
-    _check_json_name(out)
+    check_json_name(out)
     with spinner(f"reading {model}"):
         document = find_model(model, time_unit.value if time_unit else None)
         if cluster is not None:
@@ -46,12 +46,13 @@ def generate_command(
     from placegap.instances.document import Document, save_document
     from placegap.instances.generate import generate
 
-    _check_json_name(out)
+    check_json_name(out)
     with spinner(f"generating {family}"):
         graph = generate(family, parse_pairs(param or ()), seed)
         save_document(Document(name=graph.name, graph=graph), out)
 
 
-def _check_json_name(path: Path) -> None:
+def check_json_name(path: Path) -> None:
+    """Refuse names of other files than .json and .json.gz."""
     if not path.name.endswith((".json", ".json.gz")):
         raise InputError("the name must end in .json or .json.gz", path)

@@ -68,6 +68,18 @@ def place_command(
     ] = 60.0,
     gap: Annotated[float, typer.Option("--gap", help="Relative gap that suffices.")] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="For methods that draw numbers.")] = 0,
+    coarsen: Annotated[
+        str | None,
+        typer.Option(
+            "--coarsen",
+            metavar="TRANSFORM",
+            help="Place a coarser model and bring the plan back; see 'placegap coarsen'.",
+        ),
+    ] = None,
+    coarsen_param: Annotated[
+        list[str] | None,
+        typer.Option("--coarsen-param", metavar="KEY=VALUE", help="Of the transform; repeatable."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the plan to this file.")
     ] = None,
@@ -90,6 +102,7 @@ def place_command(
         place,
     )
     from placegap.experiments.sources import Source, load_source
+    from placegap.instances.transforms import find_transform
     from placegap.solvers.registry import find_method
 
     if not (0 < time_limit <= LONGEST_S or time_limit == math.inf):
@@ -109,6 +122,11 @@ def place_command(
         instance = load_source(source)
     rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     params = parse_pairs(param or ())
+    coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")
+    if coarsen is None and coarsen_params:
+        raise InputError("--coarsen-param belongs to a transform: name it by --coarsen")
+    if coarsen is not None:
+        find_transform(coarsen, coarsen_params)
     first = Attempt(
         source=source,
         semantics=choose_semantics(rules, instance.semantics, method, params),
@@ -117,9 +135,11 @@ def place_command(
         time_limit_s=time_limit,
         gap=gap,
         seed=seed,
+        coarsen=coarsen,
+        coarsen_params=coarsen_params,
     )
     if write is not None:
-        _write_model(instance, first, write, as_json)
+        _write_model(coarsened(instance, first), first, write, as_json)
         return
     attempts = iter([first]) if method is not None else default_attempts(first)
     try:
@@ -139,6 +159,16 @@ def place_command(
     _report(instance, result, out, as_json)
     if result.plan is None and result.status != "bound":
         raise typer.Exit(NO_PLAN)
+
+
+def coarsened(instance: Instance, attempt: Attempt) -> Instance:
+    """What the method of an attempt gets to see."""
+    if attempt.coarsen is None:
+        return instance
+    from placegap.instances.transforms import coarsen
+
+    found = coarsen(instance, attempt.coarsen, attempt.coarsen_params, attempt.semantics)
+    return found.merge.coarse
 
 
 def _write_model(instance: Instance, attempt: Attempt, path: Path, as_json: bool) -> None:
@@ -179,9 +209,15 @@ def _write_model(instance: Instance, attempt: Attempt, path: Path, as_json: bool
 
 
 def _report(instance: Instance, result: Result, out: Path | None, as_json: bool) -> None:
-    """Print a result, warn about idle devices, explain a missing plan, write the plan."""
+    """Print a result, warn about idle devices, explain a missing plan, write the plan.
+
+    A plan of a finer instance (operator splitting) is shown and written with that instance.
+    """
+    from placegap.instances.document import Document, save_document
     from placegap.instances.plan_file import save_plan
 
+    if result.split is not None:
+        instance = result.split.fine
     if as_json:
         print(json.dumps(result_object(instance, result), ensure_ascii=False), flush=True)
     else:
@@ -196,6 +232,10 @@ def _report(instance: Instance, result: Result, out: Path | None, as_json: bool)
         warn(f"the plan leaves unused: {', '.join(result.evaluation.idle_devices)}")
     if out is not None:
         save_plan(instance, result.plan, result.semantics, out, result.method)
+        if result.split is not None:
+            finer = out.with_name(f"{out.name.removesuffix('.json')}.instance.json.gz")
+            save_document(Document.of(instance), finer)
+            warn(f"the plan is one of the finer instance, which is written to {finer}")
 
 
 def result_object(instance: Instance, result: Result) -> dict[str, Any]:

@@ -150,6 +150,13 @@ def _cell_text(cell: GapCell, size: int, notes: Notes) -> CellText:
         gap = "?" if cell.gap is None else format_gap(cell.gap)
         tone = "optimal" if cell.is_optimal else "plain"
         return CellText(format_in(cell.value_ns, size), gap, time, tone)
+    if "split_value_ns" in cell.details:  # of another instance: no bound of the row holds for it
+        note = notes.number(
+            f"{cell.cell.label}: {cell.details['split_ops']} ops split into"
+            f" {cell.details['split_parts']} parts; a plan of that finer instance, without a gap"
+        )
+        value = format_in(int(cell.details["split_value_ns"]), size)
+        return CellText(value, f"split [{note}]", time)
     if cell.status == NOT_RUN:
         return CellText("not run", tone="empty")
     if cell.status == "bound" and cell.bound_ns is not None:

@@ -159,8 +159,8 @@ class Rules:
         return next((name for name in OBJECTIVES if given.intersection(FIELDS[name])), default)
 
 
-def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
-    """``key=value`` texts of repeated ``--param`` options; the methods read the values.
+def parse_pairs(pairs: Iterable[str], option: str = "--param") -> dict[str, str]:
+    """``key=value`` texts of a repeated option; the methods read the values.
 
     Examples
     --------
@@ -171,8 +171,8 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key or not equals:
-            raise InputError(f"--param {pair!r} is not key=value")
+            raise InputError(f"{option} {pair!r} is not key=value")
         if key in params:
-            raise InputError(f"--param {key!r} is given twice")
+            raise InputError(f"{option} {key!r} is given twice")
         params[key] = value
     return params

@@ -7,9 +7,10 @@ one line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 
 from placegap.experiments.options import Rules
 from placegap.experiments.pool import Ending, run_pool
@@ -19,6 +20,7 @@ from placegap.instances.errors import InputError
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import PlanClass, Semantics
 from placegap.solvers import Result, solve
+from placegap.solvers.coarse import solve_coarse
 from placegap.solvers.registry import find_method
 
 DEFAULT_TIME_LIMIT_S = 60.0
@@ -51,6 +53,11 @@ class Attempt:
     incumbent: Plan | None = None
     optional: bool = False
     """Whether the placement goes on if this attempt fails: there is another."""
+
+    coarsen: str | None = None
+    """The transform that makes the instance coarser, if any, and its parameters."""
+
+    coarsen_params: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -193,7 +200,12 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
     """What the worker does: read the instance, solve, judge."""
     try:
         warm_up(attempt.method, attempt.semantics, attempt.params, branching=False)
-        return solve(
+        run: Callable[..., Result] = solve
+        if attempt.coarsen is not None:
+            run = partial(
+                solve_coarse, transform=attempt.coarsen, transform_params=attempt.coarsen_params
+            )
+        return run(
             load_source(attempt.source),
             attempt.semantics,
             attempt.method,

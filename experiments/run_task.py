@@ -23,6 +23,9 @@ GRACE_S = 60.0
 """A run's hard limit is its time limit plus this: reading the instance and compiling the kernels
 come before the method's own clock, and some methods check theirs only now and then."""
 
+SPLIT = "split"
+"""Status of a run whose plan is one of a finer instance."""
+
 _warm: set[tuple[str, str, str]] = set()
 
 
@@ -59,7 +62,25 @@ def run_task(run: Run) -> dict[str, Any]:
 
 
 def describe_result(result: Result) -> dict[str, Any]:
-    """The figures of a result, ready for JSON."""
+    """The figures of a result, ready for JSON.
+
+    A plan of a finer instance (operator splitting) has no value here, for the run is about the
+    instance that was asked about; what it is worth there stands among the details.
+    """
+    if result.split is not None:
+        return {
+            "status": SPLIT if result.value_ns is not None else result.status,
+            "value_ns": None,
+            "bound_ns": None,
+            "build_s": round(result.build_s, 6),
+            "solve_s": round(result.solve_s, 6),
+            "message": f"{result.message}, {result.value_ns} ns there",
+            "details": {
+                **result.details,
+                "split_instance_hash": result.instance_hash,
+                **({} if result.value_ns is None else {"split_value_ns": result.value_ns}),
+            },
+        }
     return {
         "status": result.status,
         "value_ns": result.value_ns,

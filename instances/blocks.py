@@ -45,7 +45,7 @@ class Blocks:
         return len(self.resident_bytes)
 
 
-def contract(instance: Instance, *, merge_idle: bool = True) -> Blocks:
+def contract(instance: Instance, *, merge_idle: bool = True, one_pass: bool = False) -> Blocks:
     """Contract an instance to the blocks of its chain plans.
 
     1. A colour class (colocation group) is one block. Arcs are the edges between forward ops; a
@@ -61,6 +61,8 @@ def contract(instance: Instance, *, merge_idle: bool = True) -> Blocks:
     instance : Instance
     merge_idle : bool
         Without it the blocks describe *all* chain plans, not only enough for an optimal one.
+    one_pass : bool
+        Whether backward ops count as forward ones, as in latency_subgraphs: all edges are arcs.
 
     Examples
     --------
@@ -70,7 +72,7 @@ def contract(instance: Instance, *, merge_idle: bool = True) -> Blocks:
     ([0, 1, 2, 3], [0, 0, 1, 2], [1, 2, 3, 3])
     """
     arrays = instance.arrays
-    tail, head = _class_arcs(instance)
+    tail, head = _class_arcs(instance, one_pass)
     block = _components(tail, head, arrays.num_groups)[arrays.group]
     if merge_idle:
         block = _merge_idle(instance, block)
@@ -88,10 +90,11 @@ def contract(instance: Instance, *, merge_idle: bool = True) -> Blocks:
     return blocks
 
 
-def _class_arcs(instance: Instance) -> tuple[Ints, Ints]:
+def _class_arcs(instance: Instance, one_pass: bool) -> tuple[Ints, Ints]:
     """Forward arcs between colour classes, mirrored ones included."""
     arrays = instance.arrays
-    index, backward, group = arrays.index, arrays.backward, arrays.group
+    index, group = arrays.index, arrays.group
+    backward = np.zeros_like(arrays.backward) if one_pass else arrays.backward
     orphan = np.ones(arrays.num_groups, np.bool_)
     orphan[group[~backward]] = False
     a, b = index.producer, index.consumer

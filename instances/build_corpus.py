@@ -41,7 +41,9 @@ def build_onnx_light(name: str) -> Document:
         licence="Apache-2.0",
         changes=graph.provenance.changes,
     )
-    graph = graph.model_copy(update={"name": name, "provenance": provenance})
+    # the best-known values go by the content of graphs that do not state axes
+    ops = tuple(op.model_copy(update={"splittable_axes": (), "axis_sizes": {}}) for op in graph.ops)
+    graph = graph.model_copy(update={"name": name, "ops": ops, "provenance": provenance})
     return Document(name=name, graph=graph)
 
 

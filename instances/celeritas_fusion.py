@@ -13,9 +13,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.arrays import NO_LIMIT, UNSUPPORTED, Arrays
+from placegap.instances.coarsening import Merge, merge_groups
 from placegap.instances.flow import Flow, cpd_topo, flow_of, predecessors
 from placegap.instances.index import Ints, freeze
-from placegap.instances.merge import Merge, _merged_instance
 from placegap.instances.model import Instance
 
 REACH = 200
@@ -156,14 +156,8 @@ def fuse(instance: Instance, reach: int = REACH, memory_share: float = MEMORY_SH
         bare = instance.model_copy(
             update={"graph": instance.graph.model_copy(update={"ops": ops}), "best_known": ()}
         )
-    coarse, edge = _merged_instance(bare, segment, list(range(bare.arrays.num_groups)))
-    graph = coarse.graph
-    change = f"{instance.num_ops} ops fused to {coarse.num_ops} (after Celeritas)"
-    provenance = graph.provenance.model_copy(
-        update={"changes": (*instance.graph.provenance.changes, change)}
-    )
-    named = coarse.model_copy(update={"graph": graph.model_copy(update={"provenance": provenance})})
-    merge = Merge(instance, named, segment, edge)
+    found = merge_groups(bare, segment, "fused", "Celeritas")
+    merge = Merge(instance, found.coarse, segment, found.edge)
     freeze(merge)
     return merge
 

@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.model import Instance
+from placegap.instances.together import Together
 
 MergeOrder = Literal["dearest_first", "cheapest_first"]
 """Which edge is contracted first: by what its tensors take between devices."""
@@ -59,20 +59,7 @@ class Contraction:
         self.queue: list[tuple[int, int, int]] = []
         self.queued: dict[tuple[int, int], int] = {}
         self.group = arrays.group[at].tolist()
-        self._start_classes(instance)
-
-    def _start_classes(self, instance: Instance) -> None:
-        """A class is what must share a device: the devices that run it, as bits, and its bytes."""
-        arrays = instance.arrays
-        self.class_home = list(range(arrays.num_groups))
-        self.class_bytes = [0] * arrays.num_groups
-        self.class_devices = [(1 << instance.num_devices) - 1] * arrays.num_groups
-        runs = (arrays.time_ns != UNSUPPORTED).tolist()
-        sizes, groups = arrays.resident_bytes.tolist(), arrays.group.tolist()
-        for group, size, row in zip(groups, sizes, runs, strict=True):
-            self.class_bytes[group] += size
-            self.class_devices[group] &= sum(1 << k for k, can in enumerate(row) if can)
-        self.memory = arrays.memory_bytes.tolist()
+        self.classes = Together(instance)
 
     def run(self, num_ops: int) -> None:
         """Merge until so many nodes are left, or no two can be merged."""
@@ -84,7 +71,7 @@ class Contraction:
             if self.queued.get((u, v)) != key:
                 continue  # merged since, or at another price
             del self.queued[u, v]
-            if self._may_share(u, v) and self._reorder(u, v):
+            if self.classes.may_join(self.group[u], self.group[v]) and self._reorder(u, v):
                 self._merge(u, v)
 
     def leaders(self) -> list[int]:
@@ -93,31 +80,11 @@ class Contraction:
             self.home[v] = self.home[self.home[v]]  # nodes join nodes of lesser number
         return self.home
 
-    def classes(self) -> list[int]:
-        """The class of each colocation group."""
-        return [self._class(group) for group in range(len(self.class_home))]
-
     def _push(self, u: int, v: int) -> None:
         key = self.sign * sum(self.cost[tensor] for tensor in self.succs[u][v])
         if self.backward[u] == self.backward[v] and self.queued.get((u, v)) != key:
             self.queued[u, v] = key
             heapq.heappush(self.queue, (key, u, v))
-
-    def _class(self, group: int) -> int:
-        home = self.class_home
-        while home[group] != group:
-            home[group] = home[home[group]]
-            group = home[group]
-        return group
-
-    def _may_share(self, u: int, v: int) -> bool:
-        """Whether one device can run and hold all that must be with u and v."""
-        one, two = self._class(self.group[u]), self._class(self.group[v])
-        if one == two:
-            return True
-        devices = self.class_devices[one] & self.class_devices[two]
-        size = self.class_bytes[one] + self.class_bytes[two]
-        return any(devices >> k & 1 and size <= limit for k, limit in enumerate(self.memory))
 
     def _reorder(self, u: int, v: int) -> bool:
         """Give u and v one rank in a topological order of the graph with both merged.
@@ -159,11 +126,7 @@ class Contraction:
 
     def _merge(self, u: int, v: int) -> None:
         """Let the node of greater number join the other; look at the edges there again."""
-        one, two = self._class(self.group[u]), self._class(self.group[v])
-        if one != two:
-            self.class_home[two] = one
-            self.class_bytes[one] += self.class_bytes[two]
-            self.class_devices[one] &= self.class_devices[two]
+        self.classes.join(self.group[u], self.group[v])
         del self.succs[u][v], self.preds[v][u]
         keep, gone = min(u, v), max(u, v)
         self.home[gone] = keep

@@ -73,7 +73,9 @@ class Op(Part):
     flops, bytes_moved : int or None
         What costing turns into times.
     splittable_axes : tuple of str
-        Axes along which an op may be split into parts.
+        Axes along which an op may be split into parts (`splitting`).
+    axis_sizes : dict of str to int
+        Sizes of its axes, where known; a part of an axis has whole elements of it.
 
     Examples
     --------
@@ -93,6 +95,7 @@ class Op(Part):
     flops: Count | None = None
     bytes_moved: Count | None = None
     splittable_axes: tuple[str, ...] = ()
+    axis_sizes: dict[str, Positive] = Field(default_factory=dict)
 
 
 class Edge(Part):

@@ -11,6 +11,7 @@ What becomes what:
 - ``resident_bytes``: parameters + outputs: everything stays, no buffer is used twice. A view
   (Reshape, Flatten, Identity, ...) adds no output of its own.
 - ``flops``, ``bytes_moved``: see `onnx_flops`; bytes moved are inputs + parameters + outputs.
+- ``splittable_axes``, ``axis_sizes``: see `onnx_axes`.
 
 Weights are not read: files with external data need no data beside them.
 """
@@ -28,6 +29,7 @@ from pydantic import ValidationError
 from placegap.instances.document import Document
 from placegap.instances.errors import InputError, from_validation_error
 from placegap.instances.model import Graph
+from placegap.instances.onnx_axes import count_axes
 from placegap.instances.onnx_flops import READS_WHAT_IT_WRITES, VIEWS, Node, Shape, count_flops
 
 SMALL = 1024
@@ -265,8 +267,8 @@ def _describe(
 
 def _sizes(
     node: Any, writes: list[str], constants: set[str], values: Mapping[str, Value]
-) -> dict[str, int]:
-    """FLOPs and bytes of one op."""
+) -> dict[str, Any]:
+    """FLOPs, bytes and axes of one op."""
     import onnx
 
     reads = {name: _known(node, name, values).bytes for name in node.input if name}
@@ -277,14 +279,14 @@ def _sizes(
     view = node.op_type in VIEWS
     shapes = {name: values[name].shape for name in (*reads, *node.output) if name in values}
     try:
-        flops = count_flops(
-            Node(
-                node.op_type,
-                [shapes.get(name) for name in node.input],
-                [shapes.get(name) for name in node.output],
-                {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute},
-            )
+        shaped = Node(
+            node.op_type,
+            [shapes.get(name) for name in node.input],
+            [shapes.get(name) for name in node.output],
+            {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute},
         )
+        flops = count_flops(shaped)
+        axes = count_axes(shaped, len(node.input) > 1 and node.input[1] in constants)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{_label(node)}: {error}") from None
     return {
@@ -292,6 +294,8 @@ def _sizes(
         "bytes_moved": 0 if view else sum(reads.values()) + output_bytes,
         "parameter_bytes": parameter_bytes,
         "resident_bytes": parameter_bytes + (0 if view else output_bytes),
+        "splittable_axes": tuple(axes),
+        "axis_sizes": axes,
     }
 
 

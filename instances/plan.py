@@ -60,9 +60,7 @@ class Plan:
     @property
     def devices(self) -> Ints:
         """The device of each op, the first one in replicated stages."""
-        return np.fromiter(
-            (devices[0] for devices in self.placement), np.int64, len(self.placement)
-        )
+        return np.array([devices[0] for devices in self.placement], np.int64)
 
 
 @dataclass(frozen=True)

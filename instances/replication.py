@@ -123,6 +123,8 @@ def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:
         Load of each stage at its first device.
     """
     shared = load.copy()
+    if _is_single(plan):
+        return shared
     stages = {devices: ops for devices, ops in _stages(plan).items() if len(devices) > 1}
     if not stages:
         return shared
@@ -139,9 +141,16 @@ def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:
 def share_part(plan: Plan, part: Ints) -> Ints:
     """A part of the load (compute, what comes in, ...) shared alike, rounded up; (K,)."""
     shared = part.copy()
+    if _is_single(plan):
+        return shared
     for devices in _stages(plan):
         shared[list(devices)] = ceil_div(int(part[devices[0]]), len(devices))
     return shared
+
+
+def _is_single(plan: Plan) -> bool:
+    """Whether every op is on one device: no stage has replicas."""
+    return max(map(len, plan.placement), default=1) == 1
 
 
 def _stages(plan: Plan) -> dict[tuple[int, ...], list[int]]:

@@ -88,11 +88,15 @@ def check_shape(instance: Instance, plan: Plan, *, replicas: bool = False) -> In
     """
     if len(plan.placement) != instance.num_ops:
         raise PlanError(f"placement has {len(plan.placement)} ops, the graph {instance.num_ops}")
-    for op, devices in zip(instance.graph.ops, plan.placement, strict=True):
+    num_devices, ops = instance.num_devices, instance.graph.ops
+    for i, devices in enumerate(plan.placement):
+        if len(devices) == 1 and 0 <= devices[0] < num_devices:
+            continue  # nearly always
+        op = ops[i]
         if len(devices) != 1 and not (replicas and devices):
             raise PlanError(f"op {op.name!r} is on {len(devices)} devices, not on one")
         for k in devices:
-            if not 0 <= k < instance.num_devices:
+            if not 0 <= k < num_devices:
                 raise PlanError(f"op {op.name!r} is on device number {k}, which is not there")
         if any(a >= b for a, b in pairwise(devices)):
             raise PlanError(

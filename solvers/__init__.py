@@ -12,6 +12,7 @@ from placegap.solvers import throughput_ip as throughput_ip
 from placegap.solvers import archer_exact as archer_exact
 from placegap.solvers import noncontiguous as noncontiguous
 from placegap.solvers import latency_ip as latency_ip
+from placegap.solvers import latency as latency
 from placegap.solvers import cp_sat as cp_sat
 from placegap.solvers import decomposition as decomposition
 from placegap.solvers import single_device as single_device
@@ -31,9 +32,13 @@ from placegap.solvers import m_etf as m_etf
 from placegap.solvers import heft as heft
 from placegap.solvers import peft as peft
 from placegap.solvers import cpop as cpop
+from placegap.solvers import annealing as annealing
 from placegap.solvers import order_place as order_place
 from placegap.solvers import celeritas as celeritas
 from placegap.solvers import d_dps as d_dps
+from placegap.solvers import fd_dps as fd_dps
+from placegap.solvers import fastt as fastt
+from placegap.solvers import mp_dps as mp_dps
 from placegap.solvers import m_sct as m_sct
 from placegap.solvers import getf as getf
 from placegap.solvers import lc_glb as lc_glb

@@ -21,6 +21,13 @@ from placegap.solvers.list_scheduling import NOWHERE, Admission, Problem, admiss
 from placegap.solvers.order_place import FusionParams, committed_plan, fused_clusters
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
+from placegap.solvers.transfer_tasks import Sent, nothing_sent, receive
+
+
+class CeleritasParams(FusionParams):
+    """Also `transfer_tasks`: transfers take the time of both devices, as in section 6.1."""
+
+    transfer_tasks: bool = False
 
 
 def celeritas(task: Task, params: Params | None = None) -> Outcome:
@@ -30,15 +37,17 @@ def celeritas(task: Task, params: Params | None = None) -> Outcome:
     5.2: optimal operation fusion, then Adjusting Placement (Algorithm 2) along the CPD-TOPO order
     of the fused ops. These start in the first idle gap that is long enough; they leave the device
     of the fused ops before if the earliest start elsewhere is earlier by more than the dearest
-    transfer back to it. A heuristic for the makespan; it plans with free channels.
+    transfer back to it. A heuristic for the makespan; by default it plans with free channels.
     Filled in: of devices with equal starts the one that finishes first, then the first; the first
     fused ops have no device before them and go to the one of earliest start; a transfer back is
     timed between the two devices in question. Added to the paper: device support; a colocation
     group is committed whole with its first op (6.1, which counts the first op only), and ops
     committed before take their time on their own device; fused ops that no device has room for are
     taken apart, each to the device before, else to the emptiest; where the paper's best effort
-    overfills a device, there is no plan. Left out: transfers as tasks (6.1). The plan gives no
-    orders. Small graphs without memory limits are fused to one op: lower `reach` for these.
+    overfills a device, there is no plan. With `transfer_tasks` (6.1) a transfer takes the time of
+    both devices, in their first common gap, a tensor once to each device (`transfer_tasks`). The
+    plan gives no orders. Small graphs without memory limits are fused to one op: lower `reach` for
+    these.
     O((V + E) reach + (V + E) K) time.
 
     Examples
@@ -48,20 +57,24 @@ def celeritas(task: Task, params: Params | None = None) -> Outcome:
     >>> celeritas(task).plan.placement, celeritas(task, FusionParams(reach=1)).plan.placement
     (((0,), (0,), (0,), (0,)), ((0,), (1,), (0,), (1,)))
     """
-    chosen = params if isinstance(params, FusionParams) else FusionParams()
+    chosen = params if isinstance(params, FusionParams) else CeleritasParams()
+    booked = isinstance(params, CeleritasParams) and params.transfer_tasks
     instance = task.instance
     clusters, flow = fused_clusters(instance, chosen)
     admission = admission_of(instance.arrays)
-    idle = idle_devices(instance.num_devices, instance.num_ops)
-    order = cpd_topo(flow)
-    stuck = adjust(problem_of(instance.arrays), admission, clusters, order, idle)
+    problem, num_devices = problem_of(instance.arrays), instance.num_devices
+    num_tensors = len(problem.inputs.transfer_ns) if booked else 0
+    pieces = instance.num_ops + (2 * len(problem.inputs.op) if booked else 0)
+    idle, sent = idle_devices(num_devices, pieces), nothing_sent(num_tensors, num_devices)
+    stuck = adjust(problem, admission, clusters, cpd_topo(flow), idle, sent, booked)
     return committed_plan(instance, admission, int(stuck))
 
 
 @njit(cache=True)
 def adjust(
-    problem: Problem, admission: Admission, clusters: Clusters, order: Ints, gaps: Gaps
-) -> Any:
+    problem: Problem, admission: Admission, clusters: Clusters, order: Ints, gaps: Gaps,
+    sent: Sent, booked: bool,
+) -> Any:  # fmt: skip
     """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1.
 
     Parameters
@@ -74,6 +87,10 @@ def adjust(
         A topological order of the clusters.
     gaps : Gaps
         Of idle devices; used up.
+    sent : Sent
+        No tensor so far; used up.
+    booked : bool
+        Whether transfers take the time of both devices, or nothing.
     """
     num_devices = problem.time_ns.shape[1]
     end = np.zeros(len(order), np.int64)
@@ -81,6 +98,11 @@ def adjust(
     before, pieces = NOWHERE, 0
     for c in order:
         _look(problem, admission, clusters, c, end, arrival, busy)
+        if booked:
+            for k in range(num_devices):
+                arrival[k], _ = receive(
+                    problem, admission, clusters, c, k, end, gaps, sent, pieces, False
+                )
         if not is_committed(admission, clusters, c):
             best, of_before = _earliest(
                 problem, admission, clusters, c, arrival, busy, gaps, before
@@ -97,6 +119,12 @@ def adjust(
                         at = before
                 settle_whole(admission, clusters, c, at)
                 before = at
+        if booked:
+            for k in range(num_devices):
+                if _is_on(admission, clusters, c, k):
+                    arrival[k], pieces = receive(
+                        problem, admission, clusters, c, k, end, gaps, sent, pieces, True
+                    )
         end[c], pieces = _occupy(problem, admission, clusters, c, arrival, busy, gaps, pieces)
     return NOWHERE
 
@@ -159,6 +187,15 @@ def _dearest_back(problem: Problem, clusters: Clusters, c: int, at: int, before:
 
 
 @njit(cache=True)
+def _is_on(admission: Admission, clusters: Clusters, c: int, device: int) -> bool:
+    """Whether the device has an op of the cluster."""
+    for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+        if admission.home[admission.group[op]] == device:
+            return True
+    return False
+
+
+@njit(cache=True)
 def _occupy(
     problem: Problem, admission: Admission, clusters: Clusters, c: int, arrival: Ints, busy: Ints,
     gaps: Gaps, pieces: int,
@@ -190,6 +227,6 @@ register(
         paper="Xu et al. 2022",
         summary="fuses ops along critical paths, and stays on a device until another is much freer",
         run=celeritas,
-        params=FusionParams,
+        params=CeleritasParams,
     )
 )

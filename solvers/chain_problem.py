@@ -150,13 +150,26 @@ def build_problem(instance: Instance, *, overlap: bool = False) -> ChainProblem:
     time, need, room = np.zeros((2, b), np.int64), np.ones((2, b), np.int64), np.zeros(2, np.int64)
     for kind, devices in enumerate(kinds):
         if devices:
-            time[kind], need[kind], room[kind] = _kind(instance, blocks, devices[0])
+            time[kind], need[kind], room[kind] = kind_costs(instance, blocks, devices[0])
+    weight = nets.weight_ns[:, kinds[0][0]].copy() if kinds[0] else np.zeros(e, np.int64)
+    cut_nets = CutNets(nets.block_ptr, nets.net, np.diff(nets.net_ptr), weight)
+    return assemble(
+        blocks, (tuple(kinds[0]), tuple(kinds[1])), (time, need, room), cut_nets, nets.net_ptr,
+        nets.pin, overlap=overlap,
+    )  # fmt: skip
+
+
+def assemble(
+    blocks: Blocks, devices: tuple[tuple[int, ...], tuple[int, ...]],
+    costs: tuple[Ints, Ints, Ints], nets: CutNets, net_ptr: Ints, pin: Ints, *, overlap: bool,
+) -> ChainProblem:  # fmt: skip
+    """A problem from its parts; `costs` are time, need and room."""
+    b, (time, need, room) = blocks.num_blocks, costs
     succ_ptr, succ_arc = group_by(blocks.arc_tail, b)
     pred_ptr, pred_arc = group_by(blocks.arc_head, b)
-    weight = nets.weight_ns[:, kinds[0][0]].copy() if kinds[0] else np.zeros(e, np.int64)
     problem = ChainProblem(
         blocks=blocks,
-        devices=(tuple(kinds[0]), tuple(kinds[1])),
+        devices=devices,
         time=time,
         need=need,
         room=room,
@@ -166,16 +179,16 @@ def build_problem(instance: Instance, *, overlap: bool = False) -> ChainProblem:
         pred_ptr=pred_ptr,
         pred=blocks.arc_tail[pred_arc],
         num_succs=np.diff(succ_ptr),
-        nets=CutNets(nets.block_ptr, nets.net, np.diff(nets.net_ptr), weight),
-        net_ptr=nets.net_ptr,
-        pin=nets.pin,
+        nets=nets,
+        net_ptr=net_ptr,
+        pin=pin,
         overlap=overlap,
     )
     freeze(problem)
     return problem
 
 
-def _kind(instance: Instance, blocks: Blocks, device: int) -> tuple[Ints, Ints, int]:
+def kind_costs(instance: Instance, blocks: Blocks, device: int) -> tuple[Ints, Ints, int]:
     """Times, needs and room of a device; where all bytes fit, only support counts."""
     total = int(blocks.resident_bytes.sum())
     room = int(instance.arrays.memory_bytes[device])

@@ -11,16 +11,19 @@ et al. 2018).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
-from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.index import Ints
 from placegap.solvers.covering_lp import Cover, CoveringLP, Flags, Floats
-from placegap.solvers.frontier_pricing import TOTAL_PRICE, Prices, best_sets, most_price
+from placegap.solvers.frontier_pricing import TOTAL_PRICE, Grid, Prices, best_sets, most_price
 from placegap.solvers.limits import Clock
-from placegap.solvers.pricer import Pricer
+from placegap.solvers.pricer import Pricer, build_pricer, choices
+from placegap.solvers.split_problem import SplitProblem
 
 LEAST, FIRST = 0.5, 0.9
 """Share of the best prices in the prices that are tried next: the least, and the first."""
@@ -29,6 +32,14 @@ MOST_TRIES = 4
 """Prices nearer and nearer to the LP's own that are tried before the LP counts as solved."""
 
 TOLERANCE = 1e-7
+
+HEAVY = 2e6
+"""Moves times cells from which on a pricing is worth a thread."""
+
+T = TypeVar("T")
+
+COARSE = (2e7, 1_000, 4_000)
+"""Grid on which pricers are compared: moves times cells, the fewest cells and the most."""
 
 
 @dataclass(eq=False)
@@ -52,6 +63,8 @@ class ColumnGeneration:
         The covering LP reaches theta = 1 at cell `upper`, or it is beyond `value_ns`.
     best, proof : (b,) float
         Prices of least theta at the last target, and those that refuted most.
+    lost_ns : int
+        By how much a bound known elsewhere was better when the search began.
     """
 
     pricer: Pricer
@@ -66,25 +79,24 @@ class ColumnGeneration:
     proof: Floats | None = None
     smoothing: float = FIRST
     iterations: int = 0
+    lost_ns: int = 0
 
     def __post_init__(self) -> None:
         self.unit_ns = max(1, -(-self.value_ns // self.num_cells))
         self.num_cells = self.value_ns // self.unit_ns + 1
         self.grids = self.pricer.grids(self.unit_ns, self.num_cells, self.active)
         self.upper = max(0, self.value_ns - 1) // self.unit_ns + 1
-        self.best = self._first_prices()
+        self.best = np.where(self.active, self.pricer.first_prices(), 0.0)
+
+    @property
+    def kinds(self) -> list[int]:
+        """Kinds with devices that are left."""
+        return [kind for kind, count in enumerate(self.counts) if count]
 
     @property
     def bound_ns(self) -> int:
         """What is proven."""
         return min(self.value_ns, self.lower * self.unit_ns)
-
-    def _first_prices(self) -> Floats:
-        problem = self.pricer.problem
-        time = np.where(problem.time_ns == UNSUPPORTED, 0, problem.time_ns).astype(np.float64)
-        mean = time.sum(axis=1) / (problem.time_ns != UNSUPPORTED).sum(axis=1) + 1.0
-        fast = np.where(problem.time_ns == UNSUPPORTED, np.inf, time).min(axis=1) + 1e-3 * mean
-        return np.where(self.active, fast, 0.0)
 
     def take_over(self, before: ColumnGeneration) -> None:
         """Start from the prices and the sets of a search on another grid."""
@@ -92,6 +104,11 @@ class ColumnGeneration:
         self.prove(before.best)
         self.carry([(kind, blocks) for (kind, _), (_, blocks) in before.sets.items()])
         self.upper = min(self.upper, before.upper * before.unit_ns // self.unit_ns + 1)
+
+    def begin(self, bound_ns: int) -> None:
+        """Take a bound for granted that is proven elsewhere."""
+        self.lost_ns = max(0, bound_ns - self.bound_ns)
+        self.lower = max(self.lower, bound_ns // self.unit_ns)
 
     def carry(self, sets: list[tuple[int, Ints]]) -> None:
         """Know these sets, without the blocks that are not active, by their true loads."""
@@ -111,12 +128,23 @@ class ColumnGeneration:
     def prove(self, prices: Floats) -> None:
         """Raise the bound to what these prices prove."""
         price = to_integers(prices)
-        self._refute(self._staircase([most_price(grid, price) for grid in self.grids]), price)
+        held = self._by_kind(lambda grid: most_price(grid, price))
+        self._refute(self._staircase(held), price)
+
+    def _by_kind(self, priced: Callable[[Grid], T]) -> list[T]:
+        """The answer for each kind, in threads where two or more take long: kernels run beside."""
+        grids = [self.grids[kind] for kind in self.kinds]
+        heavy = sum(len(grid.shift) * grid.num_cells > HEAVY for grid in grids)
+        threads = min(heavy, self.pricer.threads)
+        if threads < 2:
+            return [priced(grid) for grid in grids]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(priced, grids))
 
     def _staircase(self, held: list[Prices]) -> Ints:
         total = np.zeros(self.num_cells, np.int64)
-        for count, value in zip(self.counts, held, strict=True):
-            total += count * value.astype(np.int64)
+        for kind, value in zip(self.kinds, held, strict=True):
+            total += self.counts[kind] * value.astype(np.int64)
         return total
 
     def _refute(self, staircase: Ints, price: Prices) -> None:
@@ -195,15 +223,11 @@ class ColumnGeneration:
     def _price(self, prices: Floats, target: int) -> tuple[float, Floats, list[tuple[int, Ints]]]:
         """Price that all devices hold at the target, as a share; how often each block; new sets."""
         price = to_integers(prices)
-        held: list[Prices] = []
         fresh: list[tuple[int, Ints]] = []
         times = np.zeros(len(price))
-        for kind, grid in enumerate(self.grids):
-            if self.counts[kind] == 0:
-                held.append(np.zeros(self.num_cells, np.int32))
-                continue
-            value, (found,) = best_sets(grid, price, [target])
-            held.append(value)
+        answers = self._by_kind(lambda grid: best_sets(grid, price, [target]))
+        held = [value for value, _ in answers]
+        for kind, (_, (found,)) in zip(self.kinds, answers, strict=True):
             times[found.blocks] += self.counts[kind]
             key = kind, found.blocks.tobytes()
             if key not in self.sets:
@@ -241,6 +265,16 @@ def cover_all(pricer: Pricer, value_ns: int, num_cells: int) -> ColumnGeneration
     search = ColumnGeneration(pricer, value_ns, num_cells, active, pricer.counts)
     search.prove(search.best)
     return search
+
+
+def choose_pricer(problem: SplitProblem, value_ns: int, threads: int = 1) -> Pricer:
+    """The pricer whose weights prove most with the first prices, on a coarse grid."""
+    tried: list[tuple[int, Pricer]] = []
+    for weights in choices(problem, value_ns):
+        pricer = build_pricer(problem, weights, threads, like=tried[0][1] if tried else None)
+        cells = pricer.cells(value_ns, *COARSE)
+        tried.append((cover_all(pricer, value_ns, cells).bound_ns, pricer))
+    return max(tried, key=lambda found: found[0])[1]
 
 
 def to_integers(prices: Floats) -> Prices:

@@ -14,12 +14,11 @@ from placegap.formulations.scaled_times import serial_horizon_ns
 from placegap.formulations.windows import NEVER
 from placegap.instances.evaluate import evaluate
 from placegap.instances.simulate import simulate
-from placegap.solvers.cp_sat_search import new_solver, search_ending
+from placegap.solvers.cp_sat_search import new_solver, search_ending, unsolved
 from placegap.solvers.interrupts import run_stoppable
-from placegap.solvers.mip_outcome import Ending
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
-from placegap.solvers.start import Start, best_start
+from placegap.solvers.start import best_start
 
 MOST_PARTS = 400_000
 """Ops x devices + edges x devices^2 of the largest model that is built."""
@@ -81,9 +80,9 @@ def run(task: Task, params: Params) -> Outcome:
         # An interrupt before the search begins is asked for until it is heard.
         status, interrupted = run_stoppable(lambda: solver.solve(model.cp), solver.stop_search)
     except KeyboardInterrupt:
-        return _unsolved("interrupted", start)
+        return unsolved("interrupted", start)
     except MemoryError:
-        return _unsolved("memory_limit", start)
+        return unsolved("memory_limit", start)
     if status == cp_model.MODEL_INVALID:
         raise RuntimeError(f"CP-SAT rejects its model: {model.cp.validate()}")
     plan, claim = start.plan if start else None, None
@@ -107,16 +106,6 @@ def run(task: Task, params: Params) -> Outcome:
             "solver_status": solver.status_name(status),
             "ending": search_ending(status, interrupted),
         },
-    )
-
-
-def _unsolved(ending: Ending, start: Start | None) -> Outcome:
-    """What is known when CP-SAT has said nothing: the model was not built, or it heard no stop."""
-    why = "interrupted" if ending == "interrupted" else "out of memory"
-    return Outcome(
-        plan=start.plan if start else None,
-        message=f"{why} before CP-SAT answered{'; the start is returned' if start else ''}",
-        details={"ending": ending},
     )
 
 

@@ -6,6 +6,8 @@ from ortools.sat.python import cp_model
 
 from placegap.solvers.mip_outcome import Ending
 from placegap.solvers.registry import Limits
+from placegap.solvers.result import Outcome
+from placegap.solvers.start import Start
 
 
 def new_solver(limits: Limits, workers: int, spent_s: float) -> cp_model.CpSolver:
@@ -33,3 +35,13 @@ def search_ending(status: object, interrupted: bool) -> Ending:
     if status == cp_model.INFEASIBLE:
         return "infeasible"
     return "interrupted" if interrupted else "time_limit"  # the only limit that is set
+
+
+def unsolved(ending: Ending, start: Start | None) -> Outcome:
+    """What is known when CP-SAT has said nothing: the model was not built, or it heard no stop."""
+    why = "interrupted" if ending == "interrupted" else "out of memory"
+    return Outcome(
+        plan=start.plan if start else None,
+        message=f"{why} before CP-SAT answered{'; the start is returned' if start else ''}",
+        details={"ending": ending},
+    )

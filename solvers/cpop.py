@@ -50,8 +50,9 @@ def cpop(task: Task, params: Params | None = None) -> Outcome:
     """
     instance, arrays = task.instance, task.instance.arrays
     problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
-    priority = levels(problem, costs.op, costs.tensor) + downward_ranks(problem, costs)
-    path = critical_path(problem, priority)
+    upward = levels(problem, costs.op, costs.tensor)
+    priority = upward + downward_ranks(problem, costs)
+    path = critical_path(problem, costs, upward)
     # no plan ends at or after 2**62, so that no other device is as good as the path's
     penalty = np.zeros((instance.num_ops, instance.num_devices), np.int64)
     penalty[path] = LARGEST_SUM
@@ -88,25 +89,31 @@ def _downward_ranks(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
     return rank
 
 
-def critical_path(problem: Problem, priority: Ints) -> list[int]:
-    """A path of ops whose priority is the critical path's length, from a source to a sink.
+def critical_path(problem: Problem, costs: MeanCosts, upward: Ints) -> list[int]:
+    """The longest path of ops by upward rank, from a source to a sink.
+
+    The edges must be on it as well: from an op of the path an edge may lead past the next one.
 
     Examples
     --------
     >>> import numpy as np
     >>> from placegap.instances import example
-    >>> critical_path(problem_of(example().arrays), np.array([53, 35, 53, 53]))
+    >>> arrays = example().arrays
+    >>> critical_path(problem_of(arrays), mean_costs(arrays), 2 * np.array([53, 29, 28, 8]))
     [0, 2, 3]
     """
     sources = [op for op in problem.topological_order.tolist() if _num_inputs(problem, op) == 0]
-    path = [max(sources, key=lambda op: priority[op])]  # the first of equals
+    path = [max(sources, key=lambda op: upward[op])]  # the first of equals
     while True:
-        begin, end = problem.succ_ptr[path[-1]], problem.succ_ptr[path[-1] + 1]
-        followers = problem.succ_op[begin:end].tolist()
-        critical = [op for op in followers if priority[op] == priority[path[0]]]
-        if not critical:
+        op = path[-1]
+        behind = upward[op] - costs.op[op]
+        for e in range(problem.succ_ptr[op], problem.succ_ptr[op + 1]):
+            after = problem.succ_op[e]
+            if costs.tensor[problem.succ_tensor[e]] + upward[after] == behind:
+                path.append(int(after))
+                break
+        else:
             return path
-        path.append(critical[0])
 
 
 def _num_inputs(problem: Problem, op: int) -> int:

@@ -28,6 +28,7 @@ from placegap.instances.intervals import choose_chain, intervals
 from placegap.instances.sections import Section, sections_between
 from placegap.solvers.decomposition_search import Progress, Search
 from placegap.solvers.decomposition_whole import solve_whole
+from placegap.solvers.makespan_annealing import Annealing
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.section_arcs import PROOFS, Arc, ArcTable
@@ -121,6 +122,7 @@ def solve(search: Search, params: DecompositionParams) -> Generator[Progress]:
     yield from search.dive(chains[0], join, _step)
     yield from search.refine(chains[0], join, _step)
     if not search.over and not exact:
+        yield from _anneal(search)
         yield from search.dive_into_memory(chains[0], _step)
     if search.over:
         return
@@ -132,9 +134,25 @@ def solve(search: Search, params: DecompositionParams) -> Generator[Progress]:
             yield from search.refine(chains[1], lambda: None, _lp_step)
             if search.over:
                 return
+    if exact:
+        yield from _anneal(search)
     search.workers.close()
     solve_whole(search, chains, params.workers)
     yield Progress(search.value_ns, search.bound_ns)
+
+
+def _anneal(search: Search) -> Generator[Progress]:
+    """Anneal the incumbent, within a third of the time that is left."""
+    if search.over or search.plan is None:
+        return
+    annealing = Annealing(search.task.instance, search.task.semantics)
+    limit_s = None if search.remaining_s is None else search.remaining_s / 3
+    for plan in annealing.runs(search.plan.devices, seed=search.task.limits.seed, limit_s=limit_s):
+        search.found_plan(plan)
+        search.interrupted |= annealing.interrupted
+        yield Progress(search.value_ns, search.bound_ns)
+        if search.over:
+            return
 
 
 def _too_large(section: Section) -> bool:

@@ -4,11 +4,13 @@ A knapsack DP over the states of a `Frontier`. Loads are counted in cells of `un
 move by move: no set counts for more than its load, so no device can hold more price than is said,
 and what follows is a proof. What a move loses in rounding is partly kept for later: a state has a
 residual below one cell, by which some way to it exceeds whole cells.
+
+What counts as a set's load may be more than its load (`pricer`): a grid has spare cells for that.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +26,9 @@ Prices = NDArray[np.int32]
 TOTAL_PRICE = 2**30
 """Prices of all blocks sum to at most this: what a set is worth then fits into 32 bits."""
 
+UNREACHABLE = np.int32(-(2**31) + 1)
+"""Stays negative whatever is added to it on the way."""
+
 
 @dataclass(frozen=True, eq=False)
 class Grid:
@@ -34,8 +39,10 @@ class Grid:
     frontier : Frontier
     unit_ns, num_cells : int
         Cell c stands for loads from ``c * unit_ns`` to below ``(c + 1) * unit_ns``.
+    spare : int
+        Cells before cell 0.
     shift : (a,) int64
-        Cells that each move adds; `num_cells` where it is impossible.
+        Cells that each move adds; ``spare + num_cells`` where it is impossible.
     rank_type : type
         Unsigned integers that number the moves to one state.
     """
@@ -43,13 +50,14 @@ class Grid:
     frontier: Frontier
     unit_ns: int
     num_cells: int
+    spare: int
     shift: Ints
     rank_type: type[np.unsignedinteger[Any]]
 
 
 def build_grid(
     frontier: Frontier, time_ns: Ints, weight_ns: Ints, allowed: Flags,
-    unit_ns: int, num_cells: int,
+    unit_ns: int, num_cells: int, spare: int = 0,
 ) -> Grid:  # fmt: skip
     """Round a device's loads to cells.
 
@@ -57,13 +65,15 @@ def build_grid(
     ----------
     frontier : Frontier
     time_ns : (b,) int64
-        Time of the blocks on the device.
+        What each block adds to the load.
     weight_ns : (e,) int64
-        What the device pays for each net.
+        What each net adds that the set cuts.
     allowed : (b,) bool
         Blocks that the device may hold.
     unit_ns, num_cells : int
         Loads of ``unit_ns * num_cells`` and more are not looked at.
+    spare : int
+        So many cells that count as below 0.
 
     Returns
     -------
@@ -78,15 +88,24 @@ def build_grid(
     load = frontier.taken * time_ns[block]
     running = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight_ns[frontier.paid])])
     load += running[frontier.paid_ptr[1:]] - running[frontier.paid_ptr[:-1]]
+    grid = round_moves(frontier, load, unit_ns, num_cells, spare)
+    shift = np.where((frontier.taken == 1) & ~allowed[block], num_cells + spare, grid.shift)
+    return replace(grid, shift=shift)
+
+
+def round_moves(
+    frontier: Frontier, load_ns: Ints, unit_ns: int, num_cells: int, spare: int = 0
+) -> Grid:
+    """Round what each move adds to the load, (a,), to cells: down, and as little as may be."""
     shift = _round_down(
-        frontier.step_ptr, frontier.source, frontier.target, frontier.num_states, load, unit_ns
+        frontier.step_ptr, frontier.source, frontier.target, frontier.num_states, load_ns, unit_ns
     )
-    shift[(frontier.taken == 1) & ~allowed[block]] = num_cells
-    shift = np.minimum(shift, num_cells)
+    steps = np.repeat(np.arange(len(frontier.order)), np.diff(frontier.step_ptr))
     changes = np.flatnonzero((np.diff(frontier.target) != 0) | (np.diff(steps) != 0))
     widest = int(np.diff(np.concatenate([[-1], changes, [len(steps) - 1]])).max(initial=0))
     rank_type = np.uint8 if widest <= 255 else np.uint16 if widest <= 65535 else np.uint32
-    grid = Grid(frontier, unit_ns, num_cells, shift, rank_type)
+    shift = np.minimum(shift, num_cells + spare)
+    grid = Grid(frontier, unit_ns, num_cells, spare, shift, rank_type)
     freeze(grid)
     return grid
 
@@ -149,14 +168,15 @@ def most_price(grid: Grid, price: Prices) -> Prices:
     """
     frontier = grid.frontier
     none = np.zeros((0, 0), grid.rank_type)
-    return _run(
-        frontier.step_ptr, frontier.source, frontier.target, frontier.taken, grid.shift,
-        price[frontier.order], frontier.num_states, grid.num_cells, none,
-    )  # fmt: skip
+    held: Prices = _run(
+        frontier.step_ptr, frontier.source, frontier.target, grid.shift,
+        _gains(frontier, price), frontier.num_states, grid.spare + grid.num_cells, none,
+    )[grid.spare :]  # fmt: skip
+    return held
 
 
 class PricedSet(NamedTuple):
-    """Blocks of a set, ascending, and the cell of its load as the grid rounds it."""
+    """Blocks of a set, ascending, and the least cell that it counts for on the grid."""
 
     blocks: Ints
     cell: int
@@ -167,49 +187,76 @@ def best_sets(grid: Grid, price: Prices, cells: list[int]) -> tuple[Prices, list
 
     O(moves * cells) time; a byte per state and cell.
     """
+    value, choice = most_gain(grid, _gains(grid.frontier, price))
+    return value, [trace(grid, choice, cell) for cell in cells]
+
+
+def _gains(frontier: Frontier, price: Prices) -> Prices:
+    """Price that each move takes."""
+    step = np.repeat(price[frontier.order], np.diff(frontier.step_ptr))
+    gains: Prices = np.where(frontier.taken == 1, step, np.int32(0))
+    return gains
+
+
+def most_gain(grid: Grid, gain: Prices) -> tuple[Prices, NDArray[np.unsignedinteger[Any]]]:
+    """For each cell the largest sum of the moves' gains, and the choices that lead there.
+
+    Parameters
+    ----------
+    grid : Grid
+    gain : (a,) int32
+        Of each move, not negative; no path's sum may exceed `TOTAL_PRICE`.
+
+    Returns
+    -------
+    value : (cells,) int32
+        Negative where no path's load is in the cell or below.
+    choice : (states, cells)
+    """
     frontier = grid.frontier
-    choice = np.empty((int(frontier.num_states[1:].sum()), grid.num_cells), grid.rank_type)
-    ordered = price[frontier.order]
+    num_cells = grid.spare + grid.num_cells
+    choice = np.empty((int(frontier.num_states[1:].sum()), num_cells), grid.rank_type)
     value = _run(
-        frontier.step_ptr, frontier.source, frontier.target, frontier.taken, grid.shift,
-        ordered, frontier.num_states, grid.num_cells, choice,
+        frontier.step_ptr, frontier.source, frontier.target, grid.shift, gain,
+        frontier.num_states, num_cells, choice,
     )  # fmt: skip
-    sets = []
-    for cell in cells:
-        taken, used = _trace(
-            frontier.step_ptr, frontier.source, frontier.target, frontier.taken, grid.shift,
-            frontier.num_states, choice, cell,
-        )  # fmt: skip
-        sets.append(PricedSet(np.sort(frontier.order[taken]), used))
-    return value, sets
+    return value[grid.spare :], choice
+
+
+def trace(grid: Grid, choice: NDArray[np.unsignedinteger[Any]], cell: int) -> PricedSet:
+    """The set that the choices of `most_gain` lead to at a cell that is reached."""
+    frontier = grid.frontier
+    taken, used = _trace(
+        frontier.step_ptr, frontier.source, frontier.target, frontier.taken, grid.shift,
+        frontier.num_states, choice, grid.spare + cell,
+    )  # fmt: skip
+    return PricedSet(np.sort(frontier.order[taken]), max(0, used - grid.spare))
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
 def _run(
-    step_ptr: Ints, source: Ints, target: Ints, taken: Ints, shift: Ints, price: Prices,
+    step_ptr: Ints, source: Ints, target: Ints, shift: Ints, gain: Prices,
     num_states: Ints, num_cells: int, choice: NDArray[np.uint8],
 ) -> Prices:  # fmt: skip
-    unreachable = np.int32(-(2**31) + 1)
     recording = len(choice) > 0
     before = np.zeros((num_states.max(), num_cells), np.int32)
     after = np.empty((num_states.max(), num_cells), np.int32)
     row = 0
     for i in range(len(step_ptr) - 1):
-        after[: num_states[i + 1]] = unreachable
+        after[: num_states[i + 1]] = UNREACHABLE
         rank, previous = 0, -1
         for m in range(step_ptr[i], step_ptr[i + 1]):
             s, t, by = source[m], target[m], shift[m]
             rank = rank + 1 if t == previous else 0
             previous = t
-            gain = price[i] * taken[m]
             if by >= num_cells:
                 continue
             if recording:
                 _relax_recording(
-                    after[t, by:], before[s, : num_cells - by], gain, choice[row + t, by:], rank
+                    after[t, by:], before[s, : num_cells - by], gain[m], choice[row + t, by:], rank
                 )
             else:
-                _relax(after[t, by:], before[s, : num_cells - by], gain)
+                _relax(after[t, by:], before[s, : num_cells - by], gain[m])
         row += num_states[i + 1]
         before, after = after, before
     held: Prices = before[0].copy()

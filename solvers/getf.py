@@ -12,6 +12,7 @@ from placegap.formulations.getf_groups import DeviceGroups, Grouping, device_gro
 from placegap.formulations.getf_lp import build_lp, count_rows_lp, extract_groups, horizon_ns
 from placegap.instances.arrays import Arrays
 from placegap.instances.index import Ints
+from placegap.instances.model import Instance
 from placegap.solvers.earliest_start import earliest_start_first
 from placegap.solvers.highs import no_garbage_collection, solve_model
 from placegap.solvers.list_scheduling import (
@@ -60,7 +61,8 @@ def getf(task: Task, params: Params | None = None) -> Outcome:
     which rounding may still overfill: ops that find no room in their group of devices go to others,
     and all is placed anew; if that does not suffice, all ops may go anywhere. `details` counts the
     colocation groups that were moved. With one group of devices the LP has nothing to say and is
-    not solved. The LP may have many optima, and the solver chooses.
+    not solved, and where a limit or Ctrl-C ends it, ops may go anywhere. The LP may have many
+    optima, and the solver chooses.
     O((V + E) K log V) time beside the LP, up to five times.
 
     Examples
@@ -73,7 +75,7 @@ def getf(task: Task, params: Params | None = None) -> Outcome:
     began = time.perf_counter()
     instance, groups = task.instance, device_groups(task.instance, chosen.groups)
     if len(groups.devices) == 1:
-        return _placed(task, np.ones((instance.arrays.num_groups, instance.num_devices), np.bool_))
+        return _placed(task, _anywhere(instance))
     with no_garbage_collection():
         model = build_lp(instance, groups)
     built_s = time.perf_counter() - began
@@ -91,12 +93,24 @@ def getf(task: Task, params: Params | None = None) -> Outcome:
             build_s=build_s,
             details=details,
         )
-    if found.ending != "optimal":
-        message = f"no groups: {ENDINGS[found.ending].format(solver='HiGHS')}"
-        return Outcome(message=message, build_s=build_s, details=details)
-    allowed = _allowed(groups, extract_groups(model, instance, groups), instance.arrays.group)
+    message = ""
+    if found.ending == "optimal":
+        allowed = _allowed(groups, extract_groups(model, instance, groups), instance.arrays.group)
+    else:
+        allowed = _anywhere(instance)
+        message = f"no groups of devices: {ENDINGS[found.ending].format(solver='HiGHS')}"
     outcome = _placed(task, allowed)
-    return replace(outcome, build_s=build_s, details={**details, **outcome.details})
+    return replace(
+        outcome,
+        message="; ".join(filter(None, (outcome.message, message))),
+        build_s=build_s,
+        details={**details, **outcome.details},
+    )
+
+
+def _anywhere(instance: Instance) -> NDArray[np.bool_]:
+    """All devices for all colocation groups, (g, K)."""
+    return np.ones((instance.arrays.num_groups, instance.num_devices), np.bool_)
 
 
 def _allowed(groups: DeviceGroups, chosen: list[int], group: Ints) -> NDArray[np.bool_]:

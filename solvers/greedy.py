@@ -26,10 +26,11 @@ def greedy(task: Task, params: Params | None = None) -> Outcome:
     last accelerator all goes to the hosts. A heuristic that looks at no time and no transfer.
     Deviations: an accelerator that cannot run a block counts as too small for it, where the
     program ignores support; with backward ops the blocks are those of `instances.blocks`, where
-    the program takes all edges for forward ones. The program has one pool of hosts without a limit.
-    Here a host has its own memory and, where plans must be a chain or convex, a host that was left
-    is not used again; else a block goes to the host that has the least to do. Where no host takes a
-    block either, accelerators that were closed are tried (plans of any kind only).
+    the program takes all edges for forward ones (so does this for latency_subgraphs). The program
+    has one pool of hosts without a limit. Here a host has its own memory and, where plans must be a
+    chain or convex, a host that was left is not used again; else a block goes to the host that has
+    the least to do. Where no host takes a block either, accelerators that were closed are tried
+    (plans of any kind only).
     O(b K) for b blocks, and O(n K + m log m) to find them.
 
     Examples
@@ -45,9 +46,10 @@ def greedy(task: Task, params: Params | None = None) -> Outcome:
     ((0,), (0,), (1,), (2,))
     """
     instance, semantics = task.instance, task.semantics
-    blocks = contract(instance, merge_idle=False)
+    one_pass = semantics.objective == "latency_subgraphs"
+    blocks = contract(instance, merge_idle=False, one_pass=one_pass)
     one_way = semantics.is_load and semantics.plans != "any"
-    returns = not one_way and semantics.objective != "latency_subgraphs"
+    returns = not one_way and not one_pass
     device, stuck = _fill(
         blocks,
         instance.arrays.memory_bytes,

@@ -1,16 +1,26 @@
-"""Value and bound of the best chain, closing in: slices, beam, decision, bisection."""
+"""Value and bound of the best chain, closing in: slices, beam, decision, bisection.
+
+Two engines decide: the search over pairs of ideals (`ideal_search`), which windows and trees make
+fast where bounds are good; and the sweep over all ideals (`ideal_sweep`), whose time hardly depends
+on bounds. The search begins, and the sweep takes over when it has cost about as much as a sweep.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
 from placegap.instances.index import Ints
 from placegap.solvers.chain_problem import ACCELERATOR, HOST, ChainProblem
-from placegap.solvers.ideal_enumeration import bytes_per_ideal, enumerate_ideals
-from placegap.solvers.ideal_search import Search
+from placegap.solvers.ideal_enumeration import MemoryFull, bytes_per_ideal, enumerate_ideals
+from placegap.solvers.ideal_lattice import TooLarge, build_lattice, least_bytes
+from placegap.solvers.ideal_nets import net_steps
+from placegap.solvers.ideal_search import Search, TooManyNodes
+from placegap.solvers.ideal_sweep import Sweep, why_no_sweep
+from placegap.solvers.ideal_walks import build_walks
 from placegap.solvers.ideal_windows import build_windows
 from placegap.solvers.ideals import Ideals, all_blocks, joined, record_prefixes
 from placegap.solvers.limits import Clock, LimitReached
@@ -25,8 +35,17 @@ MOST_BYTES = 800_000_000
 MOST_STATES = 20_000_000
 """States of the DP, over all layers; 16 bytes each."""
 
-BISECTION = 0.004
+BISECTION = 0.0002
 """Relative gap at which bisection hands over to a run for the value."""
+
+NODES_PER_IDEAL, LEAST_NODES = 200, 20_000_000
+"""Nodes of trees, per ideal, after which the sweep takes over; and how many it always has."""
+
+BOUND_ROUNDS, BOUND_NODES_PER_IDEAL = 6, 1000
+"""Decisions for a bound where not all ideals fit the memory, and what each may cost."""
+
+SWEEP_ORDERS = 6
+"""Topological orders among which the sweep chooses that in which nets are under way least."""
 
 BUCKETS, PER_BUCKET = 192, 8
 """The beam: how many ideals of least cut are kept, in each interval of work."""
@@ -88,9 +107,9 @@ class Bracket:
         """Take over a bound that the DP has proven."""
         self.lower, self.origin = lower, "ideal-dp"
 
-    def search(self, ideals: Ideals) -> Search:
+    def search(self, ideals: Ideals, max_nodes: int | None = None) -> Search:
         """The DP over some ideals."""
-        return Search(self.problem, self.relief, ideals, self.clock, MOST_STATES)
+        return Search(self.problem, self.relief, ideals, self.clock, MOST_STATES, max_nodes)
 
 
 def slice_orders(bracket: Bracket) -> None:
@@ -121,46 +140,121 @@ def close(bracket: Bracket, max_ideals: int) -> None:
     Raises
     ------
     LimitReached
-        If there are too many ideals; then the value comes from the ideals of some orders alone.
+        If there are too many ideals; then the value comes from the ideals of some orders alone,
+        and the bound from decisions at loads for which few enough matter.
     """
     if bracket.closed:
         return
+    sweeps = why_no_sweep(bracket.problem) is None
+    if not _close_by_search(bracket, max_ideals, sweeps=sweeps) and not _close_by_sweep(bracket):
+        _close_by_search(bracket, max_ideals, sweeps=False)
+
+
+def _close_by_search(bracket: Bracket, max_ideals: int, *, sweeps: bool) -> bool:
+    """Close the gap over the ideals in windows; with `sweeps` only so long: False is then the end.
+
+    All memory is free again.
+    """
     windows = build_windows(bracket.problem, bracket.relief, bracket.limit)
     try:
         ideals, total = enumerate_ideals(
             bracket.problem, windows, bracket.clock, max_ideals, MOST_BYTES
         )
-    except LimitReached:
+    except LimitReached as reached:
         _recombine(bracket)
+        if isinstance(reached, MemoryFull):
+            _raise_bound(bracket, max_ideals)
         raise
     bracket.counts.update(ideals=total, kept_ideals=ideals.size)
     if ideals.size == 0 or ideals.members[0].any():
         # the empty ideal is in no window: all devices together do not suffice
         if bracket.value is not None:
             bracket.prove(bracket.value)
-        return
+        return True
     if ideals.size > 2 * BUCKETS * PER_BUCKET:
         beam = ideals.take(_least_cut(bracket.problem, ideals))
         bracket.improve(bracket.search(beam).best(bracket.limit, bracket.lower))
-    _bisect(bracket, bracket.search(ideals))
+    sweeps = sweeps and least_bytes(total) <= MOST_BYTES
+    search = bracket.search(ideals, max(LEAST_NODES, NODES_PER_IDEAL * total) if sweeps else None)
+    try:
+        _bisect(bracket, lambda limit: search.best(limit, limit), BISECTION)
+        if not bracket.closed and bracket.value is not None:
+            bracket.improve(search.best(bracket.limit, bracket.lower))
+            bracket.prove(bracket.value)
+    except TooManyNodes:
+        return False
+    return True
 
 
-def _bisect(bracket: Bracket, search: Search) -> None:
-    """Decide whether anything is better; if so, narrow the bracket and compute the value."""
+def _close_by_sweep(bracket: Bracket) -> bool:
+    """Close the gap by sweeps over all ideals; whether they fit the memory."""
+    sweep = _build_sweep(bracket)
+    if sweep is not None:
+        _bisect(bracket, sweep.decide, 0.0)
+    return sweep is not None
+
+
+def _build_sweep(bracket: Bracket) -> Sweep | None:
+    problem, clock = bracket.problem, bracket.clock
+    candidates = [
+        (int((nets.last - nets.first).sum()), at, order, nets)
+        for at, order in enumerate(islice(_orders(bracket), SWEEP_ORDERS))
+        if (nets := net_steps(problem, order)) is not None
+    ]
+    if not candidates:
+        return None
+    _, _, order, nets = min(candidates, key=lambda candidate: candidate[:2])
+    try:
+        lattice = build_lattice(problem, order, bracket.counts["ideals"], clock, MOST_BYTES)
+        paths = None
+        if problem.counts[ACCELERATOR]:
+            paths = build_walks(problem, lattice, nets, clock, MOST_BYTES)
+            bracket.counts.update(walk_edges=len(paths.source))
+    except TooLarge:
+        return None
+    return Sweep(problem, bracket.relief, lattice, paths, clock)
+
+
+def _bisect(bracket: Bracket, decide: Callable[[int], Split | None], until: float) -> None:
+    """Decide whether anything is better; if so, narrow the bracket to a relative gap."""
     limit = bracket.limit
     while not bracket.closed:
-        if not bracket.improve(search.best(limit, limit)):
+        if not bracket.improve(decide(limit)):
             if bracket.value is None:
                 return  # no chain of ideals fits at all
             bracket.prove(limit + 1)
         assert bracket.value is not None
-        if bracket.value - bracket.lower <= BISECTION * bracket.value:
-            break
+        if bracket.value - bracket.lower <= until * bracket.value:
+            return
         limit = (bracket.lower + bracket.value) // 2
-    if not bracket.closed:
-        bracket.improve(search.best(bracket.limit, bracket.lower))
-        assert bracket.value is not None
-        bracket.prove(bracket.value)
+
+
+def _raise_bound(bracket: Bracket, max_ideals: int) -> None:
+    """Close the gap as far as the ideals in windows fit the memory: at lower limits they are fewer.
+
+    By bisection; each search may only cost so much, as it may decide nothing.
+    """
+    high = bracket.limit
+    for _ in range(BOUND_ROUNDS):
+        limit = (bracket.lower + high) // 2
+        if bracket.closed or bracket.lower > limit:
+            return
+        windows = build_windows(bracket.problem, bracket.relief, limit)
+        try:
+            ideals, _ = enumerate_ideals(
+                bracket.problem, windows, bracket.clock, max_ideals, MOST_BYTES
+            )
+            found = None
+            if ideals.size and not ideals.members[0].any():
+                search = bracket.search(ideals, BOUND_NODES_PER_IDEAL * ideals.size)
+                found = search.best(limit, limit)
+        except (MemoryFull, TooManyNodes):
+            high = limit
+            continue
+        if bracket.improve(found):
+            high = bracket.limit
+        else:
+            bracket.prove(limit + 1)
 
 
 def _recombine(bracket: Bracket) -> None:

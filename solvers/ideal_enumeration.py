@@ -22,6 +22,10 @@ CHUNK = 50_000
 """Ideals between two looks at the clock."""
 
 
+class MemoryFull(LimitReached):
+    """The ideals in windows take too much memory; at lower limits there are fewer."""
+
+
 class _Path(NamedTuple):
     """Where the search stands.
 
@@ -50,6 +54,9 @@ class _Path(NamedTuple):
     done: Ints
 
 
+Path = _Path  # numba's caches of older versions know it by the first name
+
+
 def enumerate_ideals(
     problem: ChainProblem, windows: Windows, clock: Clock, max_ideals: int, max_bytes: int
 ) -> tuple[Ideals, int]:
@@ -59,9 +66,10 @@ def enumerate_ideals(
 
     Raises
     ------
+    MemoryFull
+        If those in a window take more than `max_bytes`.
     LimitReached
-        If there are more than `max_ideals`, those in a window take more than `max_bytes`, or the
-        time is over.
+        If there are more than `max_ideals`, or the time is over.
 
     Examples
     --------
@@ -78,7 +86,7 @@ def enumerate_ideals(
     most = max(2, max_bytes // bytes_per_ideal(problem))
     ideals = room_for(problem, min(most, 4096))
     now, costs = empty_set(problem)
-    path = _start(problem)
+    path = start_path(problem)
     while True:
         stop = min(int(path.done[0]) + CHUNK, max_ideals + 1)
         finished = _walk(problem.succ_ptr, problem.succ, costs, windows, now, path, ideals, stop)
@@ -91,7 +99,7 @@ def enumerate_ideals(
         clock.check()
         if written == ideals.size:
             if written == most:
-                raise LimitReached(f"{most} ideals fill the memory")
+                raise MemoryFull(f"{most} ideals fill the memory")
             ideals.resize(min(most, written * 3 // 2))
 
 
@@ -100,7 +108,7 @@ def bytes_per_ideal(problem: ChainProblem) -> int:
     return 8 * (problem.num_words * 9 // 8 + problem.num_net_words + 20)
 
 
-def _start(problem: ChainProblem) -> _Path:
+def start_path(problem: ChainProblem) -> _Path:
     """Before the empty ideal: all sources are ready, and no block is taken."""
     b = problem.num_blocks
     sources = np.flatnonzero(problem.num_preds == 0)

@@ -25,6 +25,10 @@ BUDGET = 2_000_000
 """Nodes of trees between two looks at the clock."""
 
 
+class TooManyNodes(Exception):
+    """The search has looked at as many nodes as it may."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Layer:
     """States of one layer: ideals, values, and 2 * (state before) + kind of the last device."""
@@ -42,13 +46,15 @@ class Search:
     """
 
     def __init__(
-        self, problem: ChainProblem, relief: Relief, ideals: Ideals, clock: Clock, max_states: int
-    ) -> None:
+        self, problem: ChainProblem, relief: Relief, ideals: Ideals, clock: Clock, max_states: int,
+        max_nodes: int | None = None,
+    ) -> None:  # fmt: skip
         self.problem = problem
         self.relief = relief
         self.ideals = ideals
         self.clock = clock
         self.max_states = max_states
+        self.nodes_left = max_nodes
         self._views = [see(problem, ideals, kind) for kind in (ACCELERATOR, HOST)]
         full = all_blocks(problem)
         self._empty, self._full = ideals.find(np.zeros_like(full)), ideals.find(full)
@@ -63,6 +69,8 @@ class Search:
         ------
         LimitReached
             If the time is over or there are more than `max_states` states.
+        TooManyNodes
+            If all runs together have looked at more than `max_nodes` nodes of trees.
         """
         accelerators, hosts = self.problem.counts
         windows = build_windows(self.problem, self.relief, limit)
@@ -108,8 +116,12 @@ class Search:
             )
             at = 0
             while at < len(targets):
-                at = relax(view, sources, targets, value, origin, kind, enough, at, BUDGET)
+                at, looked = relax(view, sources, targets, value, origin, kind, enough, at, BUDGET)
                 self.clock.check()
+                if self.nodes_left is not None:
+                    self.nodes_left -= looked
+                    if self.nodes_left < 0:
+                        raise TooManyNodes
         alive = value <= limit
         return _Layer(targets[alive], value[alive], origin[alive])
 

@@ -87,18 +87,18 @@ def see(problem: ChainProblem, ideals: Ideals, kind: int) -> Device:
 def relax(
     d: Device, s: Sources, targets: Indices, value: Ints, origin: Indices, mark: int, enough: int,
     begin: int, budget: int,
-) -> int:  # fmt: skip
+) -> tuple[int, int]:  # fmt: skip
     """Improve ``value[t]`` of the ideals ``targets[t]``, t >= begin, by one more device.
 
     An improvement from source i writes ``origin[t] = 2 * i + mark``. A target whose value is at
     most `enough` is left as it is. Returns the target to go on with when `budget` nodes of the tree
-    have been looked at, or the number of targets.
+    have been looked at, or the number of targets; and how many nodes were looked at.
     """
     size, top, looked, hint = len(s.ideal), len(s.start) - 2, 0, 0
     num_words, num_potentials = d.members.shape[1], s.potential.shape[1]
     for t in range(begin, len(targets)):
         if looked > budget:
-            return t
+            return t, looked
         if value[t] <= enough:
             continue
         target = targets[t]
@@ -140,7 +140,7 @@ def relax(
                 if level < 0:
                     leaf = position
                     position += 1
-    return len(targets)
+    return len(targets), looked
 
 
 @njit(cache=True)

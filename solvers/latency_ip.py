@@ -15,7 +15,7 @@ from placegap.formulations.latency_chains import NEVER, chain_bound_ns
 from placegap.formulations.latency_parts import LARGEST_HORIZON_NS, serial_horizon_ns
 from placegap.instances.errors import InputError
 from placegap.instances.evaluate import evaluate
-from placegap.solvers.cp_sat_search import new_solver, search_ending
+from placegap.solvers.cp_sat_search import new_solver, search_ending, unsolved
 from placegap.solvers.interrupts import run_stoppable
 from placegap.solvers.latency_slices import with_slices
 from placegap.solvers.mip import Formulation, MipParams, run_mip
@@ -135,16 +135,38 @@ def _run_mip(task: Task, params: LatencyParams, bound_ns: int | None) -> Outcome
 
 
 def _run_cp(task: Task, params: LatencyParams, bound_ns: int) -> Outcome:
-    """The better of the solver's plan and the start comes back; the bound holds for all plans."""
+    return solve_cp(task, params.workers, bound_ns)
+
+
+def solve_cp(task: Task, workers: int, bound_ns: int) -> Outcome:
+    """Solve the CP-SAT model from the best of the incumbent and `STARTS`.
+
+    The better of the solver's plan and the start comes back, the start alone if an interrupt or a
+    lack of memory comes before the solver answers. The bound holds for all plans.
+
+    Parameters
+    ----------
+    task : Task
+    workers : int
+        Threads.
+    bound_ns : int
+        A latency that no plan is below; a row of the model.
+    """
     began = time.perf_counter()
     start = best_start(task, STARTS)
-    horizon_ns = start.value_ns if start else None
-    model = latency_cp.build(task.instance, task.semantics, horizon_ns, bound_ns)
-    if start:
-        latency_cp.warm_start(model, start.plan, task.semantics)
-    build_s = time.perf_counter() - began
-    solver = new_solver(task.limits, params.workers, build_s)
-    status, interrupted = run_stoppable(lambda: solver.solve(model.cp), solver.stop_search)
+    try:
+        model = latency_cp.build(
+            task.instance, task.semantics, start.value_ns if start else None, bound_ns
+        )
+        if start:
+            latency_cp.warm_start(model, start.plan, task.semantics)
+        build_s = time.perf_counter() - began
+        solver = new_solver(task.limits, workers, build_s)
+        status, interrupted = run_stoppable(lambda: solver.solve(model.cp), solver.stop_search)
+    except KeyboardInterrupt:
+        return unsolved("interrupted", start)
+    except MemoryError:
+        return unsolved("memory_limit", start)
     if status == cp_model.MODEL_INVALID:
         raise RuntimeError(f"CP-SAT rejects its model: {model.cp.validate()}")
     plan, claim = start.plan if start else None, None

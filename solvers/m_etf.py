@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.solvers.dynamic_memory import MemoryParams, place_dynamic, why_not_dynamic
 from placegap.solvers.earliest_start import earliest_start_first
-from placegap.solvers.list_scheduling import admission_of, order_by, outcome_of, problem_of
+from placegap.solvers.list_scheduling import (
+    NOWHERE,
+    admission_of,
+    order_by,
+    outcome_of,
+    problem_of,
+)
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
 
@@ -21,8 +28,10 @@ def m_etf(task: Task, params: Params | None = None) -> Outcome:
     device index.
     Deviations: times may differ between devices (Baechi: one time per op; it does not enter the
     choice) and between links (Baechi: one linear fit for all pairs); memory is the resident bytes,
-    fixed (Baechi: outputs and temporaries come and go); the admission test of a colocation group is
-    the resident bytes and the support of all its members; ops are not grouped beforehand.
+    fixed, unless ``memory=dynamic`` lets outputs and scratch memory come and go as in Baechi
+    (`dynamic_memory`: slower; its plans fit the resident bytes, too); the admission test of a
+    colocation group is the resident bytes and the support of all its members; ops are not grouped
+    beforehand.
     O((V + E) K log V) time where channels are rarely the bottleneck; a pair whose booking moved
     is tried again, at worst every waiting pair in every step.
 
@@ -37,6 +46,9 @@ def m_etf(task: Task, params: Params | None = None) -> Outcome:
     arrays = task.instance.arrays
     problem, admission = problem_of(arrays), admission_of(arrays)
     topological_order = order_by(np.zeros_like(arrays.group), arrays)
+    if isinstance(params, MemoryParams) and params.memory == "dynamic":
+        no_favourites = np.full(task.instance.num_ops, NOWHERE)
+        return place_dynamic(task.instance, topological_order, no_favourites)
     times = earliest_start_first(problem, admission, topological_order, True)
     return outcome_of(task.instance, times, admission)
 
@@ -49,5 +61,7 @@ register(
         paper="Jeon et al. 2020 (Baechi)",
         summary="earliest start where memory admits it; transfers booked on the devices' channels",
         run=m_etf,
+        params=MemoryParams,
+        applies=why_not_dynamic,
     )
 )

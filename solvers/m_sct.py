@@ -12,6 +12,7 @@ from pydantic import Field
 from placegap.formulations import m_sct as lp
 from placegap.instances.index import Ints
 from placegap.instances.model import Instance
+from placegap.solvers.dynamic_memory import MemoryParams, place_dynamic, why_not_dynamic
 from placegap.solvers.favourite_child import favourite_child_first
 from placegap.solvers.highs import no_garbage_collection, solve_model
 from placegap.solvers.list_scheduling import (
@@ -26,8 +27,8 @@ from placegap.solvers.registry import Limits, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 
 
-class SctParams(Params):
-    """Parameters of m-SCT.
+class SctParams(MemoryParams):
+    """Parameters of m-SCT; `memory` as of m-ETF.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ def applies(task: Task, params: Params) -> str | None:
     """Why the LP is out of reach, or None; nothing is built."""
     if lp.horizon_ns(task.instance) > LONGEST_NS:
         return "its times are too long for floating-point numbers"
-    return None
+    return why_not_dynamic(task, params)
 
 
 def m_sct(task: Task, params: Params | None = None) -> Outcome:
@@ -77,8 +78,11 @@ def m_sct(task: Task, params: Params | None = None) -> Outcome:
     arrays = task.instance.arrays
     admission = admission_of(arrays)
     order = order_by(np.zeros_like(arrays.group), arrays)
-    times = favourite_child_first(problem_of(arrays), admission, order, found.child)
-    outcome = outcome_of(task.instance, times, admission)
+    if chosen.memory == "dynamic":
+        outcome = place_dynamic(task.instance, order, found.child)
+    else:
+        times = favourite_child_first(problem_of(arrays), admission, order, found.child)
+        outcome = outcome_of(task.instance, times, admission)
     details = {"pieces": found.pieces, "favourites": int((found.child != NOWHERE).sum())}
     message = "; ".join(filter(None, (outcome.message, found.message)))
     return replace(outcome, build_s=found.build_s, details=details, message=message)

@@ -13,6 +13,7 @@ from placegap.instances.index import Ints
 from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import OBJECTIVES
+from placegap.instances.servers import server_numbers
 from placegap.solvers.list_scheduling import NOWHERE, group_needs, placement
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
@@ -30,7 +31,7 @@ def m_topo(task: Task, params: Params | None = None) -> Outcome:
     and where accelerators run whole subgraphs, the blocks of `instances.blocks` are filled in, in
     their topological order. An op that the current device cannot run goes to the nearest later
     device that can: with blocks the filling continues there, else it stays, and earlier devices
-    are tried, too.
+    are tried, too. With two levels and blocks, devices of one server follow each other.
     O(n K), and O(m log m) for blocks.
 
     Examples
@@ -44,9 +45,10 @@ def m_topo(task: Task, params: Params | None = None) -> Outcome:
     ((0,), (0,), (0,), (1,))
     """
     instance, arrays = task.instance, task.instance.arrays
-    one_way = task.semantics.plans != "any" or task.semantics.objective == "latency_subgraphs"
+    one_pass = task.semantics.objective == "latency_subgraphs"
+    one_way = task.semantics.plans != "any" or one_pass
     if one_way:
-        blocks = contract(instance, merge_idle=False)
+        blocks = contract(instance, merge_idle=False, one_pass=one_pass)
         unit, unit_bytes = blocks.block, blocks.resident_bytes
         runs: NDArray[np.bool_] = blocks.time_ns != UNSUPPORTED
         order = np.arange(blocks.num_blocks)
@@ -56,10 +58,13 @@ def m_topo(task: Task, params: Params | None = None) -> Outcome:
         order = met[np.sort(np.unique(met, return_index=True)[1])]
     cap = int(unit_bytes.sum()) // instance.num_devices + int(unit_bytes.max())
     limit = np.minimum(cap, arrays.memory_bytes)
-    device, stuck = fill(order, unit_bytes, runs, limit, one_way=one_way)
+    turn = np.arange(instance.num_devices)
+    if task.semantics.levels == 2 and one_way:  # a server that was left is not entered again
+        turn = np.argsort(server_numbers(instance)[1], kind="stable")
+    device, stuck = fill(order, unit_bytes, runs[:, turn], limit[turn], one_way=one_way)
     if stuck != NOWHERE:
         return _nowhere(instance, int(np.argmax(unit == stuck)), int(unit_bytes[stuck]), limit)
-    return Outcome(Plan(placement(device[unit])))
+    return Outcome(Plan(placement(turn[device][unit])))
 
 
 def fill(

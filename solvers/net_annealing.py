@@ -30,6 +30,7 @@ STAGE = 1024
 class _Data(NamedTuple):
     """The problem's arrays."""
 
+    overlap: bool
     time_ns: Ints
     size_bytes: Ints
     memory_bytes: Ints
@@ -41,10 +42,12 @@ class _Data(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Device of each block, load and memory of each device, pins of each net on each device."""
+    """Device of each block; per device its load, what adds up to it, memory; pins of each net."""
 
     device: Ints
     load: Ints
+    time: Ints
+    paid: Ints
     held: Ints
     inside: Ints
 
@@ -84,7 +87,7 @@ def anneal(
         return start.copy()
     nets, device = problem.nets, start.copy()
     data = _Data(
-        problem.time_ns, problem.size_bytes, problem.memory_bytes,
+        problem.overlap, problem.time_ns, problem.size_bytes, problem.memory_bytes,
         nets.net_ptr, nets.pin, nets.block_ptr, nets.net, nets.weight_ns,
     )  # fmt: skip
     held = np.zeros(problem.num_devices, np.int64)
@@ -92,7 +95,7 @@ def anneal(
     inside = np.zeros((nets.num_nets, problem.num_devices), np.int64)
     of_pin = np.repeat(np.arange(nets.num_nets), np.diff(nets.net_ptr))
     np.add.at(inside, (of_pin, device[nets.pin]), 1)
-    state = _State(device, problem.loads(device), held, inside)
+    state = _State(device, problem.loads(device), *problem.parts(device), held, inside)
     best: Ints = _anneal(data, state, np.random.default_rng(seed), moves, hot, power)
     return best
 
@@ -208,21 +211,24 @@ def _exchange(data: _Data, state: _State, group: Ints, a: int, b: int) -> None:
     for v in group:
         source = state.device[v]
         to = a + b - source
-        state.load[source] -= data.time_ns[v, source]
-        state.load[to] += data.time_ns[v, to]
+        state.time[source] -= data.time_ns[v, source]
+        state.time[to] += data.time_ns[v, to]
         state.held[source] -= data.size_bytes[v]
         state.held[to] += data.size_bytes[v]
         for at in range(data.block_ptr[v], data.block_ptr[v + 1]):
             e = data.net[at]
             pins = data.net_ptr[e + 1] - data.net_ptr[e]
             if state.inside[e, source] == pins:
-                state.load[source] += data.weight_ns[e, source]
+                state.paid[source] += data.weight_ns[e, source]
             elif state.inside[e, source] == 1:
-                state.load[source] -= data.weight_ns[e, source]
+                state.paid[source] -= data.weight_ns[e, source]
             if state.inside[e, to] == 0:
-                state.load[to] += data.weight_ns[e, to]
+                state.paid[to] += data.weight_ns[e, to]
             elif state.inside[e, to] == pins - 1:
-                state.load[to] -= data.weight_ns[e, to]
+                state.paid[to] -= data.weight_ns[e, to]
             state.inside[e, source] -= 1
             state.inside[e, to] += 1
         state.device[v] = to
+    for k in (a, b):
+        time, paid = state.time[k], state.paid[k]
+        state.load[k] = max(time, paid) if data.overlap else time + paid

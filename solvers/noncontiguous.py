@@ -1,7 +1,7 @@
 """The method ``noncontiguous``: max_load over plans of any kind, to proven optimality.
 
-A start by the ideal DP, exact merging, annealing; then column generation for a bound, and dives
-through its columns for better plans, each helping the other; a MIP for what is left.
+A start by the ideal DP, exact merging, new splits of pairs of devices; then column generation for a
+bound, and dives through its columns for better plans; a MIP for what is left.
 """
 
 from __future__ import annotations
@@ -9,42 +9,54 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from pydantic import Field
 
-from placegap.instances.arrays import UNSUPPORTED
+from placegap.formulations.throughput_ip import count_rows
 from placegap.instances.explain import explain_infeasible
 from placegap.instances.index import Ints
 from placegap.instances.plan import Plan
-from placegap.solvers.column_generation import ColumnGeneration, cover_all
+from placegap.solvers.column_generation import ColumnGeneration, choose_pricer, cover_all
 from placegap.solvers.limits import Clock, LimitReached
 from placegap.solvers.net_annealing import anneal
+from placegap.solvers.pair_search import exchange_pairs
 from placegap.solvers.plan_dives import dive
-from placegap.solvers.pricer import build_pricer
 from placegap.solvers.registry import Method, Params, Task, find_method, register, why_not
-from placegap.solvers.result import Outcome, relative_gap
+from placegap.solvers.result import Outcome
 from placegap.solvers.split_merging import merge_blocks
-from placegap.solvers.split_problem import SplitProblem, build_split_problem
+from placegap.solvers.split_problem import build_split_problem
+from placegap.solvers.split_progress import Progress, least_work
 from placegap.solvers.start import best_start
 
 STARTS = ("ideal-dp", "m-topo", "single-device")
 
-GRIDS = ((6e7, 2_000, 16_000), (1.5e8, 4_000, 32_000))
-"""First and last grid of loads: moves times cells, the fewest cells and the most."""
+GRIDS = (
+    (8e6, 400, 4_000),
+    (6e7, 2_000, 16_000),
+    (1.5e8, 4_000, 32_000),
+    (5e8, 8_000, 100_000),
+)
+"""Grids of loads, coarse to fine: moves times cells, the fewest cells and the most."""
 
 FINE = (8e8, 8_000, 200_000)
 """The grid on which prices are tried once more: it loses least to rounding."""
 
-PRICINGS = (400, 2_000, 1_000)
-"""Most pricings on the first grid, on the last, and in each later round."""
+SHARP = 4
+"""A grid will do if rounding costs it no more than the gap divided by this."""
 
-HEAT = ((0.02, 20.0), (0.005, 20.0), (0.05, 30.0), (0.02, 40.0))
-"""Temperature and power that annealing starts with, run by run."""
+PRICINGS = (600, 800, 2_000, 1_000)
+"""Most pricings at first and in each round."""
+
+HEAT = (0.002, 0.008, 0.0005, 0.03)
+"""Temperature that annealing starts with, run by run."""
 
 MOVES_PER_BLOCK, MOVES_PER_S = 10_000, 200_000
 """Most moves of an annealing run: per block, and per second that is left."""
+
+ROWS_PER_S = 10_000
+"""Rows of the MIP that are built and handed over in a second, at least."""
 
 AIMS = (0.1, 0.4, 0.2, 0.6, 0.05, 0.8)
 """Where dives aim between bound and value, one after the other."""
@@ -57,15 +69,21 @@ class NoncontiguousParams(Params):
     ----------
     moves : int
         Most moves of an annealing run.
+    patience : int
+        Splits of two devices in a row that may fail to better the plan.
     rounds : int
-        Rounds of dives and further pricing on the last grid.
+        Rounds of further pricing and dives, on finer grids.
     mip : bool
         Whether a MIP works on what is left after them.
+    workers : int
+        Most kinds of devices that are priced at a time, in threads.
     """
 
-    moves: int = Field(default=2_000_000, ge=0)
-    rounds: int = Field(default=3, ge=0)
+    moves: int = Field(default=500_000, ge=0)
+    patience: int = Field(default=150, ge=0)
+    rounds: int = Field(default=3, ge=0, le=len(PRICINGS) - 1)
     mip: bool = True
+    workers: int = Field(default=2, ge=1, le=1024)
 
 
 def applies(task: Task, params: Params) -> str | None:
@@ -73,58 +91,9 @@ def applies(task: Task, params: Params) -> str | None:
     semantics = task.semantics
     if semantics.plans != "any":
         return f"its plans are of any kind, not {semantics.plans}"
-    if semantics.load != "add" or semantics.replicas or semantics.levels == 2:
-        return f"knows only loads that add up, without replicas and servers: not {semantics.label}"
+    if semantics.replicas or semantics.levels == 2:
+        return f"knows no replicas and no servers: not {semantics.label}"
     return None
-
-
-@dataclass(eq=False)
-class Progress:
-    """The best plan and the best bound so far.
-
-    Attributes
-    ----------
-    problem : SplitProblem
-        After merging.
-    gap : float
-        Relative gap that suffices.
-    value_ns : int
-    devices : (n,) int64
-        Device of each op.
-    bound_ns : int
-    origin : str
-        What proves the bound.
-    details : dict
-    """
-
-    problem: SplitProblem
-    gap: float
-    value_ns: int
-    devices: Ints
-    bound_ns: int = 0
-    origin: str = "work"
-    details: dict[str, int | float | str] = field(default_factory=dict)
-
-    def offer(self, device: Ints) -> None:
-        """Take over a plan of the blocks if it fits and is better."""
-        if self.problem.fits(device):
-            self.offer_ops(int(self.problem.loads(device).max()), device[self.problem.block])
-
-    def offer_ops(self, value_ns: int, devices: Ints) -> None:
-        """Take over a feasible plan of the ops if it is better."""
-        if value_ns < self.value_ns:
-            self.value_ns, self.devices = value_ns, devices.copy()
-
-    def prove(self, bound_ns: int, origin: str) -> None:
-        """Take over a bound if it is better."""
-        if bound_ns > self.bound_ns:
-            self.bound_ns, self.origin = min(bound_ns, self.value_ns), origin
-
-    @property
-    def done(self) -> bool:
-        """Whether the gap is small enough."""
-        found = relative_gap(self.value_ns, self.bound_ns)
-        return found is not None and found <= self.gap
 
 
 def run(task: Task, params: Params) -> Outcome:
@@ -134,12 +103,14 @@ def run(task: Task, params: Params) -> Outcome:
     start = best_start(task, STARTS)
     if start is None:
         return _without_start(task, params)
-    whole = build_split_problem(task.instance)
+    whole = build_split_problem(task.instance, overlap=task.semantics.load == "overlap")
     device = np.zeros(whole.num_blocks, np.int64)
     device[whole.block] = start.plan.devices
     merged = merge_blocks(whole, start.value_ns + 1, [device])
     problem = merged.problem
-    progress = Progress(problem, task.limits.gap, start.value_ns, start.plan.devices)
+    progress = Progress(
+        problem, task.limits.gap, start.value_ns, start.plan.devices, merged.plans[0]
+    )
     progress.prove(least_work(problem), "work")
     progress.details.update(blocks=problem.num_blocks, nets=problem.nets.num_nets)
     build_s = time.perf_counter() - began
@@ -161,13 +132,6 @@ def run(task: Task, params: Params) -> Outcome:
     )
 
 
-def least_work(problem: SplitProblem) -> int:
-    """The heaviest block where it is fastest: a bound that needs no search."""
-    never = int(problem.time_ns.max()) + 1
-    time_ns = np.where(problem.time_ns == UNSUPPORTED, never, problem.time_ns)
-    return int(time_ns.min(axis=1).max())
-
-
 class _Search:
     """The phases, in turn, until the gap is small enough or the time is over."""
 
@@ -175,27 +139,29 @@ class _Search:
         self, task: Task, params: NoncontiguousParams, progress: Progress, began: float
     ) -> None:
         self.task, self.params, self.progress, self.began = task, params, progress, began
-        self.annealed = 0
+        self.searches = 0
         self.aimed: set[int] = set()
 
     def run(self, device: Ints) -> None:
-        """Plans by annealing, bounds by pricing, plans by dives; the MIP at the end."""
+        """Plans by local search, bounds by pricing, plans by dives; the MIP at the end."""
         progress = self.progress
         self.left_s()
-        self.pricer = build_pricer(progress.problem)
+        self.pricer = choose_pricer(progress.problem, progress.value_ns, self.params.workers)
         self.new_columns(0)  # a first bound, from the work alone
-        self.anneal(device, len(HEAT))
+        self.improve(device, 0.25, 0)
         if progress.done:
             return
-        columns = self.new_columns(0)
-        self.price(columns, PRICINGS[0], 0.35)
+        self.prove_finely(self.new_columns(0))
+        grid, columns = self.sharp_columns(0, None)
+        self.price(columns, PRICINGS[0], 0.25)
+        self.improve(progress.merged, 0.1, len(HEAT))
         self.dives(columns, AIMS[:2])
-        if self.params.rounds and not progress.done:
-            columns = self.new_columns(1, columns)
-            self.price(columns, PRICINGS[1], 0.4)
-        for _ in range(self.params.rounds):
+        for most in PRICINGS[1 : 1 + self.params.rounds]:
+            if progress.done:
+                break
+            grid, columns = self.sharp_columns(grid + 1, columns)
+            self.price(columns, most, 0.4)
             self.dives(columns, AIMS)
-            self.price(columns, PRICINGS[2], 0.5)
         if self.params.mip and not progress.done:
             self.mip()
 
@@ -214,31 +180,69 @@ class _Search:
         left = self.left_s()
         return Clock(None if left is None else part * left)
 
-    def anneal(self, device: Ints, runs: int) -> None:
-        """Anneal from a plan, at several temperatures."""
-        problem = self.progress.problem
-        moves = min(self.params.moves, MOVES_PER_BLOCK * problem.num_blocks)
-        for hot, power in HEAT[:runs]:
+    def improve(self, device: Ints, part: float, annealings: int) -> None:
+        """Local search from a plan: pair splits; annealing of the best plan and pair splits."""
+        clock = self.share(part)
+        self.split_pairs(device, clock)
+        for hot in HEAT[:annealings]:
+            try:
+                clock.check()
+            except LimitReached:
+                self.left_s()
+                return
             if self.progress.done:
                 return
-            left = self.left_s()
-            if left is not None:
-                moves = min(moves, int(MOVES_PER_S * left))
-            seed = self.task.limits.seed * 1_000_003 + self.annealed
-            self.annealed += 1
-            self.progress.offer(
-                anneal(problem, device, seed=seed, moves=moves, hot=hot, power=power)
+            self.split_pairs(self.anneal(self.progress.merged, hot), clock)
+
+    def split_pairs(self, device: Ints, clock: Clock) -> None:
+        """Pairs of devices share their blocks anew."""
+        progress = self.progress
+        order = self.pricer.order
+        progress.offer(
+            exchange_pairs(
+                progress.problem, device, order, seed=self.next_seed(),
+                patience=self.params.patience, clock=clock, enough_ns=progress.bound_ns,
             )
+        )  # fmt: skip
+
+    def anneal(self, device: Ints, hot: float) -> Ints:
+        """Anneal from a plan."""
+        problem, left = self.progress.problem, self.left_s()
+        moves = min(self.params.moves, MOVES_PER_BLOCK * problem.num_blocks)
+        if left is not None:
+            moves = min(moves, int(MOVES_PER_S * left))
+        device = anneal(problem, device, seed=self.next_seed(), moves=moves, hot=hot, power=40.0)
+        self.progress.offer(device)
+        return device
+
+    def next_seed(self) -> int:
+        """A seed for each local search."""
+        self.searches += 1
+        return self.task.limits.seed * 1_000_003 + self.searches
+
+    def sharp_columns(
+        self, grid: int, before: ColumnGeneration | None
+    ) -> tuple[int, ColumnGeneration]:
+        """Column generation on a grid, or on a finer one if rounding takes much of the gap."""
+        progress = self.progress
+        while True:
+            grid = min(grid, len(GRIDS) - 1)
+            columns = self.new_columns(grid, before)
+            gap_ns = progress.value_ns - progress.bound_ns
+            if grid == len(GRIDS) - 1 or SHARP * columns.lost_ns <= gap_ns:
+                return grid, columns
+            grid += 1
 
     def new_columns(self, grid: int, before: ColumnGeneration | None = None) -> ColumnGeneration:
         """Column generation on a grid, started from a coarser one."""
+        self.left_s()
         progress = self.progress
-        cells = self.pricer.cells(*GRIDS[grid])
+        cells = self.pricer.cells(progress.value_ns, *GRIDS[grid])
         columns = cover_all(self.pricer, progress.value_ns, cells)
         if before is not None:
             columns.take_over(before)
-        columns.lower = max(columns.lower, progress.bound_ns // columns.unit_ns)
         progress.prove(columns.bound_ns, "column generation")
+        columns.begin(progress.bound_ns)
         return columns
 
     def price(self, columns: ColumnGeneration, most: int, part: float) -> None:
@@ -254,14 +258,24 @@ class _Search:
         finally:
             progress.prove(columns.bound_ns, "column generation")
             progress.details.update(cells=columns.num_cells, sets=len(columns.sets))
-        fine = cover_all(self.pricer, progress.value_ns, self.pricer.cells(*FINE))
+        self.prove_finely(columns)
+
+    def prove_finely(self, columns: ColumnGeneration) -> None:
+        """Try the best prices on the finest grid."""
+        progress = self.progress
+        if progress.done:
+            return
+        fine = cover_all(
+            self.pricer, progress.value_ns, self.pricer.cells(progress.value_ns, *FINE)
+        )
         for prices in (columns.proof, columns.best):
             if prices is not None:
+                self.left_s()
                 fine.prove(prices)
         progress.prove(fine.bound_ns, "column generation")
 
     def dives(self, columns: ColumnGeneration, aims: Sequence[float]) -> None:
-        """Plans from the columns, annealed."""
+        """Plans from the columns, mended by local search."""
         progress = self.progress
         for aim in aims:
             target = int(progress.bound_ns + aim * (progress.value_ns - progress.bound_ns))
@@ -273,16 +287,20 @@ class _Search:
             except LimitReached:
                 self.left_s()
                 continue
-            if device is not None:
+            if device is not None and progress.problem.fits(device):
                 progress.offer(device)
-                self.anneal(device, 2)
+                self.improve(device, 0.1, 1)
 
     def mip(self) -> None:
-        """Hand what is left to the throughput IP."""
-        progress, limits = self.progress, self.task.limits
+        """Hand what is left to the throughput IP, if there is time to build it."""
+        progress, limits, left = self.progress, self.task.limits, self.left_s()
+        if left is not None:
+            rows = count_rows(self.task.instance, self.task.semantics, symmetry=True)
+            if rows > ROWS_PER_S * left:
+                return
         task = replace(
             self.task,
-            limits=replace(limits, time_limit_s=self.left_s()),
+            limits=replace(limits, time_limit_s=left),
             incumbent=Plan.on(progress.devices.tolist()),
         )
         method = find_method("throughput-ip")
@@ -312,7 +330,7 @@ register(
         claim="exact",
         objectives=("max_load",),
         paper="Tarnawski et al., NeurIPS 2020 (the problem)",
-        summary="Optimal max-load split of any kind: column generation, dives, annealing.",
+        summary="Optimal max-load split of any kind: column generation, pair splits, dives.",
         run=run,
         params=NoncontiguousParams,
         applies=applies,

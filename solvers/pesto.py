@@ -10,9 +10,10 @@ from pydantic import Field
 from placegap.formulations import pesto
 from placegap.formulations.common import granularity_ns
 from placegap.formulations.scaled_times import serial_horizon_ns
+from placegap.instances.coarsening import Merge, expand_plan
 from placegap.instances.contraction import MergeOrder
 from placegap.instances.evaluate import evaluate
-from placegap.instances.merge import Merge, expand_plan, merge_ops
+from placegap.instances.merge import merge_ops
 from placegap.solvers.mip import Formulation, MipParams, run_mip
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome

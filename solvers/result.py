@@ -10,6 +10,7 @@ from placegap.instances.evaluate import evaluate
 from placegap.instances.model import Instance
 from placegap.instances.plan import Evaluation, Plan
 from placegap.instances.semantics import PLAN_CLASSES, PlanClass, Semantics
+from placegap.instances.split_parts import Split
 
 Status = Literal["optimal", "gap_met", "feasible", "infeasible", "bound", "no_plan"]
 """``optimal``: value == bound. ``gap_met``: the requested gap is reached. ``feasible``: a plan
@@ -45,6 +46,8 @@ class Outcome:
         Part of the time that went into building a model.
     details : mapping
         Figures a study may tabulate: rows, columns, ideals, ...
+    split : Split or None
+        Where the method split ops: plan and bound are of `split.fine`, which is another instance.
     """
 
     plan: Plan | None = None
@@ -56,6 +59,7 @@ class Outcome:
     message: str = ""
     build_s: float = 0.0
     details: Mapping[str, int | float | str] = field(default_factory=dict)
+    split: Split | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,9 @@ class Result:
     """What is reported about one run of one method; made by `finish` only.
 
     `value_ns` is the referee's, `bound_ns` the method's own proof; `gap` is
-    (value - bound) / value, 0 when both are 0, None where one of them is missing.
+    (value - bound) / value, 0 when both are 0, None where one of them is missing. Where the method
+    split ops, `split` says which, and all else is about `split.fine`: its name, its hash, a plan of
+    it, judged on it. Such a value may lie below the optimum of the instance that was asked about.
     """
 
     method: str
@@ -85,6 +91,7 @@ class Result:
     message: str
     details: Mapping[str, int | float | str]
     evaluation: Evaluation | None = field(default=None, repr=False)
+    split: Split | None = field(default=None, repr=False)
 
 
 def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
@@ -126,6 +133,8 @@ def finish(
         raise SolverDisagreement(
             f"{method}: a {bound_class} bound does not hold for {semantics.plans}"
         )
+    if outcome.split is not None:
+        instance = outcome.split.fine  # the plan is one of this instance, and of no other
     verdict = None if outcome.plan is None else evaluate(instance, outcome.plan, semantics)
     plan, value, message = outcome.plan, None, outcome.message
     if verdict is not None and not verdict.feasible:
@@ -166,6 +175,7 @@ def finish(
         message=message,
         details=outcome.details,
         evaluation=verdict,
+        split=outcome.split,
     )
 
 

@@ -58,7 +58,7 @@ def slicegraph(task: Task, params: Params) -> Outcome:
     and children of an elite and another parent, key by key. A heuristic: never better than the
     best chain. Filled in: the parameters' defaults, and half of the first generation at most, which
     are the orders of `slicing` and not random ones. Devices that are not alike: see `slicer`.
-    O(b^2 (degree + K)) per individual of b blocks, less where a limit ends segments early.
+    O(b^2 K + pins) per individual of b blocks, less where a limit ends segments early.
 
     Examples
     --------

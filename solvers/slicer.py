@@ -18,6 +18,7 @@ from placegap.solvers.chain_problem import build_problem, why_not_two_kinds
 from placegap.solvers.cut_places import places_to_cut
 from placegap.solvers.cuts import CutNets
 from placegap.solvers.registry import Task
+from placegap.solvers.segment_cuts import joining_costs, leave_behind, touched_nets
 from placegap.solvers.slicing import best_slices
 
 SEQUENCES = 8
@@ -112,34 +113,35 @@ def _in_sequence(
 ) -> tuple[int, Ints]:  # fmt: skip
     """Least max_load of devices in sequence, and where the last segment of each state begins.
 
-    ``value[p, j]`` is that of the first p devices with the order up to stop j. O(s^2 K degree) for
-    s stops, less where the limit ends the segments.
+    ``value[p, j]`` is that of the first p devices with the order up to stop j. O((s^2 + pins) K)
+    for s stops, less where the limit ends the segments.
     """
     last, k_count = len(stops) - 1, len(sequence)
     value = np.full((k_count + 1, last + 1), limit + 1, np.int64)
     origin = np.zeros((k_count + 1, last + 1), np.int64)
     value[0, 0] = 0
-    pins_in = np.zeros(len(nets.size), np.int64)
+    mine = weight[:, sequence]
+    touched = touched_nets(order, stops, nets)
+    joining = joining_costs(touched, mine)
     work, cut = np.zeros(k_count, np.int64), np.zeros(k_count, np.int64)
     able = np.zeros(k_count, np.bool_)
+    time_of, size_of = _in_buckets(order, stops, time, size, sequence)
     for i in range(last + 1):
+        if i > 0:
+            leave_behind(touched, mine, joining, i - 1)
         for p in range(k_count):
             if value[p, i] < value[p + 1, i]:
                 value[p + 1, i], origin[p + 1, i] = value[p, i], i
             able[p] = value[p, i] <= limit
-        pins_in[:], work[:], cut[:] = 0, 0, 0
+        work[:], cut[:] = 0, 0
         held = np.int64(0)
         for j in range(i + 1, last + 1):
-            for v in order[stops[j - 1] : stops[j]]:
-                _put_in(nets, weight, sequence, pins_in, cut, v)
-                held += size[v]
-                for p in range(k_count):
-                    k = sequence[p]
-                    if time[v, k] < 0 or held > memory[k]:
-                        able[p] = False
-                    else:
-                        work[p] += time[v, k]
-                        able[p] &= work[p] <= limit
+            held += size_of[j - 1]
+            for p in range(k_count):
+                cut[p] += joining[j - 1, p]
+                work[p] += max(time_of[j - 1, p], 0)
+                able[p] &= time_of[j - 1, p] >= 0 and held <= memory[sequence[p]]
+                able[p] &= work[p] <= limit
             if not able.any():
                 break
             for p in range(k_count):
@@ -152,14 +154,19 @@ def _in_sequence(
 
 
 @njit(cache=True)
-def _put_in(nets: CutNets, weight: Ints, sequence: Ints, pins_in: Ints, cut: Ints, v: int) -> None:
-    """Let block v join the segment; the cut that each device of the sequence would pay."""
-    for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
-        e = nets.net[at]
-        pins_in[e] += 1
-        if pins_in[e] == 1:
+def _in_buckets(
+    order: Ints, stops: Ints, time: Ints, size: Ints, sequence: Ints
+) -> tuple[Ints, Ints]:
+    """Time on each device of the sequence, -1 where it cannot run, and bytes, between two stops."""
+    time_of = np.zeros((len(stops) - 1, len(sequence)), np.int64)
+    size_of = np.zeros(len(stops) - 1, np.int64)
+    for j in range(len(stops) - 1):
+        for v in order[stops[j] : stops[j + 1]]:
+            size_of[j] += size[v]
             for p in range(len(sequence)):
-                cut[p] += weight[e, sequence[p]]
-        elif pins_in[e] == nets.size[e]:
-            for p in range(len(sequence)):
-                cut[p] -= weight[e, sequence[p]]
+                own = time[v, sequence[p]]
+                if own < 0 or time_of[j, p] < 0:
+                    time_of[j, p] = UNSUPPORTED
+                else:
+                    time_of[j, p] += own
+    return time_of, size_of

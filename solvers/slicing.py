@@ -1,8 +1,8 @@
 """Upper bounds on max_load: cut one topological order into segments, optimally.
 
 Every segment of a topological order is the difference of two ideals, so this is a restriction of
-the ideal DP to one chain. For b blocks, a accelerators and h hosts O(b^2 (degree + a h)), less
-where a limit T ends the segments early.
+the ideal DP to one chain. For b blocks, a accelerators and h hosts O(b^2 a h + pins), less where a
+limit T ends the segments early.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from numba import njit
 from placegap.instances.index import Ints
 from placegap.solvers.chain_problem import ACCELERATOR, HOST, ChainProblem, Indices
 from placegap.solvers.cut_places import places_to_cut
-from placegap.solvers.cuts import CutNets, put_in
+from placegap.solvers.cuts import CutNets
+from placegap.solvers.segment_cuts import joining_costs, leave_behind, touched_nets
 
 
 @dataclass(frozen=True)
@@ -83,19 +84,22 @@ def _slice(
     value = np.full((last + 1, accelerators + 1, hosts + 1), limit + 1, np.int64)
     origin = np.zeros(value.shape, np.int32)
     value[0, 0, 0] = 0
-    pins_in = np.zeros(len(nets.size), np.int64)
+    weight = nets.weight.copy().reshape(-1, 1)
+    touched = touched_nets(order, stops, nets)
+    joining = joining_costs(touched, weight)
+    time_of, need_of = _in_buckets(order, stops, time), _in_buckets(order, stops, need)
     for i in range(last):
+        if i > 0:
+            leave_behind(touched, weight, joining, i - 1)
         if value[i].min() > limit:
             continue
-        pins_in[:] = 0
         work = host_work = size = host_size = cut = np.int64(0)
         for j in range(i + 1, last + 1):
-            for v in order[stops[j - 1] : stops[j]]:
-                cut += put_in(nets, pins_in, v)
-                work += time[ACCELERATOR, v]
-                host_work += time[HOST, v]
-                size += need[ACCELERATOR, v]
-                host_size += need[HOST, v]
+            cut += joining[j - 1, 0]
+            work += time_of[ACCELERATOR, j - 1]
+            host_work += time_of[HOST, j - 1]
+            size += need_of[ACCELERATOR, j - 1]
+            host_size += need_of[HOST, j - 1]
             on_accelerator = size <= room[ACCELERATOR] and work <= limit and accelerators > 0
             on_host = host_size <= room[HOST] and host_work <= limit and hosts > 0
             if not on_accelerator and not on_host:
@@ -120,3 +124,13 @@ def _slice(
             if value[last, k, c] < best:
                 best, best_k, best_c = value[last, k, c], k, c
     return best, best_k, best_c, origin
+
+
+@njit(cache=True)
+def _in_buckets(order: Ints, stops: Ints, quantity: Ints) -> Ints:
+    """Sums of the rows of a quantity of blocks over what lies between two stops."""
+    total = np.zeros((len(quantity), len(stops) - 1), np.int64)
+    for j in range(len(stops) - 1):
+        for v in order[stops[j] : stops[j + 1]]:
+            total[:, j] += quantity[:, v]
+    return total

@@ -33,8 +33,8 @@ def slicing(task: Task, params: Params) -> Outcome:
     """The best way to cut some topological orders of the blocks into one segment per device.
 
     The linearized DP of Tarnawski et al. (NeurIPS 2020, "DPL"): of one order, all segments are
-    ideals' differences, so a DP over the places to cut takes O(b^2 (degree + K)) for b blocks where
-    the DP over ideals may be exponential. A heuristic: optimal for its orders, and never better
+    ideals' differences, so a DP over the places to cut takes O(b^2 K + pins) for b blocks where the
+    DP over ideals may be exponential. A heuristic: optimal for its orders, and never better
     than the best chain. Deviations: several orders (`topological_orders`) where the authors cut one
     that their program happens to find; in orders of more than 2,000 blocks only places of little
     communication are cut (`cut_places.MOST_CUTS`); devices that are not alike come in

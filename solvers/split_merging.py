@@ -8,7 +8,8 @@ become cut; on A likewise. So, with W the weight of the net {u, v} and O that of
     time(v, B) + O(B) <= W(B)  and  O(A) <= W(A) + time(v, A)
 
 make the move harmless, if B runs v and has room for it. The mirrored move, u to A, may serve
-instead. Pairs of devices that a plan below the known value cannot use do not matter.
+instead. Pairs of devices that a plan below the known value cannot use do not matter. Where
+transfers overlap with the work, no net makes up for time, and nothing is merged.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def merge_blocks(problem: SplitProblem, value_ns: int, plans: list[Ints]) -> Mer
     [1, 0, 1, 1]
     """
     merging = _Merging(problem, value_ns, plans)
-    waiting = dict.fromkeys(range(problem.num_blocks))
+    waiting = dict.fromkeys(range(0 if problem.overlap else problem.num_blocks))
     while waiting:
         v = next(iter(waiting))
         del waiting[v]
@@ -185,6 +186,7 @@ class _Merging:
             self.size[kept],
             _nets(pins, weight, len(kept)),
             self.problem.memory_bytes,
+            overlap=self.problem.overlap,
         )
         return Merged(problem, home, [plan[kept] for plan in self.plans])
 

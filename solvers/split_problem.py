@@ -1,7 +1,8 @@
 """max_load over plans of any kind, as arrays: blocks, nets, and kinds of equal devices.
 
 A block is a colocation group. A device's load is the time of its blocks and the weight of the nets
-that it cuts (`instances.nets`), so a plan of any kind is a partition of the blocks.
+that it cuts (`instances.nets`), their sum or the larger of the two, so a plan of any kind is a
+partition of the blocks.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class SplitProblem:
     memory_bytes : (K,) int64
     kind : (K,) int64
         Devices of one kind have the same times, weights and memory.
+    overlap : bool
+        Whether time and transfers run side by side, so that the larger counts.
     """
 
     block: Ints
@@ -40,6 +43,7 @@ class SplitProblem:
     nets: Nets
     memory_bytes: Ints
     kind: Ints
+    overlap: bool = False
 
     @property
     def num_blocks(self) -> int:
@@ -59,26 +63,30 @@ class SplitProblem:
 
     def loads(self, device: Ints) -> Ints:
         """Load of every device, (K,), for the device of each block, as the referee counts it."""
-        load = np.zeros(self.num_devices, np.int64)
-        np.add.at(load, device, self.time_ns[np.arange(self.num_blocks), device])
+        time, paid = self.parts(device)
+        return np.maximum(time, paid) if self.overlap else time + paid
+
+    def parts(self, device: Ints) -> tuple[Ints, Ints]:
+        """Time of the blocks and weight of the cut nets of every device, (K,) each."""
+        time, paid = np.zeros(self.num_devices, np.int64), np.zeros(self.num_devices, np.int64)
+        np.add.at(time, device, self.time_ns[np.arange(self.num_blocks), device])
         nets = self.nets
         if nets.num_nets:
             touched = np.zeros((nets.num_nets, self.num_devices), np.int64)
             sizes = np.diff(nets.net_ptr)
             np.add.at(touched, (np.repeat(np.arange(nets.num_nets), sizes), device[nets.pin]), 1)
             cut = (touched > 0) & (touched < sizes[:, None])
-            load += np.where(cut, nets.weight_ns, 0).sum(axis=0)
-        return load
+            paid += np.where(cut, nets.weight_ns, 0).sum(axis=0)
+        return time, paid
 
     def set_load(self, device: int, inside: NDArray[np.bool_]) -> int:
         """Load of a device that holds the blocks `inside`, (b,), all of which run there."""
-        load = int(self.time_ns[inside, device].sum())
-        nets = self.nets
+        time, paid, nets = int(self.time_ns[inside, device].sum()), 0, self.nets
         if nets.num_nets:
             count = np.add.reduceat(inside[nets.pin].astype(np.int64), nets.net_ptr[:-1])
             cut = (count > 0) & (count < np.diff(nets.net_ptr))
-            load += int(nets.weight_ns[cut, device].sum())
-        return load
+            paid = int(nets.weight_ns[cut, device].sum())
+        return max(time, paid) if self.overlap else time + paid
 
     def fits(self, device: Ints) -> bool:
         """Whether every block runs where it is, and all memory suffices."""
@@ -89,7 +97,7 @@ class SplitProblem:
         return bool((held <= self.memory_bytes).all())
 
 
-def build_split_problem(instance: Instance) -> SplitProblem:
+def build_split_problem(instance: Instance, *, overlap: bool = False) -> SplitProblem:
     """The problem of an instance; O(n K + p log p) for p pins.
 
     Memory that holds everything counts as without limit, so that it makes no two devices different.
@@ -112,12 +120,13 @@ def build_split_problem(instance: Instance) -> SplitProblem:
     np.add.at(size_bytes, block, arrays.resident_bytes)
     memory_bytes = np.minimum(arrays.memory_bytes, size_bytes.sum())
     nets = build_nets(instance, block)
-    return assemble(block, time_ns, size_bytes, nets, memory_bytes)
+    return assemble(block, time_ns, size_bytes, nets, memory_bytes, overlap=overlap)
 
 
 def assemble(
-    block: Ints, time_ns: Ints, size_bytes: Ints, nets: Nets, memory_bytes: Ints
-) -> SplitProblem:
+    block: Ints, time_ns: Ints, size_bytes: Ints, nets: Nets, memory_bytes: Ints,
+    *, overlap: bool = False,
+) -> SplitProblem:  # fmt: skip
     """A problem of these arrays; which devices are alike is found here."""
     number: dict[tuple[bytes, bytes, int], int] = {}
     kind = [
@@ -127,6 +136,7 @@ def assemble(
         )
         for k in range(len(memory_bytes))
     ]
-    problem = SplitProblem(block, time_ns, size_bytes, nets, memory_bytes, np.array(kind, np.int64))
+    kinds = np.array(kind, np.int64)
+    problem = SplitProblem(block, time_ns, size_bytes, nets, memory_bytes, kinds, overlap)
     freeze(problem)
     return problem

@@ -19,7 +19,8 @@ Part = TypeVar("Part")
 DEFAULTS: Mapping[str, Params] = {
     "cp-sat": {"workers": 1},
     "decomposition": {"workers": 1},
-    "noncontiguous": {"moves": 2000},
+    "latency": {"workers": 1, "moves": 500},
+    "noncontiguous": {"moves": 2000, "patience": 20, "workers": 1},
     "slicegraph": {"population": 6, "generations": 3},
 }
 """What a method is called with, where its defaults would not be deterministic."""

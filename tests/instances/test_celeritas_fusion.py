@@ -10,6 +10,7 @@ from support import tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics, evaluate
 from placegap.instances.celeritas_fusion import commit_groups, fuse, fusion_segments
+from placegap.instances.coarsening import expand_plan
 from placegap.instances.flow import (
     Flow,
     communication_ratio,
@@ -20,7 +21,6 @@ from placegap.instances.flow import (
     flow_of,
 )
 from placegap.instances.generate import generate
-from placegap.instances.merge import expand_plan
 from placegap.instances.plan import Plan
 
 

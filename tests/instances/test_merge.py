@@ -29,8 +29,9 @@ from placegap.instances import (
     simulate,
 )
 from placegap.instances.arrays import UNSUPPORTED
+from placegap.instances.coarsening import Merge, expand_plan
 from placegap.instances.contraction import MergeOrder
-from placegap.instances.merge import Merge, expand_plan, merge_ops
+from placegap.instances.merge import merge_ops
 
 ORDERS: tuple[MergeOrder, ...] = get_args(MergeOrder)
 both_orders = pytest.mark.parametrize("order", ORDERS)

@@ -32,7 +32,14 @@ def test_the_papers_ten_tasks_have_its_downward_ranks_and_critical_path() -> Non
     expected = [0.000, 31.000, 25.000, 22.000, 24.000, 27.000, 62.333, 66.667, 63.667, 93.333]
     assert [round(rank / costs.scale, 3) for rank in down.tolist()] == expected
     # its text: the critical path is T1, T2, T9, T10
-    assert critical_path(problem, upward_ranks(instance)[0] + down) == [0, 1, 8, 9]
+    assert critical_path(problem, costs, upward_ranks(instance)[0]) == [0, 1, 8, 9]
+
+
+def test_an_edge_past_the_next_op_of_the_path_is_no_part_of_it() -> None:
+    # T3 has the path's priority, too, but the way there is by T2: 1 + 5 + 1 + 5 + 1, not 1 + 1 + 1
+    instance = table_instance(((1, 1), (1, 1), (1, 1)), "1-3 1, 1-2 5, 2-3 5")
+    problem, costs = problem_of(instance.arrays), mean_costs(instance.arrays)
+    assert critical_path(problem, costs, upward_ranks(instance)[0]) == [0, 1, 2]
 
 
 def test_the_papers_ten_tasks_take_86() -> None:

@@ -10,6 +10,7 @@ from placegap.instances import Instance, Semantics
 from placegap.solvers import Task
 from placegap.solvers.etf import etf
 from placegap.solvers.getf import GetfParams, getf
+from placegap.solvers.mip_outcome import MipOutcome
 
 FREE = Semantics(objective="makespan", channels="free")
 
@@ -68,3 +69,13 @@ def test_too_little_memory_is_proven_by_the_lp() -> None:
     outcome = getf(Task(with_memory(drawn, 2, (3, 2)), FREE), GetfParams())
     assert outcome.plan is None
     assert outcome.proven_infeasible
+
+
+def test_without_time_for_the_lp_it_is_etf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chain whose LP would choose p2: without it, earliest starts decide."""
+    over = MipOutcome("time_limit")
+    monkeypatch.setattr("placegap.solvers.getf.solve_model", lambda *_, **__: over)
+    instance = table_instance(((100, 10), (100, 10)), "1-2 5")
+    outcome = getf(Task(instance, FREE))
+    assert outcome.plan == etf(Task(instance, FREE)).plan
+    assert outcome.message == "no groups of devices: time limit reached"

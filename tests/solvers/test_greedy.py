@@ -6,9 +6,9 @@ import csv
 
 import pytest
 from oracles import latency_draws, max_load_draws, oracle
-from support import SHARED, needs_shared
+from support import SHARED, needs_shared, tiny_instance
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics, evaluate
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics, evaluate
 from placegap.instances.reader import read_model
 from placegap.solvers import Task, solve
 from placegap.solvers.greedy import greedy
@@ -129,3 +129,54 @@ def test_latencies_are_those_that_the_reference_program_recorded() -> None:
     }  # fmt: skip
     assert len(ratios) == 5
     assert all(0.9 < ratio < 1.1 for ratio in ratios.values())
+
+
+@pytest.mark.parametrize("name", ["greedy", "m-topo"])
+def test_single_sample_plans_of_training_graphs_are_accepted(name: str) -> None:
+    # the backward op b depends on f and g, and f must share its device with b: for one sample all
+    # three are one block, while f, g and b may be apart in a pipeline
+    ops = (
+        Op(name="f", time_ns={"x": 1}, resident_bytes=1, colocation="fb"),
+        Op(name="g", time_ns={"x": 1}, resident_bytes=1),
+        Op(name="b", time_ns={"x": 1}, resident_bytes=1, backward=True, colocation="fb"),
+    )
+    edges = tuple(
+        Edge(producer=a, consumer=b, bytes=1, host_time_ns=1) for a, b in ("fg", "gb", "fb")
+    )
+    devices = tuple(Device(name=f"d{k}", kind="x", memory_bytes=3) for k in range(2))
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
+        for a, b in (("d0", "d1"), ("d1", "d0"))
+    )
+    instance = Instance(
+        name="training", graph=Graph(name="training", ops=ops, edges=edges),
+        cluster=Cluster(name="two", devices=devices, links=links),
+    )  # fmt: skip
+    tight = instance.model_copy(
+        update={
+            "cluster": instance.cluster.model_copy(
+                update={"devices": tuple(d.model_copy(update={"memory_bytes": 2}) for d in devices)}
+            )
+        }
+    )
+    once = Semantics(objective="latency_subgraphs", subgraphs=2)
+    result = solve(instance, once, name)
+    assert result.plan is not None
+    assert set(result.plan.devices.tolist()) == {0}
+    # 2 bytes each: f and b on one device, g on the other would be calls that wait for each other
+    result = solve(tight, once, name)
+    assert result.plan is None
+    assert result.message.startswith("memory: ")
+
+
+@pytest.mark.parametrize("name", ["greedy", "m-topo"])
+def test_no_single_sample_plan_is_rejected(name: str) -> None:
+    found = 0
+    for seed in range(60):
+        instance = tiny_instance(
+            seed, num_ops=6, num_devices=2 + seed % 2, hosts=seed % 3 % 2, backward=True
+        )
+        result = solve(instance, Semantics(objective="latency_subgraphs"), name)
+        assert "breaks a rule" not in result.message
+        found += result.plan is not None
+    assert found >= 20

@@ -18,7 +18,6 @@ from placegap.instances import (
     Graph,
     InputError,
     Instance,
-    Link,
     Op,
     Plan,
     Semantics,
@@ -182,45 +181,12 @@ def test_too_little_memory_in_total_is_proven_infeasible() -> None:
     assert "memory" in result.message
 
 
-@pytest.mark.parametrize(
-    ("devices", "reason"),
-    [
-        ((("x", None, False), ("y", None, False)), "times differ"),
-        ((("x", 3, False), ("x", 1, False)), "memory differ"),
-        ((("x", None, True), ("y", None, True)), "hosts of one kind"),
-    ],
-)
-def test_unequal_devices_are_declined_in_a_sentence(
-    devices: tuple[tuple[str, int | None, bool], ...], reason: str
-) -> None:
-    each = [
-        Device(name=f"d{k}", kind=kind, memory_bytes=memory, is_host=host)
-        for k, (kind, memory, host) in enumerate(devices)
-    ]
-    with pytest.raises(InputError, match=reason):
-        dp(line([1, 1, 1], each))
-
-
-def test_unequal_host_times_are_declined() -> None:
-    slow = [
-        Link(source=a, target=b, bandwidth_bytes_per_s=10**9, latency_ns=5 if "2" in a + b else 1)
-        for a in "012"
-        for b in "012"
-        if a != b
-    ]
-    instance = Instance(
-        name="i",
-        graph=Graph(
-            name="g",
-            ops=(Op(name="a", time_ns={"x": 1}), Op(name="b", time_ns={"x": 1})),
-            edges=(Edge(producer="a", consumer="b", bytes=1),),
-        ),
-        cluster=Cluster(
-            name="c", devices=tuple(Device(name=k, kind="x") for k in "012"), links=tuple(slow)
-        ),
-    )
-    with pytest.raises(InputError, match="host times differ between '0' and '2'"):
-        dp(instance)
+def test_unequal_devices_are_taken_by_the_engine_for_any_devices() -> None:
+    # y takes 1 ns more per op; two ops each: 8 + 1 and 10 + 1; three and one: 12 + 1 and 5 + 1
+    devices = [Device(name="d0", kind="x"), Device(name="d1", kind="y")]
+    result = dp(line([4, 4, 4, 4], devices))
+    assert result.details["kinds"] == 2
+    judge(result, 11)
 
 
 def test_memory_that_holds_everything_is_no_difference() -> None:

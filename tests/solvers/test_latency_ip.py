@@ -135,6 +135,22 @@ def test_stopped_at_once_without_a_start_it_says_so(
     assert "no plan found" in result.message
 
 
+@pytest.mark.parametrize(
+    ("error", "ending"), [(KeyboardInterrupt, "interrupted"), (MemoryError, "memory_limit")]
+)
+def test_a_cp_sat_model_that_is_not_built_keeps_the_start(
+    error: type[BaseException], ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("placegap.formulations.latency_cp.build", fail)
+    result = solve(example(), ONCE, "latency-ip", {"workers": 1})
+    assert (result.value_ns, result.details["ending"]) == (43, ending)
+    assert result.bound_ns == 43  # of the chains
+    assert "before CP-SAT answered; the start is returned" in result.message
+
+
 def test_a_plan_that_fits_nowhere_is_proven_infeasible() -> None:
     ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=2) for x in "abc")
     devices = tuple(Device(name=x, kind="gpu", memory_bytes=3) for x in ("g0", "g1"))

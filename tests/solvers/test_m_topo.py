@@ -97,3 +97,17 @@ def test_an_op_that_the_current_device_cannot_run_leaves_the_filling_there() -> 
     assert devices_of(instance) == [0, 2, 0, 1]
     # in a chain nothing returns from d2, which is full with op1 and op2
     assert devices_of(instance, CHAIN) is None
+
+
+def test_with_two_levels_a_chain_does_not_come_back_to_a_server() -> None:
+    # 6 ops of 1 byte, 2 bytes each: in the listed order of devices servers would go s0, s1, s0
+    drawn = line([1] * 6, [2, 2, 2])
+    devices = tuple(
+        device.model_copy(update={"server": server})
+        for device, server in zip(drawn.cluster.devices, ("s0", "s1", "s0"), strict=True)
+    )
+    cluster = drawn.cluster.model_copy(update={"devices": devices})
+    instance = drawn.model_copy(update={"cluster": cluster})
+    two_levels = Semantics(objective="max_load", plans="chain", levels=2)
+    assert devices_of(instance, two_levels) == [0, 0, 2, 2, 1, 1]
+    assert devices_of(instance, CHAIN) == [0, 0, 1, 1, 2, 2]

@@ -9,15 +9,16 @@ import pytest
 from oracles import max_load_draws
 from support import tiny_instance
 
-from placegap.instances import Instance
+from placegap.instances import Cluster, Device, Graph, Instance, Op
 from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.index import Ints
+from placegap.solvers import column_generation
 from placegap.solvers import pricer as pricer_module
-from placegap.solvers.column_generation import cover_all
+from placegap.solvers.column_generation import choose_pricer, cover_all
 from placegap.solvers.frontier_pricing import TOTAL_PRICE, best_sets, most_price
 from placegap.solvers.limits import Clock
 from placegap.solvers.plan_dives import dive
-from placegap.solvers.pricer import build_pricer
+from placegap.solvers.pricer import build_pricer, choices
 from placegap.solvers.split_merging import merge_blocks
 from placegap.solvers.split_problem import SplitProblem, build_split_problem
 
@@ -106,6 +107,57 @@ def test_nets_that_are_left_out_weaken_the_bound_only(
     full = closed_bound(problem, best)
     monkeypatch.setattr(pricer_module, "MOST_MOVES", 30)
     assert closed_bound(problem, best) <= full <= best
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("instance", DRAWS[::4], ids=lambda instance: instance.name)
+def test_every_choice_of_weights_gives_a_bound(instance: Instance, overlap: bool) -> None:
+    """Weights of work, of transfers and of memory alike."""
+    problem = build_split_problem(instance, overlap=overlap)
+    best = least(problem)
+    if best is None:
+        return
+    for weights in choices(problem, best + 3):
+        search = cover_all(build_pricer(problem, weights), best + 3, 1000)
+        search.close(Clock(None), best + 3, 50)
+        assert search.bound_ns <= best
+
+
+def roomy_and_tight(size_bytes: int) -> Instance:
+    """Four ops: 1 ns each on a device with room for 1 byte, 10 ns each on one without a limit."""
+    ops = tuple(
+        Op(name=name, time_ns={"fast": 1, "slow": 10}, resident_bytes=size_bytes) for name in "abcd"
+    )
+    devices = (
+        Device(name="f", kind="fast", memory_bytes=1),
+        Device(name="s", kind="slow"),
+    )
+    return Instance(
+        name="four",
+        graph=Graph(name="four", ops=ops, edges=()),
+        cluster=Cluster(name="two", devices=devices, links=()),
+    )
+
+
+@pytest.mark.parametrize(("size_bytes", "bound_ns"), [(0, 4), (1, 30)])
+def test_rents_bring_memory_into_the_bound(size_bytes: int, bound_ns: int) -> None:
+    # with sizes the fast device holds one op, so the slow one holds three: 30 ns; without, all fit
+    problem = build_split_problem(roomy_and_tight(size_bytes))
+    search = cover_all(choose_pricer(problem, 40), 40, 1000)
+    search.close(Clock(None), 40, 50)
+    assert search.bound_ns == bound_ns
+
+
+def test_kinds_priced_in_threads_give_the_same_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = build_split_problem(tiny_instance(3, num_ops=8, num_devices=3, density=0.4))
+    assert len(problem.members()) > 1
+    bounds = []
+    for heavy in (1e18, 0.0):
+        monkeypatch.setattr(column_generation, "HEAVY", heavy)
+        search = cover_all(choose_pricer(problem, 100, 2), 100, 1000)
+        search.close(Clock(None), 100, 50)
+        bounds.append((search.bound_ns, search.iterations))
+    assert bounds[0] == bounds[1]
 
 
 def test_a_dive_gives_a_plan_that_fits() -> None:

@@ -24,7 +24,8 @@ from placegap.instances import (
     generate,
     read_model,
 )
-from placegap.instances.merge import expand_plan, merge_ops
+from placegap.instances.coarsening import expand_plan
+from placegap.instances.merge import merge_ops
 from placegap.solvers import pesto, solve
 
 FORMS: tuple[Form, ...] = ("as_published", "strengthened")

@@ -82,7 +82,7 @@ def test_its_chains_are_those_of_the_ideal_dp(load: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(throughput_ip, "STARTS", ())
     semantics = Semantics(objective="max_load", plans="chain", load=load)  # type: ignore[arg-type]
     compared = 0
-    for seed in range(40):
+    for seed in range(16):
         instance = tiny_instance(seed, num_ops=8, num_devices=4, hosts=seed % 3, backward=True)
         if ideal_dp.applies(Task(instance, semantics), ideal_dp.IdealDPParams()) is None:
             exact = solve(instance, semantics, "ideal-dp")
@@ -105,9 +105,9 @@ def test_a_replicated_plan_may_be_the_start() -> None:
 
 def test_methods_that_state_no_replicas_and_no_servers_decline() -> None:
     for fields in ({"replicas": True}, {"levels": 2}):
-        semantics = Semantics(objective="max_load", plans="chain", **fields)  # type: ignore[arg-type]
-        with pytest.raises(InputError, match="neither replicas nor servers"):
-            solve(equal_device_draws()[0], semantics, "ideal-dp")
+        semantics = Semantics(objective="max_load", plans="any", **fields)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="replicas and no servers"):
+            solve(equal_device_draws()[0], semantics, "noncontiguous")
 
 
 @pytest.mark.parametrize("contiguous", ["convex", "chain", "no"])

@@ -1,0 +1,133 @@
+"""``placegap coarsen``: what a transform makes of a model, and a file of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placegap.experiments.cli_convert import check_json_name
+from placegap.experiments.options import (
+    ChannelsOption,
+    ClusterOption,
+    JsonOption,
+    LevelsOption,
+    LoadOption,
+    Model,
+    ObjectiveOption,
+    PlansOption,
+    ReplicasOption,
+    Rules,
+    SubgraphsOption,
+    TransfersOption,
+    UnitOption,
+    parse_pairs,
+)
+from placegap.experiments.rendering import output, plain_table, spinner
+from placegap.instances.errors import InputError
+
+if TYPE_CHECKING:
+    from placegap.instances.transforms import Coarsening
+
+MEANING = {
+    "exact": "the optimum stays: plans and bounds hold for the model as it is",
+    "restriction": "plans hold for the model as it is, bounds do not: the best plan may be lost",
+    "neither": "bounds do not hold for the model as it is, and a plan may break one of its rules",
+}
+
+
+def coarsen_command(
+    model: Model,
+    transform: Annotated[
+        str | None,
+        typer.Option("--with", metavar="TRANSFORM", help="Default: a line for each of them."),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="KEY=VALUE", help="Of the transform; repeatable."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the coarse instance (.json[.gz]).")
+    ] = None,
+    map_file: Annotated[
+        Path | None,
+        typer.Option("--map", metavar="FILE", help="Write which op became part of which (.json)."),
+    ] = None,
+    cluster: ClusterOption = None,
+    objective: ObjectiveOption = None,
+    plans: PlansOption = None,
+    channels: ChannelsOption = None,
+    transfers: TransfersOption = None,
+    load: LoadOption = None,
+    replicas: ReplicasOption = None,
+    levels: LevelsOption = None,
+    subgraphs: SubgraphsOption = None,
+    time_unit: UnitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Merge ops of a model: sizes before and after, and whether the best plan can be lost.
+
+    The semantics that the options choose decides the latter. `place --coarsen` uses the same
+    transforms and brings the plan back.
+    """
+    from placegap.experiments.sources import Source, load_source
+    from placegap.experiments.transform_table import HEAD, figures, table_rows
+    from placegap.instances.transforms import coarsen, find_transform
+
+    for path in filter(None, (out, map_file)):
+        check_json_name(path)
+    params = parse_pairs(param or ())
+    if transform is None and (params or out or map_file):
+        raise InputError("--param, -o and --map belong to one transform: name it by --with")
+    if transform is not None:
+        find_transform(transform, params)
+    with spinner(f"reading {model}"):
+        instance = load_source(Source(model, cluster, time_unit.value if time_unit else None))
+    rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
+    semantics = rules.override(instance.semantics)
+    if transform is None:
+        with spinner(f"coarsening {instance.name}"):
+            rows = table_rows(instance, semantics)
+        if as_json:
+            print(json.dumps([dict(zip(HEAD, row, strict=True)) for row in rows]), flush=True)
+        else:
+            _print(f"{instance.name}: {semantics.label}", HEAD, rows)
+        return
+    with spinner(f"coarsening {instance.name}"):
+        found = coarsen(instance, transform, params, semantics)
+    _write(found, out, map_file)
+    sizes = {"before": figures(instance), "after": figures(found.merge.coarse)}
+    if as_json:
+        content = {"instance": instance.name, "transform": transform, "claim": found.claim}
+        print(json.dumps({**content, "semantics": semantics.label, **sizes}), flush=True)
+        return
+    rows = [(when, *map(str, size.values())) for when, size in sizes.items()]
+    _print(f"{instance.name}: {transform}, {semantics.label}", ("", *sizes["before"]), rows)
+    output().print(f"{found.claim}: {MEANING[found.claim]}", markup=False, soft_wrap=True)
+
+
+def _print(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    console = output()
+    console.print(title, markup=False, soft_wrap=True)
+    console.print(plain_table(None, head, rows))
+
+
+def _write(found: Coarsening, out: Path | None, map_file: Path | None) -> None:
+    """The coarse instance under a name of its own; the coarse op of each op, by name."""
+    from placegap.instances.document import Document, save_document, write_json
+
+    fine, coarse = found.merge.fine, found.merge.coarse
+    if out is not None:
+        place = f"@{fine.cluster.name}"
+        name = f"{fine.name.removesuffix(place)}-{found.transform}"
+        graph = coarse.graph.model_copy(update={"name": f"{fine.graph.name}-{found.transform}"})
+        whole = name + place if fine.name.endswith(place) else name
+        document = Document.of(coarse.model_copy(update={"name": whole, "graph": graph}))
+        save_document(document, out)
+    if map_file is not None:
+        names = [op.name for op in coarse.graph.ops]
+        ends = zip(fine.graph.ops, found.merge.op.tolist(), strict=True)
+        write_json({op.name: names[c] for op, c in ends}, map_file)

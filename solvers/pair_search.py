@@ -1,0 +1,119 @@
+"""Local search whose move is the best new split of two devices (`pair_split`).
+
+The heaviest device and another, or any two, share their blocks anew. Of all trade-offs between the
+two loads the one is taken that is least in a p-norm, p drawn at random: a high p lowers the heavier
+of the two, a low one the sum, which leaves room that other pairs can use.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placegap.instances.index import Ints
+from placegap.solvers.covering_lp import Floats
+from placegap.solvers.limits import Clock, LimitReached
+from placegap.solvers.pair_split import split_pair
+from placegap.solvers.split_problem import SplitProblem
+
+POWERS = (1.0, 8.0, 40.0, 200.0)
+"""Norms of the splits of two devices; the last one where the heaviest device takes part."""
+
+SLACK = 5e-4
+"""By how much a split may raise the heavier load, relative to it: a way out of local optima."""
+
+MEANS = ((3, 1), (1, 1), (7, 1))
+"""Weights of time and transfers, drawn at random, where they overlap."""
+
+WORK, FEWEST_CELLS, MOST_CELLS = 3e7, 4_000, 16_000
+"""Moves times cells of a split, and how fine it is at least and at most."""
+
+MOST_MOVES = 100_000
+"""Pairs whose DP has more moves are passed over."""
+
+
+def exchange_pairs(
+    problem: SplitProblem, start: Ints, order: Ints,
+    *, seed: int, patience: int, clock: Clock, enough_ns: int = 0,
+) -> Ints:  # fmt: skip
+    """The best plan seen, (b,), never heavier than the start.
+
+    Parameters
+    ----------
+    problem : SplitProblem
+    start : (b,) int64
+        Devices of the blocks, feasible: every plan taken is.
+    order : (b,) int64
+        An elimination order of the blocks.
+    seed : int
+    patience : int
+        Splits without a better plan after which the search ends.
+    clock : Clock
+        When it is over, the best plan so far is returned.
+    enough_ns : int
+        A load that is good enough.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.split_problem import build_split_problem
+    >>> problem = build_split_problem(example())
+    >>> plan = exchange_pairs(
+    ...     problem, np.zeros(4, np.int64), np.arange(4),
+    ...     seed=0, patience=5, clock=Clock(None),
+    ... )
+    >>> int(problem.loads(plan).max())
+    25
+    """
+    rng = np.random.default_rng(seed)
+    best = device = start.copy()
+    load = problem.loads(device)
+    least, idle = int(load.max()), 0
+    num_cells = FEWEST_CELLS
+    while problem.num_devices > 1 and idle < patience and least > enough_ns:
+        try:
+            clock.check()
+        except LimitReached:
+            break
+        idle += 1
+        pair = _draw_pair(rng, load)
+        found = split_pair(
+            problem, device, pair, order,
+            limit_ns=least, num_cells=num_cells, max_moves=MOST_MOVES,
+            mean=MEANS[int(rng.integers(len(MEANS)))],
+        )  # fmt: skip
+        if found is None:
+            continue
+        moves = len(found.grid.frontier.source)
+        num_cells = int(min(MOST_CELLS, max(FEWEST_CELLS, WORK / moves)))
+        heaviest = load.max() in load[list(pair)]
+        power = POWERS[-1] if heaviest else POWERS[int(rng.integers(len(POWERS)))]
+        most = (1 + SLACK) * (load[list(pair)].max() if heaviest else load.max())
+        at = _choose(found.first_ns / most, found.second_ns / most, power)
+        if at is None:
+            continue
+        changed = found.apply(device, at)
+        after = problem.loads(changed)
+        if after[list(pair)].max() > (1 + SLACK) * most or not problem.fits(changed):
+            continue
+        device, load = changed, after
+        if load.max() < least:
+            best, least, idle = device, int(load.max()), 0
+    return best.copy()
+
+
+def _draw_pair(rng: np.random.Generator, load: Ints) -> tuple[int, int]:
+    """The heaviest device and another, or any two."""
+    first, second = rng.permutation(len(load))[:2].tolist()
+    heaviest = int(np.argmax(load))
+    if rng.integers(2) and second != heaviest:
+        first = heaviest
+    return first, second
+
+
+def _choose(first: Floats, second: Floats, power: float) -> int | None:
+    """The trade-off of least p-norm, of those whose loads are at most 1."""
+    allowed = np.maximum(first, second) <= 1.0
+    if not allowed.any():
+        return None
+    cost = np.where(allowed, first**power + second**power, np.inf)
+    return int(np.argmin(cost))

@@ -1,0 +1,73 @@
+"""The best plan and the best bound of a search over plans of any kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placegap.instances.arrays import UNSUPPORTED
+from placegap.instances.index import Ints
+from placegap.solvers.result import relative_gap
+from placegap.solvers.split_problem import SplitProblem
+
+
+@dataclass(eq=False)
+class Progress:
+    """The best plan and the best bound so far.
+
+    Attributes
+    ----------
+    problem : SplitProblem
+        After merging.
+    gap : float
+        Relative gap that suffices.
+    value_ns : int
+    devices : (n,) int64
+        Device of each op.
+    merged : (b,) int64
+        Device of each block, in the best plan of the problem's blocks.
+    bound_ns : int
+    origin : str
+        What proves the bound.
+    details : dict
+    """
+
+    problem: SplitProblem
+    gap: float
+    value_ns: int
+    devices: Ints
+    merged: Ints
+    bound_ns: int = 0
+    origin: str = "work"
+    details: dict[str, int | float | str] = field(default_factory=dict)
+
+    def offer(self, device: Ints) -> None:
+        """Take over a plan of the blocks if it fits and is better."""
+        value_ns = int(self.problem.loads(device).max())
+        if value_ns < self.value_ns and self.problem.fits(device):
+            self.merged = device.copy()
+            self.offer_ops(value_ns, device[self.problem.block])
+
+    def offer_ops(self, value_ns: int, devices: Ints) -> None:
+        """Take over a feasible plan of the ops if it is better."""
+        if value_ns < self.value_ns:
+            self.value_ns, self.devices = value_ns, devices.copy()
+
+    def prove(self, bound_ns: int, origin: str) -> None:
+        """Take over a bound if it is better."""
+        if bound_ns > self.bound_ns:
+            self.bound_ns, self.origin = min(bound_ns, self.value_ns), origin
+
+    @property
+    def done(self) -> bool:
+        """Whether the gap is small enough."""
+        found = relative_gap(self.value_ns, self.bound_ns)
+        return found is not None and found <= self.gap
+
+
+def least_work(problem: SplitProblem) -> int:
+    """The heaviest block where it is fastest: a bound that needs no search."""
+    never = int(problem.time_ns.max()) + 1
+    time_ns = np.where(problem.time_ns == UNSUPPORTED, never, problem.time_ns)
+    return int(time_ns.min(axis=1).max())

@@ -1,0 +1,102 @@
+"""Random instances from the corners: one op, no edge, one device, no time, no room, many groups."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+
+
+def odd_instance(seed: int, *, largest: int = 7) -> Instance:
+    """At most `largest` ops on 1 to 3 devices.
+
+    Drawn at random: hosts (also only hosts), kinds that some ops cannot run on, memory that is just
+    enough or zero, overlapping wishes of colocation groups, backward ops, shared and empty tensors,
+    graphs without edges and complete ones, ops listed against their topological order, times that
+    are all zero.
+    """
+    rng = random.Random(f"odd-{seed}")
+    n = rng.choice([size for size in (1, 1, 2, 3, 4, 5, 6, 7) if size <= largest])
+    sizes = [rng.randrange(rng.choice([1, 2, 5])) for _ in range(n)]
+    devices = _devices(rng, sum(sizes))
+    kinds = sorted({device.kind for device in devices})
+    longest = rng.choice([0, 1, 9, 1000])
+    is_training = rng.random() < 0.4
+    ops = []
+    for i in range(n):
+        runs = [kind for kind in kinds if rng.random() < 0.75] or [rng.choice(kinds)]
+        ops.append(
+            Op(
+                name=f"op{i}",
+                time_ns={kind: rng.randrange(longest + 1) for kind in runs},
+                resident_bytes=sizes[i],
+                workspace_bytes=rng.randrange(3),
+                backward=is_training and i >= n - n // 2,
+            )
+        )
+    ops = _grouped(ops, kinds, rng)
+    links = tuple(
+        Link(
+            source=a.name, target=b.name, latency_ns=rng.choice([0, 0, 1, 5]),
+            bandwidth_bytes_per_s=rng.choice([10**9, 5 * 10**8, 10**7]),
+        )
+        for a in devices for b in devices if a != b
+    )  # fmt: skip
+    return Instance(
+        name=f"odd-{seed}",
+        graph=Graph(name=f"odd-{seed}", ops=tuple(ops), edges=_edges(rng, n)),
+        cluster=Cluster(name="odd", devices=devices, links=links),
+    )
+
+
+def _devices(rng: random.Random, total: int) -> tuple[Device, ...]:
+    count = rng.choice([1, 2, 2, 3])
+    hosts = rng.choice([0, 0, 1, count])
+    style = rng.choice(["same", "different", "mixed"])
+    room = rng.choice([None, None, 10, 11, 14])
+    devices = []
+    for k in range(count):
+        kind = {"same": "gpu", "different": f"gpu{k}", "mixed": rng.choice(["gpu", "npu"])}[style]
+        limit = None if room is None else -(-total * room // (10 * count))
+        if rng.random() < 0.05:
+            limit = 0
+        devices.append(
+            Device(
+                name=f"d{k}", kind="cpu" if k < hosts else kind, memory_bytes=limit,
+                is_host=k < hosts, server=f"s{k % 2}",
+            )
+        )  # fmt: skip
+    rng.shuffle(devices)
+    return tuple(devices)
+
+
+def _grouped(ops: Sequence[Op], kinds: Sequence[str], rng: random.Random) -> list[Op]:
+    """Some ops in groups of two or three, where one device kind runs them all."""
+    found = list(ops)
+    for number in range(rng.choice([0, 0, 1, 2, len(ops)])):
+        chosen = rng.sample(range(len(ops)), min(len(ops), rng.choice([2, 2, 3])))
+        chosen = [i for i in chosen if found[i].colocation is None]
+        if any(all(kind in found[i].time_ns for i in chosen) for kind in kinds):
+            for i in chosen:
+                found[i] = found[i].model_copy(update={"colocation": f"group{number}"})
+    return found
+
+
+def _edges(rng: random.Random, n: int) -> tuple[Edge, ...]:
+    density, order = rng.choice([0, 0.2, 0.5, 1.0]), list(range(n))
+    if rng.random() < 0.3:
+        rng.shuffle(order)
+    edges = []
+    for a in range(n):
+        size, shares = rng.randrange(6), rng.random() < 0.5
+        for b in range(a + 1, n):
+            if rng.random() < density:
+                edges.append(
+                    Edge(
+                        producer=f"op{order[a]}", consumer=f"op{order[b]}",
+                        bytes=size if shares else rng.randrange(6),
+                        tensor="out" if shares else None,
+                    )
+                )  # fmt: skip
+    return tuple(edges)

@@ -1,0 +1,71 @@
+"""Random instances for latency_subgraphs with bottlenecks, edges that pass them, and groups."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+
+
+def spine_instance(seed: int, num_ops: int, num_devices: int, hosts: int) -> Instance:
+    """Layers of one to three ops, edges between neighbours and a few beyond; tight memory.
+
+    Accelerators are alike. In half of the instances a colocation group of two or three ops.
+    """
+    rng = random.Random(f"spine-{seed}")
+    layers: list[list[int]] = []
+    while (made := sum(map(len, layers))) < num_ops:
+        layers.append(list(range(made, min(num_ops, made + rng.choice([1, 1, 1, 2, 3])))))
+    pairs = {(a, b): None for one, two in pairwise(layers) for b in two
+             for a in rng.sample(one, rng.randint(1, len(one)))}  # fmt: skip
+    depth = {i: at for at, layer in enumerate(layers) for i in layer}
+    for _ in range(rng.randint(0, 3)):
+        a, b = sorted(rng.sample(range(num_ops), 2))
+        if depth[a] < depth[b]:
+            pairs[a, b] = None
+    kinds = ["cpu" if k < hosts else "gpu" for k in range(num_devices)]
+    slowdown = {"cpu": 3, "gpu": 1}
+    ops = []
+    for i in range(num_ops):
+        time_ns = {
+            kind: rng.choice([0, *range(1, 8)]) * slowdown[kind] for kind in sorted({*kinds})
+        }
+        if rng.random() < 0.1 and len(time_ns) > 1:
+            del time_ns["cpu"]
+        ops.append(Op(name=f"op{i}", time_ns=time_ns, resident_bytes=rng.choice([0, 1, 2, 3])))
+    if rng.random() < 0.5 and num_ops > 3:
+        for i in rng.sample(range(num_ops), rng.choice([2, 3])):
+            ops[i] = ops[i].model_copy(update={"colocation": "group"})
+    one_tensor = [rng.random() < 0.6 for _ in range(num_ops)]
+    sizes = [rng.randrange(8) for _ in range(num_ops)]
+    edges = tuple(
+        Edge(
+            producer=f"op{a}",
+            consumer=f"op{b}",
+            host_time_ns=sizes[a] if one_tensor[a] else rng.randrange(8),
+            tensor="out" if one_tensor[a] else None,
+        )
+        for a, b in sorted(pairs)
+    )
+    total = sum(op.resident_bytes for op in ops)
+    share = rng.choice([4, 6, 8, 10, 12])
+    room = max(3, -(-total * share // (10 * max(1, num_devices - hosts))))
+    devices = tuple(
+        Device(name=f"d{k}", kind=kind, is_host=k < hosts, memory_bytes=None if k < hosts else room)
+        for k, kind in enumerate(kinds)
+    )
+    return Instance(
+        name=f"spine-{seed}",
+        graph=Graph(name=f"spine-{seed}", ops=tuple(ops), edges=edges),
+        cluster=Cluster(name="spine", devices=devices),
+    )
+
+
+SIZES = ((5, 2, 1), (6, 2, 1), (6, 2, 0), (5, 3, 1))
+"""Ops, devices, hosts among them: as large as brute force takes."""
+
+
+def spine_draw(seed: int) -> Instance:
+    """One of the small sizes."""
+    return spine_instance(seed, *SIZES[seed % len(SIZES)])

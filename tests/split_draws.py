@@ -1,0 +1,36 @@
+"""Random instances whose ops can be split."""
+
+from __future__ import annotations
+
+import random
+
+from oracles import scattered_instance
+from support import tiny_instance
+
+from placegap.instances import Instance, example
+from placegap.instances.splitting import AXES
+
+
+def splittable_diamond() -> Instance:
+    """FD-DPS' figure 3, its ops splittable along the batch."""
+    ops = tuple(op.model_copy(update={"splittable_axes": ("batch",)}) for op in example().graph.ops)
+    graph = example().graph.model_copy(update={"ops": ops})
+    return example().model_copy(update={"graph": graph})
+
+
+def splittable_instance(seed: int, num_ops: int = 4) -> Instance:
+    """Ops with random axes of random sizes; memory, support and colocation as they come."""
+    rng = random.Random(f"splittable-{seed}")
+    draw = tiny_instance if seed % 2 else scattered_instance
+    base = draw(seed, num_ops=num_ops, num_devices=2, max_edges=num_ops)
+    ops = tuple(
+        op.model_copy(
+            update={
+                "splittable_axes": tuple(axis for axis in AXES if rng.random() < 0.7),
+                "axis_sizes": {axis: rng.randint(2, 5) for axis in AXES if rng.random() < 0.5},
+                "parameter_bytes": rng.randint(0, op.resident_bytes),
+            }
+        )
+        for op in base.graph.ops
+    )
+    return base.model_copy(update={"graph": base.graph.model_copy(update={"ops": ops})})
