@@ -17,13 +17,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
 
+from placegap.experiments.bench_exact import HEADER
+from placegap.experiments.bench_ideals import ideal_rows
 from placegap.experiments.bench_models import model_benches
+from placegap.experiments.bench_optima import optima_rows
 from placegap.experiments.bench_placers import (
     Growth,
     building_benches,
@@ -32,13 +36,11 @@ from placegap.experiments.bench_placers import (
     placer_rows,
 )
 from placegap.experiments.bench_process import Measured, cpu_s, least_cpu_s, peak_bytes
-from placegap.instances.cluster_file import load_cluster
-from placegap.instances.corpus import load_corpus
 from placegap.instances.document import Document, load_document, save_document
 from placegap.instances.evaluate import evaluate
 from placegap.instances.generate import generate
 from placegap.instances.index import Ints
-from placegap.instances.model import Cluster, Device, Graph, Instance
+from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.instances.reader import read_model
 from placegap.instances.semantics import Semantics
@@ -66,7 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--inputs", type=Path, default=Path("../shared/instances"),
         help="folder with published inputs (dnn-partitioning/, moirai/), if at hand",
     )  # fmt: skip
-    parser.add_argument("--large", action="store_true", help="placers on a million ops as well")
+    parser.add_argument(
+        "--large", action="store_true", help="placers on a million ops, ten million ideals as well"
+    )
     options = parser.parse_args(arguments)
     unit_s = least_cpu_s(lambda: _calibrate(np.arange(1 << 22)))
     print(f"ratio 1 = {unit_s * 1e3:.1f} ms here: a hash over 4 million integers\n")
@@ -78,6 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
         for bench in benches(options.inputs, large=options.large):
             if options.only in bench[0]:
                 rows.append(_run(bench, unit_s, last))
+        rows += _exact(unit_s, options)
     except KeyboardInterrupt:
         print("\nstopped: the rows so far are kept")
     print(f"\npeak memory of this process: {peak_bytes() / 2**30:.2f} GB")
@@ -90,7 +95,6 @@ def benches(inputs: Path, *, large: bool = False) -> Iterator[Bench]:
     yield from _house()
     for name, run, remark in building_benches(large=large):
         yield name, run, lambda _, r=remark: r  # type: ignore[misc]
-    yield from _ideal_dp(inputs)
     yield from _models(inputs)
     yield from model_benches(inputs)
 
@@ -116,6 +120,20 @@ def _placers(
     if grown:
         print(flush=True)
     return grown
+
+
+def _exact(unit_s: float, options: argparse.Namespace) -> Iterator[Row]:
+    """Measure the exact methods: what they prove, in what time and memory."""
+    for number, row in enumerate(
+        chain(
+            ideal_rows(large=options.large, only=options.only),
+            optima_rows(options.inputs, only=options.only),
+        )
+    ):
+        if number == 0:
+            print(f"\n{HEADER}")
+        print(row, flush=True)
+        yield {**asdict(row), "seconds": row.cpu_s, "ratio": row.cpu_s / unit_s}
 
 
 def _run(bench: Bench, unit_s: float, last: dict[str, float]) -> Row:
@@ -173,26 +191,6 @@ def _house() -> Iterator[Bench]:
             )
 
 
-def _ideal_dp(inputs: Path) -> Iterator[Bench]:
-    """The exact DP on the published inputs, and as the number of ideals grows."""
-    cases = [
-        (path.parent.name + "/" + path.stem, read_model(path).instance())
-        for path in sorted((inputs / "dnn-partitioning" / "throughput-inputs").glob("*/*.json"))
-    ]
-    for params in (
-        {"blocks": 10, "branches": 4, "length": 5},
-        {"blocks": 10, "branches": 4, "length": 9},
-    ):
-        graph = generate("blocks", params, seed=3)
-        cases.append((graph.name + f" length {params['length']}", _with_host(graph.name, graph)))
-    for name, instance in cases:
-        yield (
-            f"ideal-dp {name}",
-            lambda i=instance: solve(i, CHAIN, "ideal-dp", time_limit_s=120),  # type: ignore[misc]
-            _describe,
-        )
-
-
 def _models(inputs: Path) -> Iterator[Bench]:
     """The solvers on the smallest published workbook and on a corpus graph."""
     workbook = inputs / "moirai" / "example-1.xls"
@@ -208,35 +206,11 @@ def _models(inputs: Path) -> Iterator[Bench]:
                 lambda m=method, p=params: solve(instance, MAKESPAN, m, p, time_limit_s=60),  # type: ignore[misc]
                 _describe,
             )
-    corpus = load_corpus("squeezenet").instance(load_cluster("8xH100-nvlink"))
-    yield (
-        "ideal-dp squeezenet@8xH100-nvlink",
-        lambda: solve(corpus, CHAIN, "ideal-dp", time_limit_s=60),
-        _describe,
-    )
 
 
 def _describe(result: Any) -> str:
     details = ", ".join(f"{k} {v}" for k, v in result.details.items())
     return f"{result.status}, value {result.value_ns}, bound {result.bound_ns}; {details}"
-
-
-def _gpus(count: int) -> Cluster:
-    cluster = load_cluster("8xH100-nvlink")
-    devices = tuple(Device(name=device.name, kind="gpu") for device in cluster.devices[:count])
-    return Cluster(name=f"{count}-gpus", devices=devices, links=cluster.links)
-
-
-def _with_host(name: str, graph: Graph) -> Instance:
-    gpus = _gpus(8)
-    host = Device(name="cpu", kind="cpu", is_host=True)
-    links = [*gpus.links]
-    for device in gpus.devices:
-        link = gpus.links[0]
-        links.append(link.model_copy(update={"source": "cpu", "target": device.name}))
-        links.append(link.model_copy(update={"source": device.name, "target": "cpu"}))
-    cluster = Cluster(name="8-gpus-1-cpu", devices=(*gpus.devices, host), links=tuple(links))
-    return Instance(name=name, graph=graph, cluster=cluster)
 
 
 @njit(cache=True)

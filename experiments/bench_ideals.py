@@ -2,30 +2,27 @@
 
 Chains side by side and blocks of branches in a row, with as many ideals as the name says, on K
 accelerators and hosts ten times slower; times and tensors are lognormal (sigma 1), and the mean
-transfer takes a given share of the mean op. Each row is one run in a fresh process, so that its
-peak memory, Python's own included, is its own.
+transfer takes a given share of the mean op.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import random
-import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from placegap.experiments.bench_process import cpu_s, peak_bytes
+from placegap.experiments.bench_exact import ExactRow, apart, measure
 from placegap.instances.generate import generate
 from placegap.instances.model import Cluster, Device, Graph, Instance, Link
 from placegap.instances.semantics import Semantics
-from placegap.solvers import solve
 
 CHAIN = Semantics(objective="max_load", plans="chain")
 BANDWIDTH = 10**10
 """That of the graphs' reference, so that the ratio of communication is what was asked for."""
 
 SIGMA = 1.0
+
+TIME_LIMIT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -52,22 +49,9 @@ class Case:
     def name(self) -> str:
         """All of it, in a few words."""
         sizes = "x".join(str(size) for _, size in self.params)
-        return f"{self.family} {sizes} K={self.accelerators} C={self.hosts} cc={self.ratio:g}"
-
-
-@dataclass(frozen=True)
-class Row:
-    """What a run found: ns, CPU and wall seconds of the solve, bytes of its whole process."""
-
-    name: str
-    ideals: int | None
-    kept_ideals: int | None
-    value_ns: int | None
-    bound_ns: int | None
-    status: str
-    cpu_s: float
-    wall_s: float
-    peak_bytes: int
+        return (
+            f"ideal-dp {self.family} {sizes} K={self.accelerators} C={self.hosts} cc={self.ratio:g}"
+        )
 
 
 def cases(*, large: bool = False) -> Iterator[Case]:
@@ -91,29 +75,15 @@ def cases(*, large: bool = False) -> Iterator[Case]:
         yield Case(chains, (("chains", 3), ("length", 215)), 8, 1, 0.1)
 
 
-def ideal_rows(*, large: bool = False, only: str = "", time_limit_s: float = 300) -> Iterator[Row]:
+def ideal_rows(*, large: bool = False, only: str = "") -> Iterator[ExactRow]:
     """Run the cases whose name contains `only`, one after the other."""
-    for case in cases(large=large):
-        if only not in case.name:
-            continue
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool:
-            yield pool.submit(measure, case, time_limit_s).result()
+    yield from apart((case for case in cases(large=large) if only in case.name), run)
 
 
-def measure(case: Case, time_limit_s: float) -> Row:
-    """Solve one case in this process, after a small one that loads the kernels."""
-    for small in (("chains", 3), ("length", 3)), (("chains", 5), ("length", 4)):
-        solve(instance(Case("parallel-chains", small, 2, 1, 1.0)), CHAIN, "ideal-dp")
-    asked = instance(case)
-    cpu, wall = cpu_s(), time.perf_counter()
-    found = solve(asked, CHAIN, "ideal-dp", {"max_ideals": 10**8}, time_limit_s=time_limit_s)
-    cpu, wall = cpu_s() - cpu, time.perf_counter() - wall
-    counts = {key: value for key, value in found.details.items() if isinstance(value, int)}
-    return Row(
-        case.name, counts.get("ideals"), counts.get("kept_ideals"), found.value_ns,
-        found.bound_ns, found.status, cpu, wall, peak_bytes(),
-    )  # fmt: skip
+def run(case: Case) -> ExactRow:
+    """Solve one case in this process."""
+    params: dict[str, object] = {"max_ideals": 10**8}
+    return measure(case.name, instance(case), CHAIN, "ideal-dp", params, TIME_LIMIT_S)
 
 
 def instance(case: Case) -> Instance:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,13 +26,15 @@ from placegap.experiments.options import (
     UnitOption,
     parse_pairs,
 )
+from placegap.experiments.output_files import check_outputs
 from placegap.experiments.rendering import output, plain_table, spinner
 from placegap.instances.errors import InputError
 
 if TYPE_CHECKING:
-    from placegap.instances.transforms import Coarsening
+    from placegap.instances.transforms import Claim, Coarsening
 
-MEANING = {
+SIZE = ("ops", "edges", "ccr")
+MEANING: dict[Claim, str] = {
     "exact": "the optimum stays: plans and bounds hold for the model as it is",
     "restriction": "plans hold for the model as it is, bounds do not: the best plan may be lost",
     "neither": "bounds do not hold for the model as it is, and a plan may break one of its rules",
@@ -74,11 +76,12 @@ def coarsen_command(
     transforms and brings the plan back.
     """
     from placegap.experiments.sources import Source, load_source
-    from placegap.experiments.transform_table import HEAD, figures, table_rows
+    from placegap.experiments.transform_table import HEAD, row_texts, size_of, table_rows
     from placegap.instances.transforms import coarsen, find_transform
 
     for path in filter(None, (out, map_file)):
         check_json_name(path)
+    check_outputs(out, map_file)
     params = parse_pairs(param or ())
     if transform is None and (params or out or map_file):
         raise InputError("--param, -o and --map belong to one transform: name it by --with")
@@ -92,27 +95,38 @@ def coarsen_command(
         with spinner(f"coarsening {instance.name}"):
             rows = table_rows(instance, semantics)
         if as_json:
-            print(json.dumps([dict(zip(HEAD, row, strict=True)) for row in rows]), flush=True)
-        else:
-            _print(f"{instance.name}: {semantics.label}", HEAD, rows)
+            print(json.dumps([row._asdict() for row in rows]), flush=True)
+            return
+        texts = [row_texts(row, instance.num_ops) for row in rows]
+        _print(f"{instance.name}: {semantics.label}", HEAD, texts)
+        _explain(row.claim for row in rows)
         return
     with spinner(f"coarsening {instance.name}"):
         found = coarsen(instance, transform, params, semantics)
     _write(found, out, map_file)
-    sizes = {"before": figures(instance), "after": figures(found.merge.coarse)}
+    pair = {"before": instance, "after": found.merge.coarse}
+    sizes = {when: dict(zip(SIZE, size_of(each), strict=True)) for when, each in pair.items()}
     if as_json:
         content = {"instance": instance.name, "transform": transform, "claim": found.claim}
         print(json.dumps({**content, "semantics": semantics.label, **sizes}), flush=True)
         return
     rows = [(when, *map(str, size.values())) for when, size in sizes.items()]
-    _print(f"{instance.name}: {transform}, {semantics.label}", ("", *sizes["before"]), rows)
-    output().print(f"{found.claim}: {MEANING[found.claim]}", markup=False, soft_wrap=True)
+    _print(f"{instance.name}: {transform}, {semantics.label}", ("", *HEAD[1:4]), rows)
+    _explain([found.claim])
 
 
 def _print(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console = output()
     console.print(title, markup=False, soft_wrap=True)
     console.print(plain_table(None, head, rows))
+
+
+def _explain(claims: Iterable[Claim | None]) -> None:
+    """What the claims that occur mean, a line each."""
+    occur = set(claims)
+    for claim, meaning in MEANING.items():
+        if claim in occur:
+            output().print(f"{claim}: {meaning}", markup=False, soft_wrap=True)
 
 
 def _write(found: Coarsening, out: Path | None, map_file: Path | None) -> None:

@@ -27,6 +27,7 @@ from placegap.experiments.options import (
     UnitOption,
     parse_pairs,
 )
+from placegap.experiments.output_files import check_outputs
 from placegap.experiments.rendering import output, spinner, warn
 from placegap.instances.errors import InputError
 from placegap.instances.model import Instance
@@ -56,8 +57,9 @@ def place_command(
         str | None,
         typer.Option(
             "--method",
-            help="See 'placegap methods'. Default: for makespan cp-sat, started from heft's plan;"
-            " for max_load ideal-dp on chain plans, for latency_subgraphs latency-ip.",
+            help="See 'placegap methods'. Default: for makespan decomposition, started from"
+            " heft's plan; for max_load ideal-dp on chains, noncontiguous on any plans; for"
+            " latency_subgraphs latency; else throughput-ip.",
         ),
     ] = None,
     param: Annotated[
@@ -109,10 +111,7 @@ def place_command(
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
     if not 0 <= gap < 1 or seed < 0:
         raise InputError("--gap must be in [0, 1), --seed not negative")
-    if out is not None and (out.is_dir() or not out.name):
-        raise InputError("is a folder; name a file for the plan", out)
-    if out is not None and not out.absolute().parent.is_dir():
-        raise InputError("cannot be written: its folder does not exist", out)
+    check_outputs(out, write)
     if out is not None and method is not None and find_method(method).claim == "bound":
         raise InputError(f"{method} makes no plans: there is none for -o")
     if write is not None and out is not None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from placegap.experiments.cli_convert import check_json_name
 from placegap.experiments.figures import format_bytes, format_gap, format_ns
 from placegap.experiments.options import ClusterOption, JsonOption, Model, UnitOption
+from placegap.experiments.output_files import check_outputs
 from placegap.experiments.rendering import output, plain_table, spinner, warn
 from placegap.instances.errors import InputError
 
@@ -69,11 +71,8 @@ def standard_evaluation_command(
     from placegap.instances.measurements import read_links, read_ops, read_tensors
     from placegap.instances.standard_evaluation import standard_evaluation
 
-    if not out.name.endswith((".json", ".json.gz")):
-        raise InputError("the name must end in .json or .json.gz", out)
-    for path in (out, plan, plot):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise InputError("cannot be written: its folder does not exist", path)
+    check_json_name(out)
+    check_outputs(out, plan, plot)
     if plot is not None and plot.suffix != ".png":
         raise InputError("the name must end in .png", plot)
     with spinner(f"reading {model} and its measurements"):

@@ -113,18 +113,20 @@ def choose_semantics(
 def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
     """What runs where no method is named; `place` fills in incumbents.
 
-    makespan: HEFT, then CP-SAT from HEFT's plan. Loads: the ideal DP where it applies, else the
-    throughput IP. latency_subgraphs: the latency IP.
+    makespan: HEFT, then decomposition from HEFT's plan. max_load: the ideal DP for chains, column
+    generation for plans of any kind. latency_subgraphs: rows of calls. Else the throughput IP.
     """
-    if attempt.semantics.objective == "makespan":
+    semantics = attempt.semantics
+    plain = not semantics.replicas and semantics.levels == 1
+    if semantics.objective == "makespan":
         yield _with(attempt, method="heft", params={}, optional=True)
-        yield _with(attempt, method="cp-sat")
-    elif attempt.semantics.objective == "latency_subgraphs":
-        yield _with(attempt, method="latency-ip")
-    elif attempt.semantics == Semantics(
-        objective="max_load", plans="chain", load=attempt.semantics.load
-    ):
+        yield _with(attempt, method="decomposition")
+    elif semantics.objective == "latency_subgraphs":
+        yield _with(attempt, method="latency")
+    elif semantics.objective == "max_load" and semantics.plans == "chain":
         yield _with(attempt, method="ideal-dp")
+    elif semantics.objective == "max_load" and semantics.plans == "any" and plain:
+        yield _with(attempt, method="noncontiguous")
     else:
         yield _with(attempt, method="throughput-ip")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from placegap.experiments.sources import Source, load_source
 from placegap.instances.corpus import corpus_names
@@ -16,7 +17,7 @@ from placegap.instances.errors import InputError
 from placegap.instances.flow import communication_ratio, flow_of
 from placegap.instances.model import Instance
 from placegap.instances.semantics import Semantics
-from placegap.instances.transforms import TRANSFORMS, coarsen
+from placegap.instances.transforms import TRANSFORMS, Claim, coarsen
 
 HEAD = ("transform", "ops", "edges", "CCR", "fewer ops", "best plan")
 
@@ -38,43 +39,59 @@ SEMANTICS = (
 )
 
 
-def figures(instance: Instance) -> dict[str, int | float]:
-    """Size and communication to computing ratio (Celeritas, equation 1) of an instance."""
-    return {
-        "ops": instance.num_ops,
-        "edges": len(instance.graph.edges),
-        "CCR": round(communication_ratio(flow_of(instance.arrays)), 3),
-    }
+class Row(NamedTuple):
+    """What a transform made of an instance; no figures where it is not for the semantics."""
+
+    transform: str
+    ops: int | None = None
+    edges: int | None = None
+    ccr: float | None = None
+    claim: Claim | None = None
+
+
+def size_of(instance: Instance) -> tuple[int, int, float]:
+    """Ops, edges and communication to computing ratio (Celeritas, equation 1) of an instance."""
+    ratio = round(communication_ratio(flow_of(instance.arrays)), 3)
+    return instance.num_ops, len(instance.graph.edges), ratio
 
 
 def table_rows(
     instance: Instance,
     semantics: Semantics,
     params: Mapping[str, Mapping[str, object]] | None = None,
-) -> list[tuple[str, ...]]:
-    """A line for the instance and one per transform, in the order of `HEAD`.
+) -> list[Row]:
+    """A row for the instance as it is ("none") and one per transform.
 
-    `params` of transforms by name. A transform that is not for the semantics has no figures.
+    `params` of transforms by name.
     """
-    rows = [("none", *_texts(figures(instance)), "", "")]
+    rows = [Row("none", *size_of(instance))]
     for name in TRANSFORMS:
         chosen = (params or {}).get(name, {})
         label = " ".join((name, *(f"{key}={value}" for key, value in chosen.items())))
         try:
             found = coarsen(instance, name, chosen, semantics)
         except InputError:
-            rows.append((label, "n/a", "", "", "", ""))
+            rows.append(Row(label))
             continue
-        coarse = found.merge.coarse
-        fewer = f"{instance.num_ops / coarse.num_ops:.2f}-fold"
-        rows.append((label, *_texts(figures(coarse)), fewer, found.claim))
+        rows.append(Row(label, *size_of(found.merge.coarse), found.claim))
     return rows
 
 
-def _texts(sizes: Mapping[str, int | float]) -> tuple[str, ...]:
-    return tuple(
-        f"{value:,}" if isinstance(value, int) else f"{value:.3g}" for value in sizes.values()
-    )
+def row_texts(row: Row, num_ops: int) -> tuple[str, ...]:
+    """The cells of a row under `HEAD`; `num_ops` are those of the instance as it is.
+
+    Examples
+    --------
+    >>> row_texts(Row("pesto-merge", 1000, 1200, 0.25, "restriction"), 3000)
+    ('pesto-merge', '1,000', '1,200', '0.25', '3.00-fold', 'restriction')
+    >>> row_texts(Row("zero-time"), 3000)
+    ('zero-time', 'n/a', '', '', '', '')
+    """
+    if row.ops is None:
+        return row.transform, "n/a", "", "", "", ""
+    fewer = "" if row.claim is None else f"{num_ops / row.ops:.2f}-fold"
+    sizes = (f"{row.ops:,}", f"{row.edges:,}", f"{row.ccr:.3g}")
+    return row.transform, *sizes, fewer, row.claim or ""
 
 
 def markdown_table(instances: Sequence[Instance], semantics: Semantics) -> Iterator[str]:
@@ -83,15 +100,16 @@ def markdown_table(instances: Sequence[Instance], semantics: Semantics) -> Itera
     rows = []
     for instance in instances:
         lines = table_rows(instance, semantics, PARAMS)
-        columns[2:] = [line[0] for line in lines[1:]]
+        columns[2:] = [line.transform for line in lines[1:]]
         rows.append((instance.graph.name, *(_cell(line) for line in lines)))
     for cells in (columns, ["---"] * len(columns), *rows):
         yield f"| {' | '.join(cells)} |"
 
 
-def _cell(line: tuple[str, ...]) -> str:
-    mark = "*" if line[5] == "exact" else ""
-    return "n/a" if line[1] == "n/a" else f"{line[1]} / {line[3]}{mark}"
+def _cell(row: Row) -> str:
+    mark = "*" if row.claim == "exact" else ""
+    _, ops, _, ccr, _, _ = row_texts(row, 0)
+    return f"{ops} / {ccr}{mark}" if row.ops else ops
 
 
 def main() -> None:

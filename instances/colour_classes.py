@@ -9,6 +9,7 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 
+from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.blocks import contract
 from placegap.instances.coarsening import Merge, merge_groups
 from placegap.instances.index import Ints
@@ -29,6 +30,8 @@ def contract_classes(instance: Instance, *, fuse_cycles: bool = True) -> Merge:
       never looks at cycles of the backward graph). What lies on such a cycle keeps its ops.
     - A class without a forward op has mirrored arcs (an orphan). Contracted together with another
       class it would lose them, so that it stays an op of its own, and cycles through it stay.
+    - Classes that feed each other, but that no device kind runs together, stay ops of their own: as
+      one they could not be stated. There is no chain plan then, before or after.
 
     Exact for max_load and max_load_fwd_bwd, with equal devices told apart by nothing else
     (`replicas` off): loads are sums over the ops of a device, and what a tensor costs depends on
@@ -71,14 +74,17 @@ def contract_classes(instance: Instance, *, fuse_cycles: bool = True) -> Merge:
 
 
 def _fused(instance: Instance) -> Ints:
-    """Number of each op's block, or of its class where the block has orphans among its classes."""
+    """Number of each op's block, or of its class where classes of the block have to stay apart."""
     arrays = instance.arrays
     block = contract(instance, merge_idle=False).block
     has_forward = np.zeros(arrays.num_groups, np.bool_)
     has_forward[arrays.group[~arrays.backward]] = True
-    with_orphan = np.zeros(int(block.max()) + 1, np.bool_)
-    with_orphan[block[~has_forward[arrays.group]]] = True
-    return np.where(with_orphan[block], len(with_orphan) + arrays.group, block)
+    apart = np.zeros(int(block.max()) + 1, np.bool_)
+    apart[block[~has_forward[arrays.group]]] = True
+    runs = np.ones((len(apart), instance.num_devices), np.bool_)
+    np.logical_and.at(runs, block, arrays.time_ns != UNSUPPORTED)
+    apart |= ~runs.any(axis=1)
+    return np.where(apart[block], len(apart) + arrays.group, block)
 
 
 def _without_cycles(instance: Instance, unit: Ints) -> Ints:

@@ -60,7 +60,8 @@ def _message(finding: Mapping[str, Any]) -> str:
         case "missing":
             return "field is missing"
         case "too_short" | "string_too_short":
-            return "must not be empty"
+            least = finding["ctx"]["min_length"]
+            return "must not be empty" if least == 1 else f"must have {least} items or more"
         case "tuple_type" | "list_type":
             return "must be a list"
         case "model_type" | "dict_type":

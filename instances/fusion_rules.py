@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -87,15 +88,21 @@ def read_rules(path: str | Path) -> FusionRules:
     InputError
         One line that names the file, the place and what is wrong there.
     """
-    own = _parse(path)
-    if own.extends is None:
-        return own
-    base = default_rules()
+    found = _parse(path)
+    if found.extends is not None:
+        found = _joined(default_rules(), found)
+    used = set(chain.from_iterable(found.rules))
+    for name in found.kinds:
+        if name not in used:
+            raise InputError(f"kinds.{name}: no rule names it; correct it or drop it", path)
+    return found
+
+
+def _joined(base: FusionRules, own: FusionRules) -> FusionRules:
     kinds = dict(base.kinds)
     for name, types in own.kinds.items():
         kinds[name] = tuple(dict.fromkeys((*kinds.get(name, ()), *types)))
-    rules = tuple(dict.fromkeys((*base.rules, *own.rules)))
-    return FusionRules(kinds=kinds, rules=rules)
+    return FusionRules(kinds=kinds, rules=tuple(dict.fromkeys((*base.rules, *own.rules))))
 
 
 def _parse(path: str | Path) -> FusionRules:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from placegap.instances.errors import InputError
@@ -90,15 +90,17 @@ def costed_ops(
     return tuple(made)
 
 
-def sized_edges(graph: Graph, sizes: Mapping[Key, int], notes: Notes) -> tuple[Edge, ...]:
-    """The edges with the sizes found; edges of one tensor get the largest of theirs."""
+def sized_edges(
+    graph: Graph, edges: Sequence[Edge], sizes: Mapping[Key, int], notes: Notes
+) -> tuple[Edge, ...]:
+    """The edges of a graph with the sizes found; those of one tensor get the largest of theirs."""
     tensor = graph.index.tensor.tolist()
     size: dict[int, int] = {}
-    for edge, u in zip(graph.edges, tensor, strict=True):
+    for edge, u in zip(edges, tensor, strict=True):
         if (edge.producer, edge.consumer) in sizes:
             size[u] = max(size.get(u, 0), sizes[edge.producer, edge.consumer])
     made = []
-    for edge, u in zip(graph.edges, tensor, strict=True):
+    for edge, u in zip(edges, tensor, strict=True):
         name = f"{edge.producer} -> {edge.consumer}"
         if u not in size:
             notes.add("not measured: the tensor size of the model file stays", name)
@@ -106,6 +108,19 @@ def sized_edges(graph: Graph, sizes: Mapping[Key, int], notes: Notes) -> tuple[E
             notes.add("explicit transfer times of the model file stay, whatever the size", name)
         made.append(edge.model_copy(update={"bytes": size.get(u, edge.bytes)}))
     return tuple(made)
+
+
+def over_links(edges: Sequence[Edge], notes: Notes) -> tuple[Edge, ...]:
+    """The edges without transfer times of their own, so that the links decide."""
+    for edge in edges:
+        if edge.transfer_ns is not None or edge.host_time_ns is not None:
+            notes.add(
+                "explicit transfer times of the model file are left out: links were measured",
+                f"{edge.producer} -> {edge.consumer}",
+            )
+    return tuple(
+        edge.model_copy(update={"transfer_ns": None, "host_time_ns": None}) for edge in edges
+    )
 
 
 def note_costed(before: Graph, after: Graph, cluster: Cluster, notes: Notes) -> None:

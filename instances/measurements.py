@@ -180,10 +180,17 @@ def _columns(
     return columns
 
 
+def _plain(text: str) -> str:
+    """The text, unless it is a number to Python only: 1_000."""
+    if "_" in text:
+        raise ValueError
+    return text
+
+
 def _whole(text: str, column: str, place: str) -> int:
     least = 1 if column == "batch" else 0
     try:
-        value = int(text)
+        value = int(_plain(text))
     except ValueError:
         raise InputError(f"{column} must be a whole number (got {text[:40]!r})", place) from None
     if not least <= value <= LARGEST:
@@ -193,7 +200,7 @@ def _whole(text: str, column: str, place: str) -> int:
 
 def _number(text: str, column: str, place: str) -> float:
     try:
-        value = float(text)
+        value = float(_plain(text))
     except ValueError:
         raise InputError(f"{column} must be a number (got {text[:40]!r})", place) from None
     if not 0 <= value * TIME_COLUMNS.get(column, 1.0) <= LARGEST:  # nor is NaN

@@ -25,6 +25,10 @@ WHOLE, GATHER = -1, -2
 """In place of a part's number: an op that was not split, and what joins the parts of one."""
 
 
+MOST_PARTS = 1_000_000
+"""Of all ops together; a part takes some 10 KB of memory, with its edges."""
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """An instance of n ops and the finer one of n' ops that its split ops make.
@@ -83,7 +87,8 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> Split:
     ------
     InputError
         If an axis has fewer elements than parts, there is only one part, only some ops of a
-        colocation group are split, or not all alike, or a sum grows beyond 2**62.
+        colocation group are split, or not all alike, there are more than `MOST_PARTS` parts in all,
+        or a sum grows beyond 2**62.
 
     Notes
     -----
@@ -143,7 +148,9 @@ def _fine_name(instance: Instance) -> str:
 
 
 def _check_cuts(instance: Instance, cuts: Mapping[int, Cut]) -> None:
-    ops = instance.graph.ops
+    ops, parts = instance.graph.ops, sum(cut.parts for cut in cuts.values())
+    if parts > MOST_PARTS:
+        raise InputError(f"{parts} parts of {len(cuts)} ops; choose {MOST_PARTS} at most in all")
     for i, cut in cuts.items():
         size = ops[i].axis_sizes.get(cut.axis, cut.parts)
         if not 2 <= cut.parts <= size:

@@ -32,6 +32,9 @@ Table 7 under ONNX' names, and what updates their parameters in a training graph
 PARTS = 2
 """Parts of an op, as in figure 2."""
 
+MOST_PARTS_OF_OP = 1024
+"""What the methods take at most; devices are fewer."""
+
 MIN_SHARE = 0.01
 """Of the time of all ops together; Table 6: 2 % of VGG-16's 0.794 s is split, 0.4 % is not."""
 

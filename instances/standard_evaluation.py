@@ -28,6 +28,7 @@ from placegap.instances.measured_graph import (
     check_tensors,
     costed_ops,
     note_costed,
+    over_links,
     sized_edges,
 )
 from placegap.instances.measurements import LARGEST, Table
@@ -123,12 +124,6 @@ def standard_evaluation(
     memory = _at_batch(ops, "memory_bytes", batch, "memory", notes, compared, use_measured, min_r2)
     new_ops = costed_ops(document.graph, cluster, times, memory, notes)
     edges = document.graph.edges
-    if tensors is not None:
-        check_tensors(document.graph, tensors)
-        sizes = _at_batch(tensors, "bytes", batch, "tensors", notes, compared, use_measured, min_r2)
-        edges = sized_edges(document.graph, sizes, notes)
-    elif edges:
-        notes.add("tensor sizes of the model file, whatever its batch", "no tensors were measured")
     found: tuple[LinkFit, ...] = ()
     if links is not None:
         found = fit_links(links, cluster, min_r2)
@@ -138,9 +133,13 @@ def standard_evaluation(
         cluster, kept = with_links(cluster, found)
         for pair in kept:
             notes.add("not measured: the cluster's own figures stay", f"link {pair}")
-        edges = tuple(
-            edge.model_copy(update={"transfer_ns": None, "host_time_ns": None}) for edge in edges
-        )
+        edges = over_links(edges, notes)
+    if tensors is not None:
+        check_tensors(document.graph, tensors)
+        sizes = _at_batch(tensors, "bytes", batch, "tensors", notes, compared, use_measured, min_r2)
+        edges = sized_edges(document.graph, edges, sizes, notes)
+    elif edges:
+        notes.add("tensor sizes of the model file, whatever its batch", "no tensors were measured")
     fitted = np.unique(ops.size[ops.size != batch]).tolist()
     graph = _evaluated(document.graph, new_ops, edges, batch, fitted, use_measured)
     result = Document(name=graph.name, graph=graph).instance(cluster)

@@ -87,7 +87,10 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     {'gpu': 5}
     """
     if semantics.objective == "latency_subgraphs" or semantics.replicas or semantics.levels == 2:
-        raise InputError(f"zero-time: under {semantics.label} nothing is known to be exact")
+        raise InputError(
+            f"zero-time: under {semantics.label} nothing is known to be exact; choose another"
+            " objective, or another transform"
+        )
     flow = _Tensors(instance)
     rules = (_Loads if semantics.is_load else _Makespan)(instance, semantics)
     runs, costs = _devices(instance)

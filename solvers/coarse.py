@@ -95,7 +95,10 @@ def solve_coarse(
 def _brought_back(found: Coarsening, coarse: Result) -> Outcome:
     """What the result for the coarse instance says about the fine one."""
     if coarse.split is not None:
-        raise InputError(f"{coarse.method} splits ops: there is no way back from merged ones")
+        raise InputError(
+            f"{coarse.method} splits ops: there is no way back from merged ones; choose a method"
+            " that does not, or leave the transform out"
+        )
     exact, merge = found.claim == "exact", found.merge
     words = [f"{found.transform}: {merge.fine.num_ops} ops to {merge.coarse.num_ops}"]
     if exact:

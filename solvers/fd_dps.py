@@ -14,6 +14,7 @@ from placegap.instances.splitting import (
     KINDS,
     MAX_PARAMETERS,
     MIN_SHARE,
+    MOST_PARTS_OF_OP,
     PARTS,
     SplitRule,
     choose_cuts,
@@ -32,7 +33,7 @@ def _words(value: Any) -> Any:
 class SplitParams(Params):
     """How ops may be split: fields of `SplitRule` that FD-DPS and FastT share."""
 
-    parts: Annotated[int, Field(ge=2)] = PARTS
+    parts: Annotated[int, Field(ge=2, le=MOST_PARTS_OF_OP)] = PARTS
     axes: Annotated[tuple[Axis, ...], BeforeValidator(_words), Field(min_length=1)] = AXES
     kinds: Annotated[tuple[str, ...], BeforeValidator(_words)] = KINDS
 

@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 
-ENUMERATION = 1 << 16
-"""The presolve rule without which HiGHS 1.13.1 was right on models that it otherwise took for
+PROBING, ENUMERATION = 1 << 15, 1 << 16
+"""Presolve rules without which HiGHS 1.13.1 was right on models that it otherwise took for
 infeasible, or proved a wrong optimum for (tests/solvers/test_highs.py)."""
 
 
@@ -139,7 +139,7 @@ def _new_solver(limits: Limits) -> highspy.Highs:
         ("random_seed", limits.seed % 2**31),
         ("mip_rel_gap", float(limits.gap)),
         ("mip_abs_gap", 0.0),
-        ("presolve_rule_off", ENUMERATION),
+        ("presolve_rule_off", PROBING | ENUMERATION),
     ):
         solver.setOptionValue(option, value)
     return solver

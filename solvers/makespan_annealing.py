@@ -130,7 +130,10 @@ class Annealing:
         for run in range(count):
             deadline, now = None, time.perf_counter()
             if limit_s is not None:
-                deadline = now + max(0.0, began + limit_s - now) / (count - run)
+                left_s = began + limit_s - now
+                if left_s <= 0:  # a run costs a schedule and its plan, even without moves
+                    return
+                deadline = now + left_s / (count - run)
             yield self.run(start, seed=count * seed + run, moves=most, deadline=deadline)
             if self.interrupted:
                 return
@@ -252,7 +255,10 @@ def _anneal(
             continue
         after = _evaluate(data, state, work, scratch)
         now = state.value[0]
-        if after <= now or rng.random() < np.exp((now - after) / (temperature * now)):
+        accepted = after <= now  # from a makespan of 0 nothing leads up
+        if not accepted and now > 0:
+            accepted = rng.random() < np.exp((now - after) / (temperature * now))
+        if accepted:
             state.value[0] = after
             if after < state.value[1]:
                 state.value[1] = after

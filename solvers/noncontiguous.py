@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from placegap.formulations.throughput_ip import count_rows
+from placegap.instances.evaluate import evaluate
 from placegap.instances.explain import explain_infeasible
 from placegap.instances.index import Ints
 from placegap.instances.plan import Plan
@@ -307,8 +308,10 @@ class _Search:
         if why_not(method, task, method.params()) is not None:
             return
         outcome = method.run(task, method.params())
-        if outcome.plan is not None and outcome.claim_ns is not None:
-            progress.offer_ops(outcome.claim_ns, outcome.plan.devices)
+        if outcome.plan is not None:
+            value_ns = evaluate(self.task.instance, outcome.plan, self.task.semantics).value_ns
+            if value_ns is not None:
+                progress.offer_ops(value_ns, outcome.plan.devices)
         if outcome.bound_ns is not None:
             progress.prove(outcome.bound_ns, outcome.bound_origin)
 

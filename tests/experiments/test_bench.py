@@ -3,10 +3,18 @@
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 
-from placegap.experiments import bench, bench_placers, bench_process, bench_saga
+from placegap.experiments import (
+    bench,
+    bench_ideals,
+    bench_optima,
+    bench_placers,
+    bench_process,
+    bench_saga,
+)
 from placegap.experiments.bench_placers import DEVICES, PlacerRow, growth
 from placegap.experiments.bench_process import Measured, measure_apart
 from placegap.instances import example
@@ -115,3 +123,17 @@ def test_ties_are_found() -> None:
             bench_saga.related(seed, 20, bench_saga.DISTINCT, 80_000) for seed in range(3)
         )
     )
+
+
+def test_a_row_of_an_exact_method_tells_value_bound_and_what_proves_it(tmp_path: Path) -> None:
+    (row,) = bench_optima.optima_rows(tmp_path, "ideal-dp squeezenet celeritas")
+    assert (row.status, row.gap, row.bound_origin) == ("optimal", 0.0, "ideal-dp")
+    assert row.value_ns == row.bound_ns
+    assert row.peak_bytes > 10**7
+    assert str(row).split()[:3] == ["ideal-dp", "squeezenet", "celeritas-4xV100-pcie"]
+
+
+def test_exact_benchmarks_have_names_of_their_own(tmp_path: Path) -> None:
+    names = [case.name for case in bench_optima.cases(tmp_path)]
+    names += [case.name for case in bench_ideals.cases(large=True)]
+    assert len(names) == len(set(names)) > 54

@@ -34,8 +34,8 @@ def test_sizes_before_and_after_and_the_claim_are_printed(model: str, capsys: Ca
         assert text in out
     assert main(["coarsen", model, *THREE, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert content["before"] == {"ops": 4, "edges": 4, "CCR": 0.744}
-    assert content["after"] == {"ops": 3, "edges": 3, "CCR": 0.279}
+    assert content["before"] == {"ops": 4, "edges": 4, "ccr": 0.744}
+    assert content["after"] == {"ops": 3, "edges": 3, "ccr": 0.279}
     assert content["claim"] == "restriction"
 
 
@@ -43,9 +43,18 @@ def test_without_a_transform_there_is_a_line_for_each(model: str, capsys: Captur
     assert main(["coarsen", model, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["transform"] for row in rows] == ["none", *TRANSFORMS]
-    assert tuple(rows[0]) == HEAD
+    none = {"transform": "none", "ops": 4, "edges": 4, "ccr": 0.744, "claim": None}
+    assert rows[0] == none
     assert main(["coarsen", model, "--objective", "latency_subgraphs"]) == 0
-    assert "n/a" in capsys.readouterr().out  # zero-time
+    text = capsys.readouterr().out
+    assert "n/a" in text  # zero-time
+    for name in HEAD:
+        assert name in text
+    # celeritas-fusion makes one op of four, co-placement too; the others change nothing
+    assert "4.00-fold" in text
+    assert "restriction: plans hold" in text
+    assert "exact: the optimum stays" in text
+    assert "neither:" not in text
 
 
 def test_the_coarse_instance_and_the_map_are_written(
@@ -67,11 +76,24 @@ def test_the_coarse_instance_and_the_map_are_written(
         (["--with", "pesto-merge", "--param", "ops=0"], "parameters of pesto-merge: ops"),
         (["--param", "ops=3"], "name it by --with"),
         (["--with", "zero-time", "-o", "coarse.txt"], "must end in .json or .json.gz"),
+        (["--with", "zero-time", "-o", "no/such/coarse.json"], "its folder does not exist"),
+        (["--with", "zero-time", "-o", "a.json", "--map", "a.json"], "two outputs have this name"),
+        (["--with", "zero-time", "-o", "a.json", "--map", "folder.json"], "is a folder"),
         (["--with", "zero-time", "--objective", "latency_subgraphs"], "nothing is known"),
     ],
 )
-def test_bad_usage_is_one_line(model: str, args: list[str], message: str, capsys: Capture) -> None:
+def test_bad_usage_is_one_line_and_writes_nothing(
+    model: str,
+    args: list[str],
+    message: str,
+    capsys: Capture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.json").mkdir()
     assert main(["coarsen", model, *args]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.json", "model.json"]
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err

@@ -105,6 +105,8 @@ def test_what_does_not_fit_has_no_plan_and_says_so(folder: Path, capsys: Capture
         (["--cluster", "8xH100-nvlink"], "m.csv: row 2: the cluster has no device of kind 'gpu'"),
         (["-o", "big.txt"], "the name must end in .json or .json.gz"),
         (["-o", "no/such/big.json"], "its folder does not exist"),
+        (["--plan", "big.json"], "two outputs have this name"),
+        (["--plan", "folder.json"], "folder.json: is a folder; name a file in it"),
         (["--plot", "cdf.svg"], "the name must end in .png"),
         (["--batch", "8", "--plot", "cdf.png"], "no row is of batch 8: there is nothing to draw"),
     ],
@@ -112,6 +114,7 @@ def test_what_does_not_fit_has_no_plan_and_says_so(folder: Path, capsys: Capture
 def test_bad_input_is_one_line_and_exit_status_2(
     folder: Path, capsys: Capture, extra: list[str], message: str
 ) -> None:
+    (folder / "folder.json").mkdir()
     before = sorted(folder.iterdir())
     assert main([*ARGS, *extra]) == 2
     out, err = capsys.readouterr()

@@ -76,7 +76,7 @@ def test_json_tells_the_size_and_the_unit(model: str, tmp_path: Path, capsys: Ca
         ([*TINY, "--write", "no/such/model.lp"], "no/such/model.lp: cannot be written"),
         ([*TINY, "--write", "a.lp", "-o", "plan.json"], "there is no plan for -o"),
         (["--method", "heft", "--write", "a.lp"], "heft has no MIP model to write"),
-        (["--write", "a.lp"], "cp-sat has no MIP model to write"),
+        (["--write", "a.lp"], "decomposition has no MIP model to write"),
         ([*TINY, "--param", "form=x", "--write", "a.lp"], "form: unknown field"),
         ([*TINY, "--objective", "makespan", "--write", "a.lp"], "does not do makespan"),
     ],

@@ -70,6 +70,29 @@ def test_a_class_without_a_forward_op_stays_an_orphan() -> None:
     same_blocks(contract_classes(instance))
 
 
+@pytest.mark.parametrize("fuse_cycles", [True, False])
+def test_classes_that_no_device_runs_together_are_not_contracted_together(
+    fuse_cycles: bool,
+) -> None:
+    # w = {a, c} runs on the GPU, b between them on the CPU: they feed each other, and no plan is a
+    # chain. d and e, which feed nothing, are contracted as ever
+    tied = net("ab bc ad de", a="w", c="w", d="v", e="v")
+    ops = tuple(
+        op.model_copy(update={"time_ns": {"cpu" if op.name == "b" else "gpu": 1}})
+        for op in tied.graph.ops
+    )
+    cluster = Cluster(
+        name="two", devices=(Device(name="g", kind="gpu"), Device(name="c", kind="cpu"))
+    )
+    instance = tied.model_copy(
+        update={"graph": tied.graph.model_copy(update={"ops": ops}), "cluster": cluster}
+    )
+    assert groups(instance, fuse_cycles=fuse_cycles) == ["a", "b", "c", "de"]
+    chain = Semantics(objective="max_load", plans="chain")
+    merge = contract_classes(instance, fuse_cycles=fuse_cycles)
+    assert oracle(instance, chain) is oracle(merge.coarse, chain) is None
+
+
 def same_blocks(merge: Merge) -> None:
     """Assert that the blocks and the arcs between them are those of the ops as they are."""
     fine = contract(merge.fine, merge_idle=False)

@@ -27,6 +27,7 @@ from placegap.instances import (
 )
 from placegap.instances.document import Document
 from placegap.instances.generate import generate
+from placegap.instances import split_parts
 from placegap.instances.split_parts import GATHER, WHOLE, Split, split_ops
 from placegap.instances.split_shares import Axis, Cut
 from placegap.instances.splitting import AXES, SplitRule, choose_cuts, split_heavy_ops
@@ -202,6 +203,13 @@ def test_a_training_graph_is_split_with_its_backward_pass_and_updates() -> None:
 def test_impossible_cuts_are_input_errors(cut: Cut, says: str) -> None:
     with pytest.raises(InputError, match=says):
         split_ops(three("batch", 3), {1: cut})
+
+
+def test_more_parts_than_memory_holds_are_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split_parts, "MOST_PARTS", 2)
+    assert split_ops(three("batch", 3), {1: Cut("batch", 2)}).num_parts == 2
+    with pytest.raises(InputError, match="3 parts of 1 ops; choose 2 at most in all"):
+        split_ops(three("batch", 3), {1: Cut("batch", 3)})
 
 
 def test_names_that_are_taken_are_not_given_again() -> None:

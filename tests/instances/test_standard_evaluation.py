@@ -174,6 +174,26 @@ def test_tensors_grow_with_the_batch_and_share_one_size() -> None:
     assert about(found) == {}
 
 
+def test_measured_links_take_the_place_of_explicit_transfer_times() -> None:
+    edges = tuple(
+        edge.model_copy(update={"transfer_ns": ((0, 7), (7, 0))}) for edge in DIAMOND.graph.edges
+    )
+    graph = DIAMOND.graph.model_copy(update={"edges": edges})
+    explicit = DIAMOND.model_copy(update={"graph": graph})
+    ops = ops_table(straight([1, 2, 4]))
+    tensors = pairs_table([("op1", "op2")] * 3, [1, 2, 4], "bytes", [10, 20, 40])
+    links = pairs_table([("gpu0", "gpu1")] * 2, [100, 200], "time_ns", [100, 200])
+    stay = "explicit transfer times of the model file stay, whatever the size"
+    without = standard_evaluation(explicit, CLUSTER, ops, 8, tensors=tensors)
+    assert about(without)[stay] == ("op1 -> op2",)
+    found = standard_evaluation(explicit, CLUSTER, ops, 8, tensors=tensors, links=links)
+    assert stay not in about(found)
+    out = "explicit transfer times of the model file are left out: links were measured"
+    assert len(about(found)[out]) == 4
+    first = found.document.graph.edges[0]
+    assert (first.bytes, first.transfer_ns) == (80, None)
+
+
 def test_links_replace_those_of_the_cluster() -> None:
     # 4 ns per byte and 7 ns: 250 MB/s
     table = pairs_table([("gpu0", "gpu1")] * 3, [0, 10, 100], "time_ns", [7, 47, 407])

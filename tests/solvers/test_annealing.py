@@ -85,6 +85,20 @@ def test_a_time_limit_of_nothing_returns_the_start() -> None:
     assert evaluate(example(), plan, PORT).value_ns == 43  # 5 + 20 + 10 + 8 on one device
 
 
+def test_a_makespan_of_nothing_is_kept() -> None:
+    # ops that take no time: what is left are transfers, and none on one device
+    ops = tuple(op.model_copy(update={"time_ns": {"gpu": 0}}) for op in example().graph.ops)
+    instance = example().model_copy(
+        update={"graph": example().graph.model_copy(update={"ops": ops})}
+    )
+    plan = Annealing(instance, PORT).run(np.array([0, 1, 0, 1]), seed=0, moves=500)
+    assert evaluate(instance, plan, PORT).value_ns == 0
+
+
+def test_no_run_begins_after_the_time() -> None:
+    assert list(Annealing(example(), PORT).runs(np.zeros(4, np.int64), seed=0, limit_s=0.0)) == []
+
+
 def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
