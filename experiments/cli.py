@@ -20,6 +20,7 @@ from placegap.experiments import (
     cli_lists,
     cli_place,
     cli_show,
+    cli_split,
     cli_standard,
     cli_study,
     cli_verify,
@@ -43,6 +44,7 @@ app.command("place")(cli_place.place_command)
 app.command("study")(cli_study.study_command)
 app.command("convert")(cli_convert.convert_command)
 app.command("coarsen")(cli_coarsen.coarsen_command)
+app.command("split")(cli_split.split_command)
 app.command("show")(cli_show.show_command)
 app.command("verify")(cli_verify.verify_command)
 app.command("methods")(cli_lists.methods_command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +31,9 @@ from placegap.experiments.rendering import output, plain_table, spinner
 from placegap.instances.errors import InputError
 
 if TYPE_CHECKING:
+    from placegap.experiments.transform_table import Row
+    from placegap.instances.model import Instance
+    from placegap.instances.semantics import Semantics
     from placegap.instances.transforms import Claim, Coarsening
 
 SIZE = ("ops", "edges", "ccr")
@@ -76,7 +79,7 @@ def coarsen_command(
     transforms and brings the plan back.
     """
     from placegap.experiments.sources import Source, load_source
-    from placegap.experiments.transform_table import HEAD, row_texts, size_of, table_rows
+    from placegap.experiments.transform_table import table_rows
     from placegap.instances.transforms import coarsen, find_transform
 
     for path in filter(None, (out, map_file)):
@@ -91,28 +94,49 @@ def coarsen_command(
         instance = load_source(Source(model, cluster, time_unit.value if time_unit else None))
     rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     semantics = rules.override(instance.semantics)
-    if transform is None:
-        with spinner(f"coarsening {instance.name}"):
-            rows = table_rows(instance, semantics)
-        if as_json:
-            print(json.dumps([row._asdict() for row in rows]), flush=True)
-            return
-        texts = [row_texts(row, instance.num_ops) for row in rows]
-        _print(f"{instance.name}: {semantics.label}", HEAD, texts)
-        _explain(row.claim for row in rows)
-        return
     with spinner(f"coarsening {instance.name}"):
-        found = coarsen(instance, transform, params, semantics)
-    _write(found, out, map_file)
-    pair = {"before": instance, "after": found.merge.coarse}
-    sizes = {when: dict(zip(SIZE, size_of(each), strict=True)) for when, each in pair.items()}
-    if as_json:
-        content = {"instance": instance.name, "transform": transform, "claim": found.claim}
-        print(json.dumps({**content, "semantics": semantics.label, **sizes}), flush=True)
+        if transform is None:
+            rows = table_rows(instance, semantics)
+        else:
+            found = coarsen(instance, transform, params, semantics)
+    if transform is None:
+        _print_all(instance, semantics, rows, as_json)
         return
-    rows = [(when, *map(str, size.values())) for when, size in sizes.items()]
-    _print(f"{instance.name}: {transform}, {semantics.label}", ("", *HEAD[1:4]), rows)
-    _explain([found.claim])
+    _write(found, out, map_file)
+    content = {"transform": transform, "claim": found.claim, "semantics": semantics.label}
+    print_sizes(instance, found.merge.coarse, f"{transform}, {semantics.label}", content, as_json)
+    if not as_json:
+        _explain([found.claim])
+
+
+def _print_all(
+    instance: Instance, semantics: Semantics, rows: Sequence[Row], as_json: bool
+) -> None:
+    """A line per transform, or a JSON list of what they made."""
+    from placegap.experiments.transform_table import HEAD, row_texts
+
+    if as_json:
+        print(json.dumps([row._asdict() for row in rows]), flush=True)
+        return
+    texts = [row_texts(row, instance.num_ops) for row in rows]
+    _print(f"{instance.name}: {semantics.label}", HEAD, texts)
+    _explain(row.claim for row in rows)
+
+
+def print_sizes(
+    before: Instance, after: Instance, what: str, content: Mapping[str, object], as_json: bool
+) -> None:
+    """Sizes of an instance and of what was made of it; as JSON with further `content`."""
+    from placegap.experiments.transform_table import HEAD, size_of
+
+    sizes = {"before": size_of(before), "after": size_of(after)}
+    if as_json:
+        named = {when: dict(zip(SIZE, size, strict=True)) for when, size in sizes.items()}
+        whole = {"instance": before.name, **content, **named}
+        print(json.dumps(whole, ensure_ascii=False), flush=True)
+        return
+    rows = [(when, *map(str, size)) for when, size in sizes.items()]
+    _print(f"{before.name}: {what}", ("", *HEAD[1:4]), rows)
 
 
 def _print(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -112,6 +112,8 @@ def place_command(
     if not 0 <= gap < 1 or seed < 0:
         raise InputError("--gap must be in [0, 1), --seed not negative")
     check_outputs(out, write)
+    if out is not None:
+        check_outputs(finer_file(out))
     if out is not None and method is not None and find_method(method).claim == "bound":
         raise InputError(f"{method} makes no plans: there is none for -o")
     if write is not None and out is not None:
@@ -232,9 +234,20 @@ def _report(instance: Instance, result: Result, out: Path | None, as_json: bool)
     if out is not None:
         save_plan(instance, result.plan, result.semantics, out, result.method)
         if result.split is not None:
-            finer = out.with_name(f"{out.name.removesuffix('.json')}.instance.json.gz")
+            finer = finer_file(out)
             save_document(Document.of(instance), finer)
             warn(f"the plan is one of the finer instance, which is written to {finer}")
+
+
+def finer_file(plan: Path) -> Path:
+    """Where the instance of a plan goes, if the method has split ops.
+
+    Examples
+    --------
+    >>> finer_file(Path("plan.json")).name
+    'plan.instance.json.gz'
+    """
+    return plan.with_name(f"{plan.name.removesuffix('.json')}.instance.json.gz")
 
 
 def result_object(instance: Instance, result: Result) -> dict[str, Any]:

@@ -26,6 +26,12 @@ come before the method's own clock, and some methods check theirs only now and t
 SPLIT = "split"
 """Status of a run whose plan is one of a finer instance."""
 
+EFFORT = frozenset(
+    {"moves", "restarts", "rounds", "patience", "generations", "population", "orders"}
+)
+"""Parameters that say how long a search goes on: they decide no kernel, and a warm-up with them
+could take as long as the run."""
+
 _warm: set[tuple[str, str, str]] = set()
 
 
@@ -125,6 +131,7 @@ def warm_up(
     `branching` one makes searches branch, which compiles what the first does not reach, and may
     take a second.
     """
+    params = {key: value for key, value in params.items() if key not in EFFORT}
     what = (method, semantics.label, repr(sorted(params.items())))
     if what in _warm:
         return

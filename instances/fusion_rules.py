@@ -88,11 +88,10 @@ def read_rules(path: str | Path) -> FusionRules:
     InputError
         One line that names the file, the place and what is wrong there.
     """
-    found = _parse(path)
-    if found.extends is not None:
-        found = _joined(default_rules(), found)
+    own = _parse(path)
+    found = own if own.extends is None else _joined(default_rules(), own)
     used = set(chain.from_iterable(found.rules))
-    for name in found.kinds:
+    for name in own.kinds:
         if name not in used:
             raise InputError(f"kinds.{name}: no rule names it; correct it or drop it", path)
     return found

@@ -57,6 +57,12 @@ class Split:
         """Number of parts of all of them."""
         return int((self.part >= 0).sum())
 
+    @property
+    def summary(self) -> str:
+        """``1 op split into 2 parts``."""
+        ops = "1 op" if self.num_split == 1 else f"{self.num_split} ops"
+        return f"{ops} split into {self.num_parts} parts"
+
 
 def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> Split:
     """Split ops into parts and a gather.

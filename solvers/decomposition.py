@@ -47,6 +47,10 @@ MOST_INNER = 100
 """Sections with more ops between their ends are not solved by themselves."""
 
 
+MOST_MOVES = 10**9
+"""Moves of an annealing run, where the time limit decides."""
+
+
 class DecompositionParams(Params):
     """Parameters of ``decomposition``.
 
@@ -147,7 +151,10 @@ def _anneal(search: Search) -> Generator[Progress]:
         return
     annealing = Annealing(search.task.instance, search.task.semantics)
     limit_s = None if search.remaining_s is None else search.remaining_s / 3
-    for plan in annealing.runs(search.plan.devices, seed=search.task.limits.seed, limit_s=limit_s):
+    moves = None if limit_s is None else MOST_MOVES
+    for plan in annealing.runs(
+        search.plan.devices, seed=search.task.limits.seed, moves=moves, limit_s=limit_s
+    ):
         search.found_plan(plan)
         search.interrupted |= annealing.interrupted
         yield Progress(search.value_ns, search.bound_ns)

@@ -154,25 +154,9 @@ def earliest_start_dynamic(
                 if _fits(admission, footprint, op, k):
                     arrival = _deliver(problem, op, k, device, end, sent, clock, trial, False)
                     begins[op, k] = max(arrival, free_at[k])
-        best: Any = (np.int64(-1), np.int64(-1), np.int64(-1))
-        instead = np.int64(NOWHERE)
-        for op in ready:
-            for k in range(num_devices):
-                if begins[op, k] == NOWHERE:
-                    continue
-                at, child = begins[op, k], _awaited(favourite, last[k], k, device, waiting, begins)
-                if child == op or begins[op].max() == at:
-                    child = NOWHERE
-                if child != NOWHERE and begins[child, k] > at:
-                    at, child = begins[op].max(), NOWHERE
-                if best[0] < 0 or (at, rank[op], k) < best:
-                    best, instead = (at, rank[op], np.int64(k)), child
-        if best[0] < 0:
+        chosen, where, begin = _choose(ready, rank, begins, favourite, last, device, waiting)
+        if chosen == NOWHERE:
             break
-        chosen: Any = order[best[1]]
-        begin, where = best[0], best[2]
-        if instead != NOWHERE:
-            chosen, begin = instead, begins[instead, where]
         _deliver(problem, chosen, where, device, end, sent, clock, trial, True)
         _commit(problem, admission, footprint, chosen, where, device, unserved)
         start[chosen] = begin
@@ -188,6 +172,38 @@ def earliest_start_dynamic(
         if device[op] == NOWHERE:
             stuck = op
     return Times(device, start, end, stuck)
+
+
+@njit(cache=True)
+def _choose(
+    ready: list[Any], rank: Ints, begins: Ints, favourite: Ints, last: Ints, device: Ints,
+    waiting: Ints,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """The op to commit, or -1 if none fits anywhere, its device and its start.
+
+    The ready op of earliest start, or the favourite child that the device waits for where the op
+    need not wait for it.
+    """
+    best: Any = (np.int64(-1), np.int64(-1), np.int64(-1))
+    chosen: Any = np.int64(NOWHERE)
+    for op in ready:
+        for k in range(begins.shape[1]):
+            if begins[op, k] == NOWHERE:
+                continue
+            at, child = begins[op, k], _awaited(favourite, last[k], k, device, waiting, begins)
+            if child == op or begins[op].max() == at:
+                child = NOWHERE
+            if child != NOWHERE and begins[child, k] > at:
+                at, child = begins[op].max(), NOWHERE
+            if best[0] < 0 or (at, rank[op], k) < best:
+                best = (at, rank[op], np.int64(k))
+                chosen = op if child == NOWHERE else child
+    if chosen == NOWHERE:
+        return chosen, best[2], best[0]
+    begin = best[0]
+    if rank[chosen] != best[1]:  # the child
+        begin = begins[chosen, best[2]]
+    return chosen, best[2], begin
 
 
 @njit(cache=True)

@@ -20,13 +20,11 @@ def outcome_of_split(split: Split, outcome: Outcome) -> Outcome:
     >>> outcome_of_split(split, Outcome(Plan.on([0] * 6))).message
     'the plan of another instance, fd-dps-figure-3-split: 1 op split into 2 parts'
     """
-    ops = "1 op" if split.num_split == 1 else f"{split.num_split} ops"
-    label = f"{split.fine.name}: {ops} split into {split.num_parts} parts"
     message = f"{outcome.message}; " if outcome.message else ""
     plan = "no plan" if outcome.plan is None else "the plan"
     return replace(
         outcome,
-        message=f"{message}{plan} of another instance, {label}",
+        message=f"{message}{plan} of another instance, {split.fine.name}: {split.summary}",
         details={
             **outcome.details,
             "split_ops": split.num_split,

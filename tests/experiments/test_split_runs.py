@@ -93,6 +93,11 @@ def test_the_command_line_writes_the_finer_instance_beside_the_plan(
     plan, finer = diamond.with_name("plan.json"), diamond.with_name("plan.instance.json.gz")
     words = ["place", str(diamond), "--channels", "free", "--method", "fd-dps", "-o", str(plan)]
     params = [word for key, value in PARTS.items() for word in ("--param", f"{key}={value}")]
+    finer.mkdir()
+    assert main([*words, *params]) == 2
+    assert "plan.instance.json.gz: is a folder" in capsys.readouterr().err
+    assert not plan.exists()
+    finer.rmdir()
     assert main([*words, *params, "--json"]) == 0
     printed = capsys.readouterr()
     answer = json.loads(printed.out)

@@ -24,10 +24,10 @@ from placegap.instances import (
     evaluate,
     load_cluster,
     simulate,
+    split_parts,
 )
 from placegap.instances.document import Document
 from placegap.instances.generate import generate
-from placegap.instances import split_parts
 from placegap.instances.split_parts import GATHER, WHOLE, Split, split_ops
 from placegap.instances.split_shares import Axis, Cut
 from placegap.instances.splitting import AXES, SplitRule, choose_cuts, split_heavy_ops
