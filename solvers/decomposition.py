@@ -28,7 +28,7 @@ from placegap.instances.intervals import choose_chain, intervals
 from placegap.instances.sections import Section, sections_between
 from placegap.solvers.decomposition_search import Progress, Search
 from placegap.solvers.decomposition_whole import solve_whole
-from placegap.solvers.makespan_annealing import Annealing
+from placegap.solvers.makespan_annealing import Annealing, usual_moves
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.section_arcs import PROOFS, Arc, ArcTable
@@ -47,8 +47,8 @@ MOST_INNER = 100
 """Sections with more ops between their ends are not solved by themselves."""
 
 
-MOST_MOVES = 10**9
-"""Moves of an annealing run, where the time limit decides."""
+PATIENCE = 10
+"""With a time limit, runs of annealing may be so many times longer than by default."""
 
 
 class DecompositionParams(Params):
@@ -151,7 +151,7 @@ def _anneal(search: Search) -> Generator[Progress]:
         return
     annealing = Annealing(search.task.instance, search.task.semantics)
     limit_s = None if search.remaining_s is None else search.remaining_s / 3
-    moves = None if limit_s is None else MOST_MOVES
+    moves = usual_moves(search.task.instance) * (1 if limit_s is None else PATIENCE)
     for plan in annealing.runs(
         search.plan.devices, seed=search.task.limits.seed, moves=moves, limit_s=limit_s
     ):

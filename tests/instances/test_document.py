@@ -94,11 +94,11 @@ def test_a_failed_write_leaves_the_old_file_and_no_rest(tmp_path: Path) -> None:
 
 
 PROGRAM = """
-import resource, sys
+import sys
+from placegap.experiments.bench_process import peak_bytes
 from placegap.instances.document import load_document
 instance = load_document(sys.argv[1]).instance()
-print(instance.num_ops, len(instance.graph.edges),
-      resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(instance.num_ops, len(instance.graph.edges), peak_bytes() / 2**30)
 """
 
 

@@ -37,6 +37,7 @@ def without_the_whole_model(**constants: int) -> Iterator[None]:
     """Sections and intervals only; constants of the search set to other values."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decomposition, "solve_whole", lambda *_: None)
+        patch.setattr(decomposition, "_anneal", lambda *_: iter(()))
         for name, value in constants.items():
             patch.setattr(decomposition, name, value)
         yield
