@@ -21,6 +21,7 @@ from numba import njit
 
 from placegap.instances.index import Ints
 from placegap.solvers.chain_problem import Indices
+from placegap.solvers.ideal_cut import cut_between
 from placegap.solvers.ideal_inside import Inside, Pairs
 from placegap.solvers.ideal_layers import (
     LayerSearch,
@@ -32,7 +33,6 @@ from placegap.solvers.ideal_layers import (
 )
 from placegap.solvers.ideal_prices import PriceBook
 from placegap.solvers.ideal_sets import Sets, set_sums
-from placegap.solvers.ideal_stages import cut_between
 from placegap.solvers.limits import Clock
 
 PAIRS = 1_000_000

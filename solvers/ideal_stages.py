@@ -16,7 +16,8 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.index import Ints
-from placegap.solvers.chain_problem import WORD, Indices
+from placegap.solvers.chain_problem import Indices
+from placegap.solvers.ideal_cut import cut_between
 from placegap.solvers.ideal_kinds import KindsProblem
 from placegap.solvers.ideal_pools import Stage
 from placegap.solvers.ideal_sets import Sets, set_sums
@@ -313,35 +314,3 @@ def stage_load(d: View, sharing: Sharing, target: int, source: int, limit: int) 
             return limit
         load += sync_ns(sharing, parameters)
     return int(load)
-
-
-@njit(cache=True)
-def cut_between(
-    members: Ints, cut_nets: Ints, cut: Ints, weight: Ints, net_ptr: Ints, pin: Ints, target: int,
-    source: int,
-) -> int:  # fmt: skip
-    """Cut of the difference of two ideals, the source within the target.
-
-    cut(I) + cut(J) - sum of weight * (2 if the net has no pin in I - J else 1), over nets cut by
-    both.
-    """
-    moved = cut[target] + cut[source]
-    for word in range(cut_nets.shape[1]):
-        both = cut_nets[target, word] & cut_nets[source, word]
-        e = word * WORD
-        while both:
-            if both & 0xFF == 0:
-                both = (both >> 8) & 0x00FFFFFFFFFFFFFF
-                e += 8
-                continue
-            if both & 1:
-                moved -= 2 * weight[e]
-                for at in range(net_ptr[e], net_ptr[e + 1]):
-                    v = pin[at]
-                    taken = members[target, v // WORD] & ~members[source, v // WORD]
-                    if taken >> (v % WORD) & 1:
-                        moved += weight[e]
-                        break
-            both = (both >> 1) & 0x7FFFFFFFFFFFFFFF
-            e += 1
-    return int(moved)

@@ -2,9 +2,7 @@
 
 value(I) = min over sources J within I of max(value(J), load(I - J)).
 
-With cut(I) the weight of the nets cut by I, the communication of I - J is
-cut(I) + cut(J) - sum of weight * (2 if the net has no pin in I - J else 1), over nets cut by both:
-few, found by bit operations.
+The communication of I - J is `ideal_cut.cut_between`.
 """
 
 from __future__ import annotations
@@ -15,22 +13,10 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.index import Ints
-from placegap.solvers.chain_problem import ACCELERATOR, WORD, ChainProblem, Indices
+from placegap.solvers.chain_problem import ACCELERATOR, ChainProblem, Indices
+from placegap.solvers.ideal_cut import cut_between
 from placegap.solvers.ideal_tree import FAN_OUT_BITS, Sources, potentials
 from placegap.solvers.ideals import Ideals
-
-DE_BRUIJN = 0x03F79D71B4CB0A89
-"""Any window of 6 bits occurs once: (bit * DE_BRUIJN) >> 58 tells the bits apart."""
-
-
-def _bit_numbers() -> Ints:
-    table = np.zeros(WORD, np.int64)
-    for bit in range(WORD):
-        table[((1 << bit) * DE_BRUIJN) >> 58 & 63] = bit
-    return table
-
-
-BIT_NUMBER = _bit_numbers()
 
 
 class Device(NamedTuple):
@@ -152,18 +138,5 @@ def _load(d: Device, target: int, source: int, limit: int) -> int:
     work = d.work[target] - d.work[source]
     if not d.pays or work >= limit:
         return int(work)
-    moved = d.cut[target] + d.cut[source]
-    for word in range(d.cut_nets.shape[1]):
-        both = d.cut_nets[target, word] & d.cut_nets[source, word]
-        while both:
-            bit = both & -both
-            both ^= bit
-            e = word * WORD + BIT_NUMBER[((bit * DE_BRUIJN) >> 58) & 63]
-            moved -= 2 * d.weight[e]
-            for at in range(d.net_ptr[e], d.net_ptr[e + 1]):
-                v = d.pin[at]
-                taken = d.members[target, v // WORD] & ~d.members[source, v // WORD]
-                if taken >> (v % WORD) & 1:
-                    moved += d.weight[e]
-                    break
+    moved = cut_between(d.members, d.cut_nets, d.cut, d.weight, d.net_ptr, d.pin, target, source)
     return int(max(work, moved) if d.overlap else work + moved)
