@@ -110,21 +110,35 @@ def earliest_start_first(
         settle(admission, op, where)
         device[op], start[op] = where, at
         end[op] = free_at[where] = at + problem.time_ns[op, where]
-        for succ in problem.succ_op[problem.succ_ptr[op] : problem.succ_ptr[op + 1]]:
-            waiting[succ] -= 1
-            if waiting[succ] == 0:
-                for k in range(num_devices):
-                    pairs.append((succ, k))
-        for u in news:  # what was sent for this op is there for others as well, whatever the clocks
-            for other in problem.tensor_op[problem.tensor_ptr[u] : problem.tensor_ptr[u + 1]]:
-                if device[other] == NOWHERE and follows[other, where] != NOT_LATER:
-                    pairs.append((other, where))
-        news.clear()
-    stuck = NOWHERE
-    for op in problem.topological_order[::-1]:
+        _look_again(problem, op, where, waiting, device, follows, news, pairs)
+    return Times(device, start, end, _first_unplaced(problem, device))
+
+
+@njit(cache=True)
+def _look_again(
+    problem: Problem, op: int, where: int, waiting: Ints, device: Ints, follows: Ints,
+    news: list[Any], pairs: list[Any],
+) -> None:  # fmt: skip
+    """Add the pairs whose start is to be computed anew, now that an op is placed."""
+    for succ in problem.succ_op[problem.succ_ptr[op] : problem.succ_ptr[op + 1]]:
+        waiting[succ] -= 1
+        if waiting[succ] == 0:
+            for k in range(follows.shape[1]):
+                pairs.append((succ, k))
+    for u in news:  # what was sent for this op is there for others as well, whatever the clocks
+        for other in problem.tensor_op[problem.tensor_ptr[u] : problem.tensor_ptr[u + 1]]:
+            if device[other] == NOWHERE and follows[other, where] != NOT_LATER:
+                pairs.append((other, where))
+    news.clear()
+
+
+@njit(cache=True)
+def _first_unplaced(problem: Problem, device: Ints) -> int:
+    """The first op in topological order that has no device, or `NOWHERE`."""
+    for op in problem.topological_order:
         if device[op] == NOWHERE:
-            stuck = op
-    return Times(device, start, end, stuck)
+            return int(op)
+    return NOWHERE
 
 
 @njit(cache=True)

@@ -13,7 +13,14 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.index import Ints
-from placegap.solvers.earliest_start import NOT_LATER, _arrival, _book, _earliest
+from placegap.solvers.earliest_start import (
+    NOT_LATER,
+    _arrival,
+    _book,
+    _earliest,
+    _first_unplaced,
+    _look_again,
+)
 from placegap.solvers.list_scheduling import NOWHERE, Admission, Problem, Times, admits, settle
 
 
@@ -134,21 +141,8 @@ def favourite_child_first(
                         pairs.append((other, k))
                 held_on[k].clear()
         last[where] = op
-        for succ in problem.succ_op[problem.succ_ptr[op] : problem.succ_ptr[op + 1]]:
-            waiting[succ] -= 1
-            if waiting[succ] == 0:
-                for k in range(num_devices):
-                    pairs.append((succ, k))
-        for u in news:  # what was sent for this op is there for others as well, whatever the clocks
-            for other in problem.tensor_op[problem.tensor_ptr[u] : problem.tensor_ptr[u + 1]]:
-                if device[other] == NOWHERE and follows[other, where] != NOT_LATER:
-                    pairs.append((other, where))
-        news.clear()
-    stuck = NOWHERE
-    for op in problem.topological_order[::-1]:
-        if device[op] == NOWHERE:
-            stuck = op
-    return Times(device, start, end, stuck)
+        _look_again(problem, op, where, waiting, device, follows, news, pairs)
+    return Times(device, start, end, _first_unplaced(problem, device))
 
 
 @njit(cache=True)
