@@ -38,6 +38,12 @@ class Outcome:
         What proves the bound: "ideal-dp", "cp-sat", "highs", ...
     bound_class : PlanClass or None
         Class the bound holds for, where it is wider than the semantics' class.
+    rests_on : str
+        What the bound, or the proof that no plan exists, rests on: `trust.PROOF`, an argument whose
+        numbers our code computes in integers, or a solver's word, as `trust.word_of` names it.
+    faults : tuple of str
+        What a solver said that a known plan contradicts, each with its name and version; nothing
+        of it is in plan and bound.
     proven_infeasible : bool
         No feasible plan exists.
     message : str
@@ -55,6 +61,8 @@ class Outcome:
     bound_ns: int | None = None
     bound_origin: str = ""
     bound_class: PlanClass | None = None
+    rests_on: str = ""
+    faults: tuple[str, ...] = ()
     proven_infeasible: bool = False
     message: str = ""
     build_s: float = 0.0
@@ -82,6 +90,8 @@ class Result:
     bound_ns: int | None
     bound_origin: str
     bound_class: PlanClass
+    rests_on: str
+    faults: tuple[str, ...]
     gap: float | None
     build_s: float
     solve_s: float
@@ -166,6 +176,8 @@ def finish(
         bound_ns=outcome.bound_ns,
         bound_origin=outcome.bound_origin,
         bound_class=bound_class,
+        rests_on=outcome.rests_on,
+        faults=outcome.faults,
         gap=gap,
         build_s=outcome.build_s,
         solve_s=solve_s,
