@@ -62,14 +62,14 @@ def _instances(inputs: Path) -> Iterator[tuple[str, Instance]]:
 
 def _builds(instance: Instance) -> Iterator[tuple[str, Callable[[], pyo.ConcreteModel]]]:
     yield "moirai as published", lambda: moirai.build(instance, PORT, "as_published")
-    yield "moirai strengthened", lambda: moirai.build(instance, PORT)
+    yield "moirai strengthened", lambda: moirai.build(instance, PORT, symmetry=True)
     if instance.graph.name.startswith("layered"):
         return
     yield "pesto strengthened", lambda: pesto.build(instance, LINK)
     yield "getf milp", lambda: getf.build(instance)
     load, chain = Semantics(objective="max_load"), Semantics(objective="max_load", plans="chain")
-    yield "throughput any", lambda: throughput_ip.build(instance, load)
-    yield "throughput chain", lambda: throughput_ip.build(instance, chain)
+    yield "throughput any", lambda: throughput_ip.build(instance, load, symmetry=True)
+    yield "throughput chain", lambda: throughput_ip.build(instance, chain, symmetry=True)
     yield "archer three blocks", lambda: archer.build_three_blocks(instance, chain)
     calls = Semantics(objective="latency_subgraphs")
-    yield "latency strengthened", lambda: latency_ip.build(instance, calls)
+    yield "latency strengthened", lambda: latency_ip.build(instance, calls, symmetry=True)

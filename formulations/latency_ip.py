@@ -60,6 +60,7 @@ def build(
     form: Form = "strengthened",
     horizon_ns: int | None = None,
     bound_ns: int | None = None,
+    symmetry: bool = False,
 ) -> pyo.ConcreteModel:
     """The latency IP of an instance.
 
@@ -74,6 +75,9 @@ def build(
         big-M. By default every plan fits.
     bound_ns : int, optional
         A latency that no plan is below, for the strengthened form; by default `chain_bound_ns`.
+    symmetry : bool
+        Strengthened only: equal accelerators are numbered by their first call. It makes proofs
+        shorter, and is wrong beside constraints of your own that name devices.
 
     Returns
     -------
@@ -125,7 +129,8 @@ def build(
         if bound_ns is None:
             bound_ns = chain_bound_ns(instance, semantics)
         strengthened.chain_covers(model, sets, bound_ns)
-        strengthened.equal_in_order(model, sets)
+        if symmetry:
+            strengthened.equal_in_order(model, sets)
         strengthened.calls_in_order(model, sets)
     model.objective = pyo.Objective(expr=model.latency)
     return model

@@ -35,7 +35,7 @@ def build(
     semantics: Semantics,
     form: Form = "strengthened",
     horizon_ns: int | None = None,
-    symmetry: bool = True,
+    symmetry: bool = False,
 ) -> pyo.ConcreteModel:
     """Moirai's MILP of an instance.
 
@@ -51,7 +51,7 @@ def build(
         horizon is not below the optimum.
     symmetry : bool
         Strengthened only: of placements that differ in the names of identical devices, keep one.
-        Constraints of your own that name devices need ``symmetry=False``.
+        It makes proofs shorter, and is wrong beside constraints of your own that name devices.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def why_not(semantics: Semantics, form: Form = "strengthened") -> str | None:
 
 
 def count_rows(
-    instance: Instance, form: Form, semantics: Semantics = SEMANTICS, symmetry: bool = True
+    instance: Instance, form: Form, semantics: Semantics = SEMANTICS, symmetry: bool = False
 ) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building.
 

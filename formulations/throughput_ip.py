@@ -90,7 +90,7 @@ def build(
     instance: Instance,
     semantics: Semantics,
     contiguous: Contiguous | None = None,
-    symmetry: bool = True,
+    symmetry: bool = False,
 ) -> pyo.ConcreteModel:
     """The throughput IP of an instance.
 
@@ -102,8 +102,8 @@ def build(
     contiguous : {"convex", "chain", "no"}, optional
         Which plans the model admits; it must be the class of the semantics, as it is by default.
     symmetry : bool
-        Fix the roles of equal devices. Constraints of your own that name devices need
-        ``symmetry=False``.
+        Fix the roles of equal devices. It makes proofs shorter, and is wrong beside constraints of
+        your own that name devices. `warm_start` and `extract` must be told the same.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def why_not(
     instance: Instance,
     semantics: Semantics,
     contiguous: Contiguous | None = None,
-    symmetry: bool = True,
+    symmetry: bool = False,
 ) -> str | None:
     """Why the model does not state a semantics of an instance, or None if it does."""
     if not semantics.is_load:
@@ -208,18 +208,18 @@ def why_not(
         if uneven > MOST_UNEVEN:
             return (
                 f"with replicas takes at most {MOST_UNEVEN} equal devices that cannot be swapped"
-                f" (links of several bandwidths, or symmetry=False), not {uneven}"
+                f" (links of several bandwidths, or without symmetry=True), not {uneven}"
             )
     return None
 
 
-def count_rows(instance: Instance, semantics: Semantics, symmetry: bool = True) -> int:
+def count_rows(instance: Instance, semantics: Semantics, symmetry: bool = False) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building.
 
     Examples
     --------
     >>> from placegap.instances import example
-    >>> count_rows(example(), Semantics(objective="max_load"), symmetry=False)
+    >>> count_rows(example(), Semantics(objective="max_load"))
     24
     """
     arrays, index, n = instance.arrays, instance.arrays.index, instance.num_ops

@@ -112,7 +112,7 @@ class Data:
         return self.unit_ns == 1
 
 
-def throughput_data(instance: Instance, semantics: Semantics, symmetry: bool = True) -> Data:
+def throughput_data(instance: Instance, semantics: Semantics, symmetry: bool = False) -> Data:
     """Everything that `throughput_ip.build` needs; O(m + (n + t) S).
 
     Examples
@@ -150,7 +150,7 @@ def throughput_data(instance: Instance, semantics: Semantics, symmetry: bool = T
     )
 
 
-def device_columns(instance: Instance, semantics: Semantics, symmetry: bool = True) -> Columns:
+def device_columns(instance: Instance, semantics: Semantics, symmetry: bool = False) -> Columns:
     """The columns: the devices one by one, then sets of equal devices where stages are replicated.
 
     Equal devices among which all links have one bandwidth need not be told apart: stages take them
@@ -198,7 +198,7 @@ def device_columns(instance: Instance, semantics: Semantics, symmetry: bool = Tr
     )
 
 
-def uneven_class(instance: Instance, semantics: Semantics, symmetry: bool = True) -> int:
+def uneven_class(instance: Instance, semantics: Semantics, symmetry: bool = False) -> int:
     """Size of the largest class of equal devices all sets of which are columns, or 0."""
     kind, paths, largest = equal_devices(instance, semantics), widest_paths(instance.cluster), 0
     for number in range(max(kind) + 1):

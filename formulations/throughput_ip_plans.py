@@ -31,7 +31,7 @@ def warm_start(
     instance: Instance,
     plan: Plan,
     semantics: Semantics,
-    symmetry: bool = True,
+    symmetry: bool = False,
 ) -> None:
     """Set the values of all variables to those of a feasible plan.
 
@@ -67,7 +67,7 @@ def warm_start(
 
 
 def extract(
-    model: pyo.ConcreteModel, instance: Instance, semantics: Semantics, symmetry: bool = True
+    model: pyo.ConcreteModel, instance: Instance, semantics: Semantics, symmetry: bool = False
 ) -> Plan:
     """The plan that the values of x describe."""
     if not semantics.replicas:

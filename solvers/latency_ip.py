@@ -123,7 +123,12 @@ def _formulation(task: Task, params: LatencyParams, bound_ns: int | None) -> For
         starts=STARTS,
         granularity_ns=granularity_ns(instance, transfers=False),
         build=lambda start: latency_ip.build(
-            instance, semantics, form, None if start is None else start.value_ns, bound_ns
+            instance,
+            semantics,
+            form,
+            None if start is None else start.value_ns,
+            bound_ns,
+            symmetry=True,
         ),
         warm_start=lambda model, plan: latency_ip.warm_start(model, instance, plan, semantics),
         extract=lambda model: latency_ip.extract(model, instance),

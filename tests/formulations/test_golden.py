@@ -83,7 +83,9 @@ def latency(subgraphs: int) -> Semantics:
 MODELS: dict[str, Callable[[], pyo.ConcreteModel]] = {
     "moirai-as-published": lambda: moirai.build(PLAIN, makespan("port"), "as_published"),
     **{
-        f"moirai-{channels}": lambda c=channels: moirai.build(PLAIN, makespan(c))  # type: ignore[misc]
+        f"moirai-{channels}": lambda c=channels: moirai.build(  # type: ignore[misc]
+            PLAIN, makespan(c), symmetry=True
+        )
         for channels in ("free", "link", "port", "half_duplex")
     },
     "pesto-as-published": lambda: pesto.build(PLAIN, makespan("link"), "as_published"),
@@ -94,20 +96,20 @@ MODELS: dict[str, Callable[[], pyo.ConcreteModel]] = {
     "m-sct-truncated": lambda: m_sct.build(PLAIN, truncated=True),
     **{
         f"throughput-{plans}-{rule}": lambda p=plans, r=rule: throughput_ip.build(  # type: ignore[misc]
-            HOST, load(plans=p, load=r)
+            HOST, load(plans=p, load=r), symmetry=True
         )
         for plans, rule in (("any", "add"), ("convex", "add"), ("chain", "overlap"))
     },
-    "throughput-replicas": lambda: throughput_ip.build(PLAIN, load(replicas=True)),
-    "throughput-servers": lambda: throughput_ip.build(HOST, load(levels=2)),
+    "throughput-replicas": lambda: throughput_ip.build(PLAIN, load(replicas=True), symmetry=True),
+    "throughput-servers": lambda: throughput_ip.build(HOST, load(levels=2), symmetry=True),
     "throughput-fwd-bwd": lambda: throughput_ip.build(
-        HOST, Semantics(objective="max_load_fwd_bwd")
+        HOST, Semantics(objective="max_load_fwd_bwd"), symmetry=True
     ),
     "archer-exact": lambda: archer.build_exact(PLAIN, load(plans="chain")),
     "archer-three-blocks": lambda: archer.build_three_blocks(HOST, load(plans="chain")),
     "archer-bottleneck": lambda: archer.build_bottleneck(PLAIN, load(plans="chain"), index=2),
     "latency-as-published": lambda: latency_ip.build(HOST, latency(1), "as_published"),
-    "latency-strengthened": lambda: latency_ip.build(HOST, latency(2)),
+    "latency-strengthened": lambda: latency_ip.build(HOST, latency(2), symmetry=True),
 }
 
 

@@ -210,7 +210,7 @@ def test_rows_of_every_channel_model() -> None:
 
 
 def test_a_user_may_add_constraints() -> None:
-    model = build(example(), SEMANTICS, symmetry=False)  # the rows below name devices
+    model = build(example(), SEMANTICS)
     model.apart = pyo.Constraint(expr=model.x[1, 0] + model.x[0, 0] == 1)
     model.pinned = pyo.Constraint(expr=model.x[2, 1] + model.x[3, 1] == 2)
     assert solve_model(model, Limits()).ending == "optimal"

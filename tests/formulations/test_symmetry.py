@@ -12,7 +12,7 @@ from oracles import MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, oracle
 from ortools.sat.python import cp_model
 from twins import CLUSTERS, gpus, twin_instance
 
-from placegap.formulations import symmetry, throughput_ip
+from placegap.formulations import latency_ip, moirai, symmetry, throughput_ip
 from placegap.formulations.common import assign_once, place_ops, placement, possible_devices
 from placegap.formulations.symmetry import (
     canonical,
@@ -331,6 +331,29 @@ def test_it_serves_another_model_with_x() -> None:
         assert solve_model(model, Limits()).ending == "optimal"
         plan = Plan.on(placement(model, instance.num_ops))
         assert evaluate(instance, plan, add).value_ns == optimum
+
+
+BUILDS = {
+    "makespan": (moirai.build, PORT),
+    "max_load": (throughput_ip.build, Semantics(objective="max_load", plans="chain")),
+    "latency_subgraphs": (latency_ip.build, Semantics(objective="latency_subgraphs")),
+}
+
+
+@pytest.mark.parametrize("objective", BUILDS)
+@pytest.mark.parametrize(("op", "device"), list(product(range(2), range(3))))
+def test_a_model_as_built_takes_constraints_that_name_devices(
+    objective: str, op: int, device: int
+) -> None:
+    # on identical devices some optimum has the op wherever it is pinned
+    build, semantics = BUILDS[objective]
+    instance = loose(3, 5, 7)
+    model = build(instance, semantics)
+    model.pinned = pyo.Constraint(expr=model.x[op, device] == 1)
+    found = solve_model(model, Limits())
+    assert found.objective is not None
+    # three ops on three devices: the longest decides
+    assert round(found.objective * pyo.value(model.unit_ns)) == 7
 
 
 # ------------------------------------------------------------------------------ plans, relabelled

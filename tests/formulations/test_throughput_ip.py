@@ -320,13 +320,13 @@ def test_a_user_may_add_constraints() -> None:
 
 
 @pytest.mark.parametrize("plans", ["any", "convex", "chain"])
-def test_constraints_that_name_devices_go_without_symmetry(plans: str) -> None:
+def test_constraints_that_name_devices_need_no_option(plans: str) -> None:
     # the diamond against its order: the end on the first device, the rest on the second
     semantics = rules(plans=plans)
-    model = build(example(), semantics, symmetry=False)
+    model = build(example(), semantics)
     model.pinned = pyo.Constraint(expr=model.x[0, 1] + model.x[3, 0] == 2)
     assert solve_model(model, Limits()).ending == "optimal"
-    placement = extract(model, example(), semantics, symmetry=False).placement
+    placement = extract(model, example(), semantics).placement
     assert (placement[0], placement[3]) == ((1,), (0,))
 
 
