@@ -11,49 +11,13 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.metadata import version
 
-import typer
-
-from placegap.experiments import (
-    cli_coarsen,
-    cli_convert,
-    cli_lists,
-    cli_place,
-    cli_show,
-    cli_split,
-    cli_standard,
-    cli_study,
-    cli_verify,
-)
-from placegap.experiments.rendering import warn
 from placegap.instances.errors import InputError
 
 BAD_INPUT = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-
-app = typer.Typer(
-    name="placegap",
-    help="Place computation graphs on devices, and prove how far each placement is from optimal.",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("place")(cli_place.place_command)
-app.command("study")(cli_study.study_command)
-app.command("convert")(cli_convert.convert_command)
-app.command("coarsen")(cli_coarsen.coarsen_command)
-app.command("split")(cli_split.split_command)
-app.command("show")(cli_show.show_command)
-app.command("verify")(cli_verify.verify_command)
-app.command("methods")(cli_lists.methods_command)
-app.command("instances")(cli_lists.instances_command)
-app.command("generate")(cli_convert.generate_command)
-app.command("standard-evaluation")(cli_standard.standard_evaluation_command)
-
-# typer brings its own copy of click, or uses the installed one
-USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -66,8 +30,13 @@ def main(args: Sequence[str] | None = None) -> int:
     ...
     0
     """
+    given = list(sys.argv[1:] if args is None else args)
     try:
-        status = _run(list(sys.argv[1:] if args is None else args))
+        if given == ["--version"]:
+            print_version()  # without the half second that loading the commands takes
+            status = 0
+        else:
+            status = _run(given)
         sys.stdout.flush()
     except InputError as error:
         warn(str(error))
@@ -88,7 +57,18 @@ def main(args: Sequence[str] | None = None) -> int:
     return status
 
 
+def print_version() -> None:
+    """Print the name and the version."""
+    print(f"placegap {version('placegap')}")
+
+
 def _run(args: list[str]) -> int:
+    import typer
+
+    from placegap.experiments.cli_app import app
+
+    # typer brings its own copy of click, or uses the installed one
+    usage_error: type[Exception] = typer.BadParameter.__bases__[0]
     command = typer.main.get_command(app)
     try:
         with command.make_context("placegap", list(args)) as context:
@@ -97,12 +77,19 @@ def _run(args: list[str]) -> int:
         return stop.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
-    except USAGE_ERROR as error:
+    except usage_error as error:
         if not args:  # the help has been asked for by saying nothing
             print(error)
             return BAD_INPUT
         raise InputError(f"{_message(error)} (see 'placegap --help')") from None
     return 0
+
+
+def warn(message: str) -> None:
+    """Print one line on stderr, as the commands do."""
+    from placegap.experiments.rendering import warn as print_line
+
+    print_line(message)
 
 
 def _message(error: Exception) -> str:

@@ -236,6 +236,9 @@ def _serve(
 ) -> None:
     """Life of a worker process."""
     _die_with_parent(parent)
+    if "fork" in multiprocessing.get_all_start_methods():
+        # a lock that a library makes when it is loaded then has no name, which a kill would leak
+        multiprocessing.set_start_method("fork", force=True)
     for module in modules:
         import_module(module)
     _silence()

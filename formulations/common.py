@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyomo.environ as pyo
 from numpy.typing import NDArray
 
 from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.index import GraphIndex, Ints
 from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
+
+if TYPE_CHECKING:  # half of this module serves CP-SAT, which need not wait for Pyomo to load
+    import pyomo.environ as pyo
 
 Linear = Any
 """A linear expression or constraint of Pyomo, which is untyped."""
@@ -190,6 +192,8 @@ def for_whole_groups(group: Ints, possible: NDArray[np.bool_]) -> NDArray[np.boo
 
 def place_ops(model: pyo.ConcreteModel, possible: NDArray[np.bool_]) -> None:
     """Variables ``x[i, k]`` in {0, 1}, fixed to 0 where device k is not possible for op i."""
+    import pyomo.environ as pyo
+
     num_ops, num_devices = possible.shape
     model.x = pyo.Var(range(num_ops), range(num_devices), domain=pyo.Binary)
     for i, k in zip(*(axis.tolist() for axis in np.nonzero(~possible)), strict=True):
@@ -244,6 +248,8 @@ def exclude_overload(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -
     The ops S on an overloaded device k are reduced to a minimal cover, the largest first:
     sum over i in S of x[i, l] <= |S| - 1 for every device l that cannot hold S either.
     """
+    import pyomo.environ as pyo
+
     size, capacity = instance.arrays.resident_bytes.tolist(), instance.arrays.memory_bytes.tolist()
     device = plan.devices.tolist()
     if model.component("memory_cover") is None:

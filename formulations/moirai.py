@@ -98,7 +98,7 @@ def count_rows(
     --------
     >>> from placegap.instances import example
     >>> count_rows(example(), "as_published"), count_rows(example(), "strengthened")
-    (105, 74)
+    (105, 70)
     """
     if form == "as_published":
         return moirai_published.count_rows(instance)

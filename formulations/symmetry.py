@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyomo.environ as pyo
 from numpy.typing import NDArray
 
 from placegap.formulations.common import Linear, possible_devices
@@ -28,6 +27,9 @@ from placegap.instances.index import Ints
 from placegap.instances.model import Instance
 from placegap.instances.plan import Plan, Transfer
 from placegap.instances.semantics import Semantics
+
+if TYPE_CHECKING:
+    import pyomo.environ as pyo
 
 Classes = tuple[tuple[int, ...], ...]
 """Classes of two or more identical devices, each in ascending order."""

@@ -118,7 +118,8 @@ def throughput_data(instance: Instance, semantics: Semantics, symmetry: bool = F
     Examples
     --------
     >>> from placegap.instances import example
-    >>> data = throughput_data(example(), Semantics(objective="max_load", replicas=True))
+    >>> replicas = Semantics(objective="max_load", replicas=True)
+    >>> data = throughput_data(example(), replicas, symmetry=True)
     >>> data.columns.devices, data.columns.packed
     (((0,), (1,), (0, 1)), ((1, (0,)),))
     """

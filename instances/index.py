@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -167,6 +166,8 @@ def _fifo_kahn(
 def _name_cycle(graph: Graph, waiting: list[int]) -> str:
     stuck = {op.name for op, count in zip(graph.ops, waiting, strict=True) if count}
     arcs = [(e.producer, e.consumer) for e in graph.edges if {e.producer, e.consumer} <= stuck]
+    import networkx as nx  # takes a tenth of a second to load, for an error
+
     names = [arc[0] for arc in nx.find_cycle(nx.DiGraph(arcs))]
     shown = [*names, names[0]] if len(names) <= 6 else [*names[:5], "...", names[0]]
     return " -> ".join(shown)

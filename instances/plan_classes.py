@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import networkx as nx
 import numpy as np
 
 from placegap.instances.index import Ints
@@ -79,6 +78,8 @@ def _chain(
         for a, b in zip(ends[0][mask].tolist(), ends[1][mask].tolist(), strict=True):
             if region[a] != region[b]:
                 arcs.setdefault((int(region[a]), int(region[b])), (a, b))
+    import networkx as nx  # loaded when used: a tenth of a second
+
     quotient = nx.DiGraph(list(arcs))
     try:
         cycle = [(int(arc[0]), int(arc[1])) for arc in nx.find_cycle(quotient)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from placegap.instances.index import Ints
@@ -57,6 +56,8 @@ def widest_paths(cluster: Cluster) -> dict[tuple[int, int], tuple[int, int]]:
         (where[link.source], where[link.target]): (link.bandwidth_bytes_per_s, link.latency_ns)
         for link in cluster.links
     }
+    import networkx as nx  # loaded when used: a tenth of a second
+
     best = dict(direct)
     # Lowering the bandwidth step by step, the first network that joins a pair is its widest.
     for bandwidth in sorted({width for width, _ in direct.values()}, reverse=True):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 
@@ -15,6 +16,7 @@ from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import Objective, Semantics
 from placegap.instances.servers import check_semantics
+from placegap.solvers.methods import HOMES
 from placegap.solvers.result import Outcome, Result, finish
 
 if TYPE_CHECKING:
@@ -90,14 +92,53 @@ class Method:
     formulation: Callable[[Task, Params], Formulation] | None = None
 
 
-METHODS: dict[str, Method] = {}
+class Registry(MutableMapping[str, Method]):
+    """Methods by name; that of `methods.HOMES` is loaded when it is first asked for.
+
+    Names are known without loading anything.
+
+    Examples
+    --------
+    >>> "heft" in METHODS, METHODS["heft"].claim
+    (True, 'heuristic')
+    """
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Method] = {}
+
+    def __getitem__(self, name: str) -> Method:
+        if name not in self._loaded:
+            import_module(f"placegap.solvers.{HOMES[name]}")
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, method: Method) -> None:
+        self._loaded[name] = method
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*HOMES, *self._loaded]))
+
+    def __len__(self) -> int:
+        return len({**HOMES, **self._loaded})
+
+    def __contains__(self, name: object) -> bool:
+        return name in HOMES or name in self._loaded
+
+    def add(self, method: Method) -> None:
+        """Add a method; its name must be new."""
+        if method.name in self._loaded:
+            raise ValueError(f"method {method.name!r} is registered twice")
+        self._loaded[method.name] = method
+
+
+METHODS = Registry()
 
 
 def register(method: Method) -> Method:
     """Add a method; its name must be new."""
-    if method.name in METHODS:
-        raise ValueError(f"method {method.name!r} is registered twice")
-    METHODS[method.name] = method
+    METHODS.add(method)
     return method
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from placegap.instances.evaluate import evaluate
 from placegap.instances.model import Instance
 from placegap.instances.plan import Evaluation, Plan
 from placegap.instances.semantics import PLAN_CLASSES, PlanClass, Semantics
@@ -138,6 +137,8 @@ def finish(
         If an exact claim is better than what the referee finds, a claimed plan is infeasible, or
         a bound of the plan's class is above the value of a feasible plan.
     """
+    from placegap.instances.evaluate import evaluate  # brings numba
+
     bound_class = outcome.bound_class or semantics.plans
     if PLAN_CLASSES.index(bound_class) < PLAN_CLASSES.index(semantics.plans):
         raise SolverDisagreement(
