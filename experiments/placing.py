@@ -14,7 +14,7 @@ from functools import partial
 
 from placegap.experiments.options import Rules
 from placegap.experiments.pool import Ending, run_pool
-from placegap.experiments.run_task import one_line, warm_up
+from placegap.experiments.run_task import GRACE_S, one_line, warm_up
 from placegap.experiments.sources import Source, load_source
 from placegap.instances.errors import InputError
 from placegap.instances.plan import Plan
@@ -24,9 +24,6 @@ from placegap.solvers.coarse import solve_coarse
 from placegap.solvers.registry import find_method
 
 DEFAULT_TIME_LIMIT_S = 60.0
-GRACE_S = 60.0
-"""Beyond the time limit: reading the model, compiling kernels, building a model."""
-
 STOP_S = 5.0
 """What a method gets after Ctrl-C to return what it has; a second Ctrl-C ends it at once."""
 

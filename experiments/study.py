@@ -20,6 +20,9 @@ LOG_NAME = "runs.jsonl"
 Progress = Callable[[int, int, str], None]
 """Told after each step: how many runs are done, how many there are, and what was last."""
 
+REFEREE = "placegap.instances.evaluate"
+"""Workers load it before their first run, whose hard limit it would eat into."""
+
 
 def run_study(
     config: str | Path,
@@ -69,7 +72,7 @@ def run_study(
             run_task,
             workers=workers or num_cores(),
             hard_limit_s=hard_limit_s,
-            modules=modules,
+            modules=(REFEREE, *modules),
         )
         with closing(endings):
             for ending in endings:

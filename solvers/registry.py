@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,6 +15,7 @@ from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import Objective, Semantics
 from placegap.instances.servers import check_semantics
+from placegap.solvers.limits import compiled_s, now_s
 from placegap.solvers.methods import HOMES
 from placegap.solvers.result import Outcome, Result, finish
 
@@ -213,15 +213,16 @@ def solve(
     reason = why_not(chosen, task, parsed)
     if reason is not None:
         raise InputError(f"{method} does not apply to {instance.name}: {reason}")
-    began = time.perf_counter()
+    began, compiled = now_s(), compiled_s()
     outcome = chosen.run(task, parsed)
-    elapsed = time.perf_counter() - began
+    elapsed = now_s() - began
     return finish(
         instance,
         semantics,
         method,
         outcome,
         solve_s=max(0.0, elapsed - outcome.build_s),
+        setup_s=compiled_s() - compiled,
         seed=seed,
         requested_gap=gap,
         bound_only=chosen.claim == "bound",

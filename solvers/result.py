@@ -77,6 +77,8 @@ class Result:
     (value - bound) / value, 0 when both are 0, None where one of them is missing. Where the method
     split ops, `split` says which, and all else is about `split.fine`: its name, its hash, a plan of
     it, judged on it. Such a value may lie below the optimum of the instance that was asked about.
+    `setup_s` went into compiling kernels, which happens once on a machine: no other time includes
+    it.
     """
 
     method: str
@@ -94,6 +96,7 @@ class Result:
     gap: float | None
     build_s: float
     solve_s: float
+    setup_s: float
     seed: int
     options: Mapping[str, str | int | float | bool | None]
     versions: Mapping[str, str]
@@ -123,6 +126,7 @@ def finish(
     outcome: Outcome,
     *,
     solve_s: float,
+    setup_s: float = 0.0,
     seed: int = 0,
     requested_gap: float = 0.0,
     bound_only: bool = False,
@@ -182,6 +186,7 @@ def finish(
         gap=gap,
         build_s=outcome.build_s,
         solve_s=solve_s,
+        setup_s=setup_s,
         seed=seed,
         options=options or {},
         versions=versions or {},
