@@ -36,6 +36,7 @@ from placegap.experiments.bench_placers import (
     placer_rows,
 )
 from placegap.experiments.bench_process import Measured, cpu_s, least_cpu_s, peak_bytes
+from placegap.experiments.bench_start import start_benches
 from placegap.instances.document import Document, load_document, save_document
 from placegap.instances.evaluate import evaluate
 from placegap.instances.generate import generate
@@ -92,6 +93,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def benches(inputs: Path, *, large: bool = False) -> Iterator[Bench]:
     """Everything that is measured in this process."""
+    for name, start in start_benches():
+        yield name, start, lambda _: "in a process of its own"
     yield from _house()
     for name, run, remark in building_benches(large=large):
         yield name, run, lambda _, r=remark: r  # type: ignore[misc]
