@@ -10,8 +10,8 @@ import pyomo.environ as pyo
 
 from placegap.formulations.common import granularity_ns
 from placegap.formulations.getf_lp import critical_path_ns
+from placegap.solvers.endings import ENDINGS
 from placegap.solvers.highs import solve_model
-from placegap.solvers.mip import ENDINGS
 from placegap.solvers.mip_outcome import Ending, bound_ns, no_garbage_collection
 from placegap.solvers.registry import Task
 from placegap.solvers.result import Outcome
