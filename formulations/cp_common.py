@@ -29,6 +29,13 @@ rows together now and then.
 """
 
 
+DIGIT_BITS = 16
+"""Of a variable that `at_most` splits: its largest value and one digit stay within the cap."""
+
+LARGEST_TIME = LARGEST_ACTIVITY - 2**DIGIT_BITS
+"""No time, and no sum of times in a row, may be more units than this."""
+
+
 class RowTooLarge(ValueError):
     """A model has a row whose coefficients times ranges pass `LARGEST_ACTIVITY`."""
 
@@ -90,7 +97,7 @@ def at_most(
     A sum of numbers a = low + B high is at most r + B q if and only if there is a carry c >= 0 with
     sum low <= r + B c and sum high + c <= q: c is by how many B the low parts exceed r, rounded up.
     The second row is split again where its numbers are still too large. A limit that is a variable
-    of at most `LARGEST_ACTIVITY` is split into q and r by a row of its own.
+    of at most `LARGEST_TIME` is split into q and r by a row of its own.
 
     Parameters
     ----------
@@ -116,6 +123,8 @@ def at_most(
         cp.add(_sum(terms) <= limit)
         return []
     width = _digit_bits(terms)
+    if not isinstance(limit, int):
+        width = min(width, DIGIT_BITS)
     base = 1 << width
     low = [Term(t.coefficient % base, t.variable, t.most) for t in terms if t.coefficient % base]
     high = [Term(t.coefficient >> width, t.variable, t.most) for t in terms]
@@ -125,7 +134,7 @@ def at_most(
     if isinstance(limit, int):
         quotient, remainder = divmod(limit, base)
     else:
-        quotient = cp.new_int_var(0, LARGEST_ACTIVITY >> width, "")
+        quotient = cp.new_int_var(0, LARGEST_TIME >> width, "")
         remainder = cp.new_int_var(0, base - 1, "")
         cp.add(base * quotient + remainder == limit)
         at = limit.index

@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from placegap.formulations.cp_common import (
-    LARGEST_ACTIVITY,
+    LARGEST_TIME,
     Derived,
     Term,
     at_most,
@@ -166,7 +166,7 @@ def call_duration(model: LatencyModel) -> None:
 def _call_takes(model: LatencyModel, at: tuple[int, int], terms: list[Term]) -> None:
     """Finish >= start + sum of terms, by a variable for the sum where the row is too large."""
     cp, horizon = model.cp, model.horizon_ns // model.unit_ns
-    if horizon + sum(term.coefficient for term in terms) <= LARGEST_ACTIVITY:
+    if horizon + sum(term.coefficient for term in terms) <= LARGEST_TIME:
         time = sum(term.coefficient * term.variable for term in terms)
         cp.add(model.finish[at] >= model.start[at] + time)
         return

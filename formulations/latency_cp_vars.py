@@ -8,7 +8,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placegap.formulations.common import granularity_ns
-from placegap.formulations.cp_common import LARGEST_ACTIVITY, Derived, largest_spread
+from placegap.formulations.cp_common import LARGEST_TIME, Derived, largest_spread
 from placegap.formulations.latency_ip_published import CallSets, index_sets
 from placegap.formulations.makespan_cp_vars import Literal
 from placegap.instances.model import Instance
@@ -95,7 +95,7 @@ def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> Late
     """Variables. The unit keeps all rows that the horizon allows within `LARGEST_ACTIVITY`."""
     sets = index_sets(instance, semantics, horizon_ns)
     granularity = granularity_ns(instance, transfers=False)
-    unit = max(granularity, ceil_div(_longest_row_ns(sets, horizon_ns), LARGEST_ACTIVITY))
+    unit = max(granularity, ceil_div(_longest_row_ns(sets, horizon_ns), LARGEST_TIME))
     cp, horizon, n = cp_model.CpModel(), horizon_ns // unit, instance.num_ops
     possible, is_host = sets.window.possible, instance.arrays.is_host
     of_group: dict[tuple[int, int], Literal] = {}
@@ -129,15 +129,21 @@ def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> Late
 
 
 def _longest_row_ns(sets: CallSets, horizon_ns: int) -> int:
-    """What a row can sum up to: the horizon, and the terms of an op and its tensor beside it."""
+    """What a row can sum up to: the horizon, and beside it a call, or an op and its tensor."""
     arrays, window = sets.instance.arrays, sets.window
     on_hosts = np.where(window.possible & arrays.is_host, arrays.time_ns, 0).astype(object)
     spread = max(
         largest_spread(table, window.possible)
         for table in (arrays.time_ns, window.head_ns + arrays.time_ns, window.tail_ns)
     )
-    moves = [0] * len(sets.producer)
+    moves, call = [0] * len(sets.producer), [0] * sets.instance.num_devices
     for u, k in (*sets.entering, *sets.leaving):
-        moves[u] += min(int(arrays.host_ns[u, k]), horizon_ns + 1) * sets.num_calls
-    beside = max(int(on_hosts.sum(axis=1).max()), spread + max(moves, default=0))
-    return horizon_ns + beside
+        move = min(int(arrays.host_ns[u, k]), horizon_ns + 1)
+        moves[u] += move * sets.num_calls
+        call[k] += move
+    for k, _ in sets.calls:
+        call[k] += sum(arrays.time_ns[sets.on(k), k].tolist())
+    # the time of a call is a variable of its own where it may take longer than the horizon
+    longest_call = min(max(call), horizon_ns)
+    of_op = max(int(on_hosts.sum(axis=1).max()), spread + max(moves, default=0))
+    return horizon_ns + max(longest_call, of_op)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
 from placegap.formulations.common import granularity_ns
-from placegap.formulations.cp_common import LARGEST_ACTIVITY, Derived, largest_spread
+from placegap.formulations.cp_common import LARGEST_TIME, Derived, largest_spread
 from placegap.formulations.windows import Windows, moves_in_time, windows
 from placegap.instances.index import Ints
 from placegap.instances.model import Instance
@@ -142,7 +142,7 @@ def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> Make
     window = windows(instance, horizon_ns)
     in_time = moves_in_time(instance, window, horizon_ns)
     longest = _longest_row_ns(instance, window, in_time, horizon_ns)
-    unit = max(granularity, ceil_div(longest, LARGEST_ACTIVITY))
+    unit = max(granularity, ceil_div(longest, LARGEST_TIME))
     cp, horizon = cp_model.CpModel(), horizon_ns // unit
     time = instance.arrays.time_ns // unit
     x = _placement_literals(cp, instance, window.possible)
