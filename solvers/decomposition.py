@@ -95,6 +95,8 @@ def run(task: Task, params: Params) -> Outcome:
                 pass
         except KeyboardInterrupt:
             search.interrupted = True
+        except MemoryError:
+            search.note = "out of memory"
     return Outcome(
         plan=search.plan,
         claim_ns=search.claim_ns,
