@@ -20,7 +20,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from placegap.formulations.cp_common import memory_capacity
+from placegap.formulations.cp_common import (
+    LARGEST_TIME,
+    Derived,
+    Term,
+    at_most,
+    by_device,
+    hint_derived,
+    memory_capacity,
+)
 from placegap.formulations.latency_chains import chain_bound_ns
 from placegap.formulations.latency_cp_vars import LatencyModel, new_model
 from placegap.formulations.latency_parts import (
@@ -71,7 +79,7 @@ def build(
     horizon = serial_horizon_ns(instance) if horizon_ns is None else horizon_ns
     model = new_model(instance, semantics, horizon)
     assign_once(model)
-    memory_capacity(model.cp, model.instance, model.x)
+    model.derived.extend(memory_capacity(model.cp, model.instance, model.x))
     call_of_op(model)
     tensor_crosses(model)
     call_waits(model)
@@ -139,19 +147,35 @@ def call_waits(model: LatencyModel) -> None:
 
 def call_duration(model: LatencyModel) -> None:
     """Finish - start >= inputs + compute + outputs; members end with it; it all fits in latency."""
-    cp, parts = model.cp, dict[tuple[int, int], list[Expression]]()
+    cp, parts = model.cp, dict[tuple[int, int], list[Term]]()
     for at in model.sets.calls:
         parts[at] = []
     for crossing in (model.enters, model.leaves):
         for (u, k, c), literal in crossing.items():
-            parts[k, c].append(model.host(u, k) * literal)
+            parts[k, c].append(Term(model.host(u, k), literal))
     for (i, k, c), literal in model.member.items():
-        parts[k, c].append(model.time(i, k) * literal)
+        parts[k, c].append(Term(model.time(i, k), literal))
         cp.add(model.end[i] >= model.finish[k, c]).only_enforce_if(literal)
     for at, terms in parts.items():
-        cp.add(model.finish[at] >= model.start[at] + sum(terms))
+        _call_takes(model, at, terms)
     for k in {k: None for k, _ in model.sets.calls}:
-        cp.add(sum(sum(terms) for at, terms in parts.items() if at[0] == k) <= model.latency)
+        of_device = [term for at, terms in parts.items() if at[0] == k for term in terms]
+        model.derived.extend(at_most(cp, of_device, model.latency))
+
+
+def _call_takes(model: LatencyModel, at: tuple[int, int], terms: list[Term]) -> None:
+    """Finish >= start + sum of terms, by a variable for the sum where the row is too large."""
+    cp, horizon = model.cp, model.horizon_ns // model.unit_ns
+    if horizon + sum(term.coefficient for term in terms) <= LARGEST_TIME:
+        time = sum(term.coefficient * term.variable for term in terms)
+        cp.add(model.finish[at] >= model.start[at] + time)
+        return
+    load = cp.new_int_var(0, horizon, f"load{at}")
+    cp.add(model.finish[at] >= model.start[at] + load)
+    model.derived.append(
+        Derived(load, lambda value: sum(t.coefficient * value[t.variable.index] for t in terms))
+    )
+    model.derived.extend(at_most(cp, terms, load))
 
 
 def end_on_host(model: LatencyModel) -> None:
@@ -178,8 +202,9 @@ def done_in_order(model: LatencyModel) -> None:
         for (u, k, _), literal in crossing.items():
             if len(model.sets.consumers[u]) == 1 and model.host(u, k):
                 moves[u].append(model.host(u, k) * literal)
+    times = model.instance.arrays.time_ns // model.unit_ns
     for i, j, u in model.edges:
-        time = sum(model.time(j, k) * literal for k, literal in model.x[j].items())
+        time = by_device(model.x[j], times[j])
         model.cp.add(model.done[j] >= model.done[i] + time + sum(moves[u]))
     for done, end in zip(model.done, model.end, strict=True):
         model.cp.add(done <= end)
@@ -191,9 +216,8 @@ def done_in_window(model: LatencyModel) -> None:
     first = (window.head_ns + model.instance.arrays.time_ns) // unit
     tail = window.tail_ns // unit
     for i, row in enumerate(model.x):
-        model.cp.add(model.done[i] >= sum(int(first[i, k]) * x for k, x in row.items()))
-        rest = sum(int(tail[i, k]) * x for k, x in row.items())
-        model.cp.add(model.done[i] + rest <= model.latency)
+        model.cp.add(model.done[i] >= by_device(row, first[i]))
+        model.cp.add(model.done[i] + by_device(row, tail[i]) <= model.latency)
 
 
 # --------------------------------------------------------------------------- one plan out of many
@@ -299,6 +323,7 @@ def warm_start(model: LatencyModel, plan: Plan, semantics: Semantics) -> None:
         hint(rank, values.rank_call[at])
     for at, used in model.used.items():
         hint(used, int(at in where))
+    hint_derived(model.cp, model.derived)
 
 
 def read_plan(model: LatencyModel, value: Values) -> Plan:

@@ -8,8 +8,9 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placegap.formulations.common import granularity_ns
+from placegap.formulations.cp_common import LARGEST_TIME, Derived, largest_spread
 from placegap.formulations.latency_ip_published import CallSets, index_sets
-from placegap.formulations.makespan_cp_vars import LARGEST_TOTAL, Literal
+from placegap.formulations.makespan_cp_vars import Literal
 from placegap.instances.model import Instance
 from placegap.instances.semantics import Semantics
 from placegap.instances.transfer import ceil_div
@@ -38,6 +39,8 @@ class LatencyModel:
     end, done : n variables
     rank : mapping op -> variable
     latency : variable
+    derived : list of Derived
+        Variables that follow from the others.
     """
 
     cp: cp_model.CpModel
@@ -57,6 +60,12 @@ class LatencyModel:
     rank: dict[int, cp_model.IntVar] = field(default_factory=dict)
     rank_call: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
     used: dict[tuple[int, int], Literal] = field(default_factory=dict)
+    derived: list[Derived] = field(default_factory=list)
+
+    @property
+    def objective(self) -> cp_model.IntVar:
+        """What is minimized."""
+        return self.latency
 
     @property
     def instance(self) -> Instance:
@@ -83,10 +92,10 @@ class LatencyModel:
 
 
 def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> LatencyModel:
-    """Variables. The unit keeps the longest sum of a row within `LARGEST_TOTAL`."""
+    """Variables. The unit keeps all rows that the horizon allows within `LARGEST_ACTIVITY`."""
     sets = index_sets(instance, semantics, horizon_ns)
     granularity = granularity_ns(instance, transfers=False)
-    unit = max(granularity, ceil_div(_longest_sum_ns(sets, horizon_ns), LARGEST_TOTAL))
+    unit = max(granularity, ceil_div(_longest_row_ns(sets, horizon_ns), LARGEST_TIME))
     cp, horizon, n = cp_model.CpModel(), horizon_ns // unit, instance.num_ops
     possible, is_host = sets.window.possible, instance.arrays.is_host
     of_group: dict[tuple[int, int], Literal] = {}
@@ -119,11 +128,22 @@ def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> Late
     )  # fmt: skip
 
 
-def _longest_sum_ns(sets: CallSets, horizon_ns: int) -> int:
-    """The largest sum of times in a row, and the horizon."""
-    arrays, sums = sets.instance.arrays, [horizon_ns]
-    for k in range(sets.instance.num_devices):
-        pairs = [u for found in (sets.entering, sets.leaving) for u, j in found if j == k]
-        moves = [min(int(arrays.host_ns[u, k]), horizon_ns + 1) for u in pairs]
-        sums.append(sum(arrays.time_ns[sets.on(k), k].tolist()) + sum(moves))
-    return max(sums) * sets.num_calls + horizon_ns
+def _longest_row_ns(sets: CallSets, horizon_ns: int) -> int:
+    """What a row can sum up to: the horizon, and beside it a call, or an op and its tensor."""
+    arrays, window = sets.instance.arrays, sets.window
+    on_hosts = np.where(window.possible & arrays.is_host, arrays.time_ns, 0).astype(object)
+    spread = max(
+        largest_spread(table, window.possible)
+        for table in (arrays.time_ns, window.head_ns + arrays.time_ns, window.tail_ns)
+    )
+    moves, call = [0] * len(sets.producer), [0] * sets.instance.num_devices
+    for u, k in (*sets.entering, *sets.leaving):
+        move = min(int(arrays.host_ns[u, k]), horizon_ns + 1)
+        moves[u] += move * sets.num_calls
+        call[k] += move
+    for k, _ in sets.calls:
+        call[k] += sum(arrays.time_ns[sets.on(k), k].tolist())
+    # the time of a call is a variable of its own where it may take longer than the horizon
+    longest_call = min(max(call), horizon_ns)
+    of_op = max(int(on_hosts.sum(axis=1).max()), spread + max(moves, default=0))
+    return horizon_ns + max(longest_call, of_op)

@@ -27,7 +27,7 @@ from collections.abc import Callable
 
 from ortools.sat.python import cp_model
 
-from placegap.formulations.cp_common import memory_capacity
+from placegap.formulations.cp_common import Term, at_most, by_device, hint_derived, memory_capacity
 from placegap.formulations.makespan_cp_transfers import (
     channel_no_overlap,
     forbid_late_moves,
@@ -79,15 +79,15 @@ def build(instance: Instance, semantics: Semantics, horizon_ns: int | None = Non
         horizon_ns = serial_horizon_ns(instance)
     model = new_model(instance, semantics, horizon_ns)
     assign_once(model)
-    memory_capacity(model.cp, instance, model.x)
+    model.derived.extend(memory_capacity(model.cp, instance, model.x))
     device_no_overlap(model)
     end_follows_start(model)
-    remaining = forbid_late_moves(model)
+    forbid_late_moves(model)
     precedence_local(model)
     if semantics.channels == "free":
-        precedence_delayed(model, remaining)
+        precedence_delayed(model)
     else:
-        precedence_remote(model, remaining)
+        precedence_remote(model)
         channel_no_overlap(model)
     makespan_covers(model)
     model.cp.minimize(model.makespan)
@@ -111,7 +111,7 @@ def device_no_overlap(model: MakespanModel) -> None:
                 continue
             literal, time = model.x[i][k], int(model.time[i, k])
             intervals.append(cp.new_optional_fixed_size_interval_var(start, time, literal, ""))
-            load.append(time * literal)
+            load.append(Term(time, literal))
             head, tail = int(window.head_ns[i, k]) // unit, int(window.tail_ns[i, k]) // unit
             if len(model.x[i]) > 1:
                 cp.add_linear_constraint(start, head, model.horizon - time - tail).only_enforce_if(
@@ -119,22 +119,20 @@ def device_no_overlap(model: MakespanModel) -> None:
                 )
         if intervals:
             cp.add_no_overlap(intervals)
-            cp.add(sum(load) <= model.makespan)
+            model.derived.extend(at_most(cp, load, model.makespan))
 
 
 def end_follows_start(model: MakespanModel) -> None:
     """end[i] == start[i] + sum over k of p_ik x[i, k], where p_ik depends on k."""
     for i, end in model.end_variable.items():
-        time = sum(int(model.time[i, k]) * literal for k, literal in model.x[i].items())
-        model.cp.add(end == model.start[i] + time)
+        model.cp.add(end == model.start[i] + by_device(model.x[i], model.time[i]))
 
 
 def makespan_covers(model: MakespanModel) -> None:
     """End[i] + sum over k of tail_ik x[i, k] <= makespan for every op."""
     tail = model.window.tail_ns // model.unit_ns
     for i, end in enumerate(model.end):
-        rest = sum(int(tail[i, k]) * literal for k, literal in model.x[i].items())
-        model.cp.add(end + rest <= model.makespan)
+        model.cp.add(end + by_device(model.x[i], tail[i]) <= model.makespan)
 
 
 def warm_start(model: MakespanModel, schedule: Schedule) -> None:
@@ -161,6 +159,7 @@ def warm_start(model: MakespanModel, schedule: Schedule) -> None:
     for move in model.transfers:
         _hint_transfer(model, move, device, end[move.producer], sent)
     hint(model.makespan, schedule.makespan_ns // unit)
+    hint_derived(model.cp, model.derived)
 
 
 def _hint_transfer(

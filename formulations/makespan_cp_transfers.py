@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import NDArray
 
+from placegap.formulations.cp_common import Term, at_most
 from placegap.formulations.makespan_cp_vars import (
     Expression,
     Literal,
@@ -16,22 +14,16 @@ from placegap.formulations.makespan_cp_vars import (
 from placegap.instances.channels import channels_of
 
 
-def forbid_late_moves(model: MakespanModel) -> list[NDArray[np.bool_]]:
+def forbid_late_moves(model: MakespanModel) -> None:
     """No x[i, a] and x[j, b] together where edge (i, j) would end after the horizon.
 
-    head_ia + p_ia + T_ab + p_jb + tail_jb > horizon. Returns what remains per edge, (K, K).
+    That is where `windows.moves_in_time` says no.
     """
-    arrays, window = model.instance.arrays, model.window
-    index = arrays.index
-    until, after = window.head_ns + arrays.time_ns, arrays.time_ns + window.tail_ns
-    remaining = []
-    for i, j, u in zip(index.producer, index.consumer, index.tensor, strict=True):
-        total = until[i][:, None] + arrays.transfer_ns[u][arrays.link_class] + after[j][None, :]
-        may = window.possible[i][:, None] & window.possible[j][None, :]
-        for a, b in np.argwhere(may & (total > model.horizon_ns)).tolist():
+    index, possible = model.instance.arrays.index, model.window.possible
+    for e, (i, j) in enumerate(zip(index.producer.tolist(), index.consumer.tolist(), strict=True)):
+        may = possible[i][:, None] & possible[j][None, :]
+        for a, b in np.argwhere(may & ~model.moves_in_time[e]).tolist():
             model.cp.add_bool_or([model.x[i][a].negated(), model.x[j][b].negated()])
-        remaining.append(may & (total <= model.horizon_ns))
-    return remaining
 
 
 def precedence_local(model: MakespanModel) -> None:
@@ -41,21 +33,21 @@ def precedence_local(model: MakespanModel) -> None:
         model.cp.add(model.start[j] >= model.end[i])
 
 
-def precedence_delayed(model: MakespanModel, remaining: Sequence[NDArray[np.bool_]]) -> None:
+def precedence_delayed(model: MakespanModel) -> None:
     """Free channels: start[j] >= end[i] + T_ab if x[i, a] and x[j, b], for every edge (i, j)."""
     index = model.instance.arrays.index
     for e, (i, j, u) in enumerate(
         zip(index.producer.tolist(), index.consumer.tolist(), index.tensor.tolist(), strict=True)
     ):
         moves = model.moves(u)
-        for a, b in np.argwhere(remaining[e]).tolist():
+        for a, b in np.argwhere(model.moves_in_time[e]).tolist():
             if moves[a][b] > 0:
                 model.cp.add(model.start[j] >= model.end[i] + moves[a][b]).only_enforce_if(
                     model.x[i][a], model.x[j][b]
                 )
 
 
-def precedence_remote(model: MakespanModel, remaining: Sequence[NDArray[np.bool_]]) -> None:
+def precedence_remote(model: MakespanModel) -> None:
     """Channels that serve one at a time: a transfer between each producer and its consumers."""
     index, group = model.instance.arrays.index, model.instance.arrays.group.tolist()
     producer, consumer = index.producer.tolist(), index.consumer.tolist()
@@ -69,10 +61,10 @@ def precedence_remote(model: MakespanModel, remaining: Sequence[NDArray[np.bool_
     for item, edges in carriers:
         away = [e for e in edges if group[producer[e]] != group[consumer[e]]]
         if len({group[consumer[e]] for e in away}) == 1:
-            _transfer_to_ops(model, item, away, remaining)
+            _transfer_to_ops(model, item, away)
         elif away:
             for b in range(model.instance.num_devices):
-                _transfer_to_device(model, item, away, b, remaining)
+                _transfer_to_device(model, item, away, b)
 
 
 def channel_no_overlap(model: MakespanModel) -> None:
@@ -80,12 +72,11 @@ def channel_no_overlap(model: MakespanModel) -> None:
     for uses in model.on_channel.values():
         if len(uses) > 1:
             model.cp.add_no_overlap([interval for interval, _, _ in uses])
-            model.cp.add(sum(least * literal for _, least, literal in uses) <= model.makespan)
+            terms = [Term(least, literal) for _, least, literal in uses]
+            model.derived.extend(at_most(model.cp, terms, model.makespan))
 
 
-def _transfer_to_ops(
-    model: MakespanModel, item: int, edges: list[int], remaining: Sequence[NDArray[np.bool_]]
-) -> None:
+def _transfer_to_ops(model: MakespanModel, item: int, edges: list[int]) -> None:
     """A transfer to wherever the consumers are, all on one device; none if the producer is there.
 
     remote = 1 iff no device k has x[i, k] and x[j, k].
@@ -93,7 +84,7 @@ def _transfer_to_ops(
     index, cp, x = model.instance.arrays.index, model.cp, model.x
     i, consumers = int(index.producer[edges[0]]), index.consumer[edges].tolist()
     j, moves = consumers[0], model.moves(int(index.tensor[edges[0]]))
-    may = np.logical_and.reduce([remaining[e] for e in edges])
+    may = np.logical_and.reduce([model.moves_in_time[e] for e in edges])
     times = {(a, b): moves[a][b] for a, b in np.argwhere(may).tolist() if a != b}
     if not times:
         return
@@ -130,13 +121,12 @@ def _transfer_to_device(
     tensor: int,
     edges: list[int],
     destination: int,
-    remaining: Sequence[NDArray[np.bool_]],
 ) -> None:
     """The one transfer of a tensor to a device: made iff a consumer is there, its producer not."""
     index, cp, x, b = model.instance.arrays.index, model.cp, model.x, destination
     i = int(index.producer[edges[0]])
     consumers = [j for j in index.consumer[edges].tolist() if b in x[j]]
-    may = np.logical_or.reduce([remaining[e][:, b] for e in edges])
+    may = np.logical_or.reduce([model.moves_in_time[e][:, b] for e in edges])
     moves = model.moves(tensor)
     times = {a: moves[a][b] for a in np.flatnonzero(may).tolist() if a != b}
     if not times:

@@ -9,19 +9,12 @@ from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
 from placegap.formulations.common import granularity_ns
-from placegap.formulations.scaled_times import serial_horizon_ns
-from placegap.formulations.windows import Windows, windows
+from placegap.formulations.cp_common import LARGEST_TIME, Derived, largest_spread
+from placegap.formulations.windows import Windows, moves_in_time, windows
 from placegap.instances.index import Ints
 from placegap.instances.model import Instance
 from placegap.instances.semantics import Semantics
 from placegap.instances.transfer import ceil_div
-
-LARGEST_TOTAL = 2**30
-"""Up to this many units in all, times are exact multiples of the unit.
-
-CP-SAT 9.15 was seen to cut off optima, and to prove feasible models infeasible, from about 2**35
-units on; up to 2**30 it agreed with brute force.
-"""
 
 LARGEST_HORIZON_NS = 2**59
 """Longer horizons are refused: the windows could not tell them from never."""
@@ -89,8 +82,12 @@ class MakespanModel:
     end_variable : mapping op -> variable
         Ends of the ops whose time depends on the device.
     makespan : variable
+    moves_in_time : m tables (K, K)
+        Which pairs of devices an edge may join (`windows.moves_in_time`).
     transfers : list of TransferVars
     on_channel : mapping channel -> list of (interval, least length, literal)
+    derived : list of Derived
+        Variables that follow from the others.
     """
 
     cp: cp_model.CpModel
@@ -106,10 +103,17 @@ class MakespanModel:
     end: list[Expression]
     end_variable: dict[int, cp_model.IntVar]
     makespan: cp_model.IntVar
+    moves_in_time: list[NDArray[np.bool_]]
     transfers: list[TransferVars] = field(default_factory=list)
     on_channel: dict[int, list[tuple[cp_model.IntervalVar, int, Literal]]] = field(
         default_factory=dict
     )
+    derived: list[Derived] = field(default_factory=list)
+
+    @property
+    def objective(self) -> cp_model.IntVar:
+        """What is minimized."""
+        return self.makespan
 
     @property
     def horizon(self) -> int:
@@ -129,13 +133,16 @@ def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> Make
     """The variables of ops and the makespan, without constraints.
 
     Rounding down keeps every bound valid: floor(time / unit) of a feasible schedule satisfies each
-    precedence, each no-overlap and each window of the rounded model.
+    precedence, each no-overlap and each window of the rounded model. The unit keeps every row that
+    the horizon allows within `cp_common.LARGEST_ACTIVITY`.
     """
     if horizon_ns > LARGEST_HORIZON_NS:
         raise ValueError(f"a horizon of {horizon_ns} ns is above 2**59")
     granularity = granularity_ns(instance, transfers=True)
-    unit = max(granularity, ceil_div(serial_horizon_ns(instance), LARGEST_TOTAL))
     window = windows(instance, horizon_ns)
+    in_time = moves_in_time(instance, window, horizon_ns)
+    longest = _longest_row_ns(instance, window, in_time, horizon_ns)
+    unit = max(granularity, ceil_div(longest, LARGEST_TIME))
     cp, horizon = cp_model.CpModel(), horizon_ns // unit
     time = instance.arrays.time_ns // unit
     x = _placement_literals(cp, instance, window.possible)
@@ -157,8 +164,24 @@ def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> Make
     makespan = cp.new_int_var(0, horizon, "makespan")
     return MakespanModel(
         cp, instance, semantics, horizon_ns, unit, unit == granularity, window, time, x, start,
-        end, end_variable, makespan,
+        end, end_variable, makespan, in_time,
     )  # fmt: skip
+
+
+def _longest_row_ns(
+    instance: Instance, window: Windows, in_time: list[NDArray[np.bool_]], horizon_ns: int
+) -> int:
+    """What a row of times can sum up to: the horizon, and what depends on devices beside it."""
+    arrays, index = instance.arrays, instance.arrays.index
+    beside = [largest_spread(table, window.possible) for table in (arrays.time_ns, window.tail_ns)]
+    of_tensor: dict[int, NDArray[np.bool_]] = {}
+    for u, may in zip(index.tensor.tolist(), in_time, strict=True):
+        of_tensor[u] = of_tensor[u] | may if u in of_tensor else may
+    for u, may in of_tensor.items():
+        # to device b: the times from all devices are terms of one row
+        move = np.where(may, arrays.transfer_ns[u][arrays.link_class], 0)
+        beside.append(max(map(sum, zip(*move.tolist(), strict=True))))
+    return horizon_ns + max(beside)
 
 
 def _placement_literals(

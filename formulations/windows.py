@@ -61,6 +61,28 @@ def windows(instance: Instance, horizon_ns: int) -> Windows:
         possible = fits
 
 
+def moves_in_time(instance: Instance, window: Windows, horizon_ns: int) -> list[NDArray[np.bool_]]:
+    """Per edge (i, j), the pairs of devices (a, b) that a plan of at most the horizon may use.
+
+    Those with head_ia + p_ia + T_ab + p_jb + tail_jb <= horizon, as a (K, K) table.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> moves_in_time(example(), windows(example(), 34), 34)[1].tolist()
+    [[True, False], [False, True]]
+    """
+    arrays, index = instance.arrays, instance.arrays.index
+    until, after = window.head_ns + arrays.time_ns, arrays.time_ns + window.tail_ns
+    tables = []
+    for i, j, u in zip(index.producer, index.consumer, index.tensor, strict=True):
+        move = arrays.transfer_ns[u][arrays.link_class]
+        total = until[i][:, None] + move + after[j][None, :]
+        may = window.possible[i][:, None] & window.possible[j][None, :]
+        tables.append(may & (total <= horizon_ns))
+    return tables
+
+
 def _heads(arrays: Arrays, possible: NDArray[np.bool_]) -> Ints:
     index = arrays.index
     head = np.where(possible, 0, NEVER)

@@ -27,7 +27,8 @@ from placegap.instances.transfer import ceil_div
 from placegap.solvers.archer_combinatorial import combinatorial_bound
 from placegap.solvers.archer_exact import why_not
 from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model
-from placegap.solvers.mip import ENDINGS, MipParams
+from placegap.solvers.endings import ENDINGS
+from placegap.solvers.mip import MipParams
 from placegap.solvers.mip_outcome import Ending, bound_ns, no_garbage_collection
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome

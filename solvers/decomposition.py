@@ -28,6 +28,7 @@ from placegap.instances.intervals import choose_chain, intervals
 from placegap.instances.sections import Section, sections_between
 from placegap.solvers.decomposition_search import Progress, Search
 from placegap.solvers.decomposition_whole import solve_whole
+from placegap.solvers.endings import say_rest
 from placegap.solvers.makespan_annealing import Annealing, usual_moves
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
@@ -94,11 +95,14 @@ def run(task: Task, params: Params) -> Outcome:
                 pass
         except KeyboardInterrupt:
             search.interrupted = True
+        except MemoryError:
+            search.note = "out of memory"
     return Outcome(
         plan=search.plan,
         claim_ns=search.claim_ns,
         bound_ns=None if search.infeasible else search.bound_ns,
         bound_origin=f"decomposition, {PROOFS[search.proof]}",
+        faults=search.faults,
         proven_infeasible=search.infeasible,
         message=_message(search),
         details={"jobs": search.jobs, "arcs": len(search.table.known)},
@@ -110,7 +114,12 @@ def _message(search: Search) -> str:
         return "no placement fits"
     if search.interrupted:
         return "interrupted"
-    return "" if search.value_ns == search.bound_ns else "stopped at a limit"
+    if search.value_ns == search.bound_ns:
+        return ""
+    limits = search.task.limits
+    if search.remaining_s == 0.0:
+        return f"time limit of {limits.time_limit_s:g} s reached"
+    return say_rest(search.value_ns, search.bound_ns, limits, search.note) or search.note
 
 
 def solve(search: Search, params: DecompositionParams) -> Generator[Progress]:

@@ -68,6 +68,10 @@ class Search:
         Jobs done.
     infeasible, interrupted : bool
         Proven to have no plan; stopped by Ctrl-C.
+    faults : tuple of str
+        What solvers said against known plans.
+    note : str
+        Why the last resort did not close the gap, if no limit ended it.
     running : mapping ticket -> Arc
     """
 
@@ -83,6 +87,8 @@ class Search:
     jobs: int = 0
     infeasible: bool = False
     interrupted: bool = False
+    faults: tuple[str, ...] = ()
+    note: str = ""
     running: dict[int, Arc] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -273,6 +279,7 @@ class Search:
     def _learn(self, arc: Arc, answer: Answer) -> None:
         self.jobs += 1
         self.interrupted |= answer.interrupted
+        self.faults += answer.faults
         arc.ticket = None
         arc.steps += 1
         arc.undecided += arc.kind == "cp" and not answer.decided

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
-
-from ortools.sat.python import cp_model
+from collections.abc import Sequence
 
 from placegap.formulations.makespan_cp import build, read_plan, warm_start
 from placegap.formulations.makespan_cp_vars import MakespanModel
-from placegap.formulations.windows import NEVER
 from placegap.instances.simulate import simulate
-from placegap.solvers.cp_sat import BOUND_SEARCH, MOST_PARTS, PORTFOLIO
-from placegap.solvers.cp_sat_search import new_solver
+from placegap.solvers.cp_sat import MOST_PARTS
+from placegap.solvers.cp_sat_run import SOLVER, Answer, Settings, run_cp_sat
 from placegap.solvers.decomposition_search import Search
-from placegap.solvers.interrupts import run_stoppable
 from placegap.solvers.section_arcs import PROOFS, Use
 from placegap.solvers.section_chain import Chain
 from placegap.solvers.section_jobs import break_symmetry
 
 
-def solve_whole(search: Search, chains: Iterable[Chain], workers: int) -> None:
+def solve_whole(search: Search, chains: Sequence[Chain], workers: int) -> None:
     """CP-SAT on the whole graph, for plans better than the incumbent, until a limit is reached.
 
     Every bound on a section is a row of it: x[u, a] and x[v, b] imply
@@ -29,7 +24,9 @@ def solve_whole(search: Search, chains: Iterable[Chain], workers: int) -> None:
     """
     task, instance = search.task, search.task.instance
     k = instance.num_devices
-    if instance.num_ops * k + len(instance.graph.edges) * k * k > MOST_PARTS:
+    parts = instance.num_ops * k + len(instance.graph.edges) * k * k
+    if parts > MOST_PARTS:
+        search.note = f"{parts} ops x devices and edges x device pairs are too many for {SOLVER}"
         return
     horizon = None if search.value_ns is None else search.value_ns - 1
     model = build(instance, task.semantics, horizon)
@@ -42,35 +39,37 @@ def solve_whole(search: Search, chains: Iterable[Chain], workers: int) -> None:
                 for use in row:
                     _section_takes(model, use)
     model.cp.add(model.makespan >= search.bound_ns // model.unit_ns)
-    solver = new_solver(task.limits, workers, 0.0)
-    parameters = solver.parameters
-    parameters.linearization_level = 0
-    parameters.cp_model_probing_level = 0
-    if workers > 1:
-        parameters.subsolvers.extend(BOUND_SEARCH if workers < 4 else PORTFOLIO)
-    if search.deadline is not None:
-        parameters.max_time_in_seconds = max(0.0, search.deadline - time.perf_counter())
-    status, interrupted = run_stoppable(lambda: solver.solve(model.cp), solver.stop_search)
-    search.interrupted |= interrupted
-    _learn(search, model, solver, status)
-
-
-def _learn(search: Search, model: MakespanModel, solver: cp_model.CpSolver, status: object) -> None:
-    if status == cp_model.MODEL_INVALID:
-        raise RuntimeError(f"CP-SAT rejects its model: {model.cp.validate()}")
-    proof = PROOFS.index("cp-sat")
-    if status == cp_model.INFEASIBLE:
-        if search.value_ns is None:
-            search.infeasible = True
-        else:
-            search.found_bound(search.value_ns, proof)
+    limits = task.limits
+    settings = Settings(workers, search.remaining_s, limits.gap, limits.seed)
+    found = run_cp_sat(
+        model, task.semantics, lambda value: read_plan(model, value), settings, search.value_ns
+    )
+    search.interrupted |= found.ending == "interrupted"
+    _learn(search, found)
+    if found.ending != "optimal" or model.exact:
         return
-    bound = int(solver.response_proto.inner_objective_lower_bound) * model.unit_ns
-    if search.value_ns is not None:
-        bound = min(bound, search.value_ns)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        search.found_plan(read_plan(model, solver.value))
-    search.found_bound(bound, proof)
+    search.note = f"optimal but for times that are rounded down to {model.unit_ns} ns"
+    if search.value_ns is not None and search.value_ns <= model.horizon_ns // 2:
+        solve_whole(search, chains, workers)  # the shorter horizon has a finer unit
+
+
+def _learn(search: Search, found: Answer) -> None:
+    search.faults += found.faults
+    search.note = {
+        "refused": found.reason,
+        "fault": f"{SOLVER} contradicts a known plan, and is not believed",
+        "time_limit": f"time limit of {search.task.limits.time_limit_s or 0:g} s reached",
+        "unknown": f"{SOLVER} stopped by itself after {found.seconds:.1f} s without saying why",
+    }.get(found.ending, "")
+    proof = PROOFS.index("cp-sat")
+    if found.infeasible and search.value_ns is None:
+        search.infeasible = True
+    elif found.infeasible:
+        search.found_bound(search.value_ns or 0, proof)
+    else:
+        if found.plan is not None:
+            search.found_plan(found.plan)
+        search.found_bound(found.bound_ns or 0, proof)
 
 
 def _section_takes(model: MakespanModel, use: Use) -> None:
@@ -82,7 +81,7 @@ def _section_takes(model: MakespanModel, use: Use) -> None:
                 return
             conditions.append(model.x[op][k])
     lower, unit = use.arc.lower_ns, model.unit_ns
-    if lower >= NEVER:
+    if lower > model.horizon_ns:
         model.cp.add_bool_or([literal.negated() for literal in conditions])
         return
     if use.section.num_inner == 0:

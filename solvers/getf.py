@@ -14,6 +14,7 @@ from placegap.instances.arrays import Arrays
 from placegap.instances.index import Ints
 from placegap.instances.model import Instance
 from placegap.solvers.earliest_start import earliest_start_first
+from placegap.solvers.endings import ENDINGS
 from placegap.solvers.highs import no_garbage_collection, solve_model
 from placegap.solvers.list_scheduling import (
     NOWHERE,
@@ -26,7 +27,6 @@ from placegap.solvers.list_scheduling import (
     problem_of,
 )
 from placegap.solvers.lp_bound import why_too_large
-from placegap.solvers.mip import ENDINGS
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
 

@@ -6,22 +6,21 @@ import time
 from dataclasses import replace
 from typing import Literal
 
-from ortools.sat.python import cp_model
 from pydantic import Field
 
 from placegap.formulations import latency_cp, latency_ip
 from placegap.formulations.common import granularity_ns
 from placegap.formulations.latency_chains import NEVER, chain_bound_ns
+from placegap.formulations.latency_cp_vars import LatencyModel
 from placegap.formulations.latency_parts import LARGEST_HORIZON_NS, serial_horizon_ns
 from placegap.instances.errors import InputError
-from placegap.instances.evaluate import evaluate
-from placegap.solvers.cp_sat_search import new_solver, search_ending, unsolved
-from placegap.solvers.interrupts import run_stoppable
+from placegap.solvers.cp_sat_run import Settings, search
 from placegap.solvers.latency_slices import with_slices
 from placegap.solvers.mip import Formulation, MipParams, run_mip
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.start import Start, best_start
+from placegap.solvers.trust import PROOF
 
 MOST_ROWS = 300_000
 """Larger models are refused: they take minutes to build, and a solver hardly ends their root."""
@@ -79,24 +78,16 @@ def run(task: Task, params: Params) -> Outcome:
     began = time.perf_counter()
     task = with_slices(task)
     if params.model == "mip" and params.form == "as_published":
-        return _run_mip(_rest(task, began), params, None)
+        return _run_mip(task, params, None, began)
     chains_ns = chain_bound_ns(task.instance, task.semantics)
     if chains_ns >= NEVER:
-        return Outcome(proven_infeasible=True, message="some path of ops fits nowhere")
-    search = _run_mip if params.model == "mip" else _run_cp
-    outcome = search(_rest(task, began), params, chains_ns)
-    if outcome.proven_infeasible or (outcome.bound_ns or 0) >= chains_ns:
+        words = "some path of ops fits nowhere"
+        return Outcome(proven_infeasible=True, rests_on=PROOF, message=words)
+    run_model = _run_mip if params.model == "mip" else _run_cp
+    outcome = run_model(task, params, chains_ns, began)
+    if outcome.proven_infeasible or (outcome.bound_ns or 0) > chains_ns:
         return outcome
-    return replace(outcome, bound_ns=chains_ns, bound_origin="chains")
-
-
-def _rest(task: Task, began: float) -> Task:
-    """The task with the time that is left."""
-    limits = task.limits
-    if limits.time_limit_s is None:
-        return task
-    left_s = max(0.0, limits.time_limit_s - (time.perf_counter() - began))
-    return replace(task, limits=replace(limits, time_limit_s=left_s))
+    return replace(outcome, bound_ns=chains_ns, bound_origin="chains", rests_on=PROOF)
 
 
 def formulation(task: Task, params: Params) -> Formulation:
@@ -135,15 +126,15 @@ def _formulation(task: Task, params: LatencyParams, bound_ns: int | None) -> For
     )
 
 
-def _run_mip(task: Task, params: LatencyParams, bound_ns: int | None) -> Outcome:
-    return run_mip(task, _formulation(task, params, bound_ns), params.solver)
+def _run_mip(task: Task, params: LatencyParams, bound_ns: int | None, began: float) -> Outcome:
+    return run_mip(task, _formulation(task, params, bound_ns), params.solver, began)
 
 
-def _run_cp(task: Task, params: LatencyParams, bound_ns: int) -> Outcome:
-    return solve_cp(task, params.workers, bound_ns)
+def _run_cp(task: Task, params: LatencyParams, bound_ns: int, began: float) -> Outcome:
+    return solve_cp(task, params.workers, bound_ns, began)
 
 
-def solve_cp(task: Task, workers: int, bound_ns: int) -> Outcome:
+def solve_cp(task: Task, workers: int, bound_ns: int, began: float | None = None) -> Outcome:
     """Solve the CP-SAT model from the best of the incumbent and `STARTS`.
 
     The better of the solver's plan and the start comes back, the start alone if an interrupt or a
@@ -156,58 +147,22 @@ def solve_cp(task: Task, workers: int, bound_ns: int) -> Outcome:
         Threads.
     bound_ns : int
         A latency that no plan is below; a row of the model.
+    began : float, optional
+        When the time limit began to count, by `time.perf_counter`; by default now.
     """
-    began = time.perf_counter()
-    start = best_start(task, STARTS)
-    try:
-        model = latency_cp.build(
-            task.instance, task.semantics, start.value_ns if start else None, bound_ns
-        )
+    began = time.perf_counter() if began is None else began
+    settings = Settings(workers, gap=task.limits.gap, seed=task.limits.seed, scheduling=False)
+
+    def prepare(start: Start | None) -> LatencyModel:
+        horizon_ns = start.value_ns if start else None
+        model = latency_cp.build(task.instance, task.semantics, horizon_ns, bound_ns)
         if start:
             latency_cp.warm_start(model, start.plan, task.semantics)
-        build_s = time.perf_counter() - began
-        solver = new_solver(task.limits, workers, build_s)
-        status, interrupted = run_stoppable(lambda: solver.solve(model.cp), solver.stop_search)
-    except KeyboardInterrupt:
-        return unsolved("interrupted", start)
-    except MemoryError:
-        return unsolved("memory_limit", start)
-    if status == cp_model.MODEL_INVALID:
-        raise RuntimeError(f"CP-SAT rejects its model: {model.cp.validate()}")
-    plan, claim = start.plan if start else None, None
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        found = latency_cp.read_plan(model, solver.value)
-        value = evaluate(task.instance, found, task.semantics).value_ns
-        if start is None or value is None or value <= start.value_ns:
-            plan = found
-            claim = solver.value(model.latency) * model.unit_ns if model.exact else None
-    infeasible = status == cp_model.INFEASIBLE
-    bound = max(0, int(solver.response_proto.inner_objective_lower_bound)) * model.unit_ns
-    return Outcome(
-        plan=plan,
-        claim_ns=claim,
-        bound_ns=None if infeasible else bound,
-        bound_origin="" if infeasible else "cp-sat",
-        proven_infeasible=infeasible,
-        message=_message(status, interrupted, start),
-        build_s=build_s,
-        details={
-            "columns": len(model.cp.proto.variables),
-            "rows": len(model.cp.proto.constraints),
-            "ending": search_ending(status, interrupted),
-        },
-    )
+        return model
 
-
-def _message(status: object, interrupted: bool, start: Start | None) -> str:
-    if status == cp_model.OPTIMAL:
-        return ""
-    if status == cp_model.INFEASIBLE:
-        return "CP-SAT proves that no plan exists"
-    words = ["interrupted" if interrupted else "time limit reached"]
-    if status != cp_model.FEASIBLE:
-        words.append("no plan found" if start is None else "the plan is the one it started from")
-    return ", ".join(words)
+    start = best_start(task, STARTS)
+    read_plan = latency_cp.read_plan
+    return search(task, start, prepare, read_plan, lambda _: (0, ""), settings, began)
 
 
 register(

@@ -10,11 +10,12 @@ import pyomo.environ as pyo
 
 from placegap.formulations.common import granularity_ns
 from placegap.formulations.getf_lp import critical_path_ns
+from placegap.solvers.endings import ENDINGS
 from placegap.solvers.highs import solve_model
-from placegap.solvers.mip import ENDINGS
 from placegap.solvers.mip_outcome import Ending, bound_ns, no_garbage_collection
 from placegap.solvers.registry import Task
 from placegap.solvers.result import Outcome
+from placegap.solvers.trust import PROOF
 
 LONGEST_NS = 2**53
 """Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
@@ -74,7 +75,7 @@ def with_path(outcome: Outcome, critical_path_ns: int) -> Outcome:
     """The outcome, with the critical path as its bound where that is better."""
     if outcome.bound_ns is not None and outcome.bound_ns >= critical_path_ns:
         return outcome
-    return replace(outcome, bound_ns=critical_path_ns, bound_origin=PATH)
+    return replace(outcome, bound_ns=critical_path_ns, bound_origin=PATH, rests_on=PROOF)
 
 
 def _path_alone(ending: Ending, critical_path_ns: int) -> Outcome:

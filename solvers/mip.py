@@ -6,27 +6,19 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import pyomo.environ as pyo
 
 from placegap.formulations.common import exclude_overload
 from placegap.instances.evaluate import evaluate
 from placegap.instances.plan import Plan
-from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model
+from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model, word
+from placegap.solvers.endings import say_ending, say_rest
 from placegap.solvers.mip_outcome import Ending, MipOutcome, bound_ns, no_garbage_collection
 from placegap.solvers.registry import Limits, Params, Task
-from placegap.solvers.result import Outcome, SolverDisagreement
+from placegap.solvers.result import Outcome
 from placegap.solvers.start import Start, best_start
-
-ENDINGS: dict[Ending, str] = {
-    "optimal": "",
-    "infeasible": "{solver} proves that no plan exists",
-    "unbounded": "{solver} takes the model for unbounded",
-    "time_limit": "time limit reached",
-    "interrupted": "interrupted",
-    "memory_limit": "out of memory",
-    "unknown": "{solver} ended without saying why",
-}
 
 
 class MipParams(Params):
@@ -72,7 +64,9 @@ def prepare(formulation: Formulation, start: Start | None) -> pyo.ConcreteModel:
     return model
 
 
-def run_mip(task: Task, formulation: Formulation, solver: SolverName = "highs") -> Outcome:
+def run_mip(
+    task: Task, formulation: Formulation, solver: SolverName = "highs", began: float | None = None
+) -> Outcome:
     """Solve a formulation within the task's limits.
 
     The plan is the better of the solver's and the start, which is kept outside the solver. The
@@ -80,17 +74,25 @@ def run_mip(task: Task, formulation: Formulation, solver: SolverName = "highs") 
     the model's times are scaled, and the referee's value is exact. A plan that exceeds a device's
     memory by what `common.memory_capacity` lets through is excluded, and the search goes on.
 
-    However the solve ends, ``details["ending"]`` says how, and the message says it in words.
+    What the solver says against a known plan (no plan exists, a bound above its value) or against
+    the rules is a fault: it is named in the outcome, and the solve proves nothing. However the
+    solve ends, ``details["ending"]`` says how, and the message says it in words.
+
+    Parameters
+    ----------
+    task : Task
+    formulation : Formulation
+    solver : {"highs", "scip", "gurobi", "cplex"}
+    began : float, optional
+        When the time limit began to count, by `time.perf_counter`; by default now.
 
     Raises
     ------
     InputError
         If the solver is not installed, or has no licence for the model.
-    SolverDisagreement
-        If the solver's plan breaks a rule, or the solver says infeasible though a plan is known.
     """
     require(solver)
-    began = time.perf_counter()
+    began = time.perf_counter() if began is None else began
     start = best_start(task, formulation.starts)
     started = time.perf_counter()
     try:
@@ -98,23 +100,28 @@ def run_mip(task: Task, formulation: Formulation, solver: SolverName = "highs") 
         built = time.perf_counter()
         found, plan = _search(model, task, formulation, solver, start, began)
     except KeyboardInterrupt:  # the solver itself returns what it has
-        return _cut_short(MipOutcome("interrupted"), solver, start)
+        return _cut_short(MipOutcome("interrupted"), task, solver, start, began)
     except MemoryError:
-        return _cut_short(MipOutcome("memory_limit"), solver, start)
-    if found.ending == "infeasible" and start is not None:
-        raise SolverDisagreement(
-            f"{formulation.name} on {task.instance.name}: {LABELS[solver]} says infeasible, but a"
-            f" plan of {start.value_ns} ns is known"
-        )
-    infeasible = found.ending == "infeasible"
+        return _cut_short(MipOutcome("memory_limit"), task, solver, start, began)
+    bound = bound_ns(found.dual_bound, pyo.value(model.unit_ns), formulation.granularity_ns)
+    better, faults = _judge(task, found, plan, bound, start, word(solver, found.solver_version))
+    infeasible = found.ending == "infeasible" and not faults
+    best = better or start
+    ending: Ending | Literal["fault"] = found.ending
+    if faults:
+        ending, bound = "fault", None
     return Outcome(
-        plan=_better(task, formulation.name, solver, plan, start),
-        bound_ns=bound_ns(found.dual_bound, pyo.value(model.unit_ns), formulation.granularity_ns),
-        bound_origin="" if infeasible else solver,
+        plan=None if best is None else best.plan,
+        bound_ns=bound,
+        bound_origin="" if bound is None else solver,
+        rests_on=word(solver, found.solver_version) if infeasible or bound is not None else "",
+        faults=faults,
         proven_infeasible=infeasible,
-        message=_message(found, solver, start),
+        message=_message(
+            "fault" if faults else found.ending, task, solver, start, best, bound, began
+        ),
         build_s=built - started + found.hand_off_s,
-        details=_details(found),
+        details={**_details(found), "ending": ending},
     )
 
 
@@ -144,11 +151,13 @@ def _search(
             formulation.warm_start(model, start.plan)
 
 
-def _cut_short(found: MipOutcome, solver: SolverName, start: Start | None) -> Outcome:
+def _cut_short(
+    found: MipOutcome, task: Task, solver: SolverName, start: Start | None, began: float
+) -> Outcome:
     """What is known when even the model could not be built."""
     return Outcome(
         plan=None if start is None else start.plan,
-        message=_message(found, solver, start),
+        message=_message(found.ending, task, solver, start, start, None, began),
         details=_details(found),
     )
 
@@ -172,25 +181,45 @@ def _remaining(limits: Limits, began: float) -> Limits:
     return replace(limits, time_limit_s=max(0.0, limits.time_limit_s - elapsed))
 
 
-def _better(
-    task: Task, name: str, solver: SolverName, plan: Plan | None, start: Start | None
-) -> Plan | None:
-    """The better of the solver's plan, which must be feasible, and the start."""
-    if plan is None:
-        return None if start is None else start.plan
-    verdict = evaluate(task.instance, plan, task.semantics)
-    if not verdict.feasible or verdict.value_ns is None:
-        reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
-        raise SolverDisagreement(
-            f"{name} on {task.instance.name}: {LABELS[solver]} has a plan with {reasons}"
+def _judge(
+    task: Task,
+    found: MipOutcome,
+    plan: Plan | None,
+    bound: int | None,
+    start: Start | None,
+    who: str,
+) -> tuple[Start | None, tuple[str, ...]]:
+    """The solver's plan if it is better than the start, and what the solver got wrong."""
+    faults, better, who = [], None, f"{who} on {task.instance.name}"
+    if found.ending == "infeasible" and start is not None:
+        faults.append(f"{who}: says infeasible, but a plan of {start.value_ns} ns is known")
+    if plan is not None:
+        verdict = evaluate(task.instance, plan, task.semantics)
+        if not verdict.feasible or verdict.value_ns is None:
+            reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
+            faults.append(f"{who}: has a plan that breaks a rule: {reasons}")
+        elif start is None or verdict.value_ns < start.value_ns:
+            better = Start(plan, verdict.value_ns)
+    known = better or start
+    if known is not None and bound is not None and bound > known.value_ns:
+        faults.append(
+            f"{who}: proves a bound of {bound} ns, but a plan of {known.value_ns} ns is known"
         )
-    return start.plan if start is not None and start.value_ns <= verdict.value_ns else plan
+    return better, tuple(faults)
 
 
-def _message(found: MipOutcome, solver: SolverName, start: Start | None) -> str:
-    words = (
-        [ENDINGS[found.ending].format(solver=LABELS[solver])] if found.ending != "optimal" else []
-    )
-    if not found.has_solution and found.ending != "infeasible":
-        words.append("no plan found" if start is None else "the plan is the one it started from")
-    return ", ".join(words)
+def _message(
+    ending: Ending | Literal["fault"],
+    task: Task,
+    solver: SolverName,
+    start: Start | None,
+    best: Start | None,
+    bound: int | None,
+    began: float,
+) -> str:
+    label, limits = LABELS[solver], task.limits
+    if ending == "optimal":
+        value = None if best is None else best.value_ns
+        return say_rest(value, bound, limits, f"solved to {label}'s tolerances")
+    seconds, better = time.perf_counter() - began, best is not None and best is not start
+    return say_ending(ending, label, limits, seconds, start=start is not None, better=better)

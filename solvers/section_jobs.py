@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import pyomo.environ as pyo
-from ortools.sat.python import cp_model
 
 from placegap.formulations import section_lp, symmetry
 from placegap.formulations.common import granularity_ns
@@ -21,10 +20,10 @@ from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import Semantics
 from placegap.instances.simulate import simulate
+from placegap.solvers.back_ends import word
+from placegap.solvers.cp_sat_run import Settings, run_cp_sat
 from placegap.solvers.highs import bound_ns, no_garbage_collection, solve_model
-from placegap.solvers.interrupts import run_stoppable
 from placegap.solvers.registry import Limits, Task
-from placegap.solvers.result import SolverDisagreement
 from placegap.solvers.start import Start, best_start
 
 Step = Literal["lp", "cp"]
@@ -78,6 +77,8 @@ class Answer:
         It proved what it could: the least time, or that there is none within the horizon.
     interrupted : bool
         Ctrl-C came meanwhile.
+    faults : tuple of str
+        What a solver said against a known plan; nothing else here comes from that solve.
     """
 
     lower_ns: int
@@ -86,6 +87,7 @@ class Answer:
     final: bool = False
     decided: bool = False
     interrupted: bool = False
+    faults: tuple[str, ...] = ()
 
 
 def work(job: Job) -> Answer:
@@ -115,10 +117,18 @@ def _lp(job: Job, known: Answer, horizon: int, beyond: int) -> Answer:
     with no_garbage_collection():
         model = section_lp.build(job.instance, job.semantics, horizon)
     found = solve_model(model, Limits(job.limit_s), relax=True)
+    where = f"{word('highs')} on {job.instance.name}"
+    within = known.upper_ns is not None and known.upper_ns <= horizon
+    if found.ending == "infeasible" and within:
+        fault = f"{where}: says infeasible, but a plan of {known.upper_ns} ns is known"
+        return replace(known, faults=(fault,))
     if found.ending == "infeasible":
-        return _none_within(job, known, horizon, beyond)
+        return replace(known, lower_ns=beyond, decided=True)
     unit = pyo.value(model.unit_ns)
     bound = bound_ns(found.dual_bound, unit, granularity_ns(job.instance, transfers=True)) or 0
+    if known.upper_ns is not None and within and bound > known.upper_ns:
+        fault = f"{where}: proves {bound} ns, but a plan of {known.upper_ns} ns is known"
+        return replace(known, faults=(fault,))
     return replace(
         known, lower_ns=min(bound, horizon + 1), interrupted=found.ending == "interrupted"
     )
@@ -129,39 +139,19 @@ def _cp(job: Job, known: Answer, horizon: int, beyond: int) -> Answer:
     plan = break_symmetry(model, known.plan)
     if plan is not None and known.upper_ns is not None and known.upper_ns <= horizon:
         warm_start(model, simulate(job.instance, plan, job.semantics))
-    solver = cp_model.CpSolver()
-    parameters = solver.parameters
-    parameters.num_workers = 1
-    parameters.random_seed = job.seed % 2**31
-    parameters.max_time_in_seconds = job.limit_s
-    parameters.catch_sigint_signal = False
-    # Sections of 13 to 36 ops were proven 2 to 20 times faster without relaxation and probing.
-    parameters.linearization_level = 0
-    parameters.cp_model_probing_level = 0
-    status, interrupted = run_stoppable(lambda: solver.solve(model.cp), solver.stop_search)
-    if status == cp_model.MODEL_INVALID:
-        raise RuntimeError(f"CP-SAT rejects its model: {model.cp.validate()}")
-    if status == cp_model.INFEASIBLE:
-        return _none_within(job, known, horizon, beyond)
-    bound = int(solver.response_proto.inner_objective_lower_bound) * model.unit_ns
-    upper, plan = known.upper_ns, known.plan
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        found = read_plan(model, solver.value)
-        value = simulate(job.instance, found, job.semantics).makespan_ns
-        if upper is None or value < upper:
-            upper, plan = value, found
-    optimal = status == cp_model.OPTIMAL
-    return Answer(bound, upper, plan, optimal, optimal, interrupted)
-
-
-def _none_within(job: Job, known: Answer, horizon: int, beyond: int) -> Answer:
-    """No schedule of at most the horizon exists, which a known one must not contradict."""
-    if known.upper_ns is not None and known.upper_ns <= horizon:
-        raise SolverDisagreement(
-            f"decomposition: its {job.step} finds no schedule of a section within {horizon} ns,"
-            f" but one of {known.upper_ns} ns is known"
-        )
-    return replace(known, lower_ns=beyond, decided=True)
+    settings = Settings(limit_s=job.limit_s, seed=job.seed)
+    found = run_cp_sat(
+        model, job.semantics, lambda value: read_plan(model, value), settings, known.upper_ns
+    )
+    if found.infeasible:
+        return replace(known, lower_ns=beyond, decided=True)
+    interrupted, upper, plan = found.ending == "interrupted", known.upper_ns, known.plan
+    if found.value_ns is not None and (upper is None or found.value_ns < upper):
+        upper, plan = found.value_ns, found.plan
+    decided = found.ending in ("optimal", "refused", "fault")
+    # a far better plan gives the next step a finer unit
+    final = decided and (model.exact or upper is None or upper > horizon // 2)
+    return Answer(found.bound_ns or 0, upper, plan, final, decided, interrupted, found.faults)
 
 
 def break_symmetry(model: MakespanModel, plan: Plan | None) -> Plan | None:

@@ -128,7 +128,7 @@ def test_a_solver_that_is_stopped_says_so(model: str, capsys: Capture) -> None:
         assert code == 0
     else:
         assert code == 1
-        assert content["message"] == "time limit reached, no plan found"
+        assert "reached, no plan found" in content["message"]
 
 
 def test_the_worker_reads_the_model_and_solves_it_too(model: str) -> None:

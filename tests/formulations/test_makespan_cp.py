@@ -7,8 +7,9 @@ from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
 from ortools.sat.python import cp_model
 from support import tiny_instance
 
+from placegap.formulations.cp_common import LARGEST_TIME
 from placegap.formulations.makespan_cp import build, read_plan, warm_start
-from placegap.formulations.makespan_cp_vars import LARGEST_TOTAL, MakespanModel
+from placegap.formulations.makespan_cp_vars import MakespanModel
 from placegap.instances import Instance, Semantics, evaluate, example, simulate
 from placegap.solvers import solve
 
@@ -104,7 +105,7 @@ def test_huge_times_are_rounded_down_to_a_bound(semantics: Semantics) -> None:
         best = oracle(instance, semantics)
         model = build(instance, semantics)
         assert not model.exact
-        assert model.horizon <= LARGEST_TOTAL
+        assert model.horizon <= LARGEST_TIME
         found = optimum(model)
         assert (found is None) == (best is None)
         if best is not None and found is not None:

@@ -14,8 +14,9 @@ from placegap.instances.errors import InputError
 from placegap.instances.generate import generate
 from placegap.instances.reader import read_model
 from placegap.instances.semantics import Channels
-from placegap.solvers import SolverDisagreement, mip, moirai_milp, solve
+from placegap.solvers import Result, mip, moirai_milp, solve
 from placegap.solvers.highs import MipOutcome
+from placegap.solvers.trust import word_of
 
 PORT = Semantics(objective="makespan")
 FORMS: tuple[Form, ...] = ("as_published", "strengthened")
@@ -137,7 +138,7 @@ def test_stopped_at_once_without_a_plan_it_says_so(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(moirai_milp, "STARTS", ())
     result = solve(example(), PORT, "moirai", time_limit_s=0.0)
     assert (result.status, result.plan, result.bound_ns) == ("no_plan", None, None)
-    assert result.message == "time limit reached, no plan found"
+    assert result.message.startswith("time limit of 0 s reached, no plan found in ")
 
 
 def test_a_time_limit_is_kept_and_the_bound_is_valid() -> None:
@@ -177,26 +178,33 @@ def test_models_that_are_too_large_are_refused_unbuilt(monkeypatch: pytest.Monke
         solve(layered(15_000), PORT, "moirai")
 
 
-def test_a_broken_plan_of_the_solver_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def is_a_fault(result: Result, words: str) -> None:
+    """The result is answered from the start (43 ns: one device) and names solver and version."""
+    assert (result.status, result.value_ns, result.bound_ns) == ("feasible", 43, None)
+    assert len(result.faults) == 1
+    assert result.faults[0].startswith(f"{word_of('highspy')} on ")
+    assert words in result.faults[0]
+    assert "HiGHS contradicts a known plan" in result.message
+    assert result.details["ending"] == "fault"
+
+
+def test_a_broken_plan_of_the_solver_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moirai, "extract", lambda model, instance, semantics: Plan.on([0, 0, 0, 7]))
     monkeypatch.setattr(mip, "exclude_overload", lambda model, instance, plan: False)
-    with pytest.raises(SolverDisagreement, match="device number 7"):
-        solve(example(), PORT, "moirai")
+    is_a_fault(solve(example(), PORT, "moirai"), "device number 7")
 
 
 def test_infeasibility_is_not_believed_when_a_plan_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mip, "solve_model", lambda *_, **__: MipOutcome("infeasible"))
-    with pytest.raises(SolverDisagreement, match="infeasible"):
-        solve(example(), PORT, "moirai")
+    is_a_fault(solve(example(), PORT, "moirai"), "says infeasible, but a plan of 43 ns is known")
 
 
-def test_a_bound_above_a_known_plan_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_above_a_known_plan_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = MipOutcome("optimal", objective=99.0, dual_bound=99.0)
     monkeypatch.setattr(mip, "solve_model", lambda *_, **__: wrong)
-    with pytest.raises(SolverDisagreement, match="bound 99 is above"):
-        solve(example(), PORT, "moirai")
+    is_a_fault(solve(example(), PORT, "moirai"), "a bound of 99 ns")
 
 
 def test_the_same_seed_gives_the_same_plan() -> None:

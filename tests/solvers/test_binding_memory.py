@@ -1,0 +1,141 @@
+"""Methods that ask CP-SAT agree with brute force at real sizes, to the byte and to the ns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+from binding_memory import binding_instance
+from oracles import oracle
+
+from placegap.instances import Cluster, Device, Graph, Instance, Op, Semantics
+from placegap.solvers import Result, solve
+
+MAKESPAN = tuple(
+    Semantics(objective="makespan", channels=channels, transfers=transfers)
+    for channels, transfers in (
+        ("port", "per_edge"),
+        ("free", "per_edge"),
+        ("link", "per_tensor"),
+        ("half_duplex", "per_tensor"),
+    )
+)
+LATENCY = tuple(Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2))
+PARAMS: dict[str, dict[str, object]] = {
+    "cp-sat": {"workers": 1},
+    "decomposition": {"workers": 1},
+    "latency-ip": {"workers": 1},
+    "latency": {"workers": 1, "moves": 500},
+}
+OBJECTIVES = {
+    "cp-sat": "makespan",
+    "decomposition": "makespan",
+    "latency-ip": "latency",
+    "latency": "latency",
+}
+every_method = pytest.mark.parametrize("method", PARAMS)
+
+
+def drawn(
+    method: str, seed: int, *, sizes: bool = True, far_times: bool = False
+) -> tuple[Instance, Semantics]:
+    """An instance and the semantics it is solved under; both by the seed."""
+    if OBJECTIVES[method] == "makespan":
+        semantics, hosts = MAKESPAN[seed % len(MAKESPAN)], 0
+    else:
+        semantics, hosts = LATENCY[seed % len(LATENCY)], int(seed % 3 == 1)
+    return binding_instance(seed, hosts=hosts, sizes=sizes, far_times=far_times), semantics
+
+
+def agrees(method: str, seeds: Iterable[int], **draw: bool) -> Counter[str]:
+    """Assert that a method proves what brute force finds, or less; how often it was which."""
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        instance, semantics = drawn(method, seed, **draw)
+        best = oracle(instance, semantics)
+        result = solve(instance, semantics, method, PARAMS[method])
+        where = f"{method} on {instance.name}, {semantics.label}, {draw}: {result.message}"
+        assert result.faults == (), where
+        seen[is_right(result, best, where)] += 1
+    return seen
+
+
+def is_right(result: Result, best: int | None, where: str) -> str:
+    """What was proven; nothing of it may be wrong."""
+    if best is None:
+        assert result.value_ns is None, where
+        return result.status
+    assert result.status != "infeasible", where
+    assert result.bound_ns is not None, where
+    assert result.bound_ns <= best, where
+    if result.value_ns is None:
+        return "no_plan"
+    assert result.value_ns >= best, where
+    return "optimal" if result.value_ns == result.bound_ns else "feasible"
+
+
+def seven_ops() -> Instance:
+    """Seven independent ops for which CP-SAT proved 15 where 13 is right."""
+    sizes = (
+        24579416992, 16756993785, 11253754537, 4372188889, 17174120984, 24449285113, 3325017290,
+    )  # fmt: skip
+    times = ((5, 5), (2, 4), (5, 6), (5, 8), (8, 1), (5, 2), (1, 9))
+    ops = tuple(
+        Op(name=f"op{i}", time_ns={"a": a, "b": b}, resident_bytes=size)
+        for i, (size, (a, b)) in enumerate(zip(sizes, times, strict=True))
+    )
+    devices = (
+        Device(name="d0", kind="a", memory_bytes=80 * 10**9),
+        Device(name="d1", kind="b", memory_bytes=48 * 10**9),
+    )
+    return Instance(
+        name="seven-ops",
+        graph=Graph(name="seven-ops", ops=ops),
+        cluster=Cluster(name="two", devices=devices),
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("method", ["cp-sat", "decomposition"])
+def test_seven_ops_that_fill_two_devices(method: str, workers: int) -> None:
+    result = solve(seven_ops(), MAKESPAN[0], method, {"workers": workers})
+    assert oracle(seven_ops(), MAKESPAN[0]) == 13
+    assert (result.status, result.value_ns, result.bound_ns) == ("optimal", 13, 13)
+    assert result.faults == ()
+
+
+@every_method
+def test_memory_that_binds_to_the_byte(method: str) -> None:
+    seen = agrees(method, range(100))
+    assert set(seen) == {"optimal", "infeasible"}
+
+
+@every_method
+def test_times_of_1_ns_beside_1e12_ns(method: str) -> None:
+    seen = agrees(method, range(40), sizes=False, far_times=True)
+    assert set(seen) <= {"optimal", "feasible"}
+    assert seen["optimal"] >= 20
+
+
+@every_method
+def test_memory_that_binds_and_times_far_apart(method: str) -> None:
+    seen = agrees(method, range(40), far_times=True)
+    assert set(seen) <= {"optimal", "feasible", "infeasible"}
+    assert seen["optimal"] + seen["infeasible"] >= 10
+
+
+@pytest.mark.deep
+@every_method
+@pytest.mark.parametrize("first", range(0, 2500, 500))
+def test_memory_that_binds_to_the_byte_on_many(method: str, first: int) -> None:
+    seen = agrees(method, range(1000 + first, 1500 + first))
+    assert set(seen) == {"optimal", "infeasible"}
+
+
+@pytest.mark.deep
+@every_method
+@pytest.mark.parametrize("sizes", [False, True], ids=["times", "times-and-memory"])
+def test_times_far_apart_on_many(method: str, sizes: bool) -> None:
+    seen = agrees(method, range(1000, 2250), sizes=sizes, far_times=True)
+    assert set(seen) <= {"optimal", "feasible", "infeasible"}
