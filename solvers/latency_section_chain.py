@@ -367,7 +367,7 @@ def passing_ns(spine: Spine) -> Ints:
     """
     count, place = len(spine.bottlenecks), places(spine)
     extra = np.zeros((count, count), np.int64)
-    for net in spine.nodes.nets:
+    for net in spine.nets:
         x = int(place[net.producer])
         near = x + 1 + x % 2  # the last place that is left to `options`
         ends = sorted(int(place[j]) for j in net.consumers if place[j] >= 0)
@@ -392,7 +392,7 @@ def arriving_nets(spine: Spine) -> list[list[Arriving]]:
     """For each section, tensors into it from before the bottleneck before it."""
     place = places(spine)
     found: list[list[Arriving]] = [[] for _ in spine.sections]
-    for net in spine.nodes.nets:
+    for net in spine.nets:
         x, ends = int(place[net.producer]), [int(place[j]) for j in net.consumers]
         for y in sorted(set(ends)):
             if y % 2 == 0 and 0 <= x < y - 1:

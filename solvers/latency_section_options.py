@@ -101,7 +101,7 @@ def build_section(spine: Spine, t: int) -> Section:
         number[spine.bottlenecks[t - 1]] = -1
     end = spine.bottlenecks[t] if t < len(spine.bottlenecks) else -1
     rows, ends = [], []
-    for net in nodes.nets:
+    for net in spine.nets:
         if net.producer in number:
             inside = [number[j] for j in net.consumers if number.get(j, -1) >= 0]
             onward = int(end in net.consumers)
@@ -175,6 +175,10 @@ def options(
         hosted |= section.together[k + 1]
     if not second:
         hosted |= section.together[k]
+    both = np.zeros(words, np.int64)
+    both[k // 64] = np.int64(1) << np.int64(k % 64)
+    if first != second and meets(section.together[k + 1], both):  # one in a call, one on a host
+        starts = starts[:0]
     rows, which = _options(
         section, starts, ends, room, first, second, all_of_it[0], hosted, limit_ns, linked
     )

@@ -11,7 +11,7 @@ instance; what is proven of it holds for every plan:
   in the call of their neighbour.
 - Ops beside many others, such as what feeds a late layer, may be left out with all they cost, but
   for the memory of their group. What is left keeps its order, those paths included that lead
-  through what was left out.
+  through what was left out, and one way to cut each of these (`_nets_around`).
 """
 
 from __future__ import annotations
@@ -92,6 +92,8 @@ class Spine:
     left_out : list of int
     size_bytes : (m,) int64
         Memory of the nodes; that of one that is left out is with the first of its group that is kept.
+    nets : tuple of Net
+        Of the nodes that are kept.
     """
 
     nodes: Nodes
@@ -99,6 +101,7 @@ class Spine:
     sections: list[list[int]]
     left_out: list[int]
     size_bytes: Ints
+    nets: tuple[Net, ...]
 
 
 def reach_matrix(instance: Instance) -> Bools:
@@ -245,7 +248,39 @@ def _cut(nodes: Nodes, kept: Bools) -> Spine:
     for v in left_out:
         if int(nodes.group[v]) in first:
             size[first[int(nodes.group[v])]] += size[v]
-    return Spine(nodes, bottlenecks, sections, left_out, size)
+    return Spine(nodes, bottlenecks, sections, left_out, size, _nets_around(nodes, left_out))
+
+
+def _nets_around(nodes: Nodes, left_out: list[int]) -> tuple[Net, ...]:
+    """Nets without the nodes that are left out.
+
+    A call with a consumer of such a node v, but not with a producer u that feeds v, pays for the
+    tensor of u or for that of v, whether v is in it or not; a call with u alone, likewise. So what
+    is the smaller of both may be charged to a net from u to the consumers of v, and what the tensor
+    of u has beyond that to its other consumers. Of several tensors the largest are taken.
+    """
+    made: dict[int, list[Net]] = {}
+    for net in nodes.nets:
+        made.setdefault(net.producer, []).append(net)
+    for v in left_out:
+        outputs = made.pop(v, [])
+        inputs = [net for nets in made.values() for net in nets if v in net.consumers]
+        through = max(inputs, key=lambda net: net.move_ns, default=None)
+        onward = max(outputs, key=lambda net: net.move_ns, default=None)
+        for net in inputs:
+            kept = tuple(j for j in net.consumers if j != v)
+            parts = [Net(net.producer, kept, net.move_ns)]
+            if net is through and onward is not None:
+                shared = min(net.move_ns, onward.move_ns)
+                ends = tuple(sorted({*kept, *onward.consumers}))
+                parts = [
+                    Net(net.producer, kept, net.move_ns - shared),
+                    Net(net.producer, ends, shared),
+                ]
+            others = [other for other in made[net.producer] if other is not net]
+            parts = [part for part in parts if part.consumers and part.move_ns]
+            made[net.producer] = others + parts
+    return tuple(net for nets in made.values() for net in nets)
 
 
 def _beyond_paths(nodes: Nodes, inner: list[int]) -> list[int]:
