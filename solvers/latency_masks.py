@@ -44,30 +44,30 @@ def members(mask: Ints, count: int) -> NDArray[np.bool_]:
 @njit(cache=True, inline="always")
 def has(mask: Ints, v: int) -> bool:
     """Whether node v is in a set."""
-    return mask[v // 64] >> (v % 64) & 1 != 0
+    return bool(mask[v // 64] >> (v % 64) & 1)
 
 
 @njit(cache=True)
 def meets(one: Ints, other: Ints) -> bool:
     """Whether two sets have a node in common."""
+    found = False
     for w in range(len(one)):
-        if one[w] & other[w] != 0:
-            return True
-    return False
+        found |= one[w] & other[w] != 0
+    return found
 
 
 @njit(cache=True)
 def beyond(one: Ints, other: Ints) -> bool:
     """Whether one set has a node that the other has not."""
+    found = False
     for w in range(len(one)):
-        if one[w] & ~other[w] != 0:
-            return True
-    return False
+        found |= one[w] & ~other[w] != 0
+    return found
 
 
 @njit(cache=True)
 def ideals(before: Ints, most: int) -> tuple[Ints, int]:
-    """Bits of every ideal, and how many; nodes come in topological order, with bits of those before.
+    """Bits of every ideal, and how many; `before` has bits for nodes in topological order.
 
     Every prefix of an ideal in that order is an ideal: each is made once, from the one without its
     last node. Stops, with a larger number, beyond `most`.

@@ -5,8 +5,8 @@ between these, an end part of section s, and a first part of section t + 1. The 
 with the next bottleneck, has to wait for it, and for what is left of the section between. So the
 latency is at least the sum of the calls and of the gaps, minimised over all rows of at most so many
 calls, each within the largest memory. `options` lists the ways to run a section; what is known of a
-row up to a bottleneck is a label: calls made, memory of the open one, time. A call that is linked to
-the one before it, by a colocation group, shares its memory; `latency_section_groups` counts it.
+row up to a bottleneck is a label: calls made, memory of the open one, time. A call that is linked
+to the one before it, by a colocation group, shares its memory; `latency_section_groups` counts it.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class _Search:
         for second in (False, True)[: 1 + able]:
             for first in (False, True)[: 1 + (t > 0)]:
                 for paying, starts in groups if first else groups[:1]:
-                    arriving = section._replace(**self.arriving(t, paying if first else ()))
+                    arriving = self.arriving(section, t, paying if first else ())
                     for linked in (False, True)[: 1 + (ties and first and second)]:
                         ways = options(arriving, self.room, first, second, self.limit_ns, linked)
                         found.append(Ways(first, second, linked, starts, ways))
@@ -220,8 +220,8 @@ class _Search:
             groups.setdefault(paying, []).append(s)
         return list(groups.items())
 
-    def arriving(self, t: int, paying: tuple[int, ...]) -> dict[str, Ints]:
-        """What `Section` says of arriving tensors."""
+    def arriving(self, section: Section, t: int, paying: tuple[int, ...]) -> Section:
+        """A section with what it says of arriving tensors."""
         number = {v: i for i, v in enumerate(self.spine.sections[t])}
         move_ns = np.array([net.move_ns for net, _, _ in self.nets_to[t]], np.int64)
         ends = [[number[j] for j in net.consumers if j in number] for net, _, _ in self.nets_to[t]]
@@ -229,11 +229,11 @@ class _Search:
         pays = np.isin(np.arange(len(ends)), paying)
         last = np.array([max(places) == 2 * t for _, _, places in self.nets_to[t]], np.bool_)
         rows = [masks(taken & kind[:, None], len(number) + 1) for kind in (pays, pays | True, last)]
-        return {
-            "arriving": np.ascontiguousarray(np.stack(rows, axis=1)),
-            "arriving_ns": move_ns,
-            "entering_ns": move_ns @ taken,
-        }
+        return section._replace(
+            arriving=np.ascontiguousarray(np.stack(rows, axis=1)),
+            arriving_ns=move_ns,
+            entering_ns=move_ns @ taken,
+        )
 
     def go_on(self, labels: Labels, c: int, t: int, section: Section, own: int) -> Labels:
         """The open call takes section t and the bottleneck behind it."""

@@ -44,15 +44,14 @@ class GroupMemory:
         """How that grows when calls that start at some bottlenecks take t; 0 where none starts."""
         if not self.more_bytes.size or not t:
             return np.zeros_like(starts)
-        return np.where(
-            starts < 0, 0, self.more_bytes[starts, t] - self.more_bytes[starts, t - 1]
-        )
+        return np.where(starts < 0, 0, self.more_bytes[starts, t] - self.more_bytes[starts, t - 1])
 
     def unfinished(self, starts: Ints, t: int) -> Ints:
         """Memory that a linked call counts itself."""
         if not self.more_bytes.size:
             return np.zeros_like(starts)
-        return self.unfinished_bytes[starts, t]
+        found: Ints = self.unfinished_bytes[starts, t]
+        return found
 
     def torn(self, starts: Ints, t: int) -> Bools:
         """Whether calls up to bottleneck t have a part of a group that must be in one."""

@@ -116,12 +116,14 @@ def build_section(spine: Spine, t: int) -> Section:
     groups = np.where(np.array(around) < 0, -1 - np.arange(k + 2), nodes.group[around])
     same = groups[:, None] == groups[None, :]
     np.fill_diagonal(same, np.False_)
-    arrays = [nodes.own_ns[inner], nodes.host_ns[inner], spine.size_bytes[inner]]
-    made = np.arange(k)[:, None] == table[0][None, :]
+    pred_ptr, preds = _lists(pred)
+    made_ptr, made = _lists(np.arange(k)[:, None] == table[0][None, :])
+    taken_ptr, taken = _lists(consumers.T)
     return Section(
-        *arrays, masks(below, k + 1), *_lists(pred), masks(same[:, : k + 1]), int(nodes.once),
+        nodes.own_ns[inner], nodes.host_ns[inner], spine.size_bytes[inner],
+        masks(below, k + 1), pred_ptr, preds, masks(same[:, : k + 1]), int(nodes.once),
         table[0], masks(consumers, k + 1), table[1], table[2], table[3],
-        *_lists(made), *_lists(consumers.T),
+        made_ptr, made, taken_ptr, taken,
         arriving=np.zeros((0, 3, k // 64 + 1), np.int64), arriving_ns=np.zeros(0, np.int64),
         entering_ns=np.zeros(k, np.int64),
     )  # fmt: skip
@@ -182,8 +184,8 @@ def options(
     rows, which = _options(
         section, starts, ends, room, first, second, all_of_it[0], hosted, limit_ns, linked
     )
-    columns = [np.ascontiguousarray(column) for column in rows.T]
-    return Options(*columns, starts[which[:, 0]], ends[which[:, 1]])
+    first_bytes, second_bytes, cost = (np.ascontiguousarray(column) for column in rows.T)
+    return Options(first_bytes, second_bytes, cost, starts[which[:, 0]], ends[which[:, 1]])
 
 
 @njit(cache=True)

@@ -91,7 +91,7 @@ class Spine:
         Section t lies before bottleneck t, in topological order; the last one after all of them.
     left_out : list of int
     size_bytes : (m,) int64
-        Memory of the nodes; that of one that is left out is with the first of its group that is kept.
+        Memory of the nodes; that of one that is left out is with the first one kept of its group.
     nets : tuple of Net
         Of the nodes that are kept.
     """
@@ -114,10 +114,11 @@ def reach_matrix(instance: Instance) -> Bools:
     return reach
 
 
-def build_nodes(instance: Instance, num_calls: int) -> Nodes:
+def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> Nodes:
     """The nodes of an instance whose accelerators make up to `num_calls` calls each; O(n^2).
 
-    Times and moves are least over the accelerators, and over the hosts.
+    Times and moves are least over the accelerators, and over the hosts. With one call, too, ops of
+    a group may be `apart`, each a node of its own.
 
     Examples
     --------
@@ -129,7 +130,7 @@ def build_nodes(instance: Instance, num_calls: int) -> Nodes:
     arrays = instance.arrays
     after, order = reach_matrix(instance), arrays.index.topological_order
     speaker = _speakers(arrays.group, after, order)
-    merged = speaker if num_calls == 1 else absorbed(instance)
+    merged = speaker if num_calls == 1 and not apart else absorbed(instance)
     heads = order[merged[order] == order]
     number = np.full(instance.num_ops, -1, np.int64)
     number[heads] = np.arange(len(heads))
