@@ -23,7 +23,7 @@ from placegap.solvers.latency_annealing import anneal_calls
 from placegap.solvers.latency_calls import NEVER, CallProblem, build_call_problem
 from placegap.solvers.latency_rows import row_places
 from placegap.solvers.latency_section_chain import best_row
-from placegap.solvers.latency_slices import with_slices
+from placegap.solvers.latency_slices import group_slices, with_slices
 from placegap.solvers.latency_spine import Nodes, build_nodes, build_spine
 from placegap.solvers.limits import Clock, LimitReached
 from placegap.solvers.registry import Method, Params, Task, register
@@ -206,6 +206,10 @@ class _Search:
         start = best_start(self.task, latency_ip.STARTS)
         self.offer_start(None if start is None else start.plan)
         self.offer_start(with_slices(self.task).incumbent)
+        instance, subgraphs = self.task.instance, self.task.semantics.subgraphs
+        if instance.arrays.num_groups < instance.num_ops and subgraphs > 1:
+            for plan in group_slices(instance, subgraphs):
+                self.offer_start(plan)
 
     def rows(self) -> None:
         """Bounds from rows of calls along spines, and a plan from each row."""

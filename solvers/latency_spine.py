@@ -306,7 +306,7 @@ def _beyond_paths(nodes: Nodes, inner: list[int]) -> list[int]:
 
 def most_ideals(count: int) -> int:
     """How many ideals a section of so many nodes may have: each takes time for every node."""
-    return MOST_IDEALS * 64 // max(64, count)
+    return MOST_IDEALS * 64**2 // max(64, count) ** 2
 
 
 def longest_chain(after: Bools, weight: Ints | None = None) -> list[int]:
