@@ -13,6 +13,8 @@ computed only for the intervals of the best ways to cut the chain.
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -35,11 +37,14 @@ Bools = NDArray[np.bool_]
 Sides = NDArray[np.int8]
 
 
-def chain_bound_ns(instance: Instance, semantics: Semantics) -> int:
+def chain_bound_ns(
+    instance: Instance, semantics: Semantics, time_limit_s: float | None = None
+) -> int:
     """A latency that no plan is below, `NEVER` if no plan fits: the best bound of a few long paths.
 
     Paths of most accelerator time, of most time with transfers, of most bytes, of most ops.
-    O(L^2 (n + m)) for a path of length L, and up to `MOST_CUTS` minimum cuts. Deterministic.
+    O(L^2 (n + m)) for a path of length L, and up to `MOST_CUTS` minimum cuts, fewer where time is
+    up: the bound holds after any number. Deterministic without a time limit.
 
     Examples
     --------
@@ -55,10 +60,13 @@ def chain_bound_ns(instance: Instance, semantics: Semantics) -> int:
         return 0
     after = _matrix(op_reach(index)[1])
     chains = dict.fromkeys(tuple(_longest_path(index, w)) for w in _weights(instance))
-    return max(
-        _ChainBound(instance, semantics, np.array(chain), after).refined(MOST_CUTS)
-        for chain in chains
-    )
+    until = None if time_limit_s is None else time.perf_counter() + time_limit_s
+    best = 0
+    for chain in chains:
+        if best == 0 or until is None or time.perf_counter() < until:
+            bound = _ChainBound(instance, semantics, np.array(chain), after)
+            best = max(best, bound.refined(MOST_CUTS, until))
+    return best
 
 
 def _weights(instance: Instance) -> list[Ints]:
@@ -118,9 +126,11 @@ class _ChainBound:
         self.chain, self.after, self.own = chain, after, own
         self.alone = times[:, arrays.is_host].min(axis=1, initial=NEVER)[chain]
         self.calls = min(len(accelerators) * semantics.subgraphs, len(chain))
+        of_group = np.zeros(arrays.num_groups, np.int64)
+        np.add.at(of_group, arrays.group, arrays.resident_bytes)
         self.costs = _intervals(
-            chain, after, own, able, arrays.resident_bytes, room, index.tensor_ptr,
-            index.consumer[index.tensor_edge], index.tensor_producer, move,
+            chain, after, own, able, arrays.group, of_group, semantics.subgraphs == 1, room,
+            index.tensor_ptr, index.consumer[index.tensor_edge], index.tensor_producer, move,
         )  # fmt: skip
         self.cuts = CallCuts(index, own, able, move)
 
@@ -129,11 +139,13 @@ class _ChainBound:
         value, intervals = _cut_chain(self.costs, self.alone, self.calls)
         return int(value), [(i, j) for i, j in intervals.tolist()]
 
-    def refined(self, most_cuts: int) -> int:
+    def refined(self, most_cuts: int, until: float | None) -> int:
         """The bound when the intervals that decide it have their minimum cuts."""
         value, intervals = self.value()
         done: dict[tuple[int, int], None] = {}
         while any(interval not in done for interval in intervals) and len(done) < most_cuts:
+            if until is not None and time.perf_counter() > until:
+                break
             for i, j in intervals:
                 if (i, j) not in done:
                     done[i, j] = None
@@ -148,23 +160,34 @@ class _ChainBound:
 
 @njit(cache=True)
 def _intervals(
-    chain: Ints, after: Bools, own: Ints, able: Bools, size: Ints, room: int,
-    tensor_ptr: Ints, consumer: Ints, producer: Ints, move: Ints,
+    chain: Ints, after: Bools, own: Ints, able: Bools, group: Ints, size: Ints, once: bool,
+    room: int, tensor_ptr: Ints, consumer: Ints, producer: Ints, move: Ints,
 ) -> Ints:  # fmt: skip
-    """What a call that meets the chain from i to j takes at least, (L, L); `NEVER`: it cannot."""
+    """What a call that meets the chain from i to j takes at least, (L, L); `NEVER`: it cannot.
+
+    It has the memory of all colocation groups that it holds an op of, and if accelerators make one
+    call, all ops of these groups.
+    """
     costs = np.full((len(chain), len(chain)), NEVER, np.int64)
+    seen, stamp = np.full(len(size), -1, np.int64), 0
     for i in range(len(chain)):
         for j in range(i, len(chain)):
             side = _sides(chain, i, j, after)
-            total, used, fits = np.int64(0), np.int64(0), True
+            total, used, fits, whole = np.int64(0), np.int64(0), True, True
             for v in range(len(side)):
                 if side[v] == INSIDE:
                     total += own[v]
-                    used += size[v]
-                    fits = fits and able[v] and used <= room
+                    used += size[group[v]] if seen[group[v]] != stamp else 0
+                    seen[group[v]] = stamp
+                    fits = bool(fits and able[v] and used <= room)
+            for v in range(len(side)):
+                if once and side[v] == OUTSIDE and seen[group[v]] == stamp:
+                    whole = False
+            stamp += 1
             if not fits:
                 break
-            costs[i, j] = total + _known_cut(side, tensor_ptr, consumer, producer, move)
+            if whole:
+                costs[i, j] = total + _known_cut(side, tensor_ptr, consumer, producer, move)
     return costs
 
 
@@ -215,7 +238,7 @@ def _cut_chain(costs: Ints, alone: Ints, calls: int) -> tuple[int, Ints]:
                 value[i + 1, s], origin[i + 1, s] = before + alone[i], -1
         for j in range(i, length):
             if costs[i, j] == NEVER:
-                break
+                continue
             for s in range(calls):
                 now = value[i, s] + costs[i, j]
                 if value[i, s] < NEVER and now < value[j + 1, s + 1]:

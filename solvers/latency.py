@@ -7,6 +7,7 @@ CP-SAT for what is left.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,14 +23,15 @@ from placegap.solvers.latency_annealing import anneal_calls
 from placegap.solvers.latency_calls import NEVER, CallProblem, build_call_problem
 from placegap.solvers.latency_rows import row_places
 from placegap.solvers.latency_section_chain import best_row
-from placegap.solvers.latency_slices import with_slices
-from placegap.solvers.latency_spine import build_nodes, build_spine
+from placegap.solvers.latency_slices import group_slices, with_slices
+from placegap.solvers.latency_spine import Nodes, build_nodes, build_spine
 from placegap.solvers.limits import Clock, LimitReached
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome, relative_gap
 from placegap.solvers.start import best_start
+from placegap.solvers.trust import PROOF, word_of
 
-BESIDE = (None, 8, 16, 32)
+BESIDE = (None, 16, 32, 8)
 """Nodes beside more nodes of the longest path than this are left out; None: nothing is."""
 
 HEAT = (0.03, 0.01, 0.003)
@@ -39,7 +41,13 @@ STEPS_PER_S = 2e7
 """Ops and edges that annealing evaluates per second, at least; limits its moves."""
 
 LARGEST_MATRIX = 4000
-"""Graphs of more ops have no bound but the longest op: reachability is a matrix."""
+"""Graphs of more ops have no bound but the critical path: reachability is a matrix."""
+
+ROWS_SHARE, CHAINS_SHARE = 0.4, 0.3
+"""Parts of the time limit after which no other spine is begun, and which chains may take."""
+
+ROUND = 1_000
+"""Further annealing, while time is left, is numbered from here."""
 
 
 class LatencyParams(Params):
@@ -78,8 +86,10 @@ class Progress:
     value_ns: int | None = None
     place: Ints | None = None
     bound_ns: int = 0
-    origin: str = "ops"
+    origin: str = "critical path"
+    rests_on: str = PROOF
     infeasible: str = ""
+    faults: tuple[str, ...] = ()
     details: dict[str, int | float | str] = field(default_factory=dict)
 
     def offer(self, place: Ints | None) -> None:
@@ -89,10 +99,15 @@ class Progress:
             if self.value_ns is None or value < self.value_ns:
                 self.value_ns, self.place = value, place.copy()
 
-    def prove(self, bound_ns: int, origin: str) -> None:
+    def prove(self, bound_ns: int, origin: str, rests_on: str = PROOF) -> None:
         """Take over a bound if it is better."""
         if bound_ns > self.bound_ns:
-            self.bound_ns, self.origin = bound_ns, origin
+            self.bound_ns, self.origin, self.rests_on = bound_ns, origin, rests_on
+
+    def prove_infeasible(self, reason: str, rests_on: str = PROOF) -> None:
+        """No plan exists; of several reasons the first counts."""
+        if not self.infeasible:
+            self.infeasible, self.rests_on = reason, rests_on
 
     @property
     def done(self) -> bool:
@@ -102,28 +117,30 @@ class Progress:
 
 
 def run(task: Task, params: Params) -> Outcome:
-    """Search, or return the best plan and bound when a limit or Ctrl-C comes."""
+    """Search, or return the best plan and bound when a limit or Ctrl-C comes, or a phase fails."""
     assert isinstance(params, LatencyParams)
     search = _Search(task, params)
-    message = ""
     try:
         search.run()
     except LimitReached as limit:
-        message = f"stopped: {limit}"
+        search.words.append(f"stopped: {limit}")
     except KeyboardInterrupt:
-        message = "interrupted"
+        search.words.append("interrupted")
     except MemoryError:
-        message = "out of memory"
+        search.words.append("out of memory")
     progress = search.progress
+    message = "; ".join(search.words)
     if progress.place is None:
         message = progress.infeasible or message or "no plan was found"
     return Outcome(
         plan=None if progress.place is None else progress.problem.plan(progress.place),
         claim_ns=progress.value_ns,
         bound_ns=None if progress.infeasible else progress.bound_ns,
-        bound_origin=progress.origin,
+        bound_origin="" if progress.infeasible else progress.origin,
+        rests_on=progress.rests_on,
+        faults=progress.faults,
         proven_infeasible=bool(progress.infeasible),
-        message=search.message or message,
+        message=message,
         details=progress.details,
     )
 
@@ -135,19 +152,37 @@ class _Search:
         self.task, self.params, self.began = task, params, time.perf_counter()
         subgraphs = task.semantics.subgraphs
         self.progress = Progress(build_call_problem(task.instance, subgraphs), task.limits.gap)
+        self.progress.prove(_critical_path_ns(task), "critical path")
         self.starts: list[Ints] = []
-        self.annealed, self.message = 0, ""
+        self.words: list[str] = []
 
     def run(self) -> None:
-        """First plans, bounds, annealing, CP-SAT."""
-        self.first_plans()
+        """First plans, bounds, annealing, CP-SAT, and annealing again while time is left."""
+        progress = self.progress
+        self.guard("first plans", self.first_plans)
         self.left_s()
-        self.bounds()
-        self.progress.details["start_ns"] = self.progress.value_ns or 0
-        self.anneal()
-        self.progress.details["annealed_ns"] = self.progress.value_ns or 0
-        if self.params.finish and not self.progress.done:
-            self.finish()
+        self.guard("rows", self.rows)
+        if not progress.done:
+            self.guard("chains", self.chains)
+        progress.details["start_ns"] = progress.value_ns or 0
+        self.guard("annealing", self.anneal)
+        progress.details["annealed_ns"] = progress.value_ns or 0
+        if not progress.done and self.params.finish:
+            self.guard("CP-SAT", self.finish)
+        if not progress.done and self.params.finish and self.params.rounds:
+            self.guard("annealing", self.anneal_on)
+
+    def guard(self, phase: str, work: Callable[[], None]) -> None:
+        """Go through a phase; if it fails, say so, and go on with what there is."""
+        try:
+            work()
+        except (LimitReached, MemoryError):
+            raise
+        except Exception as error:
+            reason = f"{phase} failed: {type(error).__name__}: {error}"
+            self.words.append(reason)
+            known = self.progress.details.get("failed")
+            self.progress.details["failed"] = f"{known}; {reason}" if known else reason
 
     def left_s(self) -> float | None:
         """Seconds left, None without a limit."""
@@ -171,28 +206,40 @@ class _Search:
         start = best_start(self.task, latency_ip.STARTS)
         self.offer_start(None if start is None else start.plan)
         self.offer_start(with_slices(self.task).incumbent)
+        instance, subgraphs = self.task.instance, self.task.semantics.subgraphs
+        if instance.arrays.num_groups < instance.num_ops and subgraphs > 1:
+            for plan in group_slices(instance, subgraphs):
+                self.offer_start(plan)
 
-    def bounds(self) -> None:
-        """Rows of calls along spines, and chains; a plan from each row."""
+    def rows(self) -> None:
+        """Bounds from rows of calls along spines, and a plan from each row."""
         task, progress, arrays = self.task, self.progress, self.task.instance.arrays
-        progress.prove(_longest_op(task), "ops")
         accelerators = np.flatnonzero(~arrays.is_host)
         if task.instance.num_ops > LARGEST_MATRIX:
+            self.words.append(f"no rows and chains for more than {LARGEST_MATRIX} ops")
             return
-        nodes = build_nodes(task.instance, task.semantics.subgraphs)
-        most_calls = min(progress.problem.data.num_calls, len(nodes.own_ns))
         room = int(arrays.memory_bytes[accelerators].max(initial=0))
-        seen: dict[tuple[int, ...], None] = {}
-        for beside in BESIDE:
-            clock = Clock(self.left_s())
-            spine = build_spine(nodes, beside)
-            if progress.done or tuple(spine.left_out) in seen:
+        seen: dict[tuple[int, tuple[int, ...]], None] = {}
+        for nodes, speakers_only, beside in self.spines():
+            left = self.left_s()
+            late = left is not None and left < (1 - ROWS_SHARE) * (task.limits.time_limit_s or 0)
+            if seen and late:
+                break
+            spine = build_spine(nodes, beside, speakers_only=speakers_only)
+            key = len(nodes.own_ns), tuple(spine.left_out)
+            if progress.done or key in seen:
                 continue
-            seen[tuple(spine.left_out)] = None
+            seen[key] = None
+            most_calls = min(progress.problem.data.num_calls, len(nodes.own_ns))
             limit_ns = NEVER - 1 if progress.value_ns is None else progress.value_ns
-            row = best_row(spine, room, most_calls, limit_ns, clock)
+            try:
+                clock = Clock(None if left is None else (1 - CHAINS_SHARE) * left)
+                row = best_row(spine, room, most_calls, limit_ns, clock)
+            except LimitReached:
+                self.words.append("rows stopped early")
+                break
             if row.cost_ns >= NEVER:
-                progress.infeasible = "no row of calls holds all ops"
+                progress.prove_infeasible("no row of calls holds all ops")
                 return
             progress.prove(row.cost_ns, "sections")
             place = row_places(progress.problem, spine, row)
@@ -200,30 +247,60 @@ class _Search:
                 progress.offer(place)
                 self.starts.append(place)
         progress.details["sections_ns"] = progress.bound_ns
-        self.left_s()
-        if not progress.done:
-            chains = chain_bound_ns(task.instance, task.semantics)
-            if chains >= NEVER:
-                progress.infeasible = "some path of ops fits nowhere"
-            else:
-                progress.prove(chains, "chains")
+
+    def spines(self) -> Iterator[tuple[Nodes, bool, int | None]]:
+        """Nodes, whether only those that speak for groups are kept, and what is left out."""
+        instance, subgraphs = self.task.instance, self.task.semantics.subgraphs
+        nodes = build_nodes(instance, subgraphs)
+        for beside in BESIDE:
+            yield nodes, False, beside
+        if subgraphs == 1 and instance.arrays.num_groups < instance.num_ops:
+            nodes = build_nodes(instance, subgraphs, apart=True)
+            for beside in BESIDE:
+                yield nodes, False, beside
+        for beside in BESIDE:
+            yield nodes, True, beside
+
+    def chains(self) -> None:
+        """A bound from chains of ops."""
+        left = self.left_s()
+        share = None if left is None else CHAINS_SHARE * left
+        chains = chain_bound_ns(self.task.instance, self.task.semantics, share)
+        if chains >= NEVER:
+            self.progress.prove_infeasible("some path of ops fits nowhere")
+        else:
+            self.progress.prove(chains, "chains")
 
     def anneal(self) -> None:
         """From the best plan and the starts in turn, each time at another temperature."""
-        progress, index = self.progress, self.task.instance.arrays.index
-        size = self.task.instance.num_ops + len(index.producer)
         for number in range(self.params.rounds * len(HEAT)):
-            if progress.done or progress.place is None:
+            if self.progress.done or self.progress.place is None:
                 return
-            left, moves = self.left_s(), min(self.params.moves, 20_000 * size)
-            if left is not None:
-                moves = min(moves, int(STEPS_PER_S * left / size) // 2)
-            start = progress.place
+            start = self.progress.place
             if number % 3 == 0 and number // 3 < len(self.starts):
                 start = self.starts[-1 - number // 3]
-            seed = self.task.limits.seed * 1_000_003 + number
-            heat = HEAT[number % len(HEAT)]
-            progress.offer(anneal_calls(progress.problem, start, seed=seed, moves=moves, hot=heat))
+            self.anneal_once(number, start)
+
+    def anneal_once(self, number: int, start: Ints) -> None:
+        """One run of annealing, of half the time that is left at most."""
+        size = self.task.instance.num_ops + len(self.task.instance.arrays.index.producer)
+        left, moves = self.left_s(), min(self.params.moves, 20_000 * size)
+        if left is not None:
+            moves = min(moves, 1 + int(STEPS_PER_S * left / size) // 2)
+        seed = self.task.limits.seed * 1_000_003 + number
+        heat = HEAT[number % len(HEAT)]
+        problem = self.progress.problem
+        self.progress.offer(anneal_calls(problem, start, seed=seed, moves=moves, hot=heat))
+
+    def anneal_on(self) -> None:
+        """While time is left and no bound can get better: annealing from the best plan."""
+        if self.left_s() is None or self.progress.place is None:
+            return
+        number = ROUND
+        while not self.progress.done:
+            self.left_s()
+            self.anneal_once(number, self.progress.place)
+            number += 1
 
     def finish(self) -> None:
         """Hand what is left to the CP-SAT model of ``latency-ip``."""
@@ -235,22 +312,30 @@ class _Search:
         method = latency_ip.LatencyParams(workers=self.params.workers)
         reason = latency_ip.applies(task, method)
         if reason is not None:
-            self.message = f"no exact finish: latency-ip: {reason}"
+            self.words.append(f"no exact finish: latency-ip: {reason}")
             return
         outcome = latency_ip.solve_cp(task, self.params.workers, progress.bound_ns)
-        self.message = outcome.message
+        rests_on = outcome.rests_on or word_of("ortools")
+        progress.faults += outcome.faults
+        if outcome.message:
+            self.words.append(outcome.message)
         if outcome.proven_infeasible:
-            progress.infeasible = outcome.message
+            progress.prove_infeasible(outcome.message, rests_on)
             return
         if outcome.plan is not None:
             progress.offer(progress.problem.place(outcome.plan))
-        progress.prove(outcome.bound_ns or 0, outcome.bound_origin)
+        progress.prove(outcome.bound_ns or 0, outcome.bound_origin, rests_on)
 
 
-def _longest_op(task: Task) -> int:
-    """The longest op where it is fastest: a bound that needs no search."""
-    times = task.instance.arrays.time_ns
-    return int(np.where(times < 0, NEVER, times).min(axis=1).max())
+def _critical_path_ns(task: Task) -> int:
+    """The longest path with every op where it is fastest: a bound that needs no search."""
+    arrays, index = task.instance.arrays, task.instance.arrays.index
+    least = np.where(arrays.time_ns < 0, NEVER, arrays.time_ns).min(axis=1)
+    end = least.copy()
+    for i in index.topological_order.tolist():
+        producers = index.producer[index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]]
+        end[i] += end[producers].max(initial=0)
+    return int(end.max())
 
 
 register(

@@ -33,11 +33,16 @@ ALONE, AROUND, LATER, EARLIER, WHOLE = range(5)
 """Groups: an op; with connected ones; with what comes after it, before it; its whole call."""
 
 
+TO, LIKE, NEAR = range(3)
+"""Where the others of a colocation group go: along; to the call of their number; to a neighbour."""
+
+
 class _Group(NamedTuple):
-    """Ops that move, where they were, and marks of those among them."""
+    """Ops that move, where they were, where they go, and marks of those among them."""
 
     op: Ints
     source: Ints
+    target: Ints
     mark: Ints
 
 
@@ -89,17 +94,21 @@ def _anneal(
     place: Ints, held: Ints, rng: np.random.Generator, moves: int, hot: float,
 ) -> Ints:  # fmt: skip
     n = len(place)
-    chosen = _Group(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64))
+    zero = np.zeros(n, np.int64)
+    chosen = _Group(zero, zero.copy(), zero.copy(), zero.copy())
     latency, total = call_latency(data, place, scratch)
     best, least, energy = place.copy(), latency, latency + SIDE * total
     unit, temperature = max(1.0, float(latency)), 0.0
     for step in range(moves):
         if step % 256 == 0:
             temperature = unit * hot * (COLD / hot) ** (step / moves)
-        count = _choose(data, place, rng, chosen, step + 1)
-        count = _with_groups(group, group_ptr, member, chosen, count, step + 1)
+        leaders = _choose(data, place, rng, chosen, step + 1)
+        count = _with_groups(group, group_ptr, member, chosen, leaders, step + 1)
         to = _target(data, place, rng, chosen, count)
-        if not _put(data, place, held, chosen, count, to):
+        chosen.target[:count] = to
+        if data.subgraphs > 1 and count > leaders and to < data.num_calls:
+            _followers(data, place, rng, chosen, leaders, count, to)
+        if not _put(data, place, held, chosen, count, data.device[to]):
             continue
         latency, total = call_latency(data, place, scratch)
         after = latency + SIDE * total
@@ -201,14 +210,42 @@ def _target(
 
 
 @njit(cache=True, nogil=True)
-def _put(data: CallData, place: Ints, held: Ints, chosen: _Group, count: int, to: int) -> bool:
+def _followers(
+    data: CallData, place: Ints, rng: np.random.Generator, chosen: _Group, leaders: int,
+    count: int, to: int,
+) -> None:  # fmt: skip
+    """The calls of one accelerator that the others of colocation groups go to."""
+    kind, first = _draw(rng, 3), to - to % data.subgraphs
+    if kind == TO:
+        return
+    for at in range(leaders, count):
+        v = chosen.op[at]
+        if place[v] < data.num_calls:
+            chosen.target[at] = first + place[v] % data.subgraphs
+        if kind == NEAR:
+            out = data.succ_ptr[v + 1] - data.succ_ptr[v]
+            degree = out + data.pred_ptr[v + 1] - data.pred_ptr[v]
+            begin = _draw(rng, max(degree, 1))
+            for turn in range(degree):
+                e = (begin + turn) % degree
+                if e < out:
+                    w = data.succ[data.succ_ptr[v] + e]
+                else:
+                    w = data.pred[data.pred_ptr[v] + e - out]
+                if first <= place[w] < first + data.subgraphs:
+                    chosen.target[at] = place[w]
+                    break
+
+
+@njit(cache=True, nogil=True)
+def _put(data: CallData, place: Ints, held: Ints, chosen: _Group, count: int, device: int) -> bool:
     """Move the group; False, and nothing moves, if it cannot or need not."""
-    device, more, moved = data.device[to], np.int64(0), False
+    more, moved = np.int64(0), False
     for at in range(count):
         v = chosen.op[at]
         if data.time_ns[v, device] == UNSUPPORTED:
             return False
-        moved |= place[v] != to
+        moved |= place[v] != chosen.target[at]
         if data.device[place[v]] != device:
             more += data.size_bytes[v]
     if not moved or held[device] + more > data.memory_bytes[device]:
@@ -218,7 +255,7 @@ def _put(data: CallData, place: Ints, held: Ints, chosen: _Group, count: int, to
         chosen.source[at] = place[v]
         held[data.device[place[v]]] -= data.size_bytes[v]
         held[device] += data.size_bytes[v]
-        place[v] = to
+        place[v] = chosen.target[at]
     return True
 
 

@@ -15,7 +15,8 @@ def row_places(problem: CallProblem, spine: Spine, row: Row) -> Ints | None:
     """Place of each op, (n,), or None where the row makes no plan.
 
     What is outside of all calls runs on hosts; what the spine leaves out goes with its first
-    consumer. Calls are packed into accelerators, the largest first, each where least is left.
+    consumer, and with the first call of its colocation group where there is one. Calls that share
+    a group are packed into accelerators together, the largest first, each where least is left.
 
     Examples
     --------
@@ -34,6 +35,10 @@ def row_places(problem: CallProblem, spine: Spine, row: Row) -> Ints | None:
             consumers = data.succ[data.succ_ptr[i] : data.succ_ptr[i + 1]]
             found = call[consumers][call[consumers] >= 0]
             call[i] = found.min(initial=NEVER) if len(found) else -1
+    for ops in np.split(problem.member, problem.group_ptr[1:-1]):
+        inside = call[ops]
+        if (inside < 0).any() and (inside >= 0).any():
+            call[ops[inside < 0]] = inside[inside >= 0].min()
     devices = _pack(problem, call)
     if devices is None:
         return None
@@ -59,17 +64,26 @@ def _pack(problem: CallProblem, call: Ints) -> list[int] | None:
     accelerators = data.device[: data.num_calls : data.subgraphs].tolist()
     left = {k: int(data.memory_bytes[k]) for k in accelerators}
     free = dict.fromkeys(accelerators, data.subgraphs)
-    size = [int(data.size_bytes[call == c].sum()) for c in range(int(call.max(initial=-1)) + 1)]
-    devices = [-1] * len(size)
-    for c in sorted(range(len(size)), key=lambda c: -size[c]):
-        members = np.flatnonzero(call == c)
+    count = int(call.max(initial=-1)) + 1
+    devices, bunch = [-1] * count, np.arange(count)
+    for ops in np.split(problem.member, problem.group_ptr[1:-1]):
+        shared = np.unique(bunch[call[ops[call[ops] >= 0]]])
+        bunch[np.isin(bunch, shared)] = shared.min(initial=count)
+    of_op = np.where(call >= 0, bunch[call] if count else -1, -1)
+    bunches = np.unique(bunch).tolist()
+    size = {b: int(data.size_bytes[of_op == b].sum()) for b in bunches}
+    for b in sorted(bunches, key=lambda b: -size[b]):
+        ops, calls = np.flatnonzero(of_op == b), np.flatnonzero(bunch == b).tolist()
         able = [
             k for k in accelerators
-            if free[k] and size[c] <= left[k] and (data.time_ns[members, k] != UNSUPPORTED).all()
+            if free[k] >= len(calls) and size[b] <= left[k]
+            and (data.time_ns[ops, k] != UNSUPPORTED).all()
         ]  # fmt: skip
         if not able:
             return None
-        devices[c] = min(able, key=lambda k: (left[k], k))
-        left[devices[c]] -= size[c]
-        free[devices[c]] -= 1
+        k = min(able, key=lambda k: (left[k], k))
+        for c in calls:
+            devices[c] = k
+        left[k] -= size[b]
+        free[k] -= len(calls)
     return devices

@@ -5,7 +5,8 @@ between these, an end part of section s, and a first part of section t + 1. The 
 with the next bottleneck, has to wait for it, and for what is left of the section between. So the
 latency is at least the sum of the calls and of the gaps, minimised over all rows of at most so many
 calls, each within the largest memory. `options` lists the ways to run a section; what is known of a
-row up to a bottleneck is a label: calls made, memory of the open one, time.
+row up to a bottleneck is a label: calls made, memory of the open one, time. A call that is linked
+to the one before it, by a colocation group, shares its memory; `latency_section_groups` counts it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.index import Ints
+from placegap.solvers.latency_masks import masks, members
+from placegap.solvers.latency_section_groups import group_memory, places
 from placegap.solvers.latency_section_options import (
     Options,
     Section,
     build_section,
+    incidence,
     options,
-    too_large,
 )
 from placegap.solvers.latency_spine import NEVER, Bools, Net, Spine
 from placegap.solvers.limits import Clock
@@ -29,12 +32,36 @@ from placegap.solvers.limits import Clock
 MOST_TABLES, MOST_GROUPS = 64, 8
 """Tables of ways to run one section, and groups of calls that pay different arriving tensors."""
 
+MOST_LINKED = 64
+"""Labels that a linked call may follow; more are merged into so many that are no worse."""
+
 HOST, ONGOING = -1, -1
 """Start of a label whose bottleneck is on a host; way of a label whose call goes on."""
 
 
 Arriving = tuple[Net, int, list[int]]
 """A tensor, its producer's place, and its consumers' places."""
+
+
+class Ways(NamedTuple):
+    """A table of ways to run a section.
+
+    Attributes
+    ----------
+    first, second : bool
+        Whether a call is open before the section, and another one after it.
+    linked : bool
+        Whether the two share a colocation group.
+    starts : list of int
+        First bottlenecks of the calls before it that the ways are for.
+    found : Options
+    """
+
+    first: bool
+    second: bool
+    linked: bool
+    starts: list[int]
+    found: Options
 
 
 class Labels(NamedTuple):
@@ -45,7 +72,7 @@ class Labels(NamedTuple):
     start : (l,) int64
         First bottleneck of the open call, `HOST` where none is open.
     bytes, cost_ns : (l,) int64
-        Memory of the open call; time of everything so far.
+        Memory of the open call and of calls it is linked to; time of everything so far.
     calls, parent, way : (l,) int64
         Calls of the label before, its place, and the option in between.
     """
@@ -119,11 +146,11 @@ class _Search:
 
     def __init__(self, spine: Spine, room: int, most_calls: int, limit_ns: int) -> None:
         self.spine, self.room, self.most_calls, self.limit_ns = spine, room, most_calls, limit_ns
-        self.extra = passing_ns(spine)
+        self.extra, self.groups = passing_ns(spine), group_memory(spine)
         begin = _labels(np.array([HOST]), *np.zeros((5, 1), np.int64))
         self.at: list[list[Labels]] = [[begin] + [_none()] * most_calls]
         self.nets_to = arriving_nets(spine)
-        self.ways: list[list[tuple[bool, bool, Options]]] = []
+        self.ways: list[list[Ways]] = []
 
     def extend(self, t: int) -> None:
         """Labels after section t and the bottleneck behind it."""
@@ -132,26 +159,21 @@ class _Search:
         last = t == len(spine.bottlenecks)
         v = -1 if last else spine.bottlenecks[t]
         alone = 0 if last else int(nodes.host_ns[v])
-        own, size = (NEVER, 0) if last else (int(nodes.own_ns[v]), int(nodes.size_bytes[v]))
-        groups = self.arrivals(t)
-        ways: list[tuple[bool, bool, Options]] = []
-        starts: list[list[int]] = []
-        for second in (False, True)[: 1 + (own < NEVER)]:
-            for first in (False, True)[: 1 + (t > 0)]:
-                for paying, members in groups if first else groups[:1]:
-                    arriving = section._replace(**self.arriving(t, paying if first else ()))
-                    ways.append((first, second, self.options(arriving, first, second)))
-                    starts.append(members)
+        own, size = NEVER, 0
+        if not last:
+            own = int(nodes.own_ns[v])
+            size = int(spine.size_bytes[v]) + self.groups.more(t, t)
+        ways = self.tables(t, section, own < NEVER)
         self.ways.append(ways)
         after: list[list[Labels]] = [[] for _ in range(self.most_calls + 1)]
         for c, labels in enumerate(self.at[-1]):
             if own < NEVER:
-                after[c].append(self.go_on(labels, c, section, own, size))
-            for table, (_, second, _) in enumerate(ways):
-                if second and c == self.most_calls:
+                after[c].append(self.go_on(labels, c, t, section, own))
+            for table, way in enumerate(ways):
+                if way.second and c == self.most_calls:
                     continue
-                closed = self.close(labels, c, t, table, starts[table])
-                if second:
+                closed = self.close(labels, c, t, table)
+                if way.second:
                     fits = closed.bytes + size <= self.room
                     begun = closed._replace(
                         start=np.full_like(closed.start, t),
@@ -165,6 +187,19 @@ class _Search:
                     )
                     after[c].append(_staircase(hosted))
         self.at.append([self.tidied(parts) for parts in after])
+
+    def tables(self, t: int, section: Section, able: bool) -> list[Ways]:
+        """All ways to run a section; `able`: an accelerator runs the bottleneck after it."""
+        groups, found = self.arrivals(t), list[Ways]()
+        ties = bool(section.together.any()) and not section.once
+        for second in (False, True)[: 1 + able]:
+            for first in (False, True)[: 1 + (t > 0)]:
+                for paying, starts in groups if first else groups[:1]:
+                    arriving = self.arriving(section, t, paying if first else ())
+                    for linked in (False, True)[: 1 + (ties and first and second)]:
+                        ways = options(arriving, self.room, first, second, self.limit_ns, linked)
+                        found.append(Ways(first, second, linked, starts, ways))
+        return found
 
     def arrivals(self, t: int) -> list[tuple[tuple[int, ...], list[int]]]:
         """Numbers of arriving tensors that an open call pays once it holds a consumer, and starts.
@@ -185,45 +220,44 @@ class _Search:
             groups.setdefault(paying, []).append(s)
         return list(groups.items())
 
-    def arriving(self, t: int, paying: tuple[int, ...]) -> dict[str, Ints]:
-        """What `Section` says of arriving tensors."""
+    def arriving(self, section: Section, t: int, paying: tuple[int, ...]) -> Section:
+        """A section with what it says of arriving tensors."""
         number = {v: i for i, v in enumerate(self.spine.sections[t])}
-        rows, move_ns = [], []
-        for a, (net, _, ends) in enumerate(self.nets_to[t]):
-            bits = sum(1 << number[j] for j in net.consumers if j in number)
-            rows.append([bits * (a in paying), bits, bits * (max(ends) == 2 * t)])
-            move_ns.append(net.move_ns)
-        return {
-            "arriving": np.array(rows, np.int64).reshape(-1, 3),
-            "arriving_ns": np.array(move_ns, np.int64),
-        }
+        move_ns = np.array([net.move_ns for net, _, _ in self.nets_to[t]], np.int64)
+        ends = [[number[j] for j in net.consumers if j in number] for net, _, _ in self.nets_to[t]]
+        taken = incidence(ends, len(number))
+        pays = np.isin(np.arange(len(ends)), paying)
+        last = np.array([max(places) == 2 * t for _, _, places in self.nets_to[t]], np.bool_)
+        rows = [masks(taken & kind[:, None], len(number) + 1) for kind in (pays, pays | True, last)]
+        return section._replace(
+            arriving=np.ascontiguousarray(np.stack(rows, axis=1)),
+            arriving_ns=move_ns,
+            entering_ns=move_ns @ taken,
+        )
 
-    def options(self, section: Section, first: bool, second: bool) -> Options:
-        """Ways to run a section; one that costs nothing where there are too many nodes."""
-        if too_large(section):
-            zero = np.zeros(1, np.int64)
-            return Options(zero, zero, zero, zero, zero)
-        return options(section, self.room, first, second, self.limit_ns)
-
-    def go_on(self, labels: Labels, c: int, section: Section, own: int, size: int) -> Labels:
-        """The open call takes the section and the bottleneck behind it."""
+    def go_on(self, labels: Labels, c: int, t: int, section: Section, own: int) -> Labels:
+        """The open call takes section t and the bottleneck behind it."""
         if (section.own_ns == NEVER).any():
             return _none()
-        more = size + int(section.size_bytes.sum())
-        kept = np.flatnonzero((labels.start != HOST) & (labels.bytes + more <= self.room))
+        spine = self.spine
+        more = int(spine.size_bytes[spine.bottlenecks[t]]) + int(section.size_bytes.sum())
+        size = labels.bytes + more + self.groups.more_than_before(labels.start, t)
+        kept = np.flatnonzero((labels.start != HOST) & (size <= self.room))
         picked = _pick(labels, kept)
         return picked._replace(
-            bytes=picked.bytes + more,
+            bytes=size[kept],
             cost_ns=picked.cost_ns + own + int(section.own_ns.sum()),
             calls=np.full_like(kept, c),
             parent=kept,
             way=np.full_like(kept, ONGOING),
         )
 
-    def close(self, labels: Labels, c: int, t: int, table: int, starts: list[int]) -> Labels:
+    def close(self, labels: Labels, c: int, t: int, table: int) -> Labels:
         """The best label for each way to run section t, the open call ended; no bottleneck yet."""
-        first, _, found = self.ways[t][table]
+        first, _, linked, starts, found = self.ways[t][table]
         kept = np.flatnonzero(np.isin(labels.start, starts if first else [HOST]))
+        if first:
+            kept = kept[~self.groups.torn(labels.start[kept], t - 1)]
         if not len(kept) or not len(found.cost_ns):
             return _none()
         cost = labels.cost_ns[kept]
@@ -231,15 +265,41 @@ class _Search:
             cost = cost + self.extra[labels.start[kept], t - 1]
         order = np.lexsort((cost, labels.bytes[kept]))
         kept, cost = kept[order], cost[order]
+        if linked:
+            return self.close_linked(labels, kept, cost, c, t, table)
         least = np.minimum.accumulate(cost)
         where = np.maximum.accumulate(np.where(cost == least, np.arange(len(cost)), 0))
         at = np.searchsorted(labels.bytes[kept], self.room - found.first_bytes, side="right") - 1
-        fits = np.flatnonzero((at >= 0) & (found.cost_ns < NEVER))
+        fits = np.flatnonzero(at >= 0)
         at = at[fits]
         same = np.full(len(fits), c)
         return _labels(
             np.full(len(fits), HOST), found.second_bytes[fits], least[at] + found.cost_ns[fits],
             same, kept[where[at]], MOST_TABLES * fits + table,
+        )  # fmt: skip
+
+    def close_linked(
+        self, labels: Labels, kept: Ints, cost: Ints, c: int, t: int, table: int
+    ) -> Labels:
+        """Every label with every way: the next call begins with the memory of this one."""
+        found = self.ways[t][table].found
+        size = labels.bytes[kept]
+        carried = np.maximum(size - self.groups.unfinished(labels.start[kept], t - 1), 0)
+        least, small = np.minimum.accumulate(cost), np.minimum.accumulate(carried)
+        better = np.ones(len(cost), np.bool_)  # neither time nor memory beaten by smaller ones
+        better[1:] = (cost[1:] < least[:-1]) | (carried[1:] < small[:-1])
+        kept, cost, carried, size = kept[better], cost[better], carried[better], size[better]
+        if len(kept) > MOST_LINKED:
+            at = np.linspace(0, len(kept), MOST_LINKED, endpoint=False).astype(np.int64)
+            kept, size = kept[at], size[at]
+            cost, carried = np.minimum.reduceat(cost, at), np.minimum.reduceat(carried, at)
+        fits = size[:, None] + found.first_bytes[None, :] <= self.room
+        label, way = np.nonzero(fits)
+        return _labels(
+            np.full(len(label), HOST),
+            carried[label] + found.first_bytes[way] + found.second_bytes[way],
+            cost[label] + found.cost_ns[way],
+            np.full(len(label), c), kept[label], MOST_TABLES * way + table,
         )  # fmt: skip
 
     def tidied(self, parts: list[Labels]) -> Labels:
@@ -268,13 +328,11 @@ class _Search:
                 call[inner] = c - 1
             else:
                 number, table = divmod(way, MOST_TABLES)
-                first, second, found = self.ways[t][table]
-                bits = np.arange(len(inner))
-                if len(inner) <= 62:
-                    if first:
-                        call[inner[found.inside[number] >> bits & 1 == 1]] = before - 1
-                    if second:
-                        call[inner[found.ideal[number] >> bits & 1 == 0]] = c - 1
+                first, second, _, _, found = self.ways[t][table]
+                if first:
+                    call[inner[members(found.inside[number], len(inner))]] = before - 1
+                if second:
+                    call[inner[~members(found.ideal[number], len(inner))]] = c - 1
             c, at = before, parent
         return Row(cost, call)
 
@@ -309,7 +367,7 @@ def passing_ns(spine: Spine) -> Ints:
     """
     count, place = len(spine.bottlenecks), places(spine)
     extra = np.zeros((count, count), np.int64)
-    for net in spine.nodes.nets:
+    for net in spine.nets:
         x = int(place[net.producer])
         near = x + 1 + x % 2  # the last place that is left to `options`
         ends = sorted(int(place[j]) for j in net.consumers if place[j] >= 0)
@@ -330,20 +388,11 @@ def passing_ns(spine: Spine) -> Ints:
     return extra
 
 
-def places(spine: Spine) -> Ints:
-    """2 t for nodes of section t, 2 t + 1 for the bottleneck behind it, -1 if left out, (m,)."""
-    place = np.full(len(spine.nodes.own_ns), -1, np.int64)
-    for t, inner in enumerate(spine.sections):
-        place[inner] = 2 * t
-    place[spine.bottlenecks] = 2 * np.arange(len(spine.bottlenecks)) + 1
-    return place
-
-
 def arriving_nets(spine: Spine) -> list[list[Arriving]]:
     """For each section, tensors into it from before the bottleneck before it."""
     place = places(spine)
     found: list[list[Arriving]] = [[] for _ in spine.sections]
-    for net in spine.nodes.nets:
+    for net in spine.nets:
         x, ends = int(place[net.producer]), [int(place[j]) for j in net.consumers]
         for y in sorted(set(ends)):
             if y % 2 == 0 and 0 <= x < y - 1:

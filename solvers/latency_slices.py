@@ -13,8 +13,10 @@ from dataclasses import replace
 import numpy as np
 from numba import njit
 
+from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.evaluate import evaluate
 from placegap.instances.index import Ints
+from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.solvers.chain_problem import (
     ACCELERATOR,
@@ -78,6 +80,66 @@ def with_slices(task: Task) -> Task:
         if verdict.feasible and verdict.value_ns is not None
     ]
     return replace(task, incumbent=found[min(ranked)[1]]) if ranked else task
+
+
+def group_slices(instance: Instance, subgraphs: int) -> list[Plan]:
+    """Plans that put whole colocation groups on accelerators, in the order of their first ops.
+
+    Where groups tie the beginning of a graph to its end, as forward ops to backward ops, calls of
+    one accelerator are needed at both. Accelerators are filled up to their memory, or evenly; the
+    calls of each are its ops between which no path leaves and comes back. A plan may break rules.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> [plan.call for plan in group_slices(example(), 2)]
+    [(0, 0, 0, 0), (0, 0, 0, 0)]
+    """
+    arrays = instance.arrays
+    order = arrays.index.topological_order
+    groups = list(dict.fromkeys(arrays.group[order].tolist()))
+    size = np.zeros(arrays.num_groups, np.int64)
+    np.add.at(size, arrays.group, arrays.resident_bytes)
+    runs = np.ones((arrays.num_groups, len(arrays.is_host)), np.bool_)
+    np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
+    accelerators = np.flatnonzero(~arrays.is_host).tolist()
+    hosts = np.flatnonzero(arrays.is_host).tolist()
+    even = -(-int(size.sum()) // max(1, len(accelerators)))
+    plans = list[Plan]()
+    for filled in (False, True):
+        device, at, held = np.zeros(arrays.num_groups, np.int64), 0, 0
+        for g in groups:
+            while at < len(accelerators):
+                room = int(arrays.memory_bytes[accelerators[at]])
+                full = held >= even and not filled
+                if not full and held + int(size[g]) <= room:
+                    break
+                at, held = at + 1, 0
+            able = accelerators[at : at + 1] if runs[g, accelerators[at : at + 1]].all() else []
+            if not able + hosts:
+                return plans
+            device[g] = (able + hosts)[0]
+            held += int(size[g]) if able else 0
+        plans.append(_with_calls(instance, device[arrays.group]))
+    return plans
+
+
+def _with_calls(instance: Instance, device: Ints) -> Plan:
+    """Call number of each op: how often a path to it has left its device and come back, at most."""
+    index, is_host = instance.arrays.index, instance.arrays.is_host
+    next_call = np.zeros((instance.num_ops, len(is_host)), np.int64)
+    call = np.zeros(instance.num_ops, np.int64)
+    for i in index.topological_order.tolist():
+        k = device[i]
+        for p in index.producer[
+            index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]
+        ].tolist():
+            same = call[p] if device[p] == k else next_call[p, k]
+            call[i] = max(call[i], same)
+            np.maximum(next_call[i], next_call[p], out=next_call[i])
+        next_call[i, k] = call[i] + 1
+    call[is_host[device]] = 0
+    return Plan(tuple((k,) for k in device.tolist()), call=tuple(call.tolist()))
 
 
 def _slice_plan(problem: ChainProblem, order: Ints) -> Plan | None:

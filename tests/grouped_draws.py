@@ -1,0 +1,79 @@
+"""Random instances for latency_subgraphs whose colocation groups spread over the whole graph."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+
+SIZES = ((5, 1, 1), (5, 2, 1), (6, 1, 1), (4, 2, 0), (6, 2, 0), (5, 2, 2), (6, 1, 0), (4, 3, 1))
+"""Ops, accelerators, hosts: as large as brute force takes."""
+
+TIMES = {"small": (0, 0, 1, 2, 3, 5, 7), "real": (0, 1, 1, 10**3, 10**9, 3 * 10**11, 10**12)}
+BYTES = {"small": (0, 1, 2, 3), "real": (0, 1, 2 * 10**9 + 1, 24_579_416_992, 10**12 - 1)}
+
+
+def grouped_draw(seed: int, scale: str = "small") -> Instance:
+    """Four to six ops, most of them in one of two groups; constants, copies, unused outputs.
+
+    Memory is tight, to the byte for some. In half of them accelerators differ. In the scale "real"
+    times go from 1 ns to 1e12 ns, and memory from 1 byte to 1e12 bytes.
+    """
+    rng = random.Random(f"grouped-{scale}-{seed}")
+    num_ops, accelerators, hosts = SIZES[seed % len(SIZES)]
+    alike = rng.random() < 0.5
+    kinds = ["gpu" if alike else f"gpu{k}" for k in range(accelerators)] + ["cpu"] * hosts
+    times, sizes = TIMES[scale], BYTES[scale]
+    home = {group: rng.choice(sorted({*kinds})) for group in ("one", "two")}  # runs all of it
+    ops = []
+    for i in range(num_ops):
+        group = rng.choice([None, "one", "one", "two"])
+        always = home.get(group or "", rng.choice(sorted({*kinds})))
+        time_ns = {
+            kind: rng.choice(times) * (3 if kind == "cpu" else 1)
+            for kind in sorted({*kinds})
+            if kind == always or rng.random() < 0.93
+        }
+        size = rng.choice(sizes) - (rng.choice([0, 0, 1]) if scale == "real" else 0)
+        ops.append(
+            Op(name=f"op{i}", time_ns=time_ns, resident_bytes=max(0, size), colocation=group)
+        )
+    # a line through most ops, so that there are bottlenecks, and some edges beside it
+    line = [i for i in range(num_ops) if rng.random() < 0.7]
+    pairs = dict.fromkeys(pairwise(line))
+    for a in range(num_ops):
+        for b in range(a + 1, num_ops):
+            if rng.random() < 0.2:
+                pairs[a, b] = None
+    one_tensor = [rng.random() < 0.6 for _ in range(num_ops)]
+    moves = [rng.choice(times) for _ in range(num_ops)]
+    edges = tuple(
+        Edge(
+            producer=f"op{a}", consumer=f"op{b}",
+            host_time_ns=moves[a] if one_tensor[a] else rng.choice(times),
+            tensor="out" if one_tensor[a] else None,
+        )
+        for a, b in sorted(pairs)
+    )  # fmt: skip
+    total, largest = (f([op.resident_bytes for op in ops]) for f in (sum, max))
+    share = rng.choice([5, 8, 10, 12])
+    least = largest if rng.random() < 0.8 else 1
+    rooms = [
+        max(least, total * share // (10 * accelerators) - rng.choice([0, 1]))
+        for _ in range(accelerators)
+    ]
+    if alike:
+        rooms = rooms[:1] * accelerators
+    devices = tuple(
+        Device(
+            name=f"d{k}", kind=kind, is_host=kind == "cpu",
+            memory_bytes=None if kind == "cpu" else rooms[k],
+        )
+        for k, kind in enumerate(kinds)
+    )  # fmt: skip
+    return Instance(
+        name=f"grouped-{scale}-{seed}",
+        graph=Graph(name=f"grouped-{scale}-{seed}", ops=tuple(ops), edges=edges),
+        cluster=Cluster(name="grouped", devices=devices),
+    )
