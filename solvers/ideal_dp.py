@@ -115,7 +115,7 @@ def _misfit(task: Task, blocks: Blocks, block: int) -> Outcome:
     message = f"no device can run and hold {listed}"
     if len(ops) > 1:
         message += " together, and a chain plan cannot part them"
-    return Outcome(proven_infeasible=True, message=message)
+    return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
 
 
 def _outcome(steps: Steps[Bracket] | Steps[KindsBracket], message: str) -> Outcome:
