@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.blocks import Blocks, contract
-from placegap.instances.idle_blocks import IdleRule
+from placegap.instances.idle_blocks import Flags, IdleRule
 from placegap.instances.index import Ints, freeze, group_by
 from placegap.instances.model import Instance
 from placegap.instances.nets import build_nets
@@ -167,6 +167,18 @@ def build_problem(
         blocks, (tuple(kinds[0]), tuple(kinds[1])), (time, need, room), cut_nets, nets.net_ptr,
         nets.pin, overlap=overlap,
     )  # fmt: skip
+
+
+def with_roomy(instance: Instance, problem: ChainProblem, roomy: Flags) -> ChainProblem:
+    """The same blocks and nets, where the memory of some more devices cannot end."""
+    blocks = replace(problem.blocks, roomy=problem.blocks.roomy | roomy)
+    time, need, room = problem.time.copy(), problem.need.copy(), problem.room.copy()
+    for kind, devices in enumerate(problem.devices):
+        if devices:
+            time[kind], need[kind], room[kind] = kind_costs(instance, blocks, devices[0])
+    found = replace(problem, blocks=blocks, time=time, need=need, room=room)
+    freeze(found)
+    return found
 
 
 def assemble(

@@ -19,7 +19,12 @@ from pydantic import Field
 
 from placegap.instances.blocks import Blocks
 from placegap.instances.idle_blocks import IdleRule
-from placegap.solvers.chain_problem import ChainProblem, build_problem, why_not_two_kinds
+from placegap.solvers.chain_problem import (
+    ChainProblem,
+    build_problem,
+    why_not_two_kinds,
+    with_roomy,
+)
 from placegap.solvers.ideal_bracket import Bracket, close, slice_orders
 from placegap.solvers.ideal_kinds import KindsProblem, build_kinds, why_not_kinds
 from placegap.solvers.ideal_kinds_bracket import KindsBracket, cut_orders, simple_plan
@@ -81,16 +86,19 @@ def _is_of_two_kinds(task: Task) -> bool:
 
 
 def _two_kinds(task: Task, clock: Clock) -> Engine[Bracket]:
-    def start(rule: IdleRule) -> Bracket:
+    def start(rule: IdleRule, known: Bracket | None) -> Bracket:
         overlap = task.semantics.load == "overlap"
-        problem = build_problem(task.instance, overlap=overlap, rule=rule)
+        if known is not None and known.problem.blocks.exact and rule.roomy is not None:
+            problem = with_roomy(task.instance, known.problem, rule.roomy)
+        else:
+            problem = build_problem(task.instance, overlap=overlap, rule=rule)
         return Bracket(problem, clock, task.limits.gap, task.limits.seed)
 
     return Engine(start, slice_orders, close)
 
 
 def _any_kinds(task: Task, clock: Clock) -> Engine[KindsBracket]:
-    def start(rule: IdleRule) -> KindsBracket:
+    def start(rule: IdleRule, known: KindsBracket | None) -> KindsBracket:
         return KindsBracket(task, build_kinds(task.instance, task.semantics, rule), clock)
 
     return Engine(start, cut_orders, close_kinds)

@@ -79,14 +79,15 @@ class Engine(Generic[B]):
 
     Attributes
     ----------
-    start : callable (IdleRule) -> bracket
+    start : callable (IdleRule, bracket or None) -> bracket
+        Under a rule; from a bracket whose blocks stay as they are if those were exact.
     cut : callable (bracket)
         Find a good plan soon.
     close : callable (bracket, int)
         Close the gap, with at most so many ideals.
     """
 
-    start: Callable[[IdleRule], B]
+    start: Callable[[IdleRule, B | None], B]
     cut: Callable[[B], None]
     close: Callable[[B, int], None]
 
@@ -146,7 +147,7 @@ class Steps(Generic[B]):
         roomy = self._roomy(moved)
         if roomy is not None:
             rule = replace(rule, roomy=roomy)
-            moved = self._start(rule)
+            moved = self._start(rule, moved)
             exact = moved.problem.blocks.exact
         if not exact:
             self._without_bytes(rule)
@@ -167,9 +168,9 @@ class Steps(Generic[B]):
         gap = relative_gap(self.value, self.lower)
         return self.impossible or (gap is not None and gap <= self.task.limits.gap)
 
-    def _start(self, rule: IdleRule) -> B:
+    def _start(self, rule: IdleRule, known: B | None = None) -> B:
         began = time.perf_counter()
-        bracket = self.engine.start(rule)
+        bracket = self.engine.start(rule, known)
         self.build_s += time.perf_counter() - began
         self._known(bracket)
         return bracket

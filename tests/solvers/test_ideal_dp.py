@@ -217,9 +217,7 @@ def test_published_optima_are_reproduced(row: dict[str, str]) -> None:
     result = dp(document.instance())
     assert result.status == "optimal"
     assert result.value_ns == pytest.approx(float(row["contiguous_max_load"]) * 1e6, rel=1e-6)
-    if "inception" in row["file"] or "resnet" in row["file"]:
-        assert result.details["ideals"] == int(row["ideals"])  # nothing merges there
-    assert int(result.details.get("ideals", 0)) <= int(row["ideals"])
+    assert result.details["ideals"] == int(row["ideals"])
 
 
 @pytest.mark.deep
