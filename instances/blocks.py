@@ -7,13 +7,14 @@ components. Chain plans of the ops and chains of ideals of the blocks are the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.arrays import UNSUPPORTED
+from placegap.instances.idle_blocks import IdleRule, join_idle, roomy_devices
 from placegap.instances.index import Ints, freeze, group_by
 from placegap.instances.model import Instance
 
@@ -31,6 +32,12 @@ class Blocks:
     resident_bytes : (b,) int64
     arc_tail, arc_head : (a,) int64
         Arcs between different blocks, each once, sorted; a chain of ideals never goes against one.
+    held : (n,) bool
+        Ops whose bytes count; those of the others are left out (`idle_blocks`).
+    roomy : (K,) bool
+        Devices whose memory cannot end (`idle_blocks`).
+    exact : bool
+        Whether the best chain of ideals of the blocks is as good as the best of the ops.
     """
 
     block: Ints
@@ -38,6 +45,9 @@ class Blocks:
     resident_bytes: Ints
     arc_tail: Ints
     arc_head: Ints
+    held: NDArray[np.bool_]
+    roomy: NDArray[np.bool_]
+    exact: bool
 
     @property
     def num_blocks(self) -> int:
@@ -45,13 +55,16 @@ class Blocks:
         return len(self.resident_bytes)
 
 
-def contract(instance: Instance, *, merge_idle: bool = True, one_pass: bool = False) -> Blocks:
+def contract(
+    instance: Instance, *, merge_idle: bool = True, one_pass: bool = False,
+    rule: IdleRule | None = None,
+) -> Blocks:  # fmt: skip
     """Contract an instance to the blocks of its chain plans.
 
     1. A colour class (colocation group) is one block. Arcs are the edges between forward ops; a
        class without a forward op has instead the reversed edges between backward ops at it.
     2. Blocks that reach each other in both directions become one.
-    3. With `merge_idle`, blocks that cost nothing join their only neighbour (`_merge_idle`): the
+    3. With `merge_idle`, blocks that take no time join their only neighbour (`idle_blocks`): the
        optimum of max_load stays the same, the number of ideals falls.
 
     O(n K + m) but for sorting.
@@ -63,6 +76,8 @@ def contract(instance: Instance, *, merge_idle: bool = True, one_pass: bool = Fa
         Without it the blocks describe *all* chain plans, not only enough for an optimal one.
     one_pass : bool
         Whether backward ops count as forward ones, as in latency_subgraphs: all edges are arcs.
+    rule : IdleRule, optional
+        Which blocks may join; by default those for which that is exact without replicas.
 
     Examples
     --------
@@ -74,8 +89,15 @@ def contract(instance: Instance, *, merge_idle: bool = True, one_pass: bool = Fa
     arrays = instance.arrays
     tail, head = _class_arcs(instance, one_pass)
     block = _components(tail, head, arrays.num_groups)[arrays.group]
+    rule = rule or IdleRule()
+    held, exact = np.ones(instance.num_ops, np.bool_), True
+    time_ns, resident_bytes = block_sums(instance, block, held)
+    roomy = roomy_devices(instance, time_ns, resident_bytes)
+    if rule.roomy is not None:
+        roomy |= rule.roomy
     if merge_idle:
-        block = _merge_idle(instance, block)
+        rule = replace(rule, roomy=roomy)
+        block, held, exact = join_idle(instance, block, (time_ns, resident_bytes), rule)
     # arcs of classes lead to arcs of blocks by any member of the class
     member = np.zeros(arrays.num_groups, np.int64)
     member[arrays.group] = np.arange(instance.num_ops)
@@ -85,7 +107,7 @@ def contract(instance: Instance, *, merge_idle: bool = True, one_pass: bool = Fa
     rank[_depth_first_order(tail, head, num_blocks)] = np.arange(num_blocks)
     block = rank[block]
     tail, head = _distinct(rank[tail], rank[head], num_blocks)
-    blocks = Blocks(block, *_sums(instance, block), tail, head)
+    blocks = Blocks(block, *block_sums(instance, block, held), tail, head, held, roomy, exact)
     freeze(blocks)
     return blocks
 
@@ -145,8 +167,8 @@ def _depth_first_order(tail: Ints, head: Ints, num_nodes: int) -> Ints:
     return np.array(order, np.int64)
 
 
-def _sums(instance: Instance, block: Ints) -> tuple[Ints, Ints]:
-    """Time (b, K) and resident bytes (b,) of blocks."""
+def block_sums(instance: Instance, block: Ints, held: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Time (b, K) and resident bytes (b,) of blocks, the latter of ops that are `held`."""
     arrays, b = instance.arrays, int(block.max()) + 1
     time_ns = np.zeros((b, instance.num_devices), np.int64)
     np.add.at(time_ns, block, np.maximum(arrays.time_ns, 0))
@@ -154,68 +176,5 @@ def _sums(instance: Instance, block: Ints) -> tuple[Ints, Ints]:
     np.logical_or.at(refused, block, arrays.time_ns == UNSUPPORTED)
     time_ns[refused] = UNSUPPORTED
     resident_bytes = np.zeros(b, np.int64)
-    np.add.at(resident_bytes, block, arrays.resident_bytes)
+    np.add.at(resident_bytes, block, np.where(held, arrays.resident_bytes, 0))
     return time_ns, resident_bytes
-
-
-def _merge_idle(instance: Instance, block: Ints) -> Ints:
-    """Let blocks that cost nothing join their only neighbour; blocks are numbered anew.
-
-    Block v may join block u if it holds no bytes, takes no time on any device that can run u, and
-    all its edges, of whichever kind, lead to u or it has none. Moving v to u's device then changes
-    no compute and no memory, removes v from nets without adding a pin, and closes no cycle of
-    devices: the optimum stays. It needs no order: the joined block costs what u does.
-    """
-    time_ns, resident_bytes = _sums(instance, block)
-    supported, free = time_ns != UNSUPPORTED, time_ns == 0
-    neighbours = _neighbours(instance, block, len(time_ns))
-    home = np.arange(len(time_ns))
-    work = [v for v in reversed(range(len(time_ns))) if resident_bytes[v] == 0]
-    while work:
-        v = work.pop()
-        if home[v] != v or len(neighbours[v]) != 1:
-            continue
-        (u,) = neighbours[v]
-        if not (supported[u] & ~free[v]).any():
-            home[v] = u
-            neighbours[u].discard(v)
-            neighbours[v].clear()
-            if resident_bytes[u] == 0:
-                work.append(u)
-    alone = [
-        v
-        for v in range(len(time_ns))
-        if home[v] == v and not neighbours[v] and resident_bytes[v] == 0 and free[v].any()
-    ]
-    _join_any(alone, home, supported, free)
-    while (home[home] != home).any():
-        home = home[home]
-    return np.unique(home[block], return_inverse=True)[1].astype(np.int64)
-
-
-def _neighbours(instance: Instance, block: Ints, num_blocks: int) -> list[set[int]]:
-    index = instance.arrays.index
-    tail, head = _distinct(block[index.producer], block[index.consumer], num_blocks)
-    neighbours: list[set[int]] = [set() for _ in range(num_blocks)]
-    for a, b in zip(tail.tolist(), head.tolist(), strict=True):
-        neighbours[a].add(b)
-        neighbours[b].add(a)
-    return neighbours
-
-
-def _join_any(
-    alone: list[int], home: Ints, supported: NDArray[np.bool_], free: NDArray[np.bool_]
-) -> None:
-    """Let blocks without bytes and edges join any block where they take no time."""
-    hosts = home == np.arange(len(home))
-    hosts[alone] = False
-    known: dict[bytes, int] = {}
-    for v in alone:
-        key = free[v].tobytes()
-        if key not in known:
-            fitting = np.flatnonzero(hosts & ~(supported & ~free[v]).any(axis=1))
-            known[key] = int(fitting[0]) if len(fitting) else -1
-        if known[key] >= 0:
-            home[v] = known[key]
-        elif (supported[v] == free[v]).all():
-            known[key] = v  # the first of its like takes in the others

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.blocks import Blocks, contract
+from placegap.instances.idle_blocks import Flags, IdleRule
 from placegap.instances.index import Ints, freeze, group_by
 from placegap.instances.model import Instance
 from placegap.instances.nets import build_nets
@@ -92,6 +93,11 @@ class ChainProblem:
         return len(self.devices[ACCELERATOR]), len(self.devices[HOST])
 
     @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Whether a device of each kind can run and hold each block, (2, b)."""
+        return np.asarray(self.need <= self.room[:, None])
+
+    @property
     def largest_load(self) -> int:
         """No device of any plan has more load than this."""
         return int(self.time.sum(axis=1).max()) + int(self.nets.weight.sum())
@@ -132,8 +138,12 @@ def why_not_two_kinds(instance: Instance) -> str | None:
     return None
 
 
-def build_problem(instance: Instance, *, overlap: bool = False) -> ChainProblem:
+def build_problem(
+    instance: Instance, *, overlap: bool = False, rule: IdleRule | None = None
+) -> ChainProblem:
     """Contract an instance whose devices are of two kinds (`why_not_two_kinds`).
+
+    `rule` says which idle blocks join others, and which devices' memory cannot end.
 
     Examples
     --------
@@ -143,7 +153,7 @@ def build_problem(instance: Instance, *, overlap: bool = False) -> ChainProblem:
     ((2, 0), [5, 20, 10, 8], [1, 20, 1, 10])
     """
     arrays = instance.arrays
-    blocks = contract(instance)
+    blocks = contract(instance, rule=rule)
     nets = build_nets(instance, blocks.block)
     kinds = (np.flatnonzero(~arrays.is_host).tolist(), np.flatnonzero(arrays.is_host).tolist())
     b, e = blocks.num_blocks, nets.num_nets
@@ -157,6 +167,18 @@ def build_problem(instance: Instance, *, overlap: bool = False) -> ChainProblem:
         blocks, (tuple(kinds[0]), tuple(kinds[1])), (time, need, room), cut_nets, nets.net_ptr,
         nets.pin, overlap=overlap,
     )  # fmt: skip
+
+
+def with_roomy(instance: Instance, problem: ChainProblem, roomy: Flags) -> ChainProblem:
+    """The same blocks and nets, where the memory of some more devices cannot end."""
+    blocks = replace(problem.blocks, roomy=problem.blocks.roomy | roomy)
+    time, need, room = problem.time.copy(), problem.need.copy(), problem.room.copy()
+    for kind, devices in enumerate(problem.devices):
+        if devices:
+            time[kind], need[kind], room[kind] = kind_costs(instance, blocks, devices[0])
+    found = replace(problem, blocks=blocks, time=time, need=need, room=room)
+    freeze(found)
+    return found
 
 
 def assemble(
@@ -189,11 +211,10 @@ def assemble(
 
 
 def kind_costs(instance: Instance, blocks: Blocks, device: int) -> tuple[Ints, Ints, int]:
-    """Times, needs and room of a device; where all bytes fit, only support counts."""
-    total = int(blocks.resident_bytes.sum())
+    """Times, needs and room of a device; on a roomy one only support counts."""
     room = int(instance.arrays.memory_bytes[device])
     size = blocks.resident_bytes
-    if room >= total:
+    if blocks.roomy[device]:
         room, size = 0, np.zeros_like(size)
     time = blocks.time_ns[:, device]
     refused = (time == UNSUPPORTED) | (size > room)

@@ -14,6 +14,7 @@ from itertools import islice
 import numpy as np
 
 from placegap.instances.index import Ints
+from placegap.instances.plan import Plan
 from placegap.solvers.chain_problem import ACCELERATOR, HOST, ChainProblem
 from placegap.solvers.ideal_enumeration import MemoryFull, bytes_per_ideal, enumerate_ideals
 from placegap.solvers.ideal_lattice import TooLarge, build_lattice, least_bytes
@@ -84,7 +85,8 @@ class Bracket:
 
     def __post_init__(self) -> None:
         self.relief = Relief(self.problem)
-        self.lower = work_bound(self.problem, self.relief)
+        if self.problem.fits.any(axis=0).all():
+            self.lower = work_bound(self.problem, self.relief)
 
     @property
     def closed(self) -> bool:
@@ -96,6 +98,15 @@ class Bracket:
     def limit(self) -> int:
         """Loads up to this are better than what is known."""
         return self.problem.largest_load if self.value is None else self.value - 1
+
+    @property
+    def plan(self) -> Plan | None:
+        """The best plan so far."""
+        return None if self.devices is None else Plan.on(self.devices.tolist())
+
+    def adopt(self, value: int | None, plan: Plan | None) -> None:
+        """Take over a plan of a known value."""
+        self.value, self.devices = value, None if plan is None else plan.devices
 
     def improve(self, split: Split | None) -> bool:
         """Take over a split of at most `limit`; whether there is one."""

@@ -12,23 +12,28 @@ communication, which the paper does not have (docs/ideal-dp.md).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 from pydantic import Field
 
 from placegap.instances.blocks import Blocks
-from placegap.instances.evaluate import evaluate
-from placegap.instances.plan import Plan
-from placegap.solvers.chain_problem import build_problem, why_not_two_kinds
+from placegap.instances.idle_blocks import IdleRule
+from placegap.solvers.chain_problem import (
+    ChainProblem,
+    build_problem,
+    why_not_two_kinds,
+    with_roomy,
+)
 from placegap.solvers.ideal_bracket import Bracket, close, slice_orders
-from placegap.solvers.ideal_kinds import build_kinds, why_not_kinds
+from placegap.solvers.ideal_kinds import KindsProblem, build_kinds, why_not_kinds
 from placegap.solvers.ideal_kinds_bracket import KindsBracket, cut_orders, simple_plan
 from placegap.solvers.ideal_kinds_bracket import close as close_kinds
+from placegap.solvers.ideal_steps import Engine, Misfit, Steps
 from placegap.solvers.limits import Clock, LimitReached
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
+from placegap.solvers.trust import PROOF
 
 
 class IdealDPParams(Params):
@@ -58,8 +63,20 @@ def run(task: Task, params: Params) -> Outcome:
     With servers the worst case is O(L N^3).
     """
     assert isinstance(params, IdealDPParams)
-    solve = _run_two_kinds if _is_of_two_kinds(task) else _run_kinds
-    return solve(task, params.max_ideals)
+    clock = Clock(task.limits.time_limit_s)
+    steps: Steps[Bracket] | Steps[KindsBracket]
+    if _is_of_two_kinds(task):
+        steps = Steps(task, _two_kinds(task, clock), params.max_ideals)
+    else:
+        steps = Steps(task, _any_kinds(task, clock), params.max_ideals)
+    try:
+        message = _until_stopped(steps.run)
+    except Misfit as misfit:
+        return _misfit(task, misfit.blocks, misfit.block)
+    if message and steps.value is None and isinstance(steps.last, KindsBracket):
+        simple_plan(steps.last)
+        steps.value, steps.plan = steps.last.value, steps.last.plan
+    return _outcome(steps, message)
 
 
 def _is_of_two_kinds(task: Task) -> bool:
@@ -68,49 +85,23 @@ def _is_of_two_kinds(task: Task) -> bool:
     return not extended and why_not_two_kinds(task.instance) is None
 
 
-def _run_two_kinds(task: Task, max_ideals: int) -> Outcome:
-    began, clock = time.perf_counter(), Clock(task.limits.time_limit_s)
-    problem = build_problem(task.instance, overlap=task.semantics.load == "overlap")
-    fits = (problem.need <= problem.room[:, None]).any(axis=0)
-    if not fits.all():
-        return _misfit(task, problem.blocks, int(np.argmin(fits)))
-    build_s = time.perf_counter() - began
-    bracket = Bracket(problem, clock, task.limits.gap, task.limits.seed)
-    _take_incumbent(bracket, task)
+def _two_kinds(task: Task, clock: Clock) -> Engine[Bracket]:
+    def start(rule: IdleRule, known: Bracket | None) -> Bracket:
+        overlap = task.semantics.load == "overlap"
+        if known is not None and known.problem.blocks.exact and rule.roomy is not None:
+            problem = with_roomy(task.instance, known.problem, rule.roomy)
+        else:
+            problem = build_problem(task.instance, overlap=overlap, rule=rule)
+        return Bracket(problem, clock, task.limits.gap, task.limits.seed)
 
-    def work() -> None:
-        slice_orders(bracket)
-        close(bracket, max_ideals)
-
-    message = _until_stopped(work)
-    plan = None if bracket.devices is None else Plan.on(bracket.devices.tolist())
-    details = {"blocks": problem.num_blocks, "nets": problem.num_nets, **bracket.counts}
-    found = plan, bracket.value, bracket.lower, bracket.origin
-    return _outcome(found, build_s, message, details)
+    return Engine(start, slice_orders, close)
 
 
-def _run_kinds(task: Task, max_ideals: int) -> Outcome:
-    began, clock = time.perf_counter(), Clock(task.limits.time_limit_s)
-    problem = build_kinds(task.instance, task.semantics)
-    fits = problem.fits.any(axis=0)
-    if not fits.all():
-        return _misfit(task, problem.guide.blocks, int(np.argmin(fits)))
-    build_s = time.perf_counter() - began
-    bracket = KindsBracket(task, problem, clock)
+def _any_kinds(task: Task, clock: Clock) -> Engine[KindsBracket]:
+    def start(rule: IdleRule, known: KindsBracket | None) -> KindsBracket:
+        return KindsBracket(task, build_kinds(task.instance, task.semantics, rule), clock)
 
-    def work() -> None:
-        cut_orders(bracket)
-        close_kinds(bracket, max_ideals)
-
-    message = _until_stopped(work)
-    if message and bracket.value is None:
-        simple_plan(bracket)
-    details = {
-        "blocks": problem.guide.num_blocks, "nets": problem.guide.num_nets,
-        "kinds": problem.num_kinds, **bracket.counts,
-    }  # fmt: skip
-    found = bracket.plan, bracket.value, bracket.lower, bracket.origin
-    return _outcome(found, build_s, message, details)
+    return Engine(start, cut_orders, close_kinds)
 
 
 def _until_stopped(work: Callable[[], None]) -> str:
@@ -132,41 +123,35 @@ def _misfit(task: Task, blocks: Blocks, block: int) -> Outcome:
     message = f"no device can run and hold {listed}"
     if len(ops) > 1:
         message += " together, and a chain plan cannot part them"
-    return Outcome(proven_infeasible=True, message=message)
+    return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
 
 
-def _take_incumbent(bracket: Bracket, task: Task) -> None:
-    if task.incumbent is None:
-        return
-    verdict = evaluate(task.instance, task.incumbent, task.semantics)
-    if verdict.feasible:
-        bracket.value, bracket.devices = verdict.value_ns, task.incumbent.devices
-
-
-def _outcome(
-    found: tuple[Plan | None, int | None, int, str], build_s: float, message: str,
-    details: dict[str, int],
-) -> Outcome:  # fmt: skip
-    """What an engine has found by its end: plan, value, bound and the bound's origin."""
-    plan, value, lower, origin = found
-    if plan is None:
-        return Outcome(
-            bound_ns=lower if message else None,
-            bound_origin=origin if message else "",
-            proven_infeasible=not message,
-            message=message or "in every chain of ideals some device's memory is too small",
-            build_s=build_s,
-            details=details,
-        )
+def _outcome(steps: Steps[Bracket] | Steps[KindsBracket], message: str) -> Outcome:
+    """What is known in the end: plan, value, bound, and what the bound rests on."""
+    details: dict[str, int] = {}
+    if steps.last is not None:
+        details = {**_sizes(steps.last.problem), **steps.last.counts}
+    infeasible = steps.value is None and steps.impossible
+    if infeasible:
+        message = "in every chain of ideals some device's memory is too small"
     return Outcome(
-        plan=plan,
-        claim_ns=value,
-        bound_ns=lower,
-        bound_origin=origin,
+        plan=steps.plan,
+        claim_ns=steps.value,
+        bound_ns=None if infeasible else steps.lower,
+        bound_origin="" if infeasible else steps.origin,
+        rests_on=PROOF,
+        proven_infeasible=infeasible,
         message=message,
-        build_s=build_s,
+        build_s=steps.build_s,
         details=details,
     )
+
+
+def _sizes(problem: ChainProblem | KindsProblem) -> dict[str, int]:
+    if isinstance(problem, ChainProblem):
+        return {"blocks": problem.num_blocks, "nets": problem.num_nets}
+    guide = problem.guide
+    return {"blocks": guide.num_blocks, "nets": guide.num_nets, "kinds": problem.num_kinds}
 
 
 register(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.blocks import Blocks, contract
+from placegap.instances.idle_blocks import IdleRule
 from placegap.instances.index import Ints, freeze, group_by
 from placegap.instances.model import Instance
 from placegap.instances.semantics import Semantics
@@ -62,6 +63,11 @@ class KindsProblem:
     border: Ints
 
     @property
+    def blocks(self) -> Blocks:
+        """The blocks."""
+        return self.guide.blocks
+
+    @property
     def num_kinds(self) -> int:
         """Number of kinds of devices."""
         return len(self.room)
@@ -107,8 +113,12 @@ def why_not_kinds(instance: Instance, semantics: Semantics) -> str | None:
     return None
 
 
-def build_kinds(instance: Instance, semantics: Semantics) -> KindsProblem:
+def build_kinds(
+    instance: Instance, semantics: Semantics, rule: IdleRule | None = None
+) -> KindsProblem:
     """Contract an instance, whatever its devices are.
+
+    `rule` says which idle blocks join others, and which devices' memory cannot end.
 
     Examples
     --------
@@ -118,14 +128,16 @@ def build_kinds(instance: Instance, semantics: Semantics) -> KindsProblem:
     ((((0, 1),),), [[5, 20, 10, 8]], [[1, 20, 1, 10]])
     """
     arrays, two = instance.arrays, semantics.levels == 2
-    blocks = contract(instance, merge_idle=not semantics.replicas or _weights_are_held(instance))
+    rule = rule or IdleRule(parameters=semantics.replicas)
+    blocks = contract(instance, rule=rule)
     cost = np.where(arrays.is_host, 0, border_costs(instance, semantics))
     server = server_numbers(instance)[1] if two else np.zeros(instance.num_devices, np.int64)
     many = two and int(server.max()) > 0
     border = server_costs(instance) if many else np.zeros((len(cost), 0), np.int64)
     net_ptr, pin, weight = _nets(instance, blocks.block, np.hstack([cost, border]))
-    kind, first = _kinds(instance, semantics, blocks, cost, weight)
-    costs = [kind_costs(instance, blocks, k) for k in first]
+    own_costs = [kind_costs(instance, blocks, k) for k in range(instance.num_devices)]
+    kind, first = _kinds(instance, semantics, own_costs, cost, weight)
+    costs = [own_costs[k] for k in first]
     time, need = (np.stack([part[at] for part in costs]) for at in (0, 1))
     block_ptr, net_at = group_by(pin, blocks.num_blocks)
     net = np.repeat(np.arange(len(weight)), np.diff(net_ptr))[net_at]
@@ -140,7 +152,8 @@ def build_kinds(instance: Instance, semantics: Semantics) -> KindsProblem:
         overlap=semantics.load == "overlap",
     )  # fmt: skip
     parameters = np.zeros(blocks.num_blocks, np.int64)
-    np.add.at(parameters, blocks.block, [op.parameter_bytes for op in instance.graph.ops])
+    held = np.array([op.parameter_bytes for op in instance.graph.ops], np.int64)
+    np.add.at(parameters, blocks.block, np.where(blocks.held, held, 0))
     width = widths(instance) if semantics.replicas else None
     pools = [
         build_pool(np.flatnonzero(server == v).tolist(), kind, width) for v in range(len(borders))
@@ -161,14 +174,10 @@ def build_kinds(instance: Instance, semantics: Semantics) -> KindsProblem:
     return problem
 
 
-def _weights_are_held(instance: Instance) -> bool:
-    """Whether ops with parameters have resident bytes, so that no idle block has parameters."""
-    return all(op.resident_bytes or not op.parameter_bytes for op in instance.graph.ops)
-
-
 def _kinds(
-    instance: Instance, semantics: Semantics, blocks: Blocks, cost: Ints, weight: Ints
-) -> tuple[list[int], list[int]]:
+    instance: Instance, semantics: Semantics, costs: list[tuple[Ints, Ints, int]], cost: Ints,
+    weight: Ints,
+) -> tuple[list[int], list[int]]:  # fmt: skip
     """Kind of each device, by what the blocks and nets cost there; the first device of each.
 
     With replicas, devices that may not share a stage are of different kinds
@@ -179,7 +188,7 @@ def _kinds(
     kind: list[int] = []
     first: list[int] = []
     for k in range(instance.num_devices):
-        time, need, room = kind_costs(instance, blocks, k)
+        time, need, room = costs[k]
         key: tuple[object, ...] = time.tobytes(), need.tobytes(), room, weight[:, k].tobytes()
         if semantics.replicas:
             key += int(arrays.memory_bytes[k]), bool(arrays.is_host[k])

@@ -83,6 +83,10 @@ class KindsBracket:
         """Loads up to this are better than what is known."""
         return self.problem.largest_load if self.value is None else self.value - 1
 
+    def adopt(self, value: int | None, plan: Plan | None) -> None:
+        """Take over a plan of a known value."""
+        self.value, self.plan = value, plan
+
     def offer(self, plan: Plan | None) -> None:
         """Take over a plan if it is feasible and better."""
         if plan is None:

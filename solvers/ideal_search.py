@@ -75,6 +75,8 @@ class Search:
         accelerators, hosts = self.problem.counts
         windows = build_windows(self.problem, self.relief, limit)
         layers: dict[tuple[int, int], _Layer] = {}
+        values: dict[tuple[int, int], Ints] = {}
+        found: tuple[int, int, int, int] | None = None
         states = 0
         for h in range(hosts + 1):
             fewest, most = _windows_of(
@@ -84,28 +86,41 @@ class Search:
                 if (k, h) == (0, 0):
                     start = np.array([self._empty], np.int32)
                     layer = _Layer(start, np.zeros(1, np.int64), np.zeros(1, np.int32))
-                elif (k, h) == (accelerators, hosts):
-                    layer = self._layer(
-                        np.array([self._full], np.int32), k, h, layers, limit, enough
-                    )
+                    known = np.full(self.ideals.size, limit + 1, np.int64)
                 else:
-                    inside = np.flatnonzero((fewest <= k) & (k <= most)).astype(np.int32)
-                    layer = self._layer(inside, k, h, layers, limit, enough)
-                layers[k, h] = layer
+                    known = _least(values, k, h)
+                    inside = (fewest <= k) & (k <= most) & (known > enough)
+                    if (k, h) == (accelerators, hosts):
+                        inside[: self._full] = inside[self._full + 1 :] = False
+                    targets = np.flatnonzero(inside).astype(np.int32)
+                    layer = self._layer(targets, known[targets], k, h, layers, enough)
+                known[layer.ideal] = layer.value
+                layers[k, h], values[k, h] = layer, known
+                values.pop((k, h - 1), None)
+                if not hosts:
+                    values.pop((k - 1, h), None)
                 states += len(layer.ideal)
                 if states > self.max_states:
                     raise LimitReached(f"{states} states of the ideal DP fill the memory")
                 done = (k, h - 1) if h else (k - 1, h) if not hosts else (-1, -1)
                 if done in layers:  # nothing extends it any more: only its path is needed
                     layers[done] = replace(layers[done], value=np.zeros(0, np.int64))
-        return self._split(layers)
+                full = np.flatnonzero(layer.ideal == self._full)
+                if len(full) and (found is None or known[self._full] < found[0]):
+                    found = int(known[self._full]), k, h, int(full[0])
+                if found is not None and found[0] <= enough:
+                    return self._split(layers, *found)
+        return None if found is None else self._split(layers, *found)
 
     def _layer(
-        self, targets: Indices, k: int, h: int, layers: dict[tuple[int, int], _Layer],
-        limit: int, enough: int,
+        self, targets: Indices, value: Ints, k: int, h: int,
+        layers: dict[tuple[int, int], _Layer], enough: int,
     ) -> _Layer:  # fmt: skip
-        """Extend the layers with one accelerator less and with one host less."""
-        value = np.full(len(targets), limit + 1, np.int64)
+        """Extend the layers with one accelerator less and with one host less.
+
+        Only states whose value is below what they inherit are new, and are extended in turn: what
+        the others reach is reached with fewer devices.
+        """
         origin = np.full(len(targets), -1, np.int32)
         for kind, before in ((ACCELERATOR, (k - 1, h)), (HOST, (k, h - 1))):
             if before not in layers or len(layers[before].ideal) == 0:
@@ -122,15 +137,13 @@ class Search:
                     self.nodes_left -= looked
                     if self.nodes_left < 0:
                         raise TooManyNodes
-        alive = value <= limit
-        return _Layer(targets[alive], value[alive], origin[alive])
+        new = origin >= 0
+        return _Layer(targets[new], value[new], origin[new])
 
-    def _split(self, layers: dict[tuple[int, int], _Layer]) -> Split | None:
-        """Walk back from the full ideal."""
-        k, h = self.problem.counts
-        if len(layers[k, h].ideal) == 0:
-            return None
-        value, at = int(layers[k, h].value[0]), 0
+    def _split(
+        self, layers: dict[tuple[int, int], _Layer], value: int, k: int, h: int, at: int
+    ) -> Split:
+        """Walk back from a state of the full ideal."""
         kind_of, number = (np.zeros(self.problem.num_blocks, np.int64) for _ in range(2))
         while (k, h) != (0, 0):
             layer = layers[k, h]
@@ -141,6 +154,12 @@ class Search:
             taken = _blocks_of(inside & ~outside, self.problem.num_blocks)
             kind_of[taken], number[taken] = kind, k if kind == ACCELERATOR else h
         return Split(value, kind_of, number)
+
+
+def _least(values: dict[tuple[int, int], Ints], k: int, h: int) -> Ints:
+    """What one device less achieves, (N,)."""
+    before = [values[at] for at in ((k - 1, h), (k, h - 1)) if at in values]
+    return np.minimum(*before) if len(before) == 2 else before[0].copy()
 
 
 def _blocks_of(members: Ints, num_blocks: int) -> Ints:

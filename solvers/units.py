@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.arrays import UNSUPPORTED
-from placegap.instances.blocks import Blocks, contract
-from placegap.instances.index import Ints, freeze
+from placegap.instances.blocks import Blocks, block_sums, contract
+from placegap.instances.idle_blocks import roomy_devices
+from placegap.instances.index import freeze
 from placegap.instances.model import Instance
 from placegap.solvers.registry import Params, Task
 from placegap.solvers.result import Outcome
@@ -23,16 +24,11 @@ def free_units(instance: Instance) -> Blocks:
     >>> free_units(example()).time_ns.tolist()
     [[5, 5], [20, 20], [10, 10], [8, 8]]
     """
-    arrays, g = instance.arrays, instance.arrays.num_groups
-    time_ns = np.zeros((g, instance.num_devices), np.int64)
-    np.add.at(time_ns, arrays.group, np.maximum(arrays.time_ns, 0))
-    refused = np.zeros(time_ns.shape, np.bool_)
-    np.logical_or.at(refused, arrays.group, arrays.time_ns == UNSUPPORTED)
-    time_ns[refused] = UNSUPPORTED
-    resident_bytes = np.zeros(g, np.int64)
-    np.add.at(resident_bytes, arrays.group, arrays.resident_bytes)
-    none: Ints = np.zeros(0, np.int64)
-    units = Blocks(arrays.group, time_ns, resident_bytes, none, none.copy())
+    group, none = instance.arrays.group, np.zeros(0, np.int64)
+    every = np.ones(instance.num_ops, np.bool_)
+    time_ns, resident_bytes = block_sums(instance, group, every)
+    roomy = roomy_devices(instance, time_ns, resident_bytes)
+    units = Blocks(group, time_ns, resident_bytes, none, none.copy(), every, roomy, exact=True)
     freeze(units)
     return units
 

@@ -105,6 +105,53 @@ def wide_instance(seed: int, *, detours: bool = True) -> Instance:
     return _instance(f"wide-{seed}", ops, edges, devices)
 
 
+def idle_instance(seed: int, *, most_ops: int = 7, most_hosts: int = 8) -> Instance:
+    """A random instance most of whose ops take no time and hold 1e9 to 1e12 bytes.
+
+    Sources, sinks and links between others; on 0 to 3 equal accelerators and up to `most_hosts`
+    equal hosts, whose memory is ample, binds, or is tight to the byte for a random set of ops.
+    """
+    rng = random.Random(f"idle-{seed}-{most_ops}")
+    n, accelerators = rng.randrange(2, most_ops + 1), rng.randrange(4)
+    hosts = rng.choice([0, 1, 2, rng.randrange(most_hosts + 1)])
+    hosts = max(hosts, accelerators == 0)
+    kinds = ["gpu"] * (accelerators > 0) + ["cpu"] * (hosts > 0)
+    first_backward = n - n // 3 if rng.random() < 0.3 else n
+    groups = _groups(rng, n) if rng.random() < 0.5 else [None] * n
+    ops = []
+    for i in range(n):
+        idle = rng.random() < 0.6
+        refused = rng.random() < 0.1 and groups[i] is None
+        able = [rng.choice(kinds)] if refused else kinds
+        ops.append(
+            Op(
+                name=f"op{i}",
+                time_ns={k: 0 if idle else rng.randrange(1, 10) * rng.choice([1, 3]) for k in able},
+                resident_bytes=rng.choice([0, rng.randrange(1, 10), rng.randrange(10**9, 10**12)]),
+                colocation=groups[i],
+                backward=i >= first_backward,
+            )
+        )
+    dearest, degree = rng.choice([2, 5, 30]), rng.choice([0.6, 1.0, 1.6])
+    cost = [rng.randrange(dearest) for _ in range(n)]
+    edges = [
+        Edge(producer=f"op{a}", consumer=f"op{b}", tensor="out", host_time_ns=cost[a])
+        for a in range(n)
+        for b in range(a + 1, n)
+        if rng.random() < degree * 2 / n
+    ]
+    sizes = [op.resident_bytes for op in ops]
+    some = sum(rng.sample(sizes, rng.randrange(1, n + 1)))
+    memory = rng.choice([None, some, some, max(some - 1, 0), sum(sizes) * 2 // 3])
+    host_memory = rng.choice([None, None, some, sum(sizes) // 2])
+    devices = [Device(name=f"g{k}", kind="gpu", memory_bytes=memory) for k in range(accelerators)]
+    devices += [
+        Device(name=f"c{k}", kind="cpu", memory_bytes=host_memory, is_host=True)
+        for k in range(hosts)
+    ]
+    return _instance(f"idle-{seed}", ops, edges, devices)
+
+
 def best_chain(instance: Instance, *, overlap: bool = False) -> int | None:
     """Least max_load of all chains of ideals x devices, None if no chain fits.
 

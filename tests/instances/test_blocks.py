@@ -98,7 +98,6 @@ def test_idle_ops_without_edges_join_some_block() -> None:
 @pytest.mark.parametrize(
     ("ops", "edges"),
     [
-        ([op("a", 0, resident_bytes=1), op("b")], ["ab"]),  # it takes memory
         ([op("a", 0), op("b"), op("c")], ["ab", "ac"]),  # b and c may part
         ([Op(name="a", time_ns={"g": 0}), op("b")], ["ab"]),  # b may go where a cannot
         ([Op(name="a", time_ns={"g": 0, "c": 1}), op("b")], ["ab"]),  # a takes time on c

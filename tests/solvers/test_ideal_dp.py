@@ -217,9 +217,7 @@ def test_published_optima_are_reproduced(row: dict[str, str]) -> None:
     result = dp(document.instance())
     assert result.status == "optimal"
     assert result.value_ns == pytest.approx(float(row["contiguous_max_load"]) * 1e6, rel=1e-6)
-    if "bert24" not in row["file"]:
-        # there the reference merges an idle op although it takes memory; elsewhere nothing merges
-        assert result.details["ideals"] == int(row["ideals"])
+    assert result.details["ideals"] == int(row["ideals"])
 
 
 @pytest.mark.deep
