@@ -115,6 +115,11 @@ class ColumnGeneration:
         """What is proven."""
         return min(self.value_ns, self.lower * self.unit_ns)
 
+    @property
+    def contradicted(self) -> bool:
+        """Whether even `value_ns` is refuted: a fault, if that load is reached."""
+        return self.lower > self.value_ns // self.unit_ns
+
     def take_over(self, before: ColumnGeneration) -> None:
         """Start from the prices and the sets of a search on another grid."""
         self.best = before.best
