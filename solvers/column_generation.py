@@ -5,8 +5,8 @@ one set per device. So for any prices of blocks, all devices together must be ab
 the price: a load T with sum_k n_k P_k(T) < total price is refuted, where P_k(T) is the most price
 that a device of kind k holds within T. One pricing (`frontier_pricing`) gives P_k for all T, and so
 the best bound that its prices prove, in integers. Column generation looks for the prices: at a
-target load, the dual of the covering LP over the sets found so far, smoothed (Wentges 1997; Pessoa
-et al. 2018).
+target load, by the level method, between the best prices known and the dual of the covering LP over
+the sets found so far.
 """
 
 from __future__ import annotations
@@ -22,11 +22,21 @@ from placegap.instances.index import Ints
 from placegap.solvers.covering_lp import Cover, CoveringLP, Flags, Floats
 from placegap.solvers.frontier_pricing import TOTAL_PRICE, Grid, Prices, best_sets, most_price
 from placegap.solvers.limits import Clock
+from placegap.solvers.price_levels import step_to_level
 from placegap.solvers.pricer import Pricer, build_pricer, choices
 from placegap.solvers.split_problem import SplitProblem
 
-LEAST, FIRST = 0.5, 0.9
-"""Share of the best prices in the prices that are tried next: the least, and the first."""
+STEP = 0.5
+"""How far down from the best theta to the LP's the next prices aim."""
+
+ENOUGH = 1e-5
+"""By how much less than the whole price the devices shall hold, for a target to be refuted."""
+
+MOST_CUTS = 250
+"""Pricings that the next prices look back to."""
+
+LEAST_REACH = 0.05
+"""How far a block's price may move at least, relative to that of the mean block."""
 
 MOST_TRIES = 4
 """Prices nearer and nearer to the LP's own that are tried before the LP counts as solved."""
@@ -61,6 +71,9 @@ class ColumnGeneration:
         Loads below cell `lower` are refuted.
     upper : int
         The covering LP reaches theta = 1 at cell `upper`, or it is beyond `value_ns`.
+    likely : int or None
+        Where a search on another grid saw that: a cell to begin with, no limit, since what coarse
+        cells lose in rounding makes the LP reach theta = 1 too early.
     best, proof : (b,) float
         Prices of least theta at the last target, and those that refuted most.
     lost_ns : int
@@ -77,7 +90,7 @@ class ColumnGeneration:
     rows: list[tuple[int, Ints]] = field(default_factory=list)
     cover: Cover | None = None
     proof: Floats | None = None
-    smoothing: float = FIRST
+    cuts: list[tuple[int, Floats]] = field(default_factory=list)
     iterations: int = 0
     lost_ns: int = 0
 
@@ -86,7 +99,11 @@ class ColumnGeneration:
         self.num_cells = self.value_ns // self.unit_ns + 1
         self.grids = self.pricer.grids(self.unit_ns, self.num_cells, self.active)
         self.upper = max(0, self.value_ns - 1) // self.unit_ns + 1
-        self.best = np.where(self.active, self.pricer.first_prices(), 0.0)
+        self.likely: int | None = None
+        first = self.pricer.first_prices()
+        self.best = np.where(self.active, first, 0.0)
+        reach = np.maximum(first / first.mean(), LEAST_REACH)
+        self.reach_of = np.where(self.active, reach, 0.0)
 
     @property
     def kinds(self) -> list[int]:
@@ -98,12 +115,17 @@ class ColumnGeneration:
         """What is proven."""
         return min(self.value_ns, self.lower * self.unit_ns)
 
+    @property
+    def contradicted(self) -> bool:
+        """Whether even `value_ns` is refuted: a fault, if that load is reached."""
+        return self.lower > self.value_ns // self.unit_ns
+
     def take_over(self, before: ColumnGeneration) -> None:
         """Start from the prices and the sets of a search on another grid."""
         self.best = before.best
         self.prove(before.best)
         self.carry([(kind, blocks) for (kind, _), (_, blocks) in before.sets.items()])
-        self.upper = min(self.upper, before.upper * before.unit_ns // self.unit_ns + 1)
+        self.likely = min(self.upper, before.upper * before.unit_ns // self.unit_ns + 1)
 
     def begin(self, bound_ns: int) -> None:
         """Take a bound for granted that is proven elsewhere."""
@@ -161,11 +183,15 @@ class ColumnGeneration:
         LimitReached
             If the time is over; the bound is kept.
         """
-        end = self.iterations + most
+        end, step = self.iterations + most, 0
         while self.lower < self.upper and self.bound_ns < enough_ns and self.iterations < end:
             target = (self.lower + self.upper) // 2
+            if self.likely is not None:
+                # from there on, in steps that double, until one is reached
+                step = max(1, self.likely - self.lower) if step == 0 else 2 * step
+                target = min(target, max(self.likely, self.lower + step - 1))
             if self.reach(clock, target, end - self.iterations) and self.iterations < end:
-                self.upper = target
+                self.upper, self.likely = target, None
 
     def reach(self, clock: Clock, target: int, most: int, *, regardless: bool = False) -> bool:
         """Work on one target cell with so many pricings: False if it is refuted.
@@ -177,23 +203,21 @@ class ColumnGeneration:
         self.rows = self._worthy(target)
         for kind, blocks in self.rows:
             lp.add(kind, blocks)
-        best_theta, share, tries = np.inf, self.smoothing, 0
+        best_theta, tries = np.inf, 0
         prices = self.best / self.best.sum()
         self.cover = None
+        cuts = [times for cell, times in self.cuts if cell <= target]
         for _ in range(most):
             clock.check()
             self.iterations += 1
-            theta, held, fresh = self._price(prices, target)
+            theta, times, fresh = self._price(prices, target)
             if self.lower > target and not regardless:
                 self.best = prices
                 return False
-            if self.cover is not None and tries == 0:
-                # where held price still falls on the way to the LP's prices, go further
-                falls = held @ (self.cover.price - self.best) < 0
-                share = max(LEAST, share - 0.1) if falls else share + 0.1 * (1 - share)
-                self.smoothing = share
             if theta < best_theta:
                 best_theta, self.best = theta, prices
+            cuts.append(times)
+            del cuts[:-MOST_CUTS]
             cut = self.cover is None
             for kind, blocks in fresh:
                 lp.add(kind, blocks)
@@ -209,9 +233,17 @@ class ColumnGeneration:
                 tries += 1
             if self.cover is None or self.cover.theta >= 1.0 - TOLERANCE:
                 return True
-            part = share ** (1 + tries) if tries < MOST_TRIES else 0.0
-            prices = part * self.best + (1.0 - part) * self.cover.price
+            prices = self._next_prices(self.cover, best_theta, np.array(cuts), tries)
         return True
+
+    def _next_prices(self, cover: Cover, best_theta: float, cuts: Floats, tries: int) -> Floats:
+        """A step to the level; after tries that taught the LP nothing, nearer to its own prices."""
+        level = (1 - STEP) * best_theta + STEP * cover.theta
+        if cover.theta < 1.0 - ENOUGH:
+            level = min(level, 1.0 - ENOUGH)
+        near = step_to_level(self.best, cuts, level, self.reach_of)
+        part = 0.5**tries if tries < MOST_TRIES else 0.0
+        return part * near + (1.0 - part) * cover.price
 
     def _worthy(self, target: int) -> list[tuple[int, Ints]]:
         """Sets for a target, no more than it takes: those worth most at the best prices."""
@@ -224,15 +256,18 @@ class ColumnGeneration:
         """Price that all devices hold at the target, as a share; how often each block; new sets."""
         price = to_integers(prices)
         fresh: list[tuple[int, Ints]] = []
-        times = np.zeros(len(price))
+        times, heaviest = np.zeros(len(price)), 0
         answers = self._by_kind(lambda grid: best_sets(grid, price, [target]))
         held = [value for value, _ in answers]
         for kind, (_, (found,)) in zip(self.kinds, answers, strict=True):
             times[found.blocks] += self.counts[kind]
+            heaviest = max(heaviest, found.cell)
             key = kind, found.blocks.tobytes()
             if key not in self.sets:
                 self.sets[key] = found.cell, found.blocks
                 fresh.append((kind, found.blocks))
+        self.cuts.append((heaviest, times))
+        del self.cuts[:-MOST_CUTS]
         staircase = self._staircase(held)
         self._refute(staircase, price)
         return float(staircase[target] / price.astype(np.int64).sum()), times, fresh

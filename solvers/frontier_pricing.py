@@ -26,7 +26,7 @@ Prices = NDArray[np.int32]
 TOTAL_PRICE = 2**30
 """Prices of all blocks sum to at most this: what a set is worth then fits into 32 bits."""
 
-UNREACHABLE = np.int32(-(2**31) + 1)
+UNREACHABLE = np.int32(-3 * 2**29)
 """Stays negative whatever is added to it on the way."""
 
 

@@ -31,6 +31,8 @@ class Progress:
     origin : str
         What proves the bound.
     details : dict
+    faults : list of str
+        What a phase or a solver said that a known plan contradicts, or how it failed.
     """
 
     problem: SplitProblem
@@ -41,6 +43,7 @@ class Progress:
     bound_ns: int = 0
     origin: str = "work"
     details: dict[str, int | float | str] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
 
     def offer(self, device: Ints) -> None:
         """Take over a plan of the blocks if it fits and is better."""
@@ -55,9 +58,14 @@ class Progress:
             self.value_ns, self.devices = value_ns, devices.copy()
 
     def prove(self, bound_ns: int, origin: str) -> None:
-        """Take over a bound if it is better."""
-        if bound_ns > self.bound_ns:
-            self.bound_ns, self.origin = min(bound_ns, self.value_ns), origin
+        """Take over a bound if it is better; one above the plan's value is a fault."""
+        if bound_ns > self.value_ns:
+            self.faults.append(
+                f"{origin} says that no load below {bound_ns} ns is reached, but a plan of"
+                f" {self.value_ns} ns is known"
+            )
+        elif bound_ns > self.bound_ns:
+            self.bound_ns, self.origin = bound_ns, origin
 
     @property
     def done(self) -> bool:

@@ -96,6 +96,21 @@ def closed_bound(problem: SplitProblem, value: int) -> int:
     return search.bound_ns
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_fine_grid_goes_beyond_where_a_coarse_one_ended(seed: int) -> None:
+    """Coarse cells lose load in rounding, so that the covering LP reaches 1 too early on them."""
+    problem = build_split_problem(tiny_instance(seed, num_ops=20, num_devices=3, density=0.1))
+    value = int(problem.time_ns.max(axis=1).sum()) // 2
+    searches = [cover_all(build_pricer(problem), value, cells) for cells in (12, 1000, 1000)]
+    coarse, fine, alone = searches
+    coarse.close(Clock(None), value, 1000)
+    fine.take_over(coarse)
+    for search in (fine, alone):
+        search.close(Clock(None), value, 1000)
+    assert coarse.upper * coarse.unit_ns < alone.bound_ns
+    assert fine.bound_ns == alone.bound_ns
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_nets_that_are_left_out_weaken_the_bound_only(
     seed: int, monkeypatch: pytest.MonkeyPatch

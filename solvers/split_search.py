@@ -1,0 +1,367 @@
+"""The search of `noncontiguous`: phases in turn, until the gap is small enough or time is over."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from placegap.formulations.throughput_ip import count_rows
+from placegap.instances.evaluate import evaluate
+from placegap.instances.index import Ints
+from placegap.instances.plan import Plan
+from placegap.solvers import trust
+from placegap.solvers.column_generation import ColumnGeneration, choose_pricer, cover_all
+from placegap.solvers.limits import Clock, LimitReached
+from placegap.solvers.net_annealing import anneal
+from placegap.solvers.pair_search import exchange_pairs
+from placegap.solvers.plan_dives import dive
+from placegap.solvers.pricer import Pricer
+from placegap.solvers.registry import Params, Task, find_method, why_not
+from placegap.solvers.split_progress import Progress
+
+GRIDS = (
+    (8e6, 400, 4_000),
+    (6e7, 2_000, 16_000),
+    (1.5e8, 4_000, 32_000),
+    (5e8, 8_000, 100_000),
+)
+"""Grids of loads, coarse to fine: moves times cells, the fewest cells and the most."""
+
+FINE = (8e8, 8_000, 200_000)
+"""The grid on which prices are tried once more: it loses least to rounding."""
+
+SHARP = 4
+"""A grid will do if rounding costs it no more than the gap divided by this."""
+
+PRICINGS = (600, 800, 2_000, 1_000)
+"""Most pricings at first and in each round; the last one goes on for later rounds."""
+
+MOST_ROUNDS = len(PRICINGS) - 1
+
+LAST_SHARE, MIP_SHARE = 0.4, 0.25
+"""Parts of the time that is left: for annealing in a round, and for the MIP where rounds follow."""
+
+HEAT = (0.002, 0.008, 0.0005, 0.03)
+"""Temperature that annealing starts with, run by run."""
+
+MOVES_PER_BLOCK, MOVES_PER_S = 10_000, 200_000
+"""Most moves of an annealing run: per block, and per second that is left."""
+
+ROWS_PER_S = 10_000
+"""Rows of the MIP that are built and handed over in a second, at least."""
+
+AIMS = (0.1, 0.4, 0.2, 0.6, 0.05, 0.8)
+"""Where dives aim between bound and value, one after the other."""
+
+
+class NoncontiguousParams(Params):
+    """Parameters of ``noncontiguous``.
+
+    Attributes
+    ----------
+    moves : int
+        Most moves of an annealing run.
+    patience : int
+        Splits of two devices in a row that may fail to better the plan.
+    rounds : int
+        Rounds of further pricing and dives, on finer grids, before the MIP; where there is a time
+        limit, others follow it.
+    mip : bool
+        Whether a MIP works on what is left after them.
+    workers : int
+        Most kinds of devices that are priced at a time, in threads.
+    """
+
+    moves: int = Field(default=500_000, ge=0)
+    patience: int = Field(default=150, ge=0)
+    rounds: int = Field(default=3, ge=0, le=MOST_ROUNDS)
+    mip: bool = True
+    workers: int = Field(default=2, ge=1, le=1024)
+
+
+CLOSED = "the MIP came to its end: what gap is left is its tolerance"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SplitSearch:
+    """The phases, in turn, until the gap is small enough or the time is over.
+
+    `ending` says why it ended, where the gap is not small enough. A phase that fails is recorded as
+    a fault, and the search goes on without it.
+    """
+
+    def __init__(
+        self, task: Task, params: NoncontiguousParams, progress: Progress, began: float
+    ) -> None:
+        self.task, self.params, self.progress, self.began = task, params, progress, began
+        self.searches = 0
+        self.aimed: set[int] = set()
+        self.pricer: Pricer | None = None
+        self.ending = ""
+
+    def run(self, device: Ints) -> None:
+        """Plans by local search, bounds by pricing, plans by dives; the MIP; and again."""
+        try:
+            self.begin(device)
+            self.rounds()
+        except LimitReached as limit:
+            self.ending = f"stopped: {limit}"
+        except KeyboardInterrupt:
+            self.ending = "interrupted"
+        if self.progress.done:
+            self.ending = ""
+
+    def begin(self, device: Ints) -> None:
+        """A first bound and a first local search."""
+        progress = self.progress
+        self.left_s()
+        self.pricer = self.attempt(
+            "the pricing's set-up",
+            choose_pricer, progress.problem, progress.value_ns, self.params.workers,
+        )  # fmt: skip
+        if self.pricer is not None:  # a first bound, from the work alone
+            self.attempt("pricing", self.new_columns, self.pricer, 0)
+        self.attempt("local search", self.improve, device, 0.25, 0)
+        if self.pricer is not None and not progress.done:
+            self.attempt("pricing", self.prove_first, self.pricer)
+
+    def rounds(self) -> None:
+        """Rounds of pricing, local search and dives; after the first ones the MIP.
+
+        Without a time limit it is the MIP that ends the search. With one, rounds follow until the
+        time is over, unless the MIP comes to its end.
+        """
+        grid, columns, number = -1, None, 0
+        while not self.progress.done:
+            if number == self.params.rounds + 1 and self.turn_to_mip():
+                return
+            late = number > self.params.rounds
+            if self.pricer is not None:
+                priced = self.attempt(
+                    "column generation", self.price_round, self.pricer, grid + 1, columns, number
+                )
+                grid, columns = (grid, columns) if priced is None else priced
+            if number == 0 or late:
+                part = LAST_SHARE if late else 0.1
+                self.attempt("local search", self.anneal_best, part)
+            if columns is not None:
+                self.attempt("dives", self.dives, columns, AIMS if number else AIMS[:2])
+            number += 1
+
+    def attempt(
+        self, phase: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T | None:
+        """What a phase gives, None if it fails: then the fault is kept, and what was found."""
+        try:
+            return work(*args, **kwargs)
+        except (LimitReached, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            words = f"{phase} failed: {type(error).__name__}: {error}".rstrip(": ")
+            if words not in self.progress.faults:
+                self.progress.faults.append(words)
+            return None
+
+    def price_round(
+        self, pricer: Pricer, grid: int, before: ColumnGeneration | None, number: int
+    ) -> tuple[int, ColumnGeneration]:
+        """Prices on a grid that is fine enough."""
+        grid, columns = self.sharp_columns(pricer, grid, before)
+        most = PRICINGS[min(number, len(PRICINGS) - 1)]
+        self.price(columns, most, 0.25 if number == 0 else 0.4)
+        return grid, columns
+
+    def prove_first(self, pricer: Pricer) -> None:
+        """What the work alone proves on the finest grid."""
+        self.prove_finely(self.new_columns(pricer, 0))
+
+    def anneal_best(self, part: float) -> None:
+        """Local search from the best plan, hotter and colder."""
+        if not self.progress.done:
+            self.improve(self.progress.merged, part, len(HEAT))
+
+    def left_s(self) -> float | None:
+        """Seconds left, None without a limit."""
+        limit_s = self.task.limits.time_limit_s
+        if limit_s is None:
+            return None
+        left = limit_s - (time.perf_counter() - self.began)
+        if left <= 0:
+            raise LimitReached(f"the time limit of {limit_s} s is over")
+        return left
+
+    def share(self, part: float) -> Clock:
+        """A clock for part of the time that is left."""
+        left = self.left_s()
+        return Clock(None if left is None else part * left)
+
+    def improve(self, device: Ints, part: float, annealings: int) -> None:
+        """Local search from a plan: pair splits; annealing of the best plan and pair splits."""
+        clock = self.share(part)
+        self.split_pairs(device, clock)
+        for hot in HEAT[:annealings]:
+            try:
+                clock.check()
+            except LimitReached:
+                self.left_s()
+                return
+            if self.progress.done:
+                return
+            self.split_pairs(self.anneal(self.progress.merged, hot), clock)
+
+    def split_pairs(self, device: Ints, clock: Clock) -> None:
+        """Pairs of devices share their blocks anew."""
+        progress = self.progress
+        order = np.arange(len(device)) if self.pricer is None else self.pricer.order
+        progress.offer(
+            exchange_pairs(
+                progress.problem, device, order, seed=self.next_seed(),
+                patience=self.params.patience, clock=clock, enough_ns=progress.bound_ns,
+            )
+        )  # fmt: skip
+
+    def anneal(self, device: Ints, hot: float) -> Ints:
+        """Anneal from a plan."""
+        problem, left = self.progress.problem, self.left_s()
+        moves = min(self.params.moves, MOVES_PER_BLOCK * problem.num_blocks)
+        if left is not None:
+            moves = min(moves, int(MOVES_PER_S * left))
+        device = anneal(problem, device, seed=self.next_seed(), moves=moves, hot=hot, power=40.0)
+        self.progress.offer(device)
+        return device
+
+    def next_seed(self) -> int:
+        """A seed for each local search."""
+        self.searches += 1
+        return self.task.limits.seed * 1_000_003 + self.searches
+
+    def sharp_columns(
+        self, pricer: Pricer, grid: int, before: ColumnGeneration | None
+    ) -> tuple[int, ColumnGeneration]:
+        """Column generation on a grid, or on a finer one if rounding takes much of the gap."""
+        progress = self.progress
+        while True:
+            grid = min(grid, len(GRIDS) - 1)
+            columns = self.new_columns(pricer, grid, before)
+            gap_ns = progress.value_ns - progress.bound_ns
+            if grid == len(GRIDS) - 1 or SHARP * columns.lost_ns <= gap_ns:
+                return grid, columns
+            grid += 1
+
+    def new_columns(
+        self, pricer: Pricer, grid: int, before: ColumnGeneration | None = None
+    ) -> ColumnGeneration:
+        """Column generation on a grid, started from a coarser one."""
+        self.left_s()
+        progress = self.progress
+        cells = pricer.cells(progress.value_ns, *GRIDS[grid])
+        columns = cover_all(pricer, progress.value_ns, cells)
+        if before is not None:
+            columns.take_over(before)
+        self.learn(columns)
+        columns.begin(progress.bound_ns)
+        return columns
+
+    def learn(self, columns: ColumnGeneration) -> None:
+        """Take over what the prices prove, unless the plan that is known shows it to be wrong."""
+        if columns.contradicted:
+            self.progress.faults.append("column generation refuted a load that a plan reaches")
+        else:
+            self.progress.prove(columns.bound_ns, "column generation")
+
+    def price(self, columns: ColumnGeneration, most: int, part: float) -> None:
+        """Raise the bound for a number of pricings and a part of the time."""
+        progress = self.progress
+        if progress.done:
+            return
+        enough_ns = math.ceil((1 - progress.gap) * progress.value_ns)
+        try:
+            columns.close(self.share(part), enough_ns, most)
+        except LimitReached:
+            self.left_s()
+        finally:
+            self.learn(columns)
+            progress.details.update(cells=columns.num_cells, sets=len(columns.sets))
+        self.prove_finely(columns)
+
+    def prove_finely(self, columns: ColumnGeneration) -> None:
+        """Try the best prices on the finest grid."""
+        progress = self.progress
+        if progress.done:
+            return
+        pricer = columns.pricer
+        fine = cover_all(pricer, progress.value_ns, pricer.cells(progress.value_ns, *FINE))
+        for prices in (columns.proof, columns.best):
+            if prices is not None:
+                self.left_s()
+                fine.prove(prices)
+        self.learn(fine)
+
+    def dives(self, columns: ColumnGeneration, aims: Sequence[float]) -> None:
+        """Plans from the columns, mended by local search."""
+        progress = self.progress
+        for aim in aims:
+            target = int(progress.bound_ns + aim * (progress.value_ns - progress.bound_ns))
+            if progress.done or target in self.aimed or target == 0:
+                continue
+            self.aimed.add(target)
+            try:
+                device = dive(columns, target, self.share(0.25))
+            except LimitReached:
+                self.left_s()
+                continue
+            if device is not None and progress.problem.fits(device):
+                progress.offer(device)
+                self.improve(device, 0.1, 1)
+
+    def turn_to_mip(self) -> bool:
+        """The throughput IP on what is left; whether that ends the search.
+
+        It gets all the time if there is no limit, else a part, for more rounds follow.
+        """
+        left, number = self.left_s(), self.params.rounds
+        why = self.mip(None if left is None else MIP_SHARE * left)
+        self.ending = f"ended after {number + 1} rounds of pricing; {why}"
+        return left is None or why == CLOSED
+
+    def mip(self, left: float | None) -> str:
+        """Hand what is left to the throughput IP, if there is time to build it; how it ended."""
+        progress, limits = self.progress, self.task.limits
+        if not self.params.mip:
+            return "the MIP is switched off"
+        if left is not None:
+            rows = count_rows(self.task.instance, self.task.semantics, symmetry=True)
+            if rows > ROWS_PER_S * left:
+                return f"the MIP's {rows} rows cannot be built in the time that is left"
+        task = replace(
+            self.task,
+            limits=replace(limits, time_limit_s=left),
+            incumbent=Plan.on(progress.devices.tolist()),
+        )
+        method = find_method("throughput-ip")
+        reason = why_not(method, task, method.params())
+        if reason is not None:
+            return f"the MIP does not apply: {reason}"
+        outcome = self.attempt(
+            f"the MIP ({trust.word_of('highspy')})", method.run, task, method.params()
+        )
+        if outcome is None:
+            return "the MIP failed"
+        progress.faults.extend(outcome.faults)
+        if outcome.plan is not None:
+            value_ns = evaluate(self.task.instance, outcome.plan, self.task.semantics).value_ns
+            if value_ns is not None:
+                progress.offer_ops(value_ns, outcome.plan.devices)
+        if outcome.bound_ns is not None:
+            progress.prove(outcome.bound_ns, "highs")
+        if outcome.details.get("ending") == "optimal":
+            return CLOSED
+        return f"the MIP: {outcome.message or 'ended'}"
