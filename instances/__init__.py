@@ -36,6 +36,7 @@ from placegap.instances.plan import (
 )
 from placegap.instances.plan_file import load_plan, save_plan
 from placegap.instances.reader import read_model
+from placegap.instances.recheck import recheck
 from placegap.instances.semantics import Semantics
 from placegap.instances.simulate import PlanError, simulate
 
@@ -79,6 +80,7 @@ __all__ = [
     "plan_from_times",
     "read_model",
     "read_split",
+    "recheck",
     "save_document",
     "save_plan",
     "simulate",
