@@ -14,7 +14,7 @@ from placegap.instances.plan import Evaluation, Plan, Violation
 from placegap.instances.recheck_facts import Facts
 from placegap.instances.recheck_latency import latency_value
 from placegap.instances.recheck_loads import load_value, replica_rules
-from placegap.instances.recheck_makespan import OrderError, makespan_value
+from placegap.instances.recheck_makespan import OrderError, planned_times
 from placegap.instances.recheck_rules import broken_rules, foreign_fields, wrong_shape
 from placegap.instances.semantics import Semantics
 
@@ -55,7 +55,7 @@ def recheck(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:
         if semantics.is_load:
             value_ns = load_value(facts, plan, semantics)
         elif semantics.objective == "makespan":
-            value_ns = makespan_value(facts, plan, semantics)
+            value_ns = max(end for _, end in planned_times(facts, plan, semantics).ops)
         else:
             value_ns = latency_value(facts, plan, semantics)
         return Evaluation(value_ns, tuple(found))

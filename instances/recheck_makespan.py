@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from placegap.instances.plan import Plan, Transfer
 from placegap.instances.recheck_facts import Facts
@@ -21,8 +22,15 @@ class OrderError(ValueError):
     """Orders (of ops, transfers or calls) that cannot be obeyed."""
 
 
-def makespan_value(facts: Facts, plan: Plan, semantics: Semantics) -> int:
-    """End of the last op.
+class Times(NamedTuple):
+    """Start and end of each op and of each transfer."""
+
+    ops: tuple[tuple[int, int], ...]
+    transfers: dict[Transfer, tuple[int, int]]
+
+
+def planned_times(facts: Facts, plan: Plan, semantics: Semantics) -> Times:
+    """When each op and transfer of a plan starts and ends.
 
     Raises
     ------
@@ -56,7 +64,8 @@ def makespan_value(facts: Facts, plan: Plan, semantics: Semantics) -> int:
     for sequence in _sequences(facts, plan, semantics, home, rows, used):
         arcs += pairwise(sequence)
     start = _run(time, used, rank, arcs)
-    return max(start[i] + time[i] for i in range(n))
+    spans = [(at, at + ns) for at, ns in zip(start, time, strict=True)]
+    return Times(tuple(spans[:n]), {move: spans[item] for move, item in rows.items()})
 
 
 def transfers_of(

@@ -194,7 +194,11 @@ def random_plan(instance: Instance, semantics: Semantics, rng: random.Random) ->
             k = group.setdefault(op.colocation, k)
         placement.append((k,))
     if semantics.replicas and rng.random() < 0.6:
-        shared = tuple(sorted(rng.sample(range(count), min(count, rng.choice([2, 2, 3])))))
+        kind = rng.choice([None, *(device.kind for device in instance.cluster.devices)])
+        alike = [
+            k for k, d in enumerate(instance.cluster.devices) if kind is None or d.kind == kind
+        ]  # fmt: skip
+        shared = tuple(sorted(rng.sample(alike, min(len(alike), rng.choice([2, 2, 3])))))
         placement = [shared if on[0] in shared else on for on in placement]
     if style == "wild" and rng.random() < 0.3:
         i = rng.randrange(n)

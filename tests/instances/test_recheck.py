@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from plan_draws import instances, random_plan, semantics_for
 
-from placegap.instances import Evaluation, evaluate, recheck
+from placegap.instances import Evaluation, Schedule, Transfer, evaluate, recheck
+from placegap.instances.recheck_facts import Facts
+from placegap.instances.recheck_makespan import Times, planned_times
 
 FOLDER = Path(__file__).parents[2] / "instances"
 PLANS_PER_INSTANCE = 10
@@ -20,6 +22,16 @@ PLANS_PER_INSTANCE = 10
 
 def opinion(verdict: Evaluation) -> tuple[int | None, set[str]]:
     return verdict.value_ns, {violation.rule for violation in verdict.violations}
+
+
+def times(schedule: Schedule) -> Times:
+    table = schedule.transfers
+    spans = list(zip(table.start_ns.tolist(), table.end_ns.tolist(), strict=True))
+    moves = zip(table.item.tolist(), table.destination.tolist(), spans, strict=True)
+    return Times(
+        tuple(zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True)),
+        {Transfer(item, k): span for item, k, span in moves},
+    )
 
 
 def compare(seed: int, number: int) -> tuple[Counter[str], Counter[str]]:
@@ -30,9 +42,11 @@ def compare(seed: int, number: int) -> tuple[Counter[str], Counter[str]]:
         for draw in range(PLANS_PER_INSTANCE):
             semantics = semantics_for(instance, rng)
             plan = random_plan(instance, semantics, rng)
-            first = opinion(evaluate(instance, plan, semantics))
-            second = opinion(recheck(instance, plan, semantics))
+            verdict = evaluate(instance, plan, semantics)
+            first, second = opinion(verdict), opinion(recheck(instance, plan, semantics))
             assert first == second, f"{instance.name}, draw {draw}, {semantics.label}: {plan}"
+            if semantics.objective == "makespan" and verdict.schedule is not None:
+                assert times(verdict.schedule) == planned_times(Facts(instance), plan, semantics)
             judged[semantics.label] += 1
             rules.update(first[1] or {"none"})
     return judged, rules
