@@ -90,6 +90,7 @@ def run(task: Task, params: Params) -> Outcome:
         plan=plan,
         bound_ns=None,
         bound_origin="",
+        rests_on="",
         proven_infeasible=False,
         message="; ".join(filter(None, [*words, found.message])),
         details={**found.details, "merged_ops": merge.coarse.num_ops},
