@@ -11,22 +11,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
-from placegap.instances.plan import Plan, Transfer
+from placegap.instances.plan import Plan, Times, Transfer
 from placegap.instances.recheck_facts import Facts
 from placegap.instances.semantics import Semantics
 
 
 class OrderError(ValueError):
     """Orders (of ops, transfers or calls) that cannot be obeyed."""
-
-
-class Times(NamedTuple):
-    """Start and end of each op and of each transfer."""
-
-    ops: tuple[tuple[int, int], ...]
-    transfers: dict[Transfer, tuple[int, int]]
 
 
 def planned_times(facts: Facts, plan: Plan, semantics: Semantics) -> Times:

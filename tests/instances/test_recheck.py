@@ -13,8 +13,9 @@ import pytest
 from plan_draws import instances, random_plan, semantics_for
 
 from placegap.instances import Evaluation, Schedule, Transfer, evaluate, recheck
+from placegap.instances.plan import Times
 from placegap.instances.recheck_facts import Facts
-from placegap.instances.recheck_makespan import Times, planned_times
+from placegap.instances.recheck_makespan import planned_times
 
 FOLDER = Path(__file__).parents[2] / "instances"
 PLANS_PER_INSTANCE = 10
