@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +36,7 @@ from placegap.instances.model import Instance
 if TYPE_CHECKING:
     from placegap.experiments.placing import Attempt
     from placegap.solvers import Result
+    from placegap.solvers.second_opinion import Opinion
 
 NO_PLAN = 1
 INTERRUPTED = 130
@@ -93,10 +95,19 @@ def place_command(
             help="Write the method's MIP to this .mps or .lp file (or .gz of it); do not solve it.",
         ),
     ] = None,
+    second_opinion: Annotated[
+        bool,
+        typer.Option(
+            "--second-opinion",
+            help="Let another solver or method check the result, in the last third of the time"
+            " limit or all that is left of it; exit status 1 if the two contradict each other.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
     from placegap.experiments.placing import (
+        FIRST_SHARE,
         Attempt,
         Stopped,
         choose_semantics,
@@ -133,7 +144,7 @@ def place_command(
         semantics=choose_semantics(rules, instance.semantics, method, params),
         method=method or "",
         params=params,
-        time_limit_s=time_limit,
+        time_limit_s=time_limit * (FIRST_SHARE if second_opinion else 1.0),
         gap=gap,
         seed=seed,
         coarsen=coarsen,
@@ -157,9 +168,26 @@ def place_command(
         raise typer.Exit(NO_PLAN) from None
     for sentence in warnings:
         warn(sentence)
-    _report(instance, result, out, as_json)
+    opinion = None
+    if second_opinion:
+        result, opinion = _ask_second(instance, replace(first, time_limit_s=time_limit), result)
+    _report(instance, result, out, as_json, opinion)
+    if opinion is not None and opinion.verdict == "CONTRADICTS":
+        warn("two methods contradict each other: one of them is wrong; please report this model")
+        raise typer.Exit(NO_PLAN)
     if result.plan is None and result.status != "bound":
         raise typer.Exit(NO_PLAN)
+
+
+def _ask_second(instance: Instance, first: Attempt, result: Result) -> tuple[Result, Opinion]:
+    from placegap.experiments.placing import ask_second
+    from placegap.solvers.second_opinion import Opinion
+
+    try:
+        with spinner(f"a second opinion on {instance.name}"):
+            return ask_second(instance, first, result)
+    except KeyboardInterrupt:
+        return result, Opinion("none", "stopped")
 
 
 def coarsened(instance: Instance, attempt: Attempt) -> Instance:
@@ -209,7 +237,13 @@ def _write_model(instance: Instance, attempt: Attempt, path: Path, as_json: bool
     )
 
 
-def _report(instance: Instance, result: Result, out: Path | None, as_json: bool) -> None:
+def _report(
+    instance: Instance,
+    result: Result,
+    out: Path | None,
+    as_json: bool,
+    opinion: Opinion | None = None,
+) -> None:
     """Print a result, warn about idle devices, explain a missing plan, write the plan.
 
     A plan of a finer instance (operator splitting) is shown and written with that instance.
@@ -220,9 +254,16 @@ def _report(instance: Instance, result: Result, out: Path | None, as_json: bool)
     if result.split is not None:
         instance = result.split.fine
     if as_json:
-        print(json.dumps(result_object(instance, result), ensure_ascii=False), flush=True)
+        content = result_object(instance, result)
+        if opinion is not None:
+            content["second_opinion"] = opinion_object(opinion)
+        print(json.dumps(content, ensure_ascii=False), flush=True)
     else:
         _print_result(instance, result)
+        if opinion is not None:
+            output().print(f"second  {opinion.verdict}: {opinion.sentence}", markup=False)
+    for fault in result.faults:
+        warn(f"a solver was wrong: {fault}")
     if result.plan is None or result.evaluation is None:
         if result.status == "bound":
             warn(f"{result.method} makes no plans, only bounds")
@@ -232,7 +273,9 @@ def _report(instance: Instance, result: Result, out: Path | None, as_json: bool)
     if result.evaluation.idle_devices:
         warn(f"the plan leaves unused: {', '.join(result.evaluation.idle_devices)}")
     if out is not None:
-        save_plan(instance, result.plan, result.semantics, out, result.method)
+        save_plan(
+            instance, result.plan, result.semantics, out, result.method, value_ns=result.value_ns
+        )
         if result.split is not None:
             finer = finer_file(out)
             save_document(Document.of(instance), finer)
@@ -266,15 +309,37 @@ def result_object(instance: Instance, result: Result) -> dict[str, Any]:
         "status": result.status,
         "value_ns": result.value_ns,
         "bound_ns": result.bound_ns,
+        "bound_origin": result.bound_origin,
+        "bound_class": result.bound_class,
+        "rests_on": result.rests_on,
+        "proved": result.proved,
         "gap": result.gap,
         "build_s": round(result.build_s, 6),
         "solve_s": round(result.solve_s, 6),
         "message": result.message,
+        "faults": list(result.faults),
+        "details": dict(result.details),
         "placement": placement,
     }
 
 
+def opinion_object(opinion: Opinion) -> dict[str, Any]:
+    """What ``--json`` prints of a second opinion."""
+    result = opinion.result
+    return {
+        "verdict": opinion.verdict,
+        "method": opinion.method,
+        "sentence": opinion.sentence,
+        "value_ns": None if result is None else result.value_ns,
+        "bound_ns": None if result is None else result.bound_ns,
+        "rests_on": "" if result is None else result.rests_on,
+        "solve_s": None if result is None else round(result.solve_s, 6),
+    }
+
+
 def _print_result(instance: Instance, result: Result) -> None:
+    from placegap.solvers.trust import describe_basis
+
     console = output()
     console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
     if result.evaluation is not None and result.plan is not None:
@@ -282,12 +347,15 @@ def _print_result(instance: Instance, result: Result) -> None:
         for line in server_lines(result.evaluation):
             console.print(line, markup=False)
     value = "none" if result.value_ns is None else format_ns(result.value_ns)
-    bound = "none" if result.bound_ns is None else format_ns(result.bound_ns)
+    bound = "none"
+    if result.bound_ns is not None:
+        basis = describe_basis(result.bound_origin or result.method, result.rests_on)
+        bound = f"{format_ns(result.bound_ns)} ({basis})"
     gap = "unknown" if result.gap is None else format_gap(result.gap)
     build = f"build {format_s(result.build_s)}, " if result.build_s else ""
     console.print(f"status  {result.status}")
     console.print(f"value   {value}")
-    console.print(f"bound   {bound}")
+    console.print(f"bound   {bound}", markup=False)
     console.print(f"gap     {gap}")
     console.print(f"time    {build}solve {format_s(result.solve_s)}")
     if result.message:

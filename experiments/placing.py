@@ -17,11 +17,14 @@ from placegap.experiments.pool import Ending, run_pool
 from placegap.experiments.run_task import GRACE_S, one_line, warm_up
 from placegap.experiments.sources import Source, load_source
 from placegap.instances.errors import InputError
+from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import PlanClass, Semantics
 from placegap.solvers import Result, solve
 from placegap.solvers.coarse import solve_coarse
 from placegap.solvers.registry import find_method
+from placegap.solvers.result import SolverDisagreement, carry_bound
+from placegap.solvers.second_opinion import Opinion, Verdict, compare, nobody_to_ask, second_methods
 
 DEFAULT_TIME_LIMIT_S = 60.0
 STOP_S = 5.0
@@ -63,6 +66,7 @@ class Failure:
 
     message: str
     is_input_error: bool
+    is_disagreement: bool = False
 
 
 class Stopped(Exception):
@@ -110,13 +114,15 @@ def choose_semantics(
 def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
     """What runs where no method is named; `place` fills in incumbents.
 
-    makespan: HEFT, then decomposition from HEFT's plan. max_load: the ideal DP for chains, column
-    generation for plans of any kind. latency_subgraphs: rows of calls. Else the throughput IP.
+    First a placer that takes no time, whose plan stands if what follows fails: HEFT for makespan,
+    else m-TOPO. Then, for makespan, decomposition; max_load: the ideal DP for chains, column
+    generation for plans of any kind; latency_subgraphs: rows of calls. Else the throughput IP.
     """
     semantics = attempt.semantics
     plain = not semantics.replicas and semantics.levels == 1
+    quick = "heft" if semantics.objective == "makespan" else "m-topo"
+    yield _with(attempt, method=quick, params={}, optional=True)
     if semantics.objective == "makespan":
-        yield _with(attempt, method="heft", params={}, optional=True)
         yield _with(attempt, method="decomposition")
     elif semantics.objective == "latency_subgraphs":
         yield _with(attempt, method="latency")
@@ -182,10 +188,58 @@ def place(
 
 
 def better(best: Result | None, new: Result) -> Result:
-    """The result to report: the later one, unless only the earlier one has the better plan."""
+    """The result to report: the better plan, the later of equal ones, and the better bound.
+
+    What one says and the plan of the other refutes becomes a fault of the result.
+    """
     if best is None or best.value_ns is None:
         return new
-    return new if new.value_ns is not None and new.value_ns <= best.value_ns else best
+    if new.value_ns is not None and new.value_ns <= best.value_ns:
+        return carry_bound(new, best)
+    return carry_bound(best, new)
+
+
+FIRST_SHARE = 2 / 3
+"""Of the time limit, for the first method, where a second opinion is asked for."""
+
+
+def ask_second(
+    instance: Instance, first: Attempt, result: Result, modules: Sequence[str] = ()
+) -> tuple[Result, Opinion]:
+    """Let another method check a result in the time that is left; the better of both, and why.
+
+    `first` has the time limit of both together.
+    """
+    asked = next(second_methods(instance, first.semantics, result.method), None)
+    if asked is None or result.split is not None:
+        return result, nobody_to_ask(result)
+    left_s = first.time_limit_s - result.build_s - result.solve_s
+    attempt = _with(
+        first,
+        method=asked[0],
+        params=asked[1],
+        time_limit_s=max(left_s, (1 - FIRST_SHARE) * first.time_limit_s),
+        gap=0.0,
+        coarsen=None,
+        coarsen_params={},
+    )
+    started = _with(attempt, incumbent=result.plan)
+    endings = run_pool(
+        [started], run_attempt, workers=1, modules=modules,
+        hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
+    )  # fmt: skip
+    with closing(endings):
+        answer = _answer(next(iter(endings)))
+    if isinstance(answer, Failure):
+        verdict: Verdict = "CONTRADICTS" if answer.is_disagreement else "none"
+        return result, Opinion(verdict, answer.message, asked[0])
+    opinion = compare(result, answer)
+    if opinion.verdict == "CONTRADICTS":
+        return result, opinion
+    is_better = answer.value_ns is not None and (
+        result.value_ns is None or answer.value_ns < result.value_ns
+    )
+    return (carry_bound(answer, result) if is_better else carry_bound(result, answer)), opinion
 
 
 def _answer(ending: Ending[Attempt]) -> Result | Failure:
@@ -216,5 +270,7 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
         )
     except InputError as error:
         return Failure(str(error), is_input_error=True)
+    except SolverDisagreement as error:
+        return Failure(str(error), is_input_error=False, is_disagreement=True)
     except Exception as error:  # one line for the user, whatever it is
         return Failure(f"{attempt.method}: {one_line(error)}", is_input_error=False)

@@ -64,6 +64,7 @@ def what_it_proves(record: Record) -> Iterator[BestKnown]:
                 bound_ns=bound_ns if has_bound else None,
                 value_origin=record["method"] if has_value else "",
                 bound_origin=(record["bound_origin"] or record["method"]) if has_bound else "",
+                rests_on=record.get("rests_on", "") if has_bound else "",
             )
 
 

@@ -93,6 +93,8 @@ def describe_result(result: Result) -> dict[str, Any]:
         "bound_ns": result.bound_ns,
         "bound_origin": result.bound_origin,
         "bound_class": result.bound_class,
+        "rests_on": result.rests_on,
+        **({"faults": list(result.faults)} if result.faults else {}),
         "build_s": round(result.build_s, 6),
         "solve_s": round(result.solve_s, 6),
         "setup_s": round(result.setup_s, 6),

@@ -34,6 +34,7 @@ from .plan import (
 )
 from .plan_file import load_plan, save_plan
 from .reader import read_model
+from .recheck import recheck
 from .semantics import Semantics
 from .simulate import PlanError, simulate
 
@@ -77,6 +78,7 @@ __all__ = [
     "plan_from_times",
     "read_model",
     "read_split",
+    "recheck",
     "save_document",
     "save_plan",
     "simulate",

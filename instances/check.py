@@ -10,7 +10,7 @@ from placegap.instances.channels import channel_name, channels_of
 from placegap.instances.index import Ints
 from placegap.instances.latency import simulate_subgraphs
 from placegap.instances.model import Instance
-from placegap.instances.plan import Plan, Schedule, Violation
+from placegap.instances.plan import Plan, Schedule, Times, TransferTimes, Violation
 from placegap.instances.plan_classes import check_class
 from placegap.instances.replication import check_replicas
 from placegap.instances.semantics import Semantics
@@ -86,6 +86,48 @@ def check_schedule(
         *_durations(instance, schedule, semantics),
         *_exclusive(instance, schedule, semantics),
     )
+
+
+def check_times(
+    instance: Instance, plan: Plan, semantics: Semantics, times: Times
+) -> tuple[Violation, ...]:
+    """Verify the times that are stated for a makespan plan, whatever clock they are from.
+
+    As `check_schedule`; and no transfer is there that no op waits for.
+    """
+    device, index = plan.devices, instance.arrays.index
+    moves = sorted(times.transfers)
+    item = np.array([move.item for move in moves], np.int64)
+    target = np.array([move.destination for move in moves], np.int64)
+    tensor = index.tensor[item] if semantics.transfers == "per_edge" else item
+    producer = index.tensor_producer[tensor]
+    spans = np.array([times.transfers[move] for move in moves], np.int64).reshape(-1, 2)
+    table = TransferTimes(item, producer, device[producer], target, spans[:, 0], spans[:, 1])
+    ops = np.array(times.ops, np.int64)
+    schedule = Schedule(device, ops[:, 0], ops[:, 1], table)
+    return (
+        *check_schedule(instance, schedule, semantics),
+        *_needless_transfers(instance, schedule, semantics),
+    )
+
+
+def _needless_transfers(
+    instance: Instance, schedule: Schedule, semantics: Semantics
+) -> Iterator[Violation]:
+    index, device, table = instance.arrays.index, schedule.device, schedule.transfers
+    item = index.tensor if semantics.transfers == "per_tensor" else np.arange(len(index.tensor))
+    remote = device[index.producer] != device[index.consumer]
+    needed = set(zip(item[remote].tolist(), device[index.consumer[remote]].tolist(), strict=True))
+    rows = zip(
+        table.item.tolist(), table.destination.tolist(), table.producer.tolist(), strict=True
+    )
+    for move, target, producer in rows:
+        if (move, target) not in needed:
+            name = instance.graph.ops[producer].name
+            where = instance.cluster.devices[target].name
+            yield Violation(
+                "transfer", f"nothing on {where!r} waits for the output of {name!r}", op=name
+            )
 
 
 def _foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:

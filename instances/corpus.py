@@ -131,6 +131,24 @@ def best_known(
     return None
 
 
+def known_of(instance: Instance, semantics: Semantics) -> tuple[BestKnown, ...]:
+    """What the instance's file and the corpus know of this very content under one semantics.
+
+    Examples
+    --------
+    >>> from placegap.instances import Semantics, example
+    >>> known_of(example(), Semantics(objective="makespan"))
+    ()
+    """
+    own = (found for found in instance.best_known if found.semantics == semantics)
+    shipped = (
+        entry
+        for entry in read_best_known()
+        if entry.content_hash == instance.content_hash and entry.semantics == semantics
+    )
+    return (*own, *shipped)
+
+
 def record_best(instance: Instance, found: BestKnown, path: str | Path) -> BestEntry:
     """Enter a value and a bound into a best-known file, keeping what is better there already.
 
@@ -159,7 +177,7 @@ def _better(old: BestEntry, new: BestEntry, path: str | Path) -> BestEntry:
     if new.value_ns is not None and (old.value_ns is None or new.value_ns < old.value_ns):
         merged.update(value_ns=new.value_ns, value_origin=new.value_origin)
     if new.bound_ns is not None and (old.bound_ns is None or new.bound_ns > old.bound_ns):
-        merged.update(bound_ns=new.bound_ns, bound_origin=new.bound_origin)
+        merged.update(bound_ns=new.bound_ns, bound_origin=new.bound_origin, rests_on=new.rests_on)
     return _entry(merged, path)
 
 

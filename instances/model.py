@@ -239,7 +239,8 @@ class Graph(Part):
 class BestKnown(Part):
     """The best value and bound that are known under one semantics, and what proves them.
 
-    `bound_origin` names the method behind the bound; value == bound is a proven optimum.
+    `bound_origin` names the method behind the bound, `rests_on` whose word it is if it is no proof
+    of placegap's own; value == bound is a proven optimum.
     """
 
     semantics: Semantics
@@ -247,6 +248,7 @@ class BestKnown(Part):
     bound_ns: Count | None = None
     value_origin: str = ""
     bound_origin: str = ""
+    rests_on: str = ""
 
 
 class Instance(Part):

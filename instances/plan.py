@@ -90,6 +90,13 @@ class Schedule:
         return int(self.end_ns.max(initial=0))
 
 
+class Times(NamedTuple):
+    """Start and end of each op and of each transfer, in ns: a schedule in plain integers."""
+
+    ops: tuple[tuple[int, int], ...]
+    transfers: Mapping[Transfer, tuple[int, int]]
+
+
 @dataclass(frozen=True)
 class Violation:
     """One broken rule: a sentence, and the op, device and time it is about, where there is one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,8 +12,8 @@ from pydantic import Field, ValidationError
 from placegap.instances.channels import channel_name, num_channels
 from placegap.instances.document import Version, read_json, write_json
 from placegap.instances.errors import InputError, from_validation_error
-from placegap.instances.model import Instance, Part
-from placegap.instances.plan import Plan, Transfer
+from placegap.instances.model import Count, Instance, Part
+from placegap.instances.plan import Plan, Times, Transfer
 from placegap.instances.semantics import Semantics
 
 
@@ -25,6 +26,27 @@ class TransferName(Part):
     to: str
 
 
+class TransferSpan(TransferName):
+    """When a transfer starts and ends."""
+
+    start_ns: Count
+    end_ns: Count
+
+
+class Span(Part):
+    """When an op starts and ends."""
+
+    start_ns: Count
+    end_ns: Count
+
+
+class TimesFile(Part):
+    """The times of a makespan schedule: all ops, and all transfers between devices."""
+
+    ops: dict[str, Span]
+    transfers: tuple[TransferSpan, ...] = ()
+
+
 CallNumber = Annotated[int, Field(strict=True, ge=0)]
 
 
@@ -35,6 +57,11 @@ class PlanFile(Part):
     ----------
     call : dict of str to int, or None
         latency_subgraphs: which call of its accelerator runs each op, counted from 0.
+    value_ns : int or None
+        What the plan is said to be worth; a claim that is checked.
+    times : TimesFile or None
+        makespan: when everything is said to happen; checked as well. Simulating the plan decides
+        its value.
     """
 
     format: Literal["placegap-plan"] = "placegap-plan"
@@ -47,6 +74,19 @@ class PlanFile(Part):
     device_order: dict[str, tuple[str, ...]] | None = None
     channel_order: dict[str, tuple[TransferName, ...]] | None = Field(default=None)
     call: dict[str, CallNumber] | None = None
+    value_ns: Count | None = None
+    times: TimesFile | None = None
+
+
+@dataclass(frozen=True)
+class StatedPlan:
+    """What a plan file says: a plan, the semantics it was made under, and claims about it."""
+
+    plan: Plan
+    semantics: Semantics
+    instance_hash: str = ""
+    value_ns: int | None = None
+    times: Times | None = None
 
 
 def is_plan(raw: Any) -> bool:
@@ -55,17 +95,28 @@ def is_plan(raw: Any) -> bool:
 
 
 def save_plan(
-    instance: Instance, plan: Plan, semantics: Semantics, path: str | Path, method: str = ""
+    instance: Instance,
+    plan: Plan,
+    semantics: Semantics,
+    path: str | Path,
+    method: str = "",
+    *,
+    value_ns: int | None = None,
+    times: Times | None = None,
 ) -> None:
-    """Write a plan, with the semantics it was made under."""
-    content = describe_plan(instance, plan, semantics, method).model_dump(
-        mode="json", exclude_none=True
-    )
-    write_json(content, path)
+    """Write a plan, with the semantics it was made under, and what is claimed of it."""
+    content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
+    write_json(content.model_dump(mode="json", exclude_none=True), path)
 
 
 def describe_plan(
-    instance: Instance, plan: Plan, semantics: Semantics, method: str = ""
+    instance: Instance,
+    plan: Plan,
+    semantics: Semantics,
+    method: str = "",
+    *,
+    value_ns: int | None = None,
+    times: Times | None = None,
 ) -> PlanFile:
     """The named form of a plan."""
     ops = [op.name for op in instance.graph.ops]
@@ -97,11 +148,37 @@ def describe_plan(
         device_order=device_order,
         channel_order=channel_order,
         call=None if plan.call is None else dict(zip(ops, plan.call, strict=True)),
+        value_ns=value_ns,
+        times=None if times is None else _name_times(instance, semantics, times),
     )
+
+
+def _name_times(instance: Instance, semantics: Semantics, times: Times) -> TimesFile:
+    ops = {
+        op.name: Span(start_ns=start, end_ns=end)
+        for op, (start, end) in zip(instance.graph.ops, times.ops, strict=True)
+    }
+    transfers = (
+        TransferSpan(**dict(_name_transfer(instance, semantics, move)), start_ns=start, end_ns=end)
+        for move, (start, end) in times.transfers.items()
+    )
+    return TimesFile(ops=ops, transfers=tuple(transfers))
 
 
 def load_plan(instance: Instance, path: str | Path) -> tuple[Plan, Semantics]:
     """Read a plan for an instance, and the semantics it was made under.
+
+    Raises
+    ------
+    InputError
+        If the file is no plan, or names what the instance does not have.
+    """
+    stated = load_stated_plan(instance, path)
+    return stated.plan, stated.semantics
+
+
+def load_stated_plan(instance: Instance, path: str | Path) -> StatedPlan:
+    """Read a plan with all that its file claims.
 
     Raises
     ------
@@ -113,7 +190,8 @@ def load_plan(instance: Instance, path: str | Path) -> tuple[Plan, Semantics]:
         raise InputError("is not a plan (its format is not 'placegap-plan')", path)
     try:
         content = PlanFile.model_validate(raw)
-        return _resolve(instance, content), content.semantics
+        plan, times = _resolve(instance, content), _resolve_times(instance, content)
+        return StatedPlan(plan, content.semantics, content.instance_hash, content.value_ns, times)
     except ValidationError as error:
         raise from_validation_error(error, raw, path) from None
     except LookupError as error:
@@ -152,6 +230,31 @@ def _resolve(instance: Instance, content: PlanFile) -> Plan:
             for name, transfers in content.channel_order.items()
         }
     return Plan(placement, device_order, channel_order, _resolve_calls(content.call, op_index))
+
+
+def _resolve_times(instance: Instance, content: PlanFile) -> Times | None:
+    if content.times is None:
+        return None
+    if content.semantics.objective != "makespan":
+        raise LookupError(f"times: not defined under {content.semantics.label}")
+    op, device = (
+        _finder("op", instance.graph.op_index),
+        _finder("device", instance.cluster.device_index),
+    )
+    item = _finder("transfer", _transfer_items(instance, content.semantics))
+    for name in content.times.ops:
+        op(name)
+    missing = [name for name in instance.graph.op_index if name not in content.times.ops]
+    if missing:
+        raise LookupError(f"times: op {missing[0]!r} has none")
+    spans = (content.times.ops[name] for name in instance.graph.op_index)
+    transfers: dict[Transfer, tuple[int, int]] = {}
+    for row in content.times.transfers:
+        move = Transfer(item((row.producer, row.consumer, row.tensor)), device(row.to))
+        if move in transfers:
+            raise LookupError(f"times: the transfer of {row.producer!r} to {row.to!r} comes twice")
+        transfers[move] = row.start_ns, row.end_ns
+    return Times(tuple((span.start_ns, span.end_ns) for span in spans), transfers)
 
 
 def _resolve_calls(

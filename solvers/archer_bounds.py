@@ -32,6 +32,7 @@ from placegap.solvers.mip import MipParams
 from placegap.solvers.mip_outcome import Ending, bound_ns, no_garbage_collection
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
+from placegap.solvers.trust import PROOF, word_of_back_end
 
 COMBINATORIAL = "archer combinatorial"
 MIP = ("pyomo", "highspy")
@@ -124,7 +125,11 @@ class Search:
         if bound is None:
             message = f"{LABELS[self.solver]} proves that no chain plan exists"
             return Outcome(
-                proven_infeasible=True, message=message, build_s=self.build_s, details=details
+                proven_infeasible=True,
+                rests_on=word_of_back_end(self.solver),
+                message=message,
+                build_s=self.build_s,
+                details=details,
             )
         words = [
             ENDINGS[ending].format(solver=LABELS[self.solver])
@@ -136,6 +141,7 @@ class Search:
             bound_origin=(
                 f"{self.what} ({self.solver})" if bound > self.floor_ns else COMBINATORIAL
             ),
+            rests_on=word_of_back_end(self.solver) if bound > self.floor_ns else PROOF,
             message=next(filter(None, words), ""),
             build_s=self.build_s,
             details=details,

@@ -13,6 +13,7 @@ from placegap.solvers.brute_force_load import best_assignment
 from placegap.solvers.brute_force_makespan import best_schedule
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
+from placegap.solvers.trust import PROOF
 
 MOST_OPS = {
     "makespan": 8,
@@ -52,9 +53,11 @@ def run(task: Task, params: Params) -> Outcome:
     """Enumerate, whatever the limits of the task: it is over in about a second at most."""
     best = _search(task.semantics)(task.instance, task.semantics)
     if best is None:
-        return Outcome(proven_infeasible=True, message="no placement fits")
+        return Outcome(proven_infeasible=True, rests_on=PROOF, message="no placement fits")
     value, plan = best
-    return Outcome(plan=plan, claim_ns=value, bound_ns=value, bound_origin="brute-force")
+    return Outcome(
+        plan=plan, claim_ns=value, bound_ns=value, bound_origin="brute-force", rests_on=PROOF
+    )
 
 
 def _search(semantics: Semantics) -> Callable[[Instance, Semantics], tuple[int, Plan] | None]:

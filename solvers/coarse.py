@@ -117,6 +117,8 @@ def _brought_back(found: Coarsening, coarse: Result) -> Outcome:
         claim_ns=coarse.value_ns if exact else None,
         bound_ns=coarse.bound_ns if exact else None,
         bound_origin=coarse.bound_origin if exact else "",
+        rests_on=coarse.rests_on if exact else "",
+        faults=coarse.faults,
         bound_class=coarse.bound_class if exact else None,
         proven_infeasible=exact and coarse.status == "infeasible",
         message="; ".join(words),

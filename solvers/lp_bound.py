@@ -15,7 +15,7 @@ from placegap.solvers.highs import solve_model
 from placegap.solvers.mip_outcome import Ending, bound_ns, no_garbage_collection
 from placegap.solvers.registry import Task
 from placegap.solvers.result import Outcome
-from placegap.solvers.trust import PROOF
+from placegap.solvers.trust import PROOF, word_of
 
 LONGEST_NS = 2**53
 """Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
@@ -63,6 +63,7 @@ def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) 
     outcome = Outcome(
         bound_ns=bound_ns(found.dual_bound, pyo.value(model.unit_ns), granularity),
         bound_origin="" if infeasible else name,
+        rests_on=word_of("highspy"),
         proven_infeasible=infeasible,
         message=_message(found.ending),
         build_s=built_s + found.hand_off_s,
@@ -72,8 +73,8 @@ def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) 
 
 
 def with_path(outcome: Outcome, critical_path_ns: int) -> Outcome:
-    """The outcome, with the critical path as its bound where that is better."""
-    if outcome.bound_ns is not None and outcome.bound_ns >= critical_path_ns:
+    """The outcome, with the critical path, which is a proof, as its bound if that is as good."""
+    if outcome.bound_ns is not None and outcome.bound_ns > critical_path_ns:
         return outcome
     return replace(outcome, bound_ns=critical_path_ns, bound_origin=PATH, rests_on=PROOF)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from placegap.instances.model import Instance
 from placegap.instances.plan import Evaluation, Plan
 from placegap.instances.semantics import PLAN_CLASSES, PlanClass, Semantics
 from placegap.instances.split_parts import Split
+from placegap.solvers.trust import describe_basis
 
 Status = Literal["optimal", "gap_met", "feasible", "infeasible", "bound", "no_plan"]
 """``optimal``: value == bound. ``gap_met``: the requested gap is reached. ``feasible``: a plan
@@ -105,6 +106,11 @@ class Result:
     evaluation: Evaluation | None = field(default=None, repr=False)
     split: Split | None = field(default=None, repr=False)
 
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is left open: the plan is optimal, or there is none."""
+        return self.status in ("optimal", "infeasible")
+
 
 def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
     """(value - bound) / value; 0 when both are 0; None where one is missing.
@@ -117,6 +123,52 @@ def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
     if value_ns is None or bound_ns is None:
         return None
     return (value_ns - bound_ns) / value_ns if value_ns else 0.0
+
+
+def carry_bound(result: Result, other: Result) -> Result:
+    """The result with the bound of another one for the same problem, where that is higher.
+
+    A bound above the result's value is no bound: it becomes a fault.
+    """
+    if (result.instance_hash, result.semantics) != (other.instance_hash, other.semantics):
+        return result
+    faults = (*result.faults, *(fault for fault in other.faults if fault not in result.faults))
+    wrong = contradiction(other, result)
+    if wrong:
+        return replace(result, faults=(*faults, wrong))
+    if other.bound_ns is None or other.bound_ns <= (result.bound_ns or -1):
+        return replace(result, faults=faults)
+    is_optimal = result.value_ns == other.bound_ns
+    words = [result.message] if is_optimal else [result.message, other.message]
+    return replace(
+        result,
+        status="optimal" if is_optimal else result.status,
+        bound_ns=other.bound_ns,
+        bound_origin=other.bound_origin,
+        bound_class=other.bound_class,
+        rests_on=other.rests_on,
+        faults=faults,
+        gap=relative_gap(result.value_ns, other.bound_ns),
+        message="; ".join(dict.fromkeys(filter(None, words))),
+    )
+
+
+def contradiction(one: Result, other: Result) -> str:
+    """What one result proves and a plan of the other refutes; empty where there is no such thing.
+
+    Both are of one instance and one semantics.
+    """
+    if other.value_ns is None:
+        return ""
+    basis = describe_basis(one.method, one.rests_on)
+    if one.status == "infeasible":
+        return f"{basis}: says that no plan exists; {other.method} has one of {other.value_ns} ns"
+    if one.bound_ns is not None and one.bound_ns > other.value_ns:
+        return (
+            f"{basis}: says that no plan is below {one.bound_ns} ns; {other.method} has one of"
+            f" {other.value_ns} ns"
+        )
+    return ""
 
 
 def finish(

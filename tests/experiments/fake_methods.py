@@ -10,6 +10,7 @@ from pydantic import Field
 from placegap.instances.plan import Plan
 from placegap.solvers import METHODS, Method, Outcome, Task
 from placegap.solvers.registry import Params, register
+from placegap.solvers.trust import PROOF
 
 
 class Fake(Params):
@@ -17,6 +18,7 @@ class Fake(Params):
     seconds: float = Field(default=0.0, ge=0)
     bound: int | None = None
     kind: str = "plan"
+    fault: str = ""
 
 
 def run(task: Task, params: Params) -> Outcome:
@@ -38,7 +40,14 @@ def run(task: Task, params: Params) -> Outcome:
         time.sleep(params.seconds)
     bound = None if is_warm_up else params.bound
     plan = Plan.on([params.device] * task.instance.num_ops)
-    return Outcome(plan=plan, bound_ns=bound, bound_origin="fake", message="")
+    return Outcome(
+        plan=plan,
+        bound_ns=bound,
+        bound_origin="fake",
+        rests_on=PROOF,
+        faults=(params.fault,) if params.fault else (),
+        details={"tries": 1},
+    )
 
 
 def applies(task: Task, params: Params) -> str | None:

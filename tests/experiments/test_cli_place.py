@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pool_jobs import run_here
@@ -22,7 +23,8 @@ from placegap.experiments.pool import run_pool
 from placegap.experiments.sources import Source
 from placegap.instances import Plan, Semantics, example
 from placegap.instances.document import Document, save_document
-from placegap.instances.plan_file import load_plan, save_plan
+from placegap.instances.plan_file import load_plan, load_stated_plan, save_plan
+from placegap.solvers import Result, SolverDisagreement, solve
 
 HERE = Path(__file__).parent
 Capture = pytest.CaptureFixture[str]
@@ -51,6 +53,9 @@ def test_json_is_one_object_with_the_promised_fields(
         "instance": "fd-dps-figure-3", "method": "fake", "status": "feasible", "value_ns": 43,
     }  # fmt: skip
     assert content["bound_ns"] == 40
+    assert (content["bound_origin"], content["bound_class"]) == ("fake", "any")
+    assert (content["proved"], content["rests_on"], content["message"]) == (False, "proof", "")
+    assert (content["faults"], content["details"]) == ([], {"tries": 1})
     assert content["gap"] == pytest.approx(3 / 43)
     assert content["build_s"] == 0
     assert content["solve_s"] >= 0
@@ -59,13 +64,68 @@ def test_json_is_one_object_with_the_promised_fields(
     plan, semantics = load_plan(example(), plan_file)
     assert plan.devices.tolist() == [1, 1, 1, 1]
     assert semantics == Semantics(objective="makespan")
+    assert load_stated_plan(example(), plan_file).value_ns == 43
 
 
 def test_the_table_shows_devices_value_bound_and_gap(model: Path, capsys: Capture) -> None:
     assert main(["place", str(model), "--method", "fake", "--param", "bound=43"]) == 0
     out = capsys.readouterr().out
-    for text in ("gpu0", "gpu1", "optimal", "43 ns", "0 %"):
+    for text in ("gpu0", "gpu1", "optimal", "43 ns (fake, proof of ours)", "0 %"):
         assert text in out
+
+
+@pytest.mark.parametrize(
+    "objective", ["makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs"]
+)
+@pytest.mark.parametrize("error", [SolverDisagreement("two are not right"), ZeroDivisionError()])
+def test_if_the_exact_method_fails_the_plan_of_a_placer_stands(
+    objective: str,
+    error: Exception,
+    model: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def solve_or_fail(*args: Any, **kwargs: Any) -> Result:
+        if args[2] not in ("heft", "m-topo"):
+            raise error
+        return solve(*args, **kwargs)
+
+    monkeypatch.setattr(placing, "solve", solve_or_fail)
+    monkeypatch.setattr(placing, "warm_up", lambda *args, **kwargs: None)
+    assert main(["place", str(model), "--objective", objective, "--json"]) == 0
+    out, err = capsys.readouterr()
+    content = json.loads(out)
+    assert content["method"] == ("heft" if objective == "makespan" else "m-topo")
+    assert content["value_ns"] > 0
+    assert "this is the plan of" in err
+    assert "Traceback" not in err
+
+
+def test_what_a_known_plan_refutes_is_a_warning(model: Path, capsys: Capture) -> None:
+    """The fake is told to name a fault, and to prove what its own bound is."""
+    command = ["place", str(model), "--method", "fake", "--param", "fault=Solver 1 said no"]
+    assert main(command) == 0
+    assert "placegap: a solver was wrong: Solver 1 said no\n" in capsys.readouterr().err
+
+
+def test_a_second_opinion_agrees_or_contradicts(model: Path, capsys: Capture) -> None:
+    """The best plan of the diamond takes 34 ns; on one device it takes 43."""
+    command = ["place", str(model), "--method", "fake", "--second-opinion", "--json"]
+    assert main([*command, "--param", "bound=20"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["second_opinion"]["verdict"] == "agrees"
+    assert content["second_opinion"]["method"] == "brute-force"
+    # the better plan and the better bound are reported
+    assert (content["value_ns"], content["bound_ns"], content["proved"]) == (34, 34, True)
+    assert main([*command, "--param", "bound=40"]) == 1
+    out, err = capsys.readouterr()
+    content = json.loads(out)
+    assert content["second_opinion"]["verdict"] == "CONTRADICTS"
+    assert (
+        "fake, proof of ours: says that no plan is below 40 ns"
+        in (content["second_opinion"]["sentence"])
+    )
+    assert "one of them is wrong" in err
 
 
 def test_no_feasible_plan_is_exit_status_1(model: Path, capsys: Capture) -> None:
@@ -169,13 +229,13 @@ def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> Non
     ("semantics", "methods"),
     [
         (Semantics(objective="makespan"), ["heft", "decomposition"]),
-        (Semantics(objective="max_load", plans="chain"), ["ideal-dp"]),
-        (Semantics(objective="max_load", plans="chain", replicas=True), ["ideal-dp"]),
-        (Semantics(objective="max_load", plans="any"), ["noncontiguous"]),
-        (Semantics(objective="max_load", plans="convex"), ["throughput-ip"]),
-        (Semantics(objective="max_load", plans="any", replicas=True), ["throughput-ip"]),
-        (Semantics(objective="max_load_fwd_bwd"), ["throughput-ip"]),
-        (Semantics(objective="latency_subgraphs"), ["latency"]),
+        (Semantics(objective="max_load", plans="chain"), ["m-topo", "ideal-dp"]),
+        (Semantics(objective="max_load", plans="chain", replicas=True), ["m-topo", "ideal-dp"]),
+        (Semantics(objective="max_load", plans="any"), ["m-topo", "noncontiguous"]),
+        (Semantics(objective="max_load", plans="convex"), ["m-topo", "throughput-ip"]),
+        (Semantics(objective="max_load", plans="any", replicas=True), ["m-topo", "throughput-ip"]),
+        (Semantics(objective="max_load_fwd_bwd"), ["m-topo", "throughput-ip"]),
+        (Semantics(objective="latency_subgraphs"), ["m-topo", "latency"]),
     ],
 )
 def test_the_default_method_follows_the_semantics(semantics: Semantics, methods: list[str]) -> None:

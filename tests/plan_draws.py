@@ -1,0 +1,274 @@
+"""Random plans, feasible and not, for the comparison of the two referees."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+
+from odd_instances import odd_instance
+from oracles import (
+    FWD_BWD_SEMANTICS,
+    LATENCY_SEMANTICS,
+    MAKESPAN_SEMANTICS,
+    MAX_LOAD_SEMANTICS,
+    more_latency,
+    more_makespan,
+    more_max_load,
+    more_stages,
+)
+from twins import CLUSTERS, twin_instance
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Link,
+    Op,
+    Plan,
+    Semantics,
+    Transfer,
+)
+
+STAGES = tuple(
+    Semantics(objective="max_load", plans=plans, load=load, replicas=replicas, levels=levels)
+    for plans in ("any", "convex", "chain")
+    for load in ("add", "overlap")
+    for replicas, levels in ((True, 1), (False, 2), (True, 2))
+)
+LATENCY = (*LATENCY_SEMANTICS, Semantics(objective="latency_subgraphs", subgraphs=3))
+
+
+def instances(seed: int) -> Iterator[Instance]:
+    """Instances of every kind in turn, without end."""
+    rng = random.Random(f"instances-{seed}")
+    kinds = (more_makespan(seed), more_max_load(seed), more_latency(seed), more_stages(seed))
+    while True:
+        number = rng.randrange(10**9)
+        yield from (next(kind) for kind in kinds)
+        yield odd_instance(number)
+        cluster = list(rng.choice(CLUSTERS))
+        yield twin_instance(number, num_ops=rng.randrange(3, 13), kinds=cluster, max_edges=20)
+        yield from (wide_instance(number + more) for more in range(4))
+
+
+def wide_instance(seed: int) -> Instance:
+    """Up to 40 ops on up to 6 devices, whose numbers range from 0 and 1 to 1e12.
+
+    Links may be missing (also all paths between two devices, where no tensor needs one), tensors
+    may state host times or matrices, several edges may join two ops.
+    """
+    rng = random.Random(f"wide-{seed}")
+    n, count = rng.choice([2, 5, 12, 40]), rng.randrange(1, 7)
+    largest = rng.choice([3, 1000, 10**12])
+    kinds = [rng.choice(["gpu", "npu", "cpu"]) for _ in range(count)]
+    stated = rng.choice(["bytes", "host", "matrix", "mixed"])
+    servers = rng.randrange(1, 4)
+    ops = []
+    for i in range(n):
+        runs = [kind for kind in sorted(set(kinds)) if rng.random() < 0.9] or kinds[:1]
+        ops.append(
+            Op(
+                name=f"op{i}", time_ns={kind: _number(rng, largest) for kind in runs},
+                resident_bytes=_number(rng, largest), parameter_bytes=_number(rng, largest),
+                backward=rng.random() < 0.3,
+                colocation=f"g{rng.randrange(n)}" if rng.random() < 0.15 else None,
+            )
+        )  # fmt: skip
+    ops = _possible_groups(ops)
+    order = rng.sample(range(n), n)
+    edges: dict[tuple[int, int, str | None], Edge] = {}
+    for a in range(n):
+        costs = {name: _costs(rng, stated, count, largest) for name in ("x", "y")}
+        for b in range(a + 1, n):
+            for _ in range(rng.choice([1, 1, 2])):
+                if rng.random() < 4 / n:
+                    tensor = rng.choice(["x", "y", None])
+                    own = _costs(rng, stated, count, largest) if tensor is None else costs[tensor]
+                    edges[order[a], order[b], tensor] = Edge(
+                        producer=f"op{order[a]}", consumer=f"op{order[b]}", tensor=tensor, **own
+                    )  # type: ignore[arg-type]
+    total = sum(op.resident_bytes for op in ops)
+    devices = tuple(
+        Device(
+            name=f"d{k}", kind=kind, is_host=kind == "cpu" and rng.random() < 0.7,
+            memory_bytes=rng.choice([None, None, total // count, total, 2 * total // count]),
+            server=f"s{rng.randrange(servers)}",
+        )
+        for k, kind in enumerate(kinds)
+    )  # fmt: skip
+    return Instance(
+        name=f"wide-{seed}",
+        graph=Graph(name=f"wide-{seed}", ops=tuple(ops), edges=tuple(edges.values())),
+        cluster=Cluster(name="wide", devices=devices, links=_links(rng, count, stated)),
+    )
+
+
+def _number(rng: random.Random, largest: int) -> int:
+    return rng.choice([0, 1, rng.randrange(largest + 1), rng.randrange(largest + 1), largest])
+
+
+def _costs(rng: random.Random, stated: str, count: int, largest: int) -> dict[str, object]:
+    way = rng.choice(["bytes", "host", "matrix", "both"]) if stated == "mixed" else stated
+    costs: dict[str, object] = {"bytes": _number(rng, largest)}
+    if way in ("host", "both"):
+        costs["host_time_ns"] = _number(rng, largest)
+    if way in ("matrix", "both"):
+        costs["transfer_ns"] = tuple(
+            tuple(_number(rng, largest) for _ in range(count)) for _ in range(count)
+        )
+    return costs
+
+
+def _possible_groups(ops: list[Op]) -> list[Op]:
+    """The ops, each without its group where no kind runs all of the group so far."""
+    together: dict[str, set[str]] = {}
+    for i, op in enumerate(ops):
+        if op.colocation is not None:
+            common = together.get(op.colocation, set(op.time_ns)) & set(op.time_ns)
+            if common:
+                together[op.colocation] = common
+            else:
+                ops[i] = op.model_copy(update={"colocation": None})
+    return ops
+
+
+def _links(rng: random.Random, count: int, stated: str) -> tuple[Link, ...]:
+    """All links; or a ring and some more; or, where no tensor needs them, only some."""
+    style = rng.choice(["all", "ring", "some"] if stated in ("host", "matrix") else ["all", "ring"])
+    pairs = [
+        (a, b) for a, b in permutations(range(count), 2)
+        if style == "all" or rng.random() < 0.3 or (style == "ring" and (b - a) % count == 1)
+    ]  # fmt: skip
+    widths = [10**9, 3 * 10**8, rng.randrange(1, 10**12)]
+    return tuple(
+        Link(
+            source=f"d{a}", target=f"d{b}", latency_ns=rng.choice([0, 1, 7, 10**6]),
+            bandwidth_bytes_per_s=rng.choice([10**9, *widths]),
+        )
+        for a, b in rng.sample(pairs, len(pairs))
+    )  # fmt: skip
+
+
+def semantics_for(instance: Instance, rng: random.Random) -> Semantics:
+    """One of all semantics that the instance can have."""
+    kind = rng.choice(["makespan", "makespan", "load", "load", "fwd_bwd", "stages", "latency"])
+    if kind == "stages":
+        semantics = rng.choice(STAGES)
+        servers = {device.server for device in instance.cluster.devices}
+        lacks = None in servers or any(
+            edge.host_time_ns is not None and edge.transfer_ns is None
+            for edge in instance.graph.edges
+        )
+        return semantics.model_copy(update={"levels": 1}) if lacks else semantics
+    return rng.choice(
+        {
+            "makespan": MAKESPAN_SEMANTICS, "load": MAX_LOAD_SEMANTICS,
+            "fwd_bwd": FWD_BWD_SEMANTICS, "latency": LATENCY,
+        }[kind]
+    )  # fmt: skip
+
+
+def random_plan(instance: Instance, semantics: Semantics, rng: random.Random) -> Plan:
+    """A plan that may break any rule, but mostly can be executed."""
+    n, count = instance.num_ops, instance.num_devices
+    style = rng.choice(["free", "few", "slices", "slices", "wild"])
+    runs = [
+        [k for k, d in enumerate(instance.cluster.devices) if d.kind in op.time_ns]
+        for op in instance.graph.ops
+    ]
+    few = rng.sample(range(count), min(count, 2))
+    order = rng.sample(range(count), count)
+    topological = instance.graph.index.topological_position.tolist()
+    placement: list[tuple[int, ...]] = []
+    group: dict[str, int] = {}
+    for i, op in enumerate(instance.graph.ops):
+        wish = {
+            "free": rng.randrange(count), "wild": rng.randrange(count), "few": rng.choice(few),
+            "slices": order[topological[i] * count // n],
+        }[style]  # fmt: skip
+        k = wish if wish in runs[i] else rng.choice(runs[i])
+        if op.colocation is not None and rng.random() < 0.9:
+            k = group.setdefault(op.colocation, k)
+        placement.append((k,))
+    if semantics.replicas and rng.random() < 0.6:
+        kind = rng.choice([None, *(device.kind for device in instance.cluster.devices)])
+        alike = [
+            k for k, d in enumerate(instance.cluster.devices) if kind is None or d.kind == kind
+        ]  # fmt: skip
+        shared = tuple(sorted(rng.sample(alike, min(len(alike), rng.choice([2, 2, 3])))))
+        placement = [shared if on[0] in shared else on for on in placement]
+    if style == "wild" and rng.random() < 0.3:
+        i = rng.randrange(n)
+        wrong = [(), (count,), (-1,), (0, 0), (1, 0), (rng.randrange(count),), tuple(range(count))]
+        placement[i] = rng.choice(wrong)
+    if rng.random() < 0.01:
+        placement = placement[:-1]
+    return _with_orders(instance, semantics, Plan(tuple(placement)), rng)
+
+
+def _with_orders(instance: Instance, semantics: Semantics, plan: Plan, rng: random.Random) -> Plan:
+    home = [on[0] if on else 0 for on in plan.placement]
+    device_order, channel_order, call = None, None, None
+    is_makespan = semantics.objective == "makespan"
+    if rng.random() < (0.5 if is_makespan else 0.02):
+        device_order = _device_orders(instance, home, rng)
+    if rng.random() < (0.5 if is_makespan else 0.02):
+        channel_order = _channel_orders(instance, semantics, home, rng)
+    if rng.random() < (0.7 if semantics.objective == "latency_subgraphs" else 0.02):
+        last = semantics.subgraphs + (rng.random() < 0.1)
+        position = instance.graph.index.topological_position.tolist()
+        if rng.random() < 0.6:  # calls by position: seldom in each other's way
+            call = tuple(position[i] * last // instance.num_ops for i in range(len(home)))
+        else:
+            call = tuple(rng.randrange(-1 if rng.random() < 0.1 else 0, last) for _ in home)
+    return Plan(plan.placement, device_order, channel_order, call)
+
+
+def _device_orders(
+    instance: Instance, home: Sequence[int], rng: random.Random
+) -> tuple[tuple[int, ...] | None, ...]:
+    position = instance.graph.index.topological_position.tolist()
+    orders: list[tuple[int, ...] | None] = []
+    for k in range(instance.num_devices + (rng.random() < 0.02)):
+        ops = sorted((i for i, on in enumerate(home) if on == k), key=lambda i: position[i])
+        if ops and rng.random() < 0.3:  # two neighbours change places: cyclic or not
+            at = rng.randrange(len(ops))
+            ops[at - 1], ops[at] = ops[at], ops[at - 1]
+        if ops and rng.random() < 0.03:
+            ops[0] = rng.randrange(instance.num_ops)
+        orders.append(None if rng.random() < 0.3 else tuple(ops))
+    return tuple(orders)
+
+
+def _channel_orders(
+    instance: Instance, semantics: Semantics, home: Sequence[int], rng: random.Random
+) -> dict[int, tuple[Transfer, ...]]:
+    """Orders by the producers' positions, now and then mixed up."""
+    index, count = instance.graph.index, instance.num_devices
+    position = index.topological_position.tolist()
+    on: dict[int, dict[Transfer, int]] = {}
+    ends = zip(index.producer.tolist(), index.consumer.tolist(), strict=True)
+    for e, (a, b) in enumerate(ends):
+        if max(a, b) >= len(home) or home[a] == home[b]:
+            continue
+        item = e if semantics.transfers == "per_edge" else int(index.tensor[e])
+        channels = {
+            "free": [], "link": [home[a] * count + home[b]],
+            "port": [home[a], count + home[b]], "half_duplex": [home[a], home[b]],
+        }[semantics.channels]  # fmt: skip
+        for channel in channels:
+            on.setdefault(channel, {})[Transfer(item, home[b])] = position[a]
+    orders = {}
+    for channel, moves in on.items():
+        if rng.random() < 0.2:
+            continue
+        order = sorted(moves, key=lambda move: (moves[move], move))
+        if rng.random() < 0.3:
+            rng.shuffle(order)
+        if rng.random() < 0.02:
+            order = order[1:]
+        orders[channel + 1000 * (rng.random() < 0.01)] = tuple(order)
+    return orders
