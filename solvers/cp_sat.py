@@ -16,7 +16,7 @@ from placegap.instances.evaluate import evaluate
 from placegap.instances.simulate import simulate
 from placegap.solvers.cp_sat_search import new_solver, search_ending, unsolved
 from placegap.solvers.interrupts import run_stoppable
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.start import best_start
 
@@ -27,11 +27,8 @@ BOUND_SEARCH = ("objective_lb_search_no_lp",)
 PORTFOLIO = (*BOUND_SEARCH, "no_lp")
 """Complete searches of 2 or 3 workers, and of more; CP-SAT fills up with neighbourhood searches."""
 
-STARTS = ("heft", "peft", "etf", "single-device")
-"""Methods whose plans the search starts from, those that are registered."""
 
-
-class CpSatParams(Params):
+class CpSatParams(ExactParams):
     """Parameters of ``cp-sat``.
 
     Attributes
@@ -40,12 +37,9 @@ class CpSatParams(Params):
         Threads. One of them, with several, searches for a bound only; the others for plans. One
         worker returns the same plan every time, unless a time limit stops it; several return the
         same value if they prove it.
-    start : bool
-        Whether placers are asked for a first plan besides the task's incumbent.
     """
 
     workers: int = Field(default=2, ge=1, le=1024)
-    start: bool = True
 
 
 def applies(task: Task, params: Params) -> str | None:
@@ -70,7 +64,7 @@ def run(task: Task, params: Params) -> Outcome:
     """
     assert isinstance(params, CpSatParams)
     began = time.perf_counter()
-    start = best_start(task, STARTS if params.start else ())
+    start = best_start(task)
     try:
         model = build(task.instance, task.semantics, start.value_ns if start else None)
         if start:

@@ -24,21 +24,23 @@ from pydantic import Field
 from placegap.formulations.makespan_cp_vars import LARGEST_HORIZON_NS
 from placegap.formulations.scaled_times import serial_horizon_ns
 from placegap.instances.bottlenecks import cuts, memory_is_slack
+from placegap.instances.evaluate import evaluate
+from placegap.instances.index import Ints
 from placegap.instances.intervals import choose_chain, intervals
+from placegap.instances.model import Instance
 from placegap.instances.sections import Section, sections_between
+from placegap.solvers.cp_sat import MOST_PARTS
 from placegap.solvers.decomposition_search import Progress, Search
-from placegap.solvers.decomposition_whole import solve_whole
+from placegap.solvers.decomposition_whole import solve_whole, whole_parts
 from placegap.solvers.makespan_annealing import Annealing, usual_moves
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.section_arcs import PROOFS, Arc, ArcTable
 from placegap.solvers.section_chain import interval_chain, tiling
 from placegap.solvers.section_jobs import Step
 from placegap.solvers.section_workers import SectionWorkers
 from placegap.solvers.start import best_start
-
-STARTS = ("heft", "peft", "etf", "single-device")
-"""Methods whose plans the search starts from."""
+from placegap.solvers.trust import PROOF, word_of
 
 LP_FROM = 40
 """Sections of so many inner ops get the LP first: CP-SAT alone proves smaller ones in a second."""
@@ -50,8 +52,15 @@ MOST_INNER = 100
 PATIENCE = 10
 """With a time limit, runs of annealing may be so many times longer than by default."""
 
+PROMISING, SHARE, LARGE_SHARE = 20_000, 1 / 3, 0.8
+"""Annealing gets a share of the time that is left. CP-SAT on the whole graph rarely closes models
+of more parts than this, and annealing has the larger share beside them, all beside none."""
 
-class DecompositionParams(Params):
+MOST_STARTS, NEAR = 4, 1.1
+"""Annealing begins at so many plans, whose values are at most so many times the best one's."""
+
+
+class DecompositionParams(ExactParams):
     """Parameters of ``decomposition``.
 
     Attributes
@@ -59,12 +68,9 @@ class DecompositionParams(Params):
     workers : int
         Worker processes for sections, from the second second on, and threads for the whole model.
         With one, and without a time limit, the same plan comes back every time.
-    start : bool
-        Whether placers are asked for a first plan besides the task's incumbent.
     """
 
     workers: int = Field(default=2, ge=1, le=1024)
-    start: bool = True
 
 
 def applies(task: Task, params: Params) -> str | None:
@@ -87,22 +93,29 @@ def run(task: Task, params: Params) -> Outcome:
             None if limit_s is None else began + limit_s,
         )  # fmt: skip
         try:
-            start = best_start(task, STARTS if params.start else ())
+            search.found_bound(task.floor_ns, 0)
+            start = best_start(task)
             if start is not None:
                 search.found_plan(start.plan)
             for _ in solve(search, params):
                 pass
         except KeyboardInterrupt:
             search.interrupted = True
+    by_floor = search.bound_ns == task.floor_ns and not search.infeasible
     return Outcome(
         plan=search.plan,
         claim_ns=search.claim_ns,
         bound_ns=None if search.infeasible else search.bound_ns,
-        bound_origin=f"decomposition, {PROOFS[search.proof]}",
+        bound_origin="" if by_floor else f"decomposition, {PROOFS[search.proof]}",
+        rests_on="" if by_floor else _rests_on(search),
         proven_infeasible=search.infeasible,
         message=_message(search),
         details={"jobs": search.jobs, "arcs": len(search.table.known)},
     )
+
+
+def _rests_on(search: Search) -> str:
+    return word_of("ortools") if PROOFS[search.proof] == "cp-sat" else PROOF
 
 
 def _message(search: Search) -> str:
@@ -110,7 +123,16 @@ def _message(search: Search) -> str:
         return "no placement fits"
     if search.interrupted:
         return "interrupted"
-    return "" if search.value_ns == search.bound_ns else "stopped at a limit"
+    if search.value_ns == search.bound_ns:
+        return ""
+    limit_s = search.task.limits.time_limit_s
+    if search.remaining_s == 0.0:
+        return f"stopped at the time limit of {limit_s} s"
+    if search.over:
+        return "the gap that suffices is reached"
+    if whole_parts(search.task.instance) > MOST_PARTS:
+        return "ended: no section proves more, and the whole model is too large for CP-SAT"
+    return "ended: neither sections nor CP-SAT on the whole graph proved more"
 
 
 def solve(search: Search, params: DecompositionParams) -> Generator[Progress]:
@@ -141,25 +163,59 @@ def solve(search: Search, params: DecompositionParams) -> Generator[Progress]:
     if exact:
         yield from _anneal(search)
     search.workers.close()
+    if search.over:
+        return
     solve_whole(search, chains, params.workers)
     yield Progress(search.value_ns, search.bound_ns)
+    while not search.over and search.remaining_s is not None and search.plan is not None:
+        tried = search.annealed
+        yield from _anneal(search, 1.0)  # nothing else is left to do
+        if search.annealed == tried:
+            return
 
 
-def _anneal(search: Search) -> Generator[Progress]:
-    """Anneal the incumbent, within a third of the time that is left."""
-    if search.over or search.plan is None:
+def _anneal(search: Search, share: float | None = None) -> Generator[Progress]:
+    """Anneal the best plan and others nearly as good, within a share of the time that is left."""
+    if search.over or search.plan is None or search.value_ns is None:
         return
-    annealing = Annealing(search.task.instance, search.task.semantics)
-    limit_s = None if search.remaining_s is None else search.remaining_s / 3
-    moves = usual_moves(search.task.instance) * (1 if limit_s is None else PATIENCE)
-    for plan in annealing.runs(
-        search.plan.devices, seed=search.task.limits.seed, moves=moves, limit_s=limit_s
-    ):
+    task, limit_s = search.task, None
+    if search.remaining_s is not None:
+        limit_s = search.remaining_s * (_share(task.instance) if share is None else share)
+    moves = usual_moves(task.instance) * (1 if limit_s is None else PATIENCE)
+    if search.annealing is None:
+        search.annealing = Annealing(task.instance, task.semantics)
+    annealing, seed = search.annealing, task.limits.seed + search.annealed
+    before = annealing.tried
+    for plan in annealing.runs(_near(search), seed=seed, moves=moves, limit_s=limit_s):
         search.found_plan(plan)
         search.interrupted |= annealing.interrupted
         yield Progress(search.value_ns, search.bound_ns)
         if search.over:
-            return
+            break
+    search.annealed += annealing.tried > before
+
+
+def _share(instance: Instance) -> float:
+    """Of annealing, in the time that is left."""
+    parts = whole_parts(instance)
+    return SHARE if parts <= PROMISING else LARGE_SHARE if parts <= MOST_PARTS else 1.0
+
+
+def _near(search: Search) -> list[Ints]:
+    """The placements that annealing begins with: the best plan, and the others that are near."""
+    assert search.plan is not None
+    assert search.value_ns is not None
+    found = [search.plan.devices]
+    for plan in search.task.starts:
+        if len(found) == MOST_STARTS:
+            break
+        if any((plan.devices == devices).all() for devices in found):
+            continue
+        value = evaluate(search.task.instance, plan, search.task.semantics).value_ns
+        if value is None or value > NEAR * search.value_ns:
+            break
+        found.append(plan.devices)
+    return found
 
 
 def _too_large(section: Section) -> bool:

@@ -12,6 +12,7 @@ from placegap.instances.evaluate import evaluate
 from placegap.instances.index import Ints
 from placegap.instances.plan import Plan
 from placegap.instances.sections import SectionMaker
+from placegap.solvers.makespan_annealing import Annealing
 from placegap.solvers.registry import Task
 from placegap.solvers.section_arcs import PROOFS, Arc, ArcTable, Use, lower_table, upper_table
 from placegap.solvers.section_chain import Chain, Lengths
@@ -69,6 +70,8 @@ class Search:
     infeasible, interrupted : bool
         Proven to have no plan; stopped by Ctrl-C.
     running : mapping ticket -> Arc
+    annealing, annealed : Annealing or None, int
+        The annealing of the whole graph, once it has begun, and how often it ran.
     """
 
     task: Task
@@ -84,6 +87,8 @@ class Search:
     infeasible: bool = False
     interrupted: bool = False
     running: dict[int, Arc] = field(default_factory=dict)
+    annealing: Annealing | None = None
+    annealed: int = 0
 
     def __post_init__(self) -> None:
         self.maker = SectionMaker(self.task.instance)

@@ -10,6 +10,7 @@ from ortools.sat.python import cp_model
 from placegap.formulations.makespan_cp import build, read_plan, warm_start
 from placegap.formulations.makespan_cp_vars import MakespanModel
 from placegap.formulations.windows import NEVER
+from placegap.instances.model import Instance
 from placegap.instances.simulate import simulate
 from placegap.solvers.cp_sat import BOUND_SEARCH, MOST_PARTS, PORTFOLIO
 from placegap.solvers.cp_sat_search import new_solver
@@ -20,6 +21,19 @@ from placegap.solvers.section_chain import Chain
 from placegap.solvers.section_jobs import break_symmetry
 
 
+def whole_parts(instance: Instance) -> int:
+    """The size of the whole model: ops x devices and edges x device pairs.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> whole_parts(example())
+    24
+    """
+    k = instance.num_devices
+    return instance.num_ops * k + len(instance.graph.edges) * k * k
+
+
 def solve_whole(search: Search, chains: Iterable[Chain], workers: int) -> None:
     """CP-SAT on the whole graph, for plans better than the incumbent, until a limit is reached.
 
@@ -28,8 +42,7 @@ def solve_whole(search: Search, chains: Iterable[Chain], workers: int) -> None:
     model has no others.
     """
     task, instance = search.task, search.task.instance
-    k = instance.num_devices
-    if instance.num_ops * k + len(instance.graph.edges) * k * k > MOST_PARTS:
+    if whole_parts(instance) > MOST_PARTS:
         return
     horizon = None if search.value_ns is None else search.value_ns - 1
     model = build(instance, task.semantics, horizon)

@@ -27,11 +27,11 @@ from placegap.solvers.ideal_kinds import build_kinds, why_not_kinds
 from placegap.solvers.ideal_kinds_bracket import KindsBracket, cut_orders, simple_plan
 from placegap.solvers.ideal_kinds_bracket import close as close_kinds
 from placegap.solvers.limits import Clock, LimitReached
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 
 
-class IdealDPParams(Params):
+class IdealDPParams(ExactParams):
     """Parameters of `ideal-dp`.
 
     Attributes

@@ -25,7 +25,7 @@ from placegap.solvers.latency_section_chain import best_row
 from placegap.solvers.latency_slices import with_slices
 from placegap.solvers.latency_spine import build_nodes, build_spine
 from placegap.solvers.limits import Clock, LimitReached
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome, relative_gap
 from placegap.solvers.start import best_start
 
@@ -42,7 +42,7 @@ LARGEST_MATRIX = 4000
 """Graphs of more ops have no bound but the longest op: reachability is a matrix."""
 
 
-class LatencyParams(Params):
+class LatencyParams(ExactParams):
     """Parameters of ``latency``.
 
     Attributes

@@ -19,7 +19,7 @@ from placegap.solvers.cp_sat_search import new_solver, search_ending, unsolved
 from placegap.solvers.interrupts import run_stoppable
 from placegap.solvers.latency_slices import with_slices
 from placegap.solvers.mip import Formulation, MipParams, run_mip
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.start import Start, best_start
 
@@ -33,7 +33,7 @@ STARTS = ("single-device", "m-topo")
 """Methods whose plans the search starts from, of those that do the objective."""
 
 
-class LatencyParams(MipParams):
+class LatencyParams(MipParams, ExactParams):
     """Parameters of ``latency-ip``.
 
     Attributes

@@ -9,7 +9,7 @@ with. Every state fits into memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -111,14 +111,15 @@ class Annealing:
         self.tried, self.interrupted = 0, False
 
     def runs(
-        self, start: Ints, *, seed: int, count: int = RUNS, moves: int | None = None,
+        self, starts: Sequence[Ints], *, seed: int, count: int = RUNS, moves: int | None = None,
         limit_s: float | None = None,
     ) -> Iterator[Plan]:  # fmt: skip
         """The best plan of each of several runs, with random numbers of their own.
 
         Parameters
         ----------
-        start : (n,) int64
+        starts : sequence of (n,) int64
+            Placements that fit into memory; the runs begin with them in turn.
         seed, count : int
         moves : int or None
             Of each run; by default `usual_moves`.
@@ -134,6 +135,7 @@ class Annealing:
                 if left_s <= 0:  # a run costs a schedule and its plan, even without moves
                     return
                 deadline = now + left_s / (count - run)
+            start = starts[run % len(starts)]
             yield self.run(start, seed=count * seed + run, moves=most, deadline=deadline)
             if self.interrupted:
                 return

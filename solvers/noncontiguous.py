@@ -24,7 +24,15 @@ from placegap.solvers.limits import Clock, LimitReached
 from placegap.solvers.net_annealing import anneal
 from placegap.solvers.pair_search import exchange_pairs
 from placegap.solvers.plan_dives import dive
-from placegap.solvers.registry import Method, Params, Task, find_method, register, why_not
+from placegap.solvers.registry import (
+    ExactParams,
+    Method,
+    Params,
+    Task,
+    find_method,
+    register,
+    why_not,
+)
 from placegap.solvers.result import Outcome
 from placegap.solvers.split_merging import merge_blocks
 from placegap.solvers.split_problem import build_split_problem
@@ -63,7 +71,7 @@ AIMS = (0.1, 0.4, 0.2, 0.6, 0.05, 0.8)
 """Where dives aim between bound and value, one after the other."""
 
 
-class NoncontiguousParams(Params):
+class NoncontiguousParams(ExactParams):
     """Parameters of ``noncontiguous``.
 
     Attributes

@@ -27,6 +27,23 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class ExactParams(Params):
+    """Base of the parameters of exact methods, which `exact.run_exact` runs.
+
+    Attributes
+    ----------
+    start : bool
+        Whether placers are asked for a first plan besides the task's incumbent.
+    """
+
+    start: bool = True
+
+    @property
+    def keeps_exact(self) -> bool:
+        """Whether the method is exact with these parameters."""
+        return True
+
+
 @dataclass(frozen=True)
 class Limits:
     """When a method stops: seconds, a relative gap that suffices, and its seed.
@@ -48,6 +65,12 @@ class Task:
     limits: Limits = Limits()
     incumbent: Plan | None = None
     """A feasible plan to start from, where the method can use one."""
+
+    starts: tuple[Plan, ...] = ()
+    """Feasible plans of fast placers and the incumbent, the best first (`exact.run_exact`)."""
+
+    floor_ns: int = 0
+    """A proven bound on all plans."""
 
 
 Claim = Literal["exact", "heuristic", "bound"]
@@ -173,7 +196,7 @@ def solve(
     if reason is not None:
         raise InputError(f"{method} does not apply to {instance.name}: {reason}")
     began = time.perf_counter()
-    outcome = chosen.run(task, parsed)
+    outcome = _run(chosen, task, parsed)
     elapsed = time.perf_counter() - began
     return finish(
         instance,
@@ -187,6 +210,14 @@ def solve(
         options={**parsed.model_dump(mode="json"), "time_limit_s": time_limit_s, "gap": gap},
         versions={name: version(name) for name in ("placegap", *chosen.packages)},
     )
+
+
+def _run(method: Method, task: Task, params: Params) -> Outcome:
+    if method.claim != "exact":
+        return method.run(task, params)
+    from placegap.solvers.exact import run_exact
+
+    return run_exact(method, task, params)
 
 
 def _check_limits(time_limit_s: float | None, gap: float, seed: int) -> None:
