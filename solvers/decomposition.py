@@ -24,7 +24,6 @@ from pydantic import Field
 from placegap.formulations.makespan_cp_vars import LARGEST_HORIZON_NS
 from placegap.formulations.scaled_times import serial_horizon_ns
 from placegap.instances.bottlenecks import cuts, memory_is_slack
-from placegap.instances.evaluate import evaluate
 from placegap.instances.index import Ints
 from placegap.instances.intervals import choose_chain, intervals
 from placegap.instances.model import Instance
@@ -56,7 +55,14 @@ PROMISING, SHARE, LARGE_SHARE = 20_000, 1 / 3, 0.8
 """Annealing gets a share of the time that is left. CP-SAT on the whole graph rarely closes models
 of more parts than this, and annealing has the larger share beside them, all beside none."""
 
-MOST_STARTS, NEAR = 4, 1.1
+SECTIONS_SHARE = 1 / 3
+"""Where some section is too large, those that are not get so much of the time that is left, and so
+do intervals: what is left open is left to annealing and the whole model."""
+
+MOST_OPS_OF_CHAINS = 20_000
+"""Larger graphs are not searched for intervals, whose windows alone would take many seconds."""
+
+MOST_STARTS, NEAR = 4, 1.03
 """Annealing begins at so many plans, whose values are at most so many times the best one's."""
 
 
@@ -139,25 +145,37 @@ def solve(search: Search, params: DecompositionParams) -> Generator[Progress]:
     """Refine sections, then intervals, then the whole; what is known after each step."""
     instance = search.task.instance
     sections = sections_between(instance, cuts(instance))
+    if len(sections) == 1 and instance.num_ops > MOST_OPS_OF_CHAINS:
+        while (yield from _anneal(search, 1.0)) and search.remaining_s is not None:
+            pass
+        return
     chains = [tiling(search.table, sections)]
     exact = memory_is_slack(instance)
 
     def join() -> None:
         search.join_plans(chains[0], exact=exact)
 
-    yield from search.dive(chains[0], join, _step)
-    yield from search.refine(chains[0], join, _step)
+    large = any(_too_large(section) for section in sections)
+    with search.within(SECTIONS_SHARE if large else 1.0):
+        yield from search.look(chains[0], join)
+        if not large or search.promises(chains[0], _step):
+            yield from search.dive(chains[0], join, _step)
+            yield from search.refine(chains[0], join, _step)
     if not search.over and not exact:
         yield from _anneal(search)
         yield from search.dive_into_memory(chains[0], _step)
     if search.over:
         return
-    if any(_too_large(section) for section in sections):
-        chosen = choose_chain(instance, intervals(instance))
+    if large and instance.num_ops <= MOST_OPS_OF_CHAINS:
+        search.intervals = intervals(instance)
+        chosen = choose_chain(instance, search.intervals)
         if chosen:
             limit = serial_horizon_ns(instance) if search.value_ns is None else search.value_ns
             chains.append(interval_chain(search.table, chosen, limit))
-            yield from search.refine(chains[1], lambda: None, _lp_step)
+            with search.within(SECTIONS_SHARE):
+                yield from search.look(chains[1], lambda: None)
+                if search.promises(chains[1], _lp_step):
+                    yield from search.refine(chains[1], lambda: None, _lp_step)
             if search.over:
                 return
     if exact:
@@ -167,23 +185,23 @@ def solve(search: Search, params: DecompositionParams) -> Generator[Progress]:
         return
     solve_whole(search, chains, params.workers)
     yield Progress(search.value_ns, search.bound_ns)
-    while not search.over and search.remaining_s is not None and search.plan is not None:
-        tried = search.annealed
-        yield from _anneal(search, 1.0)  # nothing else is left to do
-        if search.annealed == tried:
-            return
+    while search.remaining_s is not None and (yield from _anneal(search, 1.0)):
+        pass  # nothing else is left to do
 
 
-def _anneal(search: Search, share: float | None = None) -> Generator[Progress]:
-    """Anneal the best plan and others nearly as good, within a share of the time that is left."""
+def _anneal(search: Search, share: float | None = None) -> Generator[Progress, None, bool]:
+    """Anneal the best plan and others nearly as good, within a share of the time that is left.
+
+    Whether anything was tried.
+    """
     if search.over or search.plan is None or search.value_ns is None:
-        return
+        return False
     task, limit_s = search.task, None
     if search.remaining_s is not None:
         limit_s = search.remaining_s * (_share(task.instance) if share is None else share)
     moves = usual_moves(task.instance) * (1 if limit_s is None else PATIENCE)
     if search.annealing is None:
-        search.annealing = Annealing(task.instance, task.semantics)
+        search.annealing = Annealing(task.instance, task.semantics, search.intervals)
     annealing, seed = search.annealing, task.limits.seed + search.annealed
     before = annealing.tried
     for plan in annealing.runs(_near(search), seed=seed, moves=moves, limit_s=limit_s):
@@ -192,7 +210,8 @@ def _anneal(search: Search, share: float | None = None) -> Generator[Progress]:
         yield Progress(search.value_ns, search.bound_ns)
         if search.over:
             break
-    search.annealed += annealing.tried > before
+    search.annealed += 1
+    return annealing.tried > before
 
 
 def _share(instance: Instance) -> float:
@@ -206,15 +225,11 @@ def _near(search: Search) -> list[Ints]:
     assert search.plan is not None
     assert search.value_ns is not None
     found = [search.plan.devices]
-    for plan in search.task.starts:
-        if len(found) == MOST_STARTS:
+    for plan, value_ns in search.task.starts:
+        if len(found) == MOST_STARTS or value_ns > NEAR * search.value_ns:
             break
-        if any((plan.devices == devices).all() for devices in found):
-            continue
-        value = evaluate(search.task.instance, plan, search.task.semantics).value_ns
-        if value is None or value > NEAR * search.value_ns:
-            break
-        found.append(plan.devices)
+        if not any((plan.devices == devices).all() for devices in found):
+            found.append(plan.devices)
     return found
 
 

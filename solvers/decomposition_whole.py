@@ -20,6 +20,9 @@ from placegap.solvers.section_arcs import PROOFS, Use
 from placegap.solvers.section_chain import Chain
 from placegap.solvers.section_jobs import break_symmetry
 
+PARTS_PER_S = 20_000
+"""A model that would take longer to build and to presolve than there is time is not built."""
+
 
 def whole_parts(instance: Instance) -> int:
     """The size of the whole model: ops x devices and edges x device pairs.
@@ -42,7 +45,8 @@ def solve_whole(search: Search, chains: Iterable[Chain], workers: int) -> None:
     model has no others.
     """
     task, instance = search.task, search.task.instance
-    if whole_parts(instance) > MOST_PARTS:
+    parts, left_s = whole_parts(instance), search.remaining_s
+    if parts > MOST_PARTS or (left_s is not None and parts > left_s * PARTS_PER_S):
         return
     horizon = None if search.value_ns is None else search.value_ns - 1
     model = build(instance, task.semantics, horizon)

@@ -18,9 +18,9 @@ from dataclasses import replace
 from placegap.instances.errors import InputError
 from placegap.instances.evaluate import evaluate
 from placegap.solvers.cheap_bounds import Bound, method_bound, quick_bound
-from placegap.solvers.registry import ExactParams, Method, Params, Task
+from placegap.solvers.registry import ExactParams, Method, Params, Start, Task
 from placegap.solvers.result import Outcome
-from placegap.solvers.start import Start, best_start, placers, starts
+from placegap.solvers.start import best_start, placers, starts
 from placegap.solvers.trust import PROOF
 
 AFTERWARDS = ("ideal-dp",)
@@ -53,7 +53,7 @@ def run_exact(method: Method, task: Task, params: Params) -> Outcome:
     try:
         found = starts(task, placers(task) if before else ())
         floor = _floor(task, found[0] if found else None)
-        known = replace(task, starts=tuple(start.plan for start in found), floor_ns=floor.ns)
+        known = replace(task, starts=tuple(found), floor_ns=floor.ns)
         rest = _rest(known, began)
         outcome = method.run(rest, params)
         if limit_s is not None:  # of the whole run, not of what the placers left

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -56,6 +56,13 @@ class Limits:
     seed: int = 0
 
 
+class Start(NamedTuple):
+    """A feasible plan and its value by the referee."""
+
+    plan: Plan
+    value_ns: int
+
+
 @dataclass(frozen=True)
 class Task:
     """One call of a method."""
@@ -66,8 +73,8 @@ class Task:
     incumbent: Plan | None = None
     """A feasible plan to start from, where the method can use one."""
 
-    starts: tuple[Plan, ...] = ()
-    """Feasible plans of fast placers and the incumbent, the best first (`exact.run_exact`)."""
+    starts: tuple[Start, ...] = ()
+    """Plans of fast placers and the incumbent, the best first (`exact.run_exact`)."""
 
     floor_ns: int = 0
     """A proven bound on all plans."""

@@ -101,8 +101,8 @@ def _two_weights(time: Ints, count: Ints) -> Floats:
 def _weights(time: Ints, count: Ints) -> Floats:
     """Weights that prove much, by cutting planes (Kelley 1960): LPs of one column per kind."""
     num, highs = len(count), highspy.Highs()
-    for option, value in (("output_flag", False), ("threads", THREADS)):
-        highs.setOptionValue(option, value)
+    for option, setting in (("output_flag", False), ("threads", THREADS)):
+        highs.setOptionValue(option, setting)
     columns = np.arange(num + 1, dtype=np.int32)
     for size in count.tolist():
         highs.addVar(0.0, 1 / size)
