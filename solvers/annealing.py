@@ -53,7 +53,7 @@ def run(task: Task, params: Params) -> Outcome:
         left_s = max(0.0, began + limit_s - time.perf_counter())
     best, least = start
     for plan in search.runs(
-        start.plan.devices, seed=task.limits.seed, count=params.restarts, moves=params.moves,
+        [start.plan.devices], seed=task.limits.seed, count=params.restarts, moves=params.moves,
         limit_s=left_s,
     ):  # fmt: skip
         value = evaluate(task.instance, plan, task.semantics).value_ns

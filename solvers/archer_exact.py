@@ -6,7 +6,7 @@ from placegap.formulations import archer
 from placegap.formulations.common import granularity_ns
 from placegap.solvers.chain_problem import why_not_two_kinds
 from placegap.solvers.mip import Formulation, MipParams, run_mip
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 
 MOST_ROWS = 300_000
@@ -15,7 +15,12 @@ MOST_ROWS = 300_000
 LONGEST_NS = 2**53
 """Longer loads, over 100 days, are refused: floating-point numbers do not resolve their ns."""
 
-STARTS = ("single-device", "m-topo", "ideal-dp")
+STARTS = ("ideal-dp",)
+"""Methods beside the placers whose plans the model starts from."""
+
+
+class ArcherParams(MipParams, ExactParams):
+    """Parameters of ``archer-exact``."""
 
 
 def why_not(task: Task, form: archer.Form) -> str | None:
@@ -52,7 +57,7 @@ def formulation(task: Task, params: Params) -> Formulation:
 
 
 def run(task: Task, params: Params) -> Outcome:
-    """Build, start from the best of the plans of `STARTS`, solve."""
+    """Build, start from the best plan known, solve."""
     assert isinstance(params, MipParams)
     return run_mip(task, formulation(task, params), params.solver)
 
@@ -65,7 +70,7 @@ register(
         paper="Archer et al., ICML 2024",
         summary="The best chain of blocks for max-load as an integer program.",
         run=run,
-        params=MipParams,
+        params=ArcherParams,
         applies=applies,
         packages=("pyomo", "highspy"),
         formulation=formulation,

@@ -13,18 +13,15 @@ from placegap.formulations.scaled_times import serial_horizon_ns
 from placegap.formulations.windows import NEVER
 from placegap.instances.simulate import simulate
 from placegap.solvers.cp_sat_run import Settings, search
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.start import Start, best_start
 
 MOST_PARTS = 400_000
 """Ops x devices + edges x devices^2 of the largest model that is built."""
 
-STARTS = ("heft", "peft", "etf", "single-device")
-"""Methods whose plans the search starts from, those that are registered."""
 
-
-class CpSatParams(Params):
+class CpSatParams(ExactParams):
     """Parameters of ``cp-sat``.
 
     Attributes
@@ -33,12 +30,9 @@ class CpSatParams(Params):
         Threads. One of them, with several, searches for a bound only; the others for plans. One
         worker returns the same plan every time, unless a time limit stops it; several return the
         same value if they prove it.
-    start : bool
-        Whether placers are asked for a first plan besides the task's incumbent.
     """
 
     workers: int = Field(default=2, ge=1, le=1024)
-    start: bool = True
 
 
 def applies(task: Task, params: Params) -> str | None:
@@ -63,7 +57,7 @@ def run(task: Task, params: Params) -> Outcome:
     """
     assert isinstance(params, CpSatParams)
     began = time.perf_counter()
-    start = best_start(task, STARTS if params.start else ())
+    start = best_start(task)
     settings = Settings(params.workers, gap=task.limits.gap, seed=task.limits.seed)
 
     def prepare(start: Start | None) -> MakespanModel:

@@ -24,22 +24,23 @@ from pydantic import Field
 from placegap.formulations.makespan_cp_vars import LARGEST_HORIZON_NS
 from placegap.formulations.scaled_times import serial_horizon_ns
 from placegap.instances.bottlenecks import cuts, memory_is_slack
+from placegap.instances.index import Ints
 from placegap.instances.intervals import choose_chain, intervals
+from placegap.instances.model import Instance
 from placegap.instances.sections import Section, sections_between
+from placegap.solvers.cp_sat import MOST_PARTS
 from placegap.solvers.decomposition_search import Progress, Search
-from placegap.solvers.decomposition_whole import solve_whole
+from placegap.solvers.decomposition_whole import solve_whole, whole_parts
 from placegap.solvers.endings import say_rest
 from placegap.solvers.makespan_annealing import Annealing, usual_moves
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.section_arcs import PROOFS, Arc, ArcTable
 from placegap.solvers.section_chain import interval_chain, tiling
 from placegap.solvers.section_jobs import Step
 from placegap.solvers.section_workers import SectionWorkers
 from placegap.solvers.start import best_start
-
-STARTS = ("heft", "peft", "etf", "single-device")
-"""Methods whose plans the search starts from."""
+from placegap.solvers.trust import PROOF, word_of
 
 LP_FROM = 40
 """Sections of so many inner ops get the LP first: CP-SAT alone proves smaller ones in a second."""
@@ -51,8 +52,22 @@ MOST_INNER = 100
 PATIENCE = 10
 """With a time limit, runs of annealing may be so many times longer than by default."""
 
+PROMISING, SHARE, LARGE_SHARE = 20_000, 1 / 3, 0.8
+"""Annealing gets a share of the time that is left. CP-SAT on the whole graph rarely closes models
+of more parts than this, and annealing has the larger share beside them, all beside none."""
 
-class DecompositionParams(Params):
+SECTIONS_SHARE = 1 / 3
+"""Where some section is too large, those that are not get so much of the time that is left, and so
+do intervals: what is left open is left to annealing and the whole model."""
+
+MOST_OPS_OF_CHAINS = 20_000
+"""Larger graphs are not searched for intervals, whose windows alone would take many seconds."""
+
+MOST_STARTS, NEAR = 4, 1.03
+"""Annealing begins at so many plans, whose values are at most so many times the best one's."""
+
+
+class DecompositionParams(ExactParams):
     """Parameters of ``decomposition``.
 
     Attributes
@@ -60,12 +75,9 @@ class DecompositionParams(Params):
     workers : int
         Worker processes for sections, from the second second on, and threads for the whole model.
         With one, and without a time limit, the same plan comes back every time.
-    start : bool
-        Whether placers are asked for a first plan besides the task's incumbent.
     """
 
     workers: int = Field(default=2, ge=1, le=1024)
-    start: bool = True
 
 
 def applies(task: Task, params: Params) -> str | None:
@@ -88,7 +100,8 @@ def run(task: Task, params: Params) -> Outcome:
             None if limit_s is None else began + limit_s,
         )  # fmt: skip
         try:
-            start = best_start(task, STARTS if params.start else ())
+            search.found_bound(task.floor_ns, 0)
+            start = best_start(task)
             if start is not None:
                 search.found_plan(start.plan)
             for _ in solve(search, params):
@@ -97,16 +110,22 @@ def run(task: Task, params: Params) -> Outcome:
             search.interrupted = True
         except MemoryError:
             search.note = "out of memory"
+    by_floor = search.bound_ns == task.floor_ns and not search.infeasible
     return Outcome(
         plan=search.plan,
         claim_ns=search.claim_ns,
         bound_ns=None if search.infeasible else search.bound_ns,
-        bound_origin=f"decomposition, {PROOFS[search.proof]}",
+        bound_origin="" if by_floor else f"decomposition, {PROOFS[search.proof]}",
+        rests_on="" if by_floor else _rests_on(search),
         faults=search.faults,
         proven_infeasible=search.infeasible,
         message=_message(search),
         details={"jobs": search.jobs, "arcs": len(search.table.known)},
     )
+
+
+def _rests_on(search: Search) -> str:
+    return word_of("ortools") if PROOFS[search.proof] == "cp-sat" else PROOF
 
 
 def _message(search: Search) -> str:
@@ -119,56 +138,100 @@ def _message(search: Search) -> str:
     limits = search.task.limits
     if search.remaining_s == 0.0:
         return f"time limit of {limits.time_limit_s:g} s reached"
-    return say_rest(search.value_ns, search.bound_ns, limits, search.note) or search.note
+    said = say_rest(search.value_ns, search.bound_ns, limits, search.note) or search.note
+    return said or "ended: neither sections nor CP-SAT on the whole graph proved more"
 
 
 def solve(search: Search, params: DecompositionParams) -> Generator[Progress]:
     """Refine sections, then intervals, then the whole; what is known after each step."""
     instance = search.task.instance
     sections = sections_between(instance, cuts(instance))
+    if len(sections) == 1 and instance.num_ops > MOST_OPS_OF_CHAINS:
+        while (yield from _anneal(search, 1.0)) and search.remaining_s is not None:
+            pass
+        return
     chains = [tiling(search.table, sections)]
     exact = memory_is_slack(instance)
 
     def join() -> None:
         search.join_plans(chains[0], exact=exact)
 
-    yield from search.dive(chains[0], join, _step)
-    yield from search.refine(chains[0], join, _step)
+    large = any(_too_large(section) for section in sections)
+    with search.within(SECTIONS_SHARE if large else 1.0):
+        yield from search.look(chains[0], join)
+        if not large or search.promises(chains[0], _step):
+            yield from search.dive(chains[0], join, _step)
+            yield from search.refine(chains[0], join, _step)
     if not search.over and not exact:
         yield from _anneal(search)
         yield from search.dive_into_memory(chains[0], _step)
     if search.over:
         return
-    if any(_too_large(section) for section in sections):
-        chosen = choose_chain(instance, intervals(instance))
+    if large and instance.num_ops <= MOST_OPS_OF_CHAINS:
+        search.intervals = intervals(instance)
+        chosen = choose_chain(instance, search.intervals)
         if chosen:
             limit = serial_horizon_ns(instance) if search.value_ns is None else search.value_ns
             chains.append(interval_chain(search.table, chosen, limit))
-            yield from search.refine(chains[1], lambda: None, _lp_step)
+            with search.within(SECTIONS_SHARE):
+                yield from search.look(chains[1], lambda: None)
+                if search.promises(chains[1], _lp_step):
+                    yield from search.refine(chains[1], lambda: None, _lp_step)
             if search.over:
                 return
     if exact:
         yield from _anneal(search)
     search.workers.close()
+    if search.over:
+        return
     solve_whole(search, chains, params.workers)
     yield Progress(search.value_ns, search.bound_ns)
+    while search.remaining_s is not None and (yield from _anneal(search, 1.0)):
+        pass  # nothing else is left to do
 
 
-def _anneal(search: Search) -> Generator[Progress]:
-    """Anneal the incumbent, within a third of the time that is left."""
-    if search.over or search.plan is None:
-        return
-    annealing = Annealing(search.task.instance, search.task.semantics)
-    limit_s = None if search.remaining_s is None else search.remaining_s / 3
-    moves = usual_moves(search.task.instance) * (1 if limit_s is None else PATIENCE)
-    for plan in annealing.runs(
-        search.plan.devices, seed=search.task.limits.seed, moves=moves, limit_s=limit_s
-    ):
+def _anneal(search: Search, share: float | None = None) -> Generator[Progress, None, bool]:
+    """Anneal the best plan and others nearly as good, within a share of the time that is left.
+
+    Whether anything was tried.
+    """
+    if search.over or search.plan is None or search.value_ns is None:
+        return False
+    task, limit_s = search.task, None
+    if search.remaining_s is not None:
+        limit_s = search.remaining_s * (_share(task.instance) if share is None else share)
+    moves = usual_moves(task.instance) * (1 if limit_s is None else PATIENCE)
+    if search.annealing is None:
+        search.annealing = Annealing(task.instance, task.semantics, search.intervals)
+    annealing, seed = search.annealing, task.limits.seed + search.annealed
+    before = annealing.tried
+    for plan in annealing.runs(_near(search), seed=seed, moves=moves, limit_s=limit_s):
         search.found_plan(plan)
         search.interrupted |= annealing.interrupted
         yield Progress(search.value_ns, search.bound_ns)
         if search.over:
-            return
+            break
+    search.annealed += 1
+    return annealing.tried > before
+
+
+def _share(instance: Instance) -> float:
+    """Of annealing, in the time that is left."""
+    parts = whole_parts(instance)
+    return SHARE if parts <= PROMISING else LARGE_SHARE if parts <= MOST_PARTS else 1.0
+
+
+def _near(search: Search) -> list[Ints]:
+    """The placements that annealing begins with: the best plan, and the others that are near."""
+    assert search.plan is not None
+    assert search.value_ns is not None
+    found = [search.plan.devices]
+    for plan, value_ns in search.task.starts:
+        if len(found) == MOST_STARTS or value_ns > NEAR * search.value_ns:
+            break
+        if not any((plan.devices == devices).all() for devices in found):
+            found.append(plan.devices)
+    return found
 
 
 def _too_large(section: Section) -> bool:

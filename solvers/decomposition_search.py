@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from placegap.formulations.windows import NEVER
+from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.evaluate import evaluate
 from placegap.instances.index import Ints
+from placegap.instances.intervals import Interval
 from placegap.instances.plan import Plan
 from placegap.instances.sections import SectionMaker
+from placegap.solvers.makespan_annealing import Annealing
 from placegap.solvers.registry import Task
 from placegap.solvers.section_arcs import PROOFS, Arc, ArcTable, Use, lower_table, upper_table
 from placegap.solvers.section_chain import Chain, Lengths
@@ -73,6 +79,10 @@ class Search:
     note : str
         Why the last resort did not close the gap, if no limit ended it.
     running : mapping ticket -> Arc
+    annealing, annealed : Annealing or None, int
+        The annealing of the whole graph, once it has begun, and how often it ran.
+    intervals : list of Interval or None
+        Of the whole graph, once they were looked for.
     """
 
     task: Task
@@ -90,6 +100,9 @@ class Search:
     faults: tuple[str, ...] = ()
     note: str = ""
     running: dict[int, Arc] = field(default_factory=dict)
+    annealing: Annealing | None = None
+    annealed: int = 0
+    intervals: list[Interval] | None = None
 
     def __post_init__(self) -> None:
         self.maker = SectionMaker(self.task.instance)
@@ -109,6 +122,17 @@ class Search:
         if self.value_ns is None:
             return False
         return self.value_ns - self.bound_ns <= self.task.limits.gap * self.value_ns
+
+    @contextmanager
+    def within(self, share: float) -> Iterator[None]:
+        """Give what follows a share of the time that is left."""
+        whole, left_s = self.deadline, self.remaining_s
+        if left_s is not None:
+            self.deadline = time.perf_counter() + share * left_s
+        try:
+            yield
+        finally:
+            self.deadline = whole
 
     # ------------------------------------------------------------------------------ what is known
 
@@ -180,6 +204,10 @@ class Search:
             The next step on an arc, None if there is none.
         """
         yield from self._loop(chain, make_plans, step, lower_table)
+
+    def look(self, chain: Chain, make_plans: Callable[[], None]) -> Generator[Progress]:
+        """What the chain proves as it is."""
+        yield from self._loop(chain, make_plans, lambda _: None, lower_table)
 
     def _loop(
         self,
@@ -289,6 +317,26 @@ class Search:
             arc.lower_ns = answer.lower_ns
             arc.proof = PROOFS.index("section lp" if arc.kind == "lp" else "cp-sat")
         arc.final |= answer.final
+
+    def promises(self, chain: Chain, step: Steps) -> bool:
+        """Whether refining a chain may raise the bound: by a guess, which decides no proof.
+
+        It takes the ops of a section that can be refined one after the other, each where it is
+        fastest; that is often all that a section proves.
+        """
+        arrays = self.task.instance.arrays
+        least = np.where(arrays.time_ns == UNSUPPORTED, NEVER, arrays.time_ns).min(axis=1)
+
+        def guess(uses: list[list[Use]]) -> Ints:
+            lengths, section = lower_table(uses), uses[0][0].section
+            serial = min(NEVER, int(least[list(section.ops)[section.entry is not None :]].sum()))
+            for a, row in enumerate(uses):
+                for b, use in enumerate(row):
+                    if use.arc.open and step(use.arc) is not None:
+                        lengths[a, b] = max(lengths[a, b], serial)
+            return lengths
+
+        return chain.shortest(guess)[0] > self.bound_ns
 
     def join_plans(self, tiles: Chain, *, exact: bool) -> None:
         """Put the plans of the sections together, if that is better than the incumbent."""

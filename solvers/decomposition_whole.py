@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from placegap.formulations.makespan_cp import build, read_plan, warm_start
 from placegap.formulations.makespan_cp_vars import MakespanModel
+from placegap.instances.model import Instance
 from placegap.instances.simulate import simulate
 from placegap.solvers.cp_sat import MOST_PARTS
 from placegap.solvers.cp_sat_run import SOLVER, Answer, Settings, run_cp_sat
@@ -13,6 +14,22 @@ from placegap.solvers.decomposition_search import Search
 from placegap.solvers.section_arcs import PROOFS, Use
 from placegap.solvers.section_chain import Chain
 from placegap.solvers.section_jobs import break_symmetry
+
+PARTS_PER_S = 20_000
+"""A model that would take longer to build and to presolve than there is time is not built."""
+
+
+def whole_parts(instance: Instance) -> int:
+    """The size of the whole model: ops x devices and edges x device pairs.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> whole_parts(example())
+    24
+    """
+    k = instance.num_devices
+    return instance.num_ops * k + len(instance.graph.edges) * k * k
 
 
 def solve_whole(search: Search, chains: Sequence[Chain], workers: int) -> None:
@@ -23,10 +40,12 @@ def solve_whole(search: Search, chains: Sequence[Chain], workers: int) -> None:
     model has no others.
     """
     task, instance = search.task, search.task.instance
-    k = instance.num_devices
-    parts = instance.num_ops * k + len(instance.graph.edges) * k * k
+    parts, left_s = whole_parts(instance), search.remaining_s
     if parts > MOST_PARTS:
         search.note = f"{parts} ops x devices and edges x device pairs are too many for {SOLVER}"
+        return
+    if left_s is not None and parts > left_s * PARTS_PER_S:
+        search.note = f"the time left is too short for a model of {parts} parts"
         return
     horizon = None if search.value_ns is None else search.value_ns - 1
     model = build(instance, task.semantics, horizon)

@@ -20,7 +20,7 @@ from placegap.instances.semantics import Semantics
 from placegap.solvers.mip import Formulation, prepare
 from placegap.solvers.mip_outcome import no_garbage_collection
 from placegap.solvers.registry import METHODS, Limits, Task, find_method, parse_params, why_not
-from placegap.solvers.start import best_start
+from placegap.solvers.start import best_start, placers
 
 Format = Literal["mps", "lp"]
 
@@ -100,7 +100,8 @@ def write_model(
         raise InputError(f"{method} does not apply to {instance.name}: {reason}")
     with _complete_or_not_at_all(path, kind) as plain:
         formulation: Formulation = chosen.formulation(task, parsed)
-        start = best_start(task, formulation.starts)
+        asked = placers(task) if getattr(parsed, "start", True) else ()
+        start = best_start(task, (*asked, *formulation.starts))
         model = prepare(formulation, start)
         with no_garbage_collection():
             model.write(str(plain), io_options={"symbolic_solver_labels": True})

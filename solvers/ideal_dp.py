@@ -31,12 +31,12 @@ from placegap.solvers.ideal_kinds_bracket import KindsBracket, cut_orders, simpl
 from placegap.solvers.ideal_kinds_bracket import close as close_kinds
 from placegap.solvers.ideal_steps import Engine, Misfit, Steps
 from placegap.solvers.limits import Clock, LimitReached
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.trust import PROOF
 
 
-class IdealDPParams(Params):
+class IdealDPParams(ExactParams):
     """Parameters of `ideal-dp`.
 
     Attributes

@@ -26,7 +26,7 @@ from placegap.solvers.latency_section_chain import best_row
 from placegap.solvers.latency_slices import group_slices, with_slices
 from placegap.solvers.latency_spine import Nodes, build_nodes, build_spine
 from placegap.solvers.limits import Clock, LimitReached
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome, relative_gap
 from placegap.solvers.start import best_start
 from placegap.solvers.trust import PROOF, word_of
@@ -50,7 +50,7 @@ ROUND = 1_000
 """Further annealing, while time is left, is numbered from here."""
 
 
-class LatencyParams(Params):
+class LatencyParams(ExactParams):
     """Parameters of ``latency``.
 
     Attributes

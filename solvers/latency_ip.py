@@ -17,7 +17,7 @@ from placegap.instances.errors import InputError
 from placegap.solvers.cp_sat_run import Settings, search
 from placegap.solvers.latency_slices import with_slices
 from placegap.solvers.mip import Formulation, MipParams, run_mip
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.start import Start, best_start
 from placegap.solvers.trust import PROOF
@@ -32,7 +32,7 @@ STARTS = ("single-device", "m-topo")
 """Methods whose plans the search starts from, of those that do the objective."""
 
 
-class LatencyParams(MipParams):
+class LatencyParams(MipParams, ExactParams):
     """Parameters of ``latency-ip``.
 
     Attributes

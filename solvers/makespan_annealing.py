@@ -9,7 +9,7 @@ with. Every state fits into memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from numba import njit
 
 from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.index import Ints, group_by
-from placegap.instances.intervals import intervals
+from placegap.instances.intervals import Interval, intervals
 from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import Semantics
@@ -90,6 +90,8 @@ class Annealing:
     instance : Instance
     semantics : Semantics
         Of objective makespan.
+    candidates : sequence of Interval, optional
+        The instance's intervals, where they are known.
 
     Examples
     --------
@@ -102,23 +104,26 @@ class Annealing:
     34
     """
 
-    def __init__(self, instance: Instance, semantics: Semantics) -> None:
+    def __init__(
+        self, instance: Instance, semantics: Semantics, candidates: Sequence[Interval] | None = None
+    ) -> None:
         self.instance, self.semantics = instance, semantics
         self.data = kernel_data(instance, semantics)
-        self.moves, self.work = _moves(instance), new_work(self.data)
+        self.moves, self.work = _moves(instance, candidates), new_work(self.data)
         n = instance.num_ops
         self.scratch = _Scratch(*(np.zeros(n, np.int64) for _ in range(5)))
         self.tried, self.interrupted = 0, False
 
     def runs(
-        self, start: Ints, *, seed: int, count: int = RUNS, moves: int | None = None,
+        self, starts: Sequence[Ints], *, seed: int, count: int = RUNS, moves: int | None = None,
         limit_s: float | None = None,
     ) -> Iterator[Plan]:  # fmt: skip
         """The best plan of each of several runs, with random numbers of their own.
 
         Parameters
         ----------
-        start : (n,) int64
+        starts : sequence of (n,) int64
+            Placements that fit into memory; the runs begin with them in turn.
         seed, count : int
         moves : int or None
             Of each run; by default `usual_moves`.
@@ -134,6 +139,7 @@ class Annealing:
                 if left_s <= 0:  # a run costs a schedule and its plan, even without moves
                     return
                 deadline = now + left_s / (count - run)
+            start = starts[run % len(starts)]
             yield self.run(start, seed=count * seed + run, moves=most, deadline=deadline)
             if self.interrupted:
                 return
@@ -191,7 +197,7 @@ def usual_moves(instance: Instance) -> int:
     return max(100, min(MOST_MOVES, MOVES_PER_OP * instance.num_ops, MOST_WORK // max(1, size)))
 
 
-def _moves(instance: Instance) -> _Moves:
+def _moves(instance: Instance, candidates: Sequence[Interval] | None) -> _Moves:
     arrays, index, n = instance.arrays, instance.arrays.index, instance.num_ops
     ends = np.concatenate([index.producer, index.consumer])
     others = np.concatenate([index.consumer, index.producer])
@@ -199,7 +205,8 @@ def _moves(instance: Instance) -> _Moves:
     member_ptr, member = group_by(arrays.group, arrays.num_groups)
     blocks = _chains(instance)
     if n <= MOST_OPS_OF_INTERVALS:
-        blocks += [list(found.inner) for found in intervals(instance)]
+        found = intervals(instance) if candidates is None else candidates
+        blocks += [list(interval.inner) for interval in found]
     block_ptr = np.concatenate([[0], np.cumsum([len(block) for block in blocks])]).astype(np.int64)
     block = np.array([i for ops in blocks for i in ops], np.int64)
     return _Moves(near_ptr, others[by_end], arrays.group, member_ptr, member, block_ptr, block,

@@ -6,7 +6,7 @@ from placegap.formulations import moirai
 from placegap.formulations.common import granularity_ns
 from placegap.formulations.scaled_times import serial_horizon_ns
 from placegap.solvers.mip import Formulation, MipParams, run_mip
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 
 MOST_ROWS = 300_000
@@ -18,10 +18,8 @@ MOST_EDGES = 20_000
 LONGEST_NS = 2**53
 """Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
 
-STARTS = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft")
 
-
-class MoiraiParams(MipParams):
+class MoiraiParams(MipParams, ExactParams):
     """Which form of the model, and whether the strengthened one breaks symmetries."""
 
     form: moirai.Form = "strengthened"
@@ -55,7 +53,7 @@ def formulation(task: Task, params: Params) -> Formulation:
     instance, semantics, form = task.instance, task.semantics, params.form
     return Formulation(
         name="moirai",
-        starts=STARTS,
+        starts=(),
         granularity_ns=granularity_ns(instance, transfers=True),
         build=lambda start: moirai.build(
             instance,
@@ -70,7 +68,7 @@ def formulation(task: Task, params: Params) -> Formulation:
 
 
 def run(task: Task, params: Params) -> Outcome:
-    """Build, start from the best of the plans of `STARTS`, solve."""
+    """Build, start from the best plan known, solve."""
     assert isinstance(params, MoiraiParams)
     return run_mip(task, formulation(task, params), params.solver)
 

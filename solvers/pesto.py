@@ -15,8 +15,9 @@ from placegap.instances.contraction import MergeOrder
 from placegap.instances.evaluate import evaluate
 from placegap.instances.merge import merge_ops
 from placegap.solvers.mip import Formulation, MipParams, run_mip
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
+from placegap.solvers.start import placers
 
 MOST_ROWS = 300_000
 """Larger models are refused: they take minutes to build, and HiGHS hardly ends their root node."""
@@ -27,10 +28,8 @@ MOST_EDGES = 20_000
 LONGEST_NS = 2**53
 """Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
 
-STARTS = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft")
 
-
-class PestoParams(MipParams):
+class PestoParams(MipParams, ExactParams):
     """Which form of the model, and of which graph.
 
     `num_ops` None: the graph as it is, and the method is exact. Otherwise larger graphs are merged
@@ -40,6 +39,11 @@ class PestoParams(MipParams):
     form: pesto.Form = "strengthened"
     num_ops: Annotated[int, Field(ge=1)] | None = None
     merge: MergeOrder = "dearest_first"
+
+    @property
+    def keeps_exact(self) -> bool:
+        """Merging may lose every optimum."""
+        return self.num_ops is None
 
 
 def applies(task: Task, params: Params) -> str | None:
@@ -75,7 +79,7 @@ def run(task: Task, params: Params) -> Outcome:
     if merge is None:
         return run_mip(task, _formulation(task, params.form), params.solver)
     coarse = replace(task, instance=merge.coarse, incumbent=None)
-    found = run_mip(coarse, _formulation(coarse, params.form), params.solver)
+    found = run_mip(coarse, _formulation(coarse, params.form, placers(coarse)), params.solver)
     words = [f"merged to {merge.coarse.num_ops} ops, so that there is no bound"]
     plan = None
     if found.plan is not None:
@@ -102,7 +106,7 @@ def formulation(task: Task, params: Params) -> Formulation:
     assert isinstance(params, PestoParams)
     merge = _merge(task, params)
     if merge is not None:
-        task = replace(task, instance=merge.coarse, incumbent=None)
+        task = replace(task, instance=merge.coarse, incumbent=None, starts=())
     return _formulation(task, params.form)
 
 
@@ -113,7 +117,7 @@ def _merge(task: Task, params: PestoParams) -> Merge | None:
     return merge_ops(task.instance, params.num_ops, params.merge)
 
 
-def _formulation(task: Task, form: pesto.Form) -> Formulation:
+def _formulation(task: Task, form: pesto.Form, starts: tuple[str, ...] = ()) -> Formulation:
     """What the runner needs.
 
     The strengthened form takes the start's value as its horizon; the published form has the end of
@@ -122,7 +126,7 @@ def _formulation(task: Task, form: pesto.Form) -> Formulation:
     instance = task.instance
     return Formulation(
         name="pesto",
-        starts=STARTS,
+        starts=starts,
         granularity_ns=granularity_ns(instance, transfers=True),
         build=lambda start: pesto.build(
             instance,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -29,6 +29,23 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class ExactParams(Params):
+    """Base of the parameters of exact methods, which `exact.run_exact` runs.
+
+    Attributes
+    ----------
+    start : bool
+        Whether placers are asked for a first plan besides the task's incumbent.
+    """
+
+    start: bool = True
+
+    @property
+    def keeps_exact(self) -> bool:
+        """Whether the method is exact with these parameters."""
+        return True
+
+
 @dataclass(frozen=True)
 class Limits:
     """When a method stops: seconds, a relative gap that suffices, and its seed.
@@ -41,6 +58,13 @@ class Limits:
     seed: int = 0
 
 
+class Start(NamedTuple):
+    """A feasible plan and its value by the referee."""
+
+    plan: Plan
+    value_ns: int
+
+
 @dataclass(frozen=True)
 class Task:
     """One call of a method."""
@@ -50,6 +74,12 @@ class Task:
     limits: Limits = Limits()
     incumbent: Plan | None = None
     """A feasible plan to start from, where the method can use one."""
+
+    starts: tuple[Start, ...] = ()
+    """Plans of fast placers and the incumbent, the best first (`exact.run_exact`)."""
+
+    floor_ns: int = 0
+    """A proven bound on all plans."""
 
 
 Claim = Literal["exact", "heuristic", "bound"]
@@ -214,7 +244,7 @@ def solve(
     if reason is not None:
         raise InputError(f"{method} does not apply to {instance.name}: {reason}")
     began, compiled = now_s(), compiled_s()
-    outcome = chosen.run(task, parsed)
+    outcome = _run(chosen, task, parsed)
     elapsed = now_s() - began
     return finish(
         instance,
@@ -229,6 +259,14 @@ def solve(
         options={**parsed.model_dump(mode="json"), "time_limit_s": time_limit_s, "gap": gap},
         versions={name: version(name) for name in ("placegap", *chosen.packages)},
     )
+
+
+def _run(method: Method, task: Task, params: Params) -> Outcome:
+    if method.claim != "exact":
+        return method.run(task, params)
+    from placegap.solvers.exact import run_exact
+
+    return run_exact(method, task, params)
 
 
 def _check_limits(time_limit_s: float | None, gap: float, seed: int) -> None:

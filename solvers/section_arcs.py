@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from placegap.formulations.section_paths import bare_lengths, path_bounds
-from placegap.formulations.symmetry import identical_devices
+from placegap.formulations.symmetry import Classes, identical_devices
 from placegap.formulations.windows import NEVER
 from placegap.instances.index import Ints
 from placegap.instances.model import Instance
@@ -100,8 +101,10 @@ class ArcTable:
     semantics: Semantics
     known: dict[Hashable, Arc] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.classes = identical_devices(self.instance)
+    @cached_property
+    def classes(self) -> Classes:
+        """Devices that may be swapped."""
+        return identical_devices(self.instance)
 
     def uses(self, section: Section) -> list[list[Use]]:
         """The arcs of a section by the devices of entry (rows) and exit (columns)."""

@@ -22,7 +22,7 @@ from placegap.solvers.net_annealing import anneal
 from placegap.solvers.pair_search import exchange_pairs
 from placegap.solvers.plan_dives import dive
 from placegap.solvers.pricer import Pricer
-from placegap.solvers.registry import Params, Task, find_method, why_not
+from placegap.solvers.registry import ExactParams, Task, find_method, why_not
 from placegap.solvers.split_progress import Progress
 
 GRIDS = (
@@ -60,7 +60,7 @@ AIMS = (0.1, 0.4, 0.2, 0.6, 0.05, 0.8)
 """Where dives aim between bound and value, one after the other."""
 
 
-class NoncontiguousParams(Params):
+class NoncontiguousParams(ExactParams):
     """Parameters of ``noncontiguous``.
 
     Attributes

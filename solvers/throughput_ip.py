@@ -8,7 +8,7 @@ from placegap.formulations import throughput_ip
 from placegap.instances.evaluate import evaluate
 from placegap.instances.semantics import Semantics
 from placegap.solvers.mip import Formulation, MipParams, run_mip
-from placegap.solvers.registry import Method, Params, Task, register
+from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.start import best_start
 
@@ -18,10 +18,11 @@ MOST_ROWS = 300_000
 LONGEST_NS = 2**53
 """Longer loads, over 100 days, are refused: floating-point numbers do not resolve their ns."""
 
-STARTS = ("single-device", "m-topo", "ideal-dp")
+STARTS = ("ideal-dp",)
+"""Methods beside the placers whose plans the model starts from."""
 
 
-class ThroughputParams(MipParams):
+class ThroughputParams(MipParams, ExactParams):
     """Parameters of ``throughput-ip``.
 
     Attributes
@@ -68,7 +69,7 @@ def formulation(task: Task, params: Params) -> Formulation:
 
 
 def run(task: Task, params: Params) -> Outcome:
-    """Build, start from the best of the plans of `STARTS`, solve."""
+    """Build, start from the best plan known, solve."""
     assert isinstance(params, ThroughputParams)
     return run_mip(_with_plain_start(task), formulation(task, params), params.solver)
 
@@ -82,7 +83,7 @@ def _with_plain_start(task: Task) -> Task:
     plain = Semantics(objective="max_load", plans=semantics.plans, load=semantics.load)
     if plain == semantics:
         return task
-    found = best_start(replace(task, semantics=plain, incumbent=None), STARTS)
+    found = best_start(replace(task, semantics=plain, incumbent=None, starts=()), STARTS)
     if found is None:
         return task
     verdicts = [

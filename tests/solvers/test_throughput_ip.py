@@ -200,8 +200,9 @@ def test_stopped_at_once_it_returns_its_start() -> None:
 
 def test_stopped_at_once_without_a_start_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throughput_ip, "STARTS", ())
-    result = solve(example(), ADD, "throughput-ip", time_limit_s=0.0)
-    assert (result.status, result.plan, result.bound_ns) == ("no_plan", None, None)
+    result = solve(example(), ADD, "throughput-ip", {"start": False}, time_limit_s=0.0)
+    assert (result.status, result.plan) == ("no_plan", None)
+    assert (result.bound_ns, result.bound_origin) == (22, "work")  # 43 ns on two devices
 
 
 def test_other_classes_of_plans_are_refused() -> None:
