@@ -118,6 +118,8 @@ class Answer:
     faults : tuple of str
     seconds : float
         How long CP-SAT ran.
+    interrupted : bool
+        Ctrl-C came meanwhile, whether or not the search had ended by then.
     """
 
     ending: CpEnding
@@ -128,6 +130,7 @@ class Answer:
     bound_ns: int | None = None
     faults: tuple[str, ...] = ()
     seconds: float = 0.0
+    interrupted: bool = False
     details: dict[str, int | float | str] = field(default_factory=dict)
 
     @property
@@ -174,6 +177,7 @@ def run_cp_sat(
     answer = Answer(
         search_ending(status, interrupted, settings.limit_s, solver.wall_time),
         seconds=solver.wall_time,
+        interrupted=interrupted,
         details={
             "rows": len(model.cp.proto.constraints),
             "columns": len(model.cp.proto.variables),
@@ -241,7 +245,7 @@ def search(
         if best is None or found.value_ns <= best.value_ns:
             best, claim = Start(found.plan, found.value_ns), found.claim_ns
         # half of what the model allows, and so a unit of half the size or less
-        if not coarse or found.value_ns > model.horizon_ns // 2:
+        if not coarse or found.interrupted or found.value_ns > model.horizon_ns // 2:
             break
     infeasible = found.infeasible
     value = None if best is None else best.value_ns
@@ -359,6 +363,7 @@ def _replaced(
         bound_ns=None if faults else bound_ns,
         faults=tuple(faults),
         seconds=answer.seconds,
+        interrupted=answer.interrupted,
         details=answer.details,
     )
 

@@ -228,3 +228,19 @@ def test_what_a_bound_rests_on_is_said() -> None:
     assert (result.bound_ns, result.bound_origin, result.rests_on) == (34, "cp-sat", WORD)
     stopped = solve(example(), PORT, "cp-sat", ONE, time_limit_s=0.0)
     assert stopped.rests_on == (PROOF if stopped.bound_origin == "path" else WORD)
+
+
+@pytest.mark.parametrize("horizon_ns", [None, 20])
+def test_ctrl_c_is_heard_even_if_the_search_ends_by_itself(
+    horizon_ns: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 20 ns is below the longest path: the second search ends as infeasible
+    real = cp_sat_run.run_stoppable
+
+    def stopped(search: Callable[[], object], stop: Callable[[], None]) -> tuple[object, bool]:
+        return real(search, stop)[0], True
+
+    monkeypatch.setattr(cp_sat_run, "run_stoppable", stopped)
+    answer = work(Job(example(), PORT, "cp", horizon_ns, 10.0, 0, None))
+    assert answer.interrupted
+    assert answer.decided
