@@ -118,6 +118,8 @@ class Answer:
     faults : tuple of str
     seconds : float
         How long CP-SAT ran.
+    interrupted : bool
+        Ctrl-C came meanwhile, whether or not the search had ended by then.
     """
 
     ending: CpEnding
@@ -128,6 +130,7 @@ class Answer:
     bound_ns: int | None = None
     faults: tuple[str, ...] = ()
     seconds: float = 0.0
+    interrupted: bool = False
     details: dict[str, int | float | str] = field(default_factory=dict)
 
     @property
@@ -174,6 +177,7 @@ def run_cp_sat(
     answer = Answer(
         search_ending(status, interrupted, settings.limit_s, solver.wall_time),
         seconds=solver.wall_time,
+        interrupted=interrupted,
         details={
             "rows": len(model.cp.proto.constraints),
             "columns": len(model.cp.proto.variables),
@@ -213,7 +217,8 @@ def search(
     began : float
         When the method began, by `time.perf_counter`; its time limit counts from there.
     """
-    best, build_s, bound, faults = start, 0.0, _Bound(), tuple[str, ...]()
+    best, build_s, faults = start, 0.0, tuple[str, ...]()
+    bound, said_ns = _Bound(), 0
     claim: int | None = None
     unit_ns = 1
     while True:
@@ -233,21 +238,27 @@ def search(
             break
         faults += found.faults
         bound = bound.better(*own_proof(model), PROOF)
-        bound = bound.better(found.bound_ns or 0, "cp-sat", SOLVER)
+        said_ns = max(said_ns, found.bound_ns or 0)
         coarse = not model.exact and found.ending == "optimal"
         if found.plan is None or found.value_ns is None:
             break
         if best is None or found.value_ns <= best.value_ns:
             best, claim = Start(found.plan, found.value_ns), found.claim_ns
         # half of what the model allows, and so a unit of half the size or less
-        if not coarse or found.value_ns > model.horizon_ns // 2:
+        if not coarse or found.interrupted or found.value_ns > model.horizon_ns // 2:
             break
     infeasible = found.infeasible
     value = None if best is None else best.value_ns
+    if value is not None and said_ns > value:  # an earlier round proved too much
+        fault = f"{SOLVER} on {task.instance.name}: {_proves_too_much(said_ns, value)}"
+        found, faults, said_ns = replace(found, ending="fault"), (*faults, fault), 0
+    bound = bound.better(said_ns, "cp-sat", SOLVER)
     better = value is not None and (start is None or value < start.value_ns)
     seconds = time.perf_counter() - began
-    if found.ending == "refused" or found.reason:
+    if found.reason or found.ending == "refused":
         message = found.reason
+    elif value is not None and value == bound.ns and not faults:
+        message = ""
     elif found.ending == "optimal":
         rounded = f"optimal but for times that are rounded down to {unit_ns} ns"
         message = say_rest(value, bound.ns, task.limits, rounded)
@@ -327,10 +338,12 @@ def _checked(
                 )
     bound = max(0, int(solver.response_proto.inner_objective_lower_bound)) * model.unit_ns
     if known and bound > min(known):
-        faults.append(
-            f"{where}: proves a bound of {bound} ns, but a plan of {min(known)} ns is known"
-        )
+        faults.append(f"{where}: {_proves_too_much(bound, min(known))}")
     return _replaced(answer, faults, plan, value, claim, bound)
+
+
+def _proves_too_much(bound_ns: int, value_ns: int) -> str:
+    return f"proves a bound of {bound_ns} ns, but a plan of {value_ns} ns is known"
 
 
 def _replaced(
@@ -350,6 +363,7 @@ def _replaced(
         bound_ns=None if faults else bound_ns,
         faults=tuple(faults),
         seconds=answer.seconds,
+        interrupted=answer.interrupted,
         details=answer.details,
     )
 

@@ -63,12 +63,14 @@ def solve_whole(search: Search, chains: Sequence[Chain], workers: int) -> None:
     found = run_cp_sat(
         model, task.semantics, lambda value: read_plan(model, value), settings, search.value_ns
     )
-    search.interrupted |= found.ending == "interrupted"
+    search.interrupted |= found.interrupted
     _learn(search, found)
     if found.ending != "optimal" or model.exact:
         return
     search.note = f"optimal but for times that are rounded down to {model.unit_ns} ns"
-    if search.value_ns is not None and search.value_ns <= model.horizon_ns // 2:
+    if search.over or search.value_ns is None:
+        return
+    if search.value_ns <= model.horizon_ns // 2:
         solve_whole(search, chains, workers)  # the shorter horizon has a finer unit
 
 

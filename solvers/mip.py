@@ -218,8 +218,8 @@ def _message(
     began: float,
 ) -> str:
     label, limits = LABELS[solver], task.limits
-    if ending == "optimal":
-        value = None if best is None else best.value_ns
+    value = None if best is None else best.value_ns
+    if ending == "optimal" or (value is not None and value == bound):
         return say_rest(value, bound, limits, f"solved to {label}'s tolerances")
     seconds, better = time.perf_counter() - began, best is not None and best is not start
     return say_ending(ending, label, limits, seconds, start=start is not None, better=better)

@@ -143,15 +143,17 @@ def _cp(job: Job, known: Answer, horizon: int, beyond: int) -> Answer:
     found = run_cp_sat(
         model, job.semantics, lambda value: read_plan(model, value), settings, known.upper_ns
     )
+    known = replace(known, interrupted=found.interrupted, faults=found.faults)
     if found.infeasible:
         return replace(known, lower_ns=beyond, decided=True)
-    interrupted, upper, plan = found.ending == "interrupted", known.upper_ns, known.plan
+    upper, plan = known.upper_ns, known.plan
     if found.value_ns is not None and (upper is None or found.value_ns < upper):
         upper, plan = found.value_ns, found.plan
     decided = found.ending in ("optimal", "refused", "fault")
     # a far better plan gives the next step a finer unit
     final = decided and (model.exact or upper is None or upper > horizon // 2)
-    return Answer(found.bound_ns or 0, upper, plan, final, decided, interrupted, found.faults)
+    lower = found.bound_ns or 0
+    return replace(known, lower_ns=lower, upper_ns=upper, plan=plan, final=final, decided=decided)
 
 
 def break_symmetry(model: MakespanModel, plan: Plan | None) -> Plan | None:

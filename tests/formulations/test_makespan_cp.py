@@ -113,6 +113,14 @@ def test_huge_times_are_rounded_down_to_a_bound(semantics: Semantics) -> None:
             assert best - 8 * model.unit_ns < found <= best
 
 
+def test_a_short_horizon_has_a_fine_unit_however_slow_a_device_is() -> None:
+    slow = stretched(example(), 10**9)
+    assert not build(slow, PORT).exact
+    # no op fits within this horizon: their times are in no row
+    model = build(slow, PORT, 2**29)
+    assert (model.unit_ns, model.exact) == (1, True)
+
+
 def test_a_horizon_of_centuries_is_refused() -> None:
     with pytest.raises(ValueError, match="above 2"):
         build(example(), PORT, 2**60)

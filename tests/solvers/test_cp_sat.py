@@ -168,6 +168,29 @@ def test_moirais_example_1_takes_30_ms() -> None:
         assert result.build_s + result.solve_s < 2
 
 
+@pytest.mark.parametrize("start", [True, False])
+@pytest.mark.parametrize("method", ["cp-sat", "decomposition"])
+def test_the_unit_of_time_follows_from_the_horizon_in_use(method: str, start: bool) -> None:
+    # 3, 5 and 7 ns on two fast devices: 8 at best; whatever runs on the slow one takes 1e12
+    # and a bit. Without a start the first horizon is the slow one's serial time.
+    ops = tuple(
+        Op(name=f"op{i}", time_ns={"fast": time, "slow": 10**12 + time}, resident_bytes=time)
+        for i, time in enumerate((3, 5, 7))
+    )
+    devices = (
+        Device(name="d0", kind="fast", memory_bytes=8),
+        Device(name="d1", kind="fast", memory_bytes=8),
+        Device(name="d2", kind="slow"),
+    )
+    instance = Instance(
+        name="slow-device",
+        graph=Graph(name="g", ops=ops),
+        cluster=Cluster(name="c", devices=devices),
+    )
+    result = solve(instance, PORT, method, {**ONE, "start": start})
+    assert (result.status, result.value_ns, result.bound_ns) == ("optimal", 8, 8)
+
+
 TIMES_NS = {
     "a": {"cpu": 416_007_965_562_206, "gpu": 1_087_080_903_021_551},
     "b": {"cpu": 511_725_344_119_490, "gpu": 592_791_276_963_581},

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from ortools.sat.python import cp_model
 
 from placegap.formulations import latency_cp
 from placegap.formulations.cp_common import LARGEST_ACTIVITY
-from placegap.instances import Plan, Semantics, example
+from placegap.instances import Instance, Plan, Semantics, example
 from placegap.solvers import Result, cp_sat, cp_sat_run, decomposition_whole, section_jobs, solve
+from placegap.solvers.registry import Task
 from placegap.solvers.section_jobs import Job, work
+from placegap.solvers.start import Start
 from placegap.solvers.trust import PROOF, word_of
 
 PORT = Semantics(objective="makespan")
@@ -154,6 +158,44 @@ def test_a_model_of_too_large_numbers_is_not_run(
     assert f"no CP-SAT: its model is not safe for {WORD}" in result.message
 
 
+@dataclass(frozen=True)
+class Rounded:
+    """A model whose times are no multiples of its unit."""
+
+    cp: cp_model.CpModel
+    instance: Instance
+    horizon_ns: int
+    objective: cp_model.IntVar
+    unit_ns: int = 2
+    exact: bool = False
+
+
+def test_a_far_better_plan_gets_a_finer_unit_and_refutes_what_was_proven_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # first a plan of 43 ns within 1000 and a bound of 40, then one of 35 within 43
+    answers = [
+        cp_sat_run.Answer("optimal", plan=Plan.on([0] * 4), value_ns=43, bound_ns=40),
+        cp_sat_run.Answer("optimal", plan=Plan.on([0, 1, 0, 0]), value_ns=35, bound_ns=34),
+    ]
+    monkeypatch.setattr(cp_sat_run, "run_cp_sat", lambda *_: answers.pop(0))
+    horizons = []
+
+    def prepare(start: Start | None) -> Rounded:
+        horizons.append(1000 if start is None else start.value_ns)
+        cp = cp_model.CpModel()
+        return Rounded(cp, example(), horizons[-1], cp.new_int_var(0, 1, ""))
+
+    outcome = cp_sat_run.search(
+        Task(example(), PORT), None, prepare, lambda model, value: Plan.on([0] * 4),
+        lambda model: (LONGEST_PATH_NS, "path"), cp_sat_run.Settings(), time.perf_counter(),
+    )  # fmt: skip
+    assert horizons == [1000, 43]
+    assert (outcome.plan, outcome.bound_ns) == (Plan.on([0, 1, 0, 0]), LONGEST_PATH_NS)
+    assert outcome.rests_on == PROOF
+    assert "proves a bound of 40 ns, but a plan of 35 ns is known" in outcome.faults[0]
+
+
 def test_a_model_that_is_rejected_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     class Rejects(Liar):
         status = cp_model.MODEL_INVALID
@@ -186,3 +228,19 @@ def test_what_a_bound_rests_on_is_said() -> None:
     assert (result.bound_ns, result.bound_origin, result.rests_on) == (34, "cp-sat", WORD)
     stopped = solve(example(), PORT, "cp-sat", ONE, time_limit_s=0.0)
     assert stopped.rests_on == (PROOF if stopped.bound_origin == "path" else WORD)
+
+
+@pytest.mark.parametrize("horizon_ns", [None, 20])
+def test_ctrl_c_is_heard_even_if_the_search_ends_by_itself(
+    horizon_ns: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 20 ns is below the longest path: the second search ends as infeasible
+    real = cp_sat_run.run_stoppable
+
+    def stopped(search: Callable[[], object], stop: Callable[[], None]) -> tuple[object, bool]:
+        return real(search, stop)[0], True
+
+    monkeypatch.setattr(cp_sat_run, "run_stoppable", stopped)
+    answer = work(Job(example(), PORT, "cp", horizon_ns, 10.0, 0, None))
+    assert answer.interrupted
+    assert answer.decided
