@@ -16,7 +16,9 @@ AT_THE_EDGE = pytest.mark.parametrize("count", [1, 62, 63, 64, 65, 127, 128, 129
 def line(count: int, devices: int = 2) -> Instance:
     """Ops of 1 ns one after the other, without transfers."""
     ops = tuple(Op(name=f"o{i}", time_ns={"gpu": 1}) for i in range(count))
-    edges = tuple(Edge(producer=f"o{i}", consumer=f"o{i + 1}", bytes=0) for i in range(count - 1))
+    edges = tuple(
+        Edge(producer=f"o{i}", consumer=f"o{i + 1}", host_time_ns=0) for i in range(count - 1)
+    )
     cluster = Cluster(
         name="alike", devices=tuple(Device(name=f"d{k}", kind="gpu") for k in range(devices))
     )
@@ -70,7 +72,7 @@ def test_brute_force_tells_many_devices_apart(devices: int) -> None:
     ops = (Op(name="a", time_ns={"first": 1}), Op(name="b", time_ns={"last": 2}))
     instance = Instance(
         name="far",
-        graph=Graph(name="far", ops=ops, edges=(Edge(producer="a", consumer="b", bytes=0),)),
+        graph=Graph(name="far", ops=ops, edges=(Edge(producer="a", consumer="b", host_time_ns=0),)),
         cluster=Cluster(
             name="many",
             devices=tuple(Device(name=f"d{k}", kind=kind) for k, kind in enumerate(kinds)),
