@@ -26,6 +26,7 @@ from numba import njit
 
 from placegap.experiments.bench_exact import HEADER
 from placegap.experiments.bench_ideals import ideal_rows
+from placegap.experiments.bench_latency import latency_rows
 from placegap.experiments.bench_models import model_benches
 from placegap.experiments.bench_optima import optima_rows
 from placegap.experiments.bench_placers import (
@@ -131,6 +132,7 @@ def _exact(unit_s: float, options: argparse.Namespace) -> Iterator[Row]:
         chain(
             ideal_rows(large=options.large, only=options.only),
             optima_rows(options.inputs, only=options.only),
+            latency_rows(only=options.only),
         )
     ):
         if number == 0:

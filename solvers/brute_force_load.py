@@ -111,13 +111,13 @@ def _largest_load(
 @njit(cache=True)
 def _is_convex(device: Ints, arcs: Ints) -> bool:
     """No path along the arcs, which are in topological order, returns to a device it left."""
-    left = np.zeros(len(device), np.int64)  # bit k: some path into the op has left device k
+    left = np.zeros((len(device), device.max() + 1), np.bool_)  # paths into i have left device k
     for at in range(len(arcs)):
         a, b = arcs[at]
         left[b] |= left[a]
         if device[a] != device[b]:
-            left[b] |= 1 << device[a]
-        if left[b] >> device[b] & 1:
+            left[b, device[a]] = True
+        if left[b, device[b]]:
             return False
     return True
 

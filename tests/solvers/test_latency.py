@@ -31,6 +31,7 @@ def agrees(instance: Instance, semantics: Semantics) -> Result:
     value = optimum(instance, semantics)
     assert result.status == ("infeasible" if value is None else "optimal"), instance.name
     assert (result.value_ns, result.bound_ns) == (value, value), instance.name
+    assert "failed" not in result.details, result.message
     return result
 
 
