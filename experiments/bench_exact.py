@@ -22,10 +22,10 @@ from placegap.solvers import solve
 T = TypeVar("T")
 
 COUNTS = ("ideals", "blocks", "jobs")
-"""Details that say how large a method found its input; the first that there is, is shown."""
+"""Details that say how large a method found its input; the first that there are, are shown."""
 
 HEADER = (
-    f"{'exact method and input':58} {'size':>16} {'value ms':>14} {'bound ms':>14} {'gap %':>8}"
+    f"{'exact method and input':58} {'size':>26} {'value ms':>14} {'bound ms':>14} {'gap %':>8}"
     f" {'CPU s':>8} {'wall s':>8} {'MB':>6}  proved by"
 )
 
@@ -51,7 +51,7 @@ class ExactRow:
         )
         gap = "-" if self.gap is None else f"{100 * self.gap:.4f}"
         return (
-            f"{self.name:58} {self.size:>16} {value:>14} {bound:>14} {gap:>8} {self.cpu_s:8.2f}"
+            f"{self.name:58} {self.size:>26} {value:>14} {bound:>14} {gap:>8} {self.cpu_s:8.2f}"
             f" {self.wall_s:8.2f} {self.peak_bytes / 2**20:6.0f}  {self.bound_origin}"
         )
 
@@ -66,14 +66,14 @@ def apart(cases: Iterable[T], measure: Callable[[T], ExactRow]) -> Iterator[Exac
 
 def measure(
     name: str, instance: Instance, semantics: Semantics, method: str,
-    params: dict[str, object], time_limit_s: float,
+    params: dict[str, object], time_limit_s: float, shown: int = 1,
 ) -> ExactRow:  # fmt: skip
-    """Solve once, in this process."""
+    """Solve once, in this process; so many of `COUNTS` are shown."""
     solve(example(), semantics, method)
     cpu, wall = cpu_s(), time.perf_counter()
     found = solve(instance, semantics, method, params, time_limit_s=time_limit_s)
     cpu, wall = cpu_s() - cpu, time.perf_counter() - wall
-    counts = [f"{found.details[key]} {key}" for key in COUNTS if key in found.details][:1]
+    counts = [f"{found.details[key]} {key}" for key in COUNTS if key in found.details][:shown]
     return ExactRow(
         name, ", ".join(counts), found.status, found.value_ns,
         found.bound_ns, found.bound_origin, found.gap, cpu, wall, peak_bytes(),

@@ -1,8 +1,11 @@
-"""Benchmarks of the ideal DP: how it grows over synthetic families of graphs.
+"""Benchmarks of the ideal DP: how it grows over synthetic families of graphs, and ops of no time.
 
 Chains side by side and blocks of branches in a row, with as many ideals as the name says, on K
 accelerators and hosts ten times slower; times and tensors are lognormal (sigma 1), and the mean
 transfer takes a given share of the mean op.
+
+Then graphs like dnn-partitioning's (`partitioning_like`), whose zero-time ops hold bytes: on six
+accelerators and a host without limits, and on five and eight hosts with memory that binds.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 from placegap.experiments.bench_exact import ExactRow, apart, measure
 from placegap.instances.generate import generate
 from placegap.instances.model import Cluster, Device, Graph, Instance, Link
+from placegap.instances.partitioning_like import KINDS, on_devices, partitioning_graph
 from placegap.instances.semantics import Semantics
 
 CHAIN = Semantics(objective="max_load", plans="chain")
@@ -23,6 +27,7 @@ BANDWIDTH = 10**10
 SIGMA = 1.0
 
 TIME_LIMIT_S = 300.0
+LIKE_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -75,15 +80,68 @@ def cases(*, large: bool = False) -> Iterator[Case]:
         yield Case(chains, (("chains", 3), ("length", 215)), 8, 1, 0.1)
 
 
+@dataclass(frozen=True)
+class Like:
+    """A graph like dnn-partitioning's and its devices.
+
+    Attributes
+    ----------
+    family : str
+        Of `partitioning_like.KINDS`.
+    training, apart : bool
+        With a backward pass; with weights as ops of their own.
+    tight : bool
+        Memory binds, with eight hosts; else all fits, with one.
+    """
+
+    family: str
+    training: bool
+    apart: bool
+    tight: bool
+
+    @property
+    def name(self) -> str:
+        """All of it, in a few words."""
+        words = ["ideal-dp like", self.family]
+        words += ["training"] * self.training + ["weights apart"] * self.apart
+        return " ".join([*words, "8 hosts, tight" if self.tight else "1 host"])
+
+
+def like_cases() -> Iterator[Like]:
+    """All families, as inference and as training graphs."""
+    for tight in (False, True):
+        for family in KINDS:
+            for training in (False, True):
+                for apart_ in (False, True):
+                    yield Like(family, training, apart_, tight)
+
+
 def ideal_rows(*, large: bool = False, only: str = "") -> Iterator[ExactRow]:
     """Run the cases whose name contains `only`, one after the other."""
     yield from apart((case for case in cases(large=large) if only in case.name), run)
+    yield from apart((case for case in like_cases() if only in case.name), run)
 
 
-def run(case: Case) -> ExactRow:
+def run(case: Case | Like) -> ExactRow:
     """Solve one case in this process."""
     params: dict[str, object] = {"max_ideals": 10**8}
-    return measure(case.name, instance(case), CHAIN, "ideal-dp", params, TIME_LIMIT_S)
+    made = instance(case) if isinstance(case, Case) else like_instance(case)
+    limit_s = TIME_LIMIT_S if isinstance(case, Case) else LIKE_LIMIT_S
+    return measure(case.name, made, CHAIN, "ideal-dp", params, limit_s, shown=2)
+
+
+def like_instance(case: Like) -> Instance:
+    """The graph of a case on its devices.
+
+    Examples
+    --------
+    >>> like_instance(Like("residual", False, True, True)).num_devices
+    13
+    """
+    graph = partitioning_graph(case.family, training=case.training, apart=case.apart)
+    if case.tight:
+        return on_devices(graph, 5, 8, memory_share=1.5)
+    return on_devices(graph, 6, 1)
 
 
 def instance(case: Case) -> Instance:

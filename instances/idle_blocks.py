@@ -51,11 +51,14 @@ class IdleRule:
         Whether parameters cost something, as with replicas.
     roomy : (K,) bool, optional
         Devices whose memory cannot end; by default those that hold all that they can run.
+    alone : (n,) bool, optional
+        Ops whose blocks stay alone where memory may end, even if those of others do not.
     """
 
     bytes: Bytes = "count"
     parameters: bool = False
     roomy: Flags | None = None
+    alone: Flags | None = None
 
 
 def roomy_devices(instance: Instance, time_ns: Ints, resident_bytes: Ints) -> Flags:
@@ -109,6 +112,9 @@ class _State:
         if rule.parameters:
             held = [op.parameter_bytes > 0 for op in instance.graph.ops]
             self.light[block[np.array(held, np.bool_)]] = False
+        self.stays = np.zeros(len(size), np.bool_)
+        if rule.alone is not None:
+            self.stays[block[rule.alone]] = True
         self.neighbours = _neighbours(instance, block, len(size))
         self.home = np.arange(len(size))
         self.parts = [[v] for v in range(len(size))]
@@ -119,7 +125,8 @@ class _State:
         """Whether v may join u; what is dropped or moved then is not looked at."""
         if (self.supported[u] & ~self.free[v]).any():
             return False
-        return self.rule.bytes != "count" or self.costless(v, u)
+        tried = self.rule.bytes != "count" and not self.stays[v]
+        return tried or self.costless(v, u)
 
     def costless(self, v: int, u: int) -> bool:
         """Whether bytes and parameters of v do not matter at u's side."""

@@ -8,7 +8,9 @@ one run is enough. Where their bytes may matter, in this order, until value and 
 2. The bytes are *dropped*: a relaxation. Mostly it proves that nothing is better than the plan,
    or its own plan turns out to fit.
 3. The bytes move along, searched to the end: a restriction, and so a better plan perhaps.
-4. The blocks stay alone: more ideals, but between a bound and a value that are close by now.
+4. The relaxation's best plan overfills some devices. The largest of the blocks that do it stay
+   alone from now on, and the last two steps are done again: more ideals, but between a bound and a
+   value that are close by now. In the end all such blocks are alone, and that is exact.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import numpy as np
 from placegap.instances.blocks import Blocks
 from placegap.instances.evaluate import evaluate
 from placegap.instances.idle_blocks import Flags, IdleRule
+from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.solvers.ideal_memory import roomy_within
 from placegap.solvers.limits import LimitReached
@@ -120,6 +123,7 @@ class Steps(Generic[B]):
     last: B | None = None
     impossible: bool = False
     build_s: float = 0.0
+    _reached: LimitReached | None = None
 
     def run(self) -> None:
         """All steps.
@@ -142,6 +146,9 @@ class Steps(Generic[B]):
         moved.lower = strict.lower  # the one of `moved` is no bound where bytes moved
         self._proven(strict)
         self._work(moved, self.engine.cut, proves=exact)
+        if not exact:
+            self._known(strict)
+            self._work(strict, self.engine.cut)
         if self._done:
             return
         roomy = self._roomy(moved)
@@ -149,18 +156,21 @@ class Steps(Generic[B]):
             rule = replace(rule, roomy=roomy)
             moved = self._start(rule, moved)
             exact = moved.problem.blocks.exact
-        if not exact:
-            self._without_bytes(rule)
+        while not exact:
+            overfull = self._without_bytes(rule)
             if self._done:
                 return
             self._known(moved)
-        self._work(moved, self._close, proves=exact)
-        if exact or self._done:
-            self.impossible = self.value is None
-            return
-        strict = self._start(replace(rule, bytes="count"))
-        self._work(strict, self.engine.cut)
-        self._work(strict, self._close)
+            self._work(moved, self._close, proves=False)
+            if self._done:
+                return
+            if self._reached is not None:
+                raise self._reached
+            rule = replace(rule, alone=overfull)
+            moved = self._start(rule)
+            exact = moved.problem.blocks.exact
+            self._work(moved, self.engine.cut, proves=exact)
+        self._work(moved, self._close)
         self.impossible = self.value is None
 
     @property
@@ -225,18 +235,54 @@ class Steps(Generic[B]):
         roomy = roomy_within(self.task.instance, self.value - 1, replicas)
         return None if (known | ~roomy).all() else roomy
 
-    def _without_bytes(self, rule: IdleRule) -> None:
-        """A bound, and the optimum if the best plan without the bytes fits with them."""
+    def _without_bytes(self, rule: IdleRule) -> Flags:
+        """A bound, and the optimum if the best plan without the bytes fits with them.
+
+        Which ops must stay alone, in addition to those that do, if it does not fit.
+        """
         dropped = self._start(replace(rule, bytes="drop"))
         self.last, value = dropped, dropped.value
+        none = np.zeros(self.task.instance.num_ops, np.bool_)
+        before = none if rule.alone is None else rule.alone
+        more = none
         try:
             if value is None:
                 self.engine.cut(dropped)
             self._close(dropped)
             self.impossible = dropped.value is None
-        except LimitReached:
-            pass  # the next step has its own look at the limits
+        except LimitReached as limit:
+            self._reached = limit  # after the next step, which may find a better plan
         finally:
             self._proven(dropped)
-        if dropped.value != value:
+        if dropped.value != value and dropped.plan is not None:
             self._offer(dropped.plan)
+            more = overfilling(self.task.instance, dropped.plan, dropped.problem.blocks.held)
+        return before | more if (more & ~before).any() else ~none
+
+
+def overfilling(instance: Instance, plan: Plan, held: Flags) -> Flags:
+    """The largest ops, of those not `held`, without which all others fit their devices; (n,).
+
+    Examples
+    --------
+    Ops of 5 and 3 bytes, of which neither is held, on a device of 4 bytes:
+
+    >>> from placegap.instances import Cluster, Device, Graph, Op
+    >>> ops = tuple(Op(name=f"{size}", time_ns={"gpu": 0}, resident_bytes=size) for size in (3, 5))
+    >>> gpu = Device(name="gpu", kind="gpu", memory_bytes=4)
+    >>> instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=()),
+    ...                     cluster=Cluster(name="c", devices=(gpu,), links=()))
+    >>> overfilling(instance, Plan.on([0, 0]), np.array([False, False])).tolist()
+    [False, True]
+    """
+    size, found = instance.arrays.resident_bytes, np.zeros(len(held), np.bool_)
+    for k in range(instance.num_devices):
+        here = np.array([k in devices for devices in plan.placement])
+        left = int(size[here].sum()) - int(instance.arrays.memory_bytes[k])
+        loose = np.flatnonzero(here & ~held)
+        for i in loose[np.argsort(-size[loose], kind="stable")].tolist():
+            if left <= 0:
+                break
+            found[i] = True
+            left -= int(size[i])
+    return found
