@@ -115,5 +115,5 @@ def _choose(first: Floats, second: Floats, power: float) -> int | None:
     allowed = np.maximum(first, second) <= 1.0
     if not allowed.any():
         return None
-    cost = np.where(allowed, first**power + second**power, np.inf)
-    return int(np.argmin(cost))
+    at = np.flatnonzero(allowed)  # of loads above 1 a high power may not be a number
+    return int(at[np.argmin(first[at] ** power + second[at] ** power)])

@@ -29,6 +29,9 @@ from placegap.solvers.frontier_pricing import (
 )
 from placegap.solvers.split_problem import SplitProblem
 
+LONGEST_NS = 2**62
+"""Sums of loads stay below it."""
+
 
 @dataclass(frozen=True, eq=False)
 class PairSplit:
@@ -100,7 +103,7 @@ def split_pair(
     >>> plan.tolist(), problem.loads(plan).tolist()
     ([1, 0, 1, 1], [22, 25])
     """
-    work, transfer = mean if problem.overlap else (1, 1)
+    work, transfer = mean if problem.overlap and _is_short(problem, sum(mean)) else (1, 1)
     moves = _build_moves(problem, device, pair, order, max_moves, work, transfer)
     if moves is None:
         return None
@@ -112,6 +115,8 @@ def split_pair(
     grid = round_moves(frontier, first_ns, unit_ns, num_cells)
     steps = np.repeat(np.arange(len(frontier.order)), np.diff(frontier.step_ptr))
     most = np.maximum.reduceat(second_ns, frontier.step_ptr[:-1])
+    if sum(most.tolist()) >= LONGEST_NS:
+        return None
     cost_ns = max(1, -(-int(most.sum()) // TOTAL_PRICE))
     spared = ((most[steps] - second_ns) // cost_ns).astype(np.int32)
     value, choice = most_gain(grid, spared)
@@ -119,6 +124,12 @@ def split_pair(
     cells = np.flatnonzero(falls)
     second = int(most.sum()) - value[cells].astype(np.int64) * cost_ns
     return PairSplit(cells * unit_ns // scale, second // scale, grid, choice, cells, pair)
+
+
+def _is_short(problem: SplitProblem, factor: int) -> bool:
+    """Whether all times and transfers, so many times over, are safe to add in 64 bits."""
+    longest = problem.time_ns.max(axis=1), problem.nets.weight_ns.max(axis=1, initial=0)
+    return factor * sum(sum(part.tolist()) for part in longest) < LONGEST_NS
 
 
 def _build_moves(
