@@ -62,6 +62,7 @@ class PairSplit:
 def split_pair(
     problem: SplitProblem, device: Ints, pair: tuple[int, int], order: Ints,
     *, limit_ns: int, num_cells: int, max_moves: int, mean: tuple[int, int] = (1, 1),
+    rent_ns: Ints | None = None,
 ) -> PairSplit | None:  # fmt: skip
     """All that two devices can do with the blocks that they hold; None if they are too entangled.
 
@@ -82,6 +83,8 @@ def split_pair(
         Most moves of the DP.
     mean : tuple of int
         Weights of time and of transfers where the two overlap.
+    rent_ns : (b,) int64, optional
+        What each block adds to both loads besides, for the memory that it takes.
 
     Notes
     -----
@@ -104,7 +107,8 @@ def split_pair(
     ([1, 0, 1, 1], [22, 25])
     """
     work, transfer = mean if problem.overlap and _is_short(problem, sum(mean)) else (1, 1)
-    moves = _build_moves(problem, device, pair, order, max_moves, work, transfer)
+    rent = np.zeros(problem.num_blocks, np.int64) if rent_ns is None else rent_ns
+    moves = _build_moves(problem, device, pair, order, max_moves, work, transfer, rent)
     if moves is None:
         return None
     frontier, first_ns, second_ns = moves
@@ -134,7 +138,7 @@ def _is_short(problem: SplitProblem, factor: int) -> bool:
 
 def _build_moves(
     problem: SplitProblem, device: Ints, pair: tuple[int, int], order: Ints, max_moves: int,
-    work: int, transfer: int,
+    work: int, transfer: int, rent_ns: Ints,
 ) -> tuple[Frontier, Ints, Ints] | None:  # fmt: skip
     """The DP's moves, and what each adds to the first load and to the second."""
     first, second = pair
@@ -143,7 +147,7 @@ def _build_moves(
     if len(own) == 0:
         return None
     nets = _Nets(problem, shared, pair, own, transfer)
-    time = problem.time_ns[:, [first, second]].tolist()
+    time, rent = problem.time_ns[:, [first, second]].tolist(), rent_ns.tolist()
     states = {0: 0}
     rows: list[tuple[int, int, int, int, int]] = []
     step_ptr, num_states = [0], [1]
@@ -158,7 +162,7 @@ def _build_moves(
                     continue
                 after, paid = _advance(state, taken, rules)
                 target = reached.setdefault(after, len(reached))
-                paid[1 - taken] += work * time_ns
+                paid[1 - taken] += work * (time_ns + rent[v])
                 step.append((target, number, taken, paid[0], paid[1]))
         step.sort(key=lambda move: move[:3])
         rows += step
