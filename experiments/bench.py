@@ -37,6 +37,7 @@ from placegap.experiments.bench_placers import (
     placer_rows,
 )
 from placegap.experiments.bench_process import Measured, cpu_s, least_cpu_s, peak_bytes
+from placegap.experiments.bench_splits import split_rows
 from placegap.experiments.bench_start import start_benches
 from placegap.instances.document import Document, load_document, save_document
 from placegap.instances.evaluate import evaluate
@@ -131,6 +132,7 @@ def _exact(unit_s: float, options: argparse.Namespace) -> Iterator[Row]:
     for number, row in enumerate(
         chain(
             ideal_rows(large=options.large, only=options.only),
+            split_rows(only=options.only),
             optima_rows(options.inputs, only=options.only),
             latency_rows(only=options.only),
         )

@@ -313,8 +313,14 @@ def choose_pricer(problem: SplitProblem, value_ns: int, threads: int = 1) -> Pri
 
 
 def to_integers(prices: Floats) -> Prices:
-    """Prices as integers whose sum is at most `TOTAL_PRICE`, and positive."""
-    scaled: Prices = np.floor(prices / prices.sum() * TOTAL_PRICE).astype(np.int32)
+    """Prices as integers, none negative, whose sum is positive and at most about `TOTAL_PRICE`.
+
+    Floating point ends here: what is proven is proven for these integers, whatever was rounded
+    away, even where the prices given are no numbers.
+    """
+    sound = np.where(np.isfinite(prices), np.maximum(prices, 0.0), 0.0)
+    sound /= max(float(sound.max(initial=0.0)), np.finfo(np.float64).tiny)
+    scaled: Prices = np.floor(sound / max(float(sound.sum()), 1.0) * TOTAL_PRICE).astype(np.int32)
     if not scaled.any():
-        scaled[int(np.argmax(prices))] = 1
+        scaled[int(np.argmax(sound))] = 1
     return scaled

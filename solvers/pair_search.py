@@ -27,6 +27,12 @@ MEANS = ((3, 1), (1, 1), (7, 1))
 WORK, FEWEST_CELLS, MOST_CELLS = 3e7, 4_000, 16_000
 """Moves times cells of a split, and how fine it is at least and at most."""
 
+RENTS = (0.0, 0.02, 0.1, 0.5)
+"""Where memory is short: what all of it costs, as a part of the load, drawn at random."""
+
+TRIALS = 40
+"""Where memory is short: trade-offs of a pair that are tried until one fits."""
+
 MOST_MOVES = 100_000
 """Pairs whose DP has more moves are passed over."""
 
@@ -69,6 +75,8 @@ def exchange_pairs(
     load = problem.loads(device)
     least, idle = int(load.max()), 0
     num_cells = FEWEST_CELLS
+    tight = bool((problem.memory_bytes < problem.size_bytes.sum()).any())
+    trials = TRIALS if tight else 1
     while problem.num_devices > 1 and idle < patience and least > enough_ns:
         try:
             clock.check()
@@ -76,10 +84,12 @@ def exchange_pairs(
             break
         idle += 1
         pair = _draw_pair(rng, load)
+        rent_ns = _rent(problem, least, RENTS[int(rng.integers(len(RENTS)))] if tight else 0.0)
+        paid_ns = np.array([rent_ns[device == k].sum() for k in pair])
         found = split_pair(
             problem, device, pair, order,
-            limit_ns=least, num_cells=num_cells, max_moves=MOST_MOVES,
-            mean=MEANS[int(rng.integers(len(MEANS)))],
+            limit_ns=least + int(paid_ns.max()), num_cells=num_cells, max_moves=MOST_MOVES,
+            mean=MEANS[int(rng.integers(len(MEANS)))], rent_ns=rent_ns,
         )  # fmt: skip
         if found is None:
             continue
@@ -88,12 +98,13 @@ def exchange_pairs(
         heaviest = load.max() in load[list(pair)]
         power = POWERS[-1] if heaviest else POWERS[int(rng.integers(len(POWERS)))]
         most = (1 + SLACK) * (load[list(pair)].max() if heaviest else load.max())
-        at = _choose(found.first_ns / most, found.second_ns / most, power)
-        if at is None:
-            continue
-        changed = found.apply(device, at)
-        after = problem.loads(changed)
-        if after[list(pair)].max() > (1 + SLACK) * most or not problem.fits(changed):
+        counted = most + float(paid_ns.max())
+        for at in _choose(found.first_ns / counted, found.second_ns / counted, power, trials):
+            changed = found.apply(device, at)
+            after = problem.loads(changed)
+            if after[list(pair)].max() <= (1 + SLACK) * most and problem.fits(changed):
+                break
+        else:
             continue
         device, load = changed, after
         if load.max() < least:
@@ -110,10 +121,18 @@ def _draw_pair(rng: np.random.Generator, load: Ints) -> tuple[int, int]:
     return first, second
 
 
-def _choose(first: Floats, second: Floats, power: float) -> int | None:
-    """The trade-off of least p-norm, of those whose loads are at most 1."""
-    allowed = np.maximum(first, second) <= 1.0
-    if not allowed.any():
-        return None
-    cost = np.where(allowed, first**power + second**power, np.inf)
-    return int(np.argmin(cost))
+def _rent(problem: SplitProblem, load_ns: int, part: float) -> Ints:
+    """What blocks pay for memory, where all of a device's costs a part of the load."""
+    memory = problem.memory_bytes[problem.memory_bytes < problem.size_bytes.sum()]
+    scale = part * load_ns / max(1.0, float(memory.max(initial=0)))
+    rent: Ints = (problem.size_bytes * scale).astype(np.int64)
+    return rent
+
+
+def _choose(first: Floats, second: Floats, power: float, trials: int) -> list[int]:
+    """Trade-offs of least p-norm, of those whose loads are at most 1, the best ones first."""
+    at = np.flatnonzero(np.maximum(first, second) <= 1.0)
+    # of loads above 1 a high power may not be a number
+    cost = first[at] ** power + second[at] ** power
+    chosen: list[int] = at[np.argsort(cost, kind="stable")[:trials]].tolist()
+    return chosen

@@ -29,6 +29,9 @@ from placegap.solvers.frontier_pricing import (
 )
 from placegap.solvers.split_problem import SplitProblem
 
+LONGEST_NS = 2**62
+"""Sums of loads stay below it."""
+
 
 @dataclass(frozen=True, eq=False)
 class PairSplit:
@@ -59,6 +62,7 @@ class PairSplit:
 def split_pair(
     problem: SplitProblem, device: Ints, pair: tuple[int, int], order: Ints,
     *, limit_ns: int, num_cells: int, max_moves: int, mean: tuple[int, int] = (1, 1),
+    rent_ns: Ints | None = None,
 ) -> PairSplit | None:  # fmt: skip
     """All that two devices can do with the blocks that they hold; None if they are too entangled.
 
@@ -79,6 +83,8 @@ def split_pair(
         Most moves of the DP.
     mean : tuple of int
         Weights of time and of transfers where the two overlap.
+    rent_ns : (b,) int64, optional
+        What each block adds to both loads besides, for the memory that it takes.
 
     Notes
     -----
@@ -100,8 +106,9 @@ def split_pair(
     >>> plan.tolist(), problem.loads(plan).tolist()
     ([1, 0, 1, 1], [22, 25])
     """
-    work, transfer = mean if problem.overlap else (1, 1)
-    moves = _build_moves(problem, device, pair, order, max_moves, work, transfer)
+    work, transfer = mean if problem.overlap and _is_short(problem, sum(mean)) else (1, 1)
+    rent = np.zeros(problem.num_blocks, np.int64) if rent_ns is None else rent_ns
+    moves = _build_moves(problem, device, pair, order, max_moves, work, transfer, rent)
     if moves is None:
         return None
     frontier, first_ns, second_ns = moves
@@ -112,6 +119,8 @@ def split_pair(
     grid = round_moves(frontier, first_ns, unit_ns, num_cells)
     steps = np.repeat(np.arange(len(frontier.order)), np.diff(frontier.step_ptr))
     most = np.maximum.reduceat(second_ns, frontier.step_ptr[:-1])
+    if sum(most.tolist()) >= LONGEST_NS:
+        return None
     cost_ns = max(1, -(-int(most.sum()) // TOTAL_PRICE))
     spared = ((most[steps] - second_ns) // cost_ns).astype(np.int32)
     value, choice = most_gain(grid, spared)
@@ -121,9 +130,15 @@ def split_pair(
     return PairSplit(cells * unit_ns // scale, second // scale, grid, choice, cells, pair)
 
 
+def _is_short(problem: SplitProblem, factor: int) -> bool:
+    """Whether all times and transfers, so many times over, are safe to add in 64 bits."""
+    longest = problem.time_ns.max(axis=1), problem.nets.weight_ns.max(axis=1, initial=0)
+    return factor * sum(sum(part.tolist()) for part in longest) < LONGEST_NS
+
+
 def _build_moves(
     problem: SplitProblem, device: Ints, pair: tuple[int, int], order: Ints, max_moves: int,
-    work: int, transfer: int,
+    work: int, transfer: int, rent_ns: Ints,
 ) -> tuple[Frontier, Ints, Ints] | None:  # fmt: skip
     """The DP's moves, and what each adds to the first load and to the second."""
     first, second = pair
@@ -132,7 +147,7 @@ def _build_moves(
     if len(own) == 0:
         return None
     nets = _Nets(problem, shared, pair, own, transfer)
-    time = problem.time_ns[:, [first, second]].tolist()
+    time, rent = problem.time_ns[:, [first, second]].tolist(), rent_ns.tolist()
     states = {0: 0}
     rows: list[tuple[int, int, int, int, int]] = []
     step_ptr, num_states = [0], [1]
@@ -147,7 +162,7 @@ def _build_moves(
                     continue
                 after, paid = _advance(state, taken, rules)
                 target = reached.setdefault(after, len(reached))
-                paid[1 - taken] += work * time_ns
+                paid[1 - taken] += work * (time_ns + rent[v])
                 step.append((target, number, taken, paid[0], paid[1]))
         step.sort(key=lambda move: move[:3])
         rows += step

@@ -186,7 +186,8 @@ def choices(problem: SplitProblem, value_ns: int) -> Iterator[Weights]:
     [Weights(work=1, transfer=1, rent_ns=0)]
     """
     longest = int(problem.time_ns.max(initial=0)) * problem.num_blocks
-    safe = longest + int(problem.nets.weight_ns.sum()) + value_ns < LONGEST_NS
+    heaviest = sum(problem.nets.weight_ns.max(axis=1, initial=0).tolist())
+    safe = longest + heaviest + value_ns < LONGEST_NS
     roomy = bool((problem.memory_bytes >= problem.size_bytes.sum()).all())
     for work, transfer in OVERLAPS[: None if safe else 1] if problem.overlap else ((1, 1),):
         for part, whole in RENTS[:1] if roomy or not safe else RENTS:

@@ -14,6 +14,7 @@ from placegap.experiments import (
     bench_placers,
     bench_process,
     bench_saga,
+    bench_splits,
 )
 from placegap.experiments.bench_placers import DEVICES, PlacerRow, growth
 from placegap.experiments.bench_process import Measured, measure_apart
@@ -137,3 +138,14 @@ def test_exact_benchmarks_have_names_of_their_own(tmp_path: Path) -> None:
     names = [case.name for case in bench_optima.cases(tmp_path)]
     names += [case.name for case in bench_ideals.cases(large=True)]
     assert len(names) == len(set(names)) > 54
+
+
+@pytest.mark.parametrize("case", bench_splits.CASES, ids=lambda case: case.name)
+def test_generated_networks_are_the_same_each_time(case: bench_splits.Case) -> None:
+    made = bench_splits.instance(case)
+    assert made == bench_splits.instance(case)
+    limits = made.arrays.memory_bytes[: case.accelerators]
+    held = made.arrays.resident_bytes.sum()
+    # no accelerator holds all, but together they do, with the margin asked for
+    assert case.memory is None or held <= limits.sum() <= held * case.memory
+    assert case.memory is None or limits.max() < held
