@@ -11,6 +11,7 @@ import pyomo.environ as pyo
 
 from placegap.solvers.mip_outcome import MipOutcome
 from placegap.solvers.registry import Limits
+from placegap.solvers.trust import word_of
 
 SolverName = Literal["highs", "scip", "gurobi", "cplex"]
 
@@ -83,6 +84,19 @@ def require(solver: SolverName) -> None:
         _module(solver).require(solver)
     elif solver != "highs":
         _module(solver).require()
+
+
+def word(solver: SolverName, solver_version: str = "") -> str:
+    """The solver and its version, as results name what they rest on.
+
+    Examples
+    --------
+    >>> word("highs").split()[0], word("scip", "10.0.0")
+    ('HiGHS', 'SCIP 10.0.0')
+    """
+    if solver == "highs":
+        return word_of("highspy")
+    return f"{LABELS[solver]} {solver_version}".rstrip()
 
 
 def _module(solver: SolverName) -> ModuleType:
