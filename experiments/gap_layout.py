@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from placegap.experiments.figures import common_unit, format_gap, format_in, format_s
@@ -16,6 +17,7 @@ from placegap.experiments.gap_table import (
     summarize,
 )
 from placegap.experiments.model_table import model_rows
+from placegap.solvers.trust import describe_basis
 
 
 @dataclass(frozen=True)
@@ -138,10 +140,25 @@ def _lay_out_table(cells: list[GapCell]) -> TableText:
         unit=unit,
         columns=tuple(dict.fromkeys(cell.cell.label for cell in cells)),
         rows=tuple(texts),
-        notes=notes.lines(),
+        notes=(*notes.lines(), *_bases(rows.values()), *_faults(cells)),
         summaries=tuple(summarize(cells)),
         models=tuple(model_rows(cells)),
     )
+
+
+def _bases(rows: Iterable[Sequence[GapCell]]) -> Iterator[str]:
+    """What the rows' best bounds rest on, where their methods say so."""
+    count = Counter(row[0].best_rests_on for row in rows if row[0].best_rests_on)
+    words = [f"{describe_basis('', rests_on)} ({count[rests_on]})" for rests_on in sorted(count)]
+    if words:
+        yield f"best bounds rest on: {'; '.join(words)}"
+
+
+def _faults(cells: Sequence[GapCell]) -> Iterator[str]:
+    """What a solver said that a known plan contradicts."""
+    for cell in cells:
+        for fault in cell.faults:
+            yield f"a solver was wrong: {cell.cell.instance}, {cell.cell.label}: {fault}"
 
 
 def _cell_text(cell: GapCell, size: int, notes: Notes) -> CellText:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from placegap.experiments.run_log import Record
 from placegap.experiments.study_plan import Cell
 from placegap.instances.semantics import PLAN_CLASSES, PlanClass
 from placegap.solvers.result import relative_gap
+from placegap.solvers.trust import PROOF
 
 NOT_RUN = "not_run"
 NOT_APPLICABLE = "not_applicable"
@@ -27,7 +29,8 @@ class GapCell:
     """A cell of a gap table.
 
     `bound_ns` is the method's own bound, `best_bound_ns` the best that is valid for the table's
-    class of plans, and `gap` is measured against the latter. `time_s` is build plus solve time.
+    class of plans, and `gap` is measured against the latter. `rests_on` and `best_rests_on` say
+    what the two rest on (`solvers.trust`). `time_s` is build plus solve time.
     """
 
     cell: Cell
@@ -37,6 +40,10 @@ class GapCell:
     bound_class: PlanClass | None = None
     best_bound_ns: int | None = None
     best_bound_by: str = ""
+    bound_origin: str = ""
+    rests_on: str = ""
+    best_rests_on: str = ""
+    faults: tuple[str, ...] = ()
     gap: float | None = None
     build_s: float | None = None
     solve_s: float | None = None
@@ -52,6 +59,19 @@ class GapCell:
     def is_optimal(self) -> bool:
         """Whether the value meets the best bound."""
         return self.value_ns is not None and self.value_ns == self.best_bound_ns
+
+
+class BestBound(NamedTuple):
+    """The best bound for a class of plans, the column that proved it, and what it rests on."""
+
+    bound_ns: int
+    by: str
+    rests_on: str
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """The higher bound wins; of equal ones, a proof of ours, or else the first."""
+        return self.bound_ns, self.rests_on == PROOF
 
 
 @dataclass(frozen=True)
@@ -79,13 +99,14 @@ def gap_cells(cells: Iterable[Cell], records: Mapping[str, Record]) -> list[GapC
         Records of the log by key; cells whose run is not there yet are "not_run".
     """
     cells = list(cells)
-    best: dict[tuple[str, str, PlanClass], tuple[int, str]] = {}
+    best: dict[tuple[str, str, PlanClass], BestBound] = {}
     for cell in cells:
         for bound, by in _bounds(cell, records):
             for plan_class in _nested_in(bound["bound_class"]):
                 where = (*_problem(cell), plan_class)
-                if where not in best or bound["bound_ns"] > best[where][0]:
-                    best[where] = (bound["bound_ns"], by)
+                found = BestBound(bound["bound_ns"], by, bound.get("rests_on", ""))
+                if where not in best or found.rank > best[where].rank:
+                    best[where] = found
     return [_gap_cell(cell, records, best) for cell in cells]
 
 
@@ -98,25 +119,27 @@ def _bounds(cell: Cell, records: Mapping[str, Record]) -> Iterable[tuple[Record,
 def _gap_cell(
     cell: Cell,
     records: Mapping[str, Record],
-    best: Mapping[tuple[str, str, PlanClass], tuple[int, str]],
+    best: Mapping[tuple[str, str, PlanClass], BestBound],
 ) -> GapCell:
-    bound_ns, by = best.get((*_problem(cell), cell.semantics.plans), (None, ""))
+    bound_ns, by, rests_on = best.get((*_problem(cell), cell.semantics.plans), (None, "", ""))
+    empty = GapCell(
+        cell, NOT_RUN, best_bound_ns=bound_ns, best_bound_by=by, best_rests_on=rests_on
+    )  # fmt: skip
     if cell.run is None:
-        return GapCell(
-            cell, NOT_APPLICABLE, best_bound_ns=bound_ns, best_bound_by=by, message=cell.reason
-        )
+        return replace(empty, status=NOT_APPLICABLE, message=cell.reason)
     record = records.get(cell.run.key)
     if record is None:
-        return GapCell(cell, NOT_RUN, best_bound_ns=bound_ns, best_bound_by=by)
+        return empty
     value_ns = record.get("value_ns")
-    return GapCell(
-        cell=cell,
+    return replace(
+        empty,
         status=record["status"],
         value_ns=value_ns,
         bound_ns=record.get("bound_ns"),
         bound_class=record.get("bound_class"),
-        best_bound_ns=bound_ns,
-        best_bound_by=by,
+        bound_origin=record.get("bound_origin", ""),
+        rests_on=record.get("rests_on", ""),
+        faults=tuple(record.get("faults", ())),
         gap=relative_gap(value_ns, bound_ns),
         build_s=record.get("build_s"),
         solve_s=record.get("solve_s"),

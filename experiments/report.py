@@ -22,6 +22,7 @@ CSV_COLUMNS = (
     "subgraphs", "instance", "cluster",
     "num_ops", "num_devices", "method", "label", "params", "seed", "time_limit_s", "gap_limit",
     "status", "value_ns", "bound_ns", "bound_class", "own_gap", "best_bound_ns", "best_bound_by",
+    "bound_origin", "rests_on", "best_rests_on", "faults",
     "gap", "build_s", "solve_s", "rows", "columns", "message", "instance_hash", "key",
 )  # fmt: skip
 
@@ -91,6 +92,10 @@ def _csv_row(study: Study, cell: GapCell) -> dict[str, Any]:
         "own_gap": relative_gap(cell.value_ns, cell.bound_ns),
         "best_bound_ns": cell.best_bound_ns,
         "best_bound_by": cell.best_bound_by,
+        "bound_origin": cell.bound_origin,
+        "rests_on": cell.rests_on,
+        "best_rests_on": cell.best_rests_on,
+        "faults": "; ".join(cell.faults),
         "gap": cell.gap,
         "build_s": cell.build_s,
         "solve_s": cell.solve_s,

@@ -32,7 +32,7 @@ def recheck(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:
 
     Notes
     -----
-    O((n + m) (K + log n)); a graph of 80,000 ops takes seconds.
+    O((n + m) (K + log n)) for K devices; a graph of 20,000 ops takes half a second.
 
     Examples
     --------

@@ -26,13 +26,13 @@ from placegap.formulations.common import granularity_ns
 from placegap.instances.transfer import ceil_div
 from placegap.solvers.archer_combinatorial import combinatorial_bound
 from placegap.solvers.archer_exact import why_not
-from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model
+from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model, word
 from placegap.solvers.endings import ENDINGS
 from placegap.solvers.mip import MipParams
 from placegap.solvers.mip_outcome import Ending, bound_ns, no_garbage_collection
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
-from placegap.solvers.trust import PROOF, word_of_back_end
+from placegap.solvers.trust import PROOF
 
 COMBINATORIAL = "archer combinatorial"
 MIP = ("pyomo", "highspy")
@@ -126,7 +126,7 @@ class Search:
             message = f"{LABELS[self.solver]} proves that no chain plan exists"
             return Outcome(
                 proven_infeasible=True,
-                rests_on=word_of_back_end(self.solver),
+                rests_on=word(self.solver),
                 message=message,
                 build_s=self.build_s,
                 details=details,
@@ -141,7 +141,7 @@ class Search:
             bound_origin=(
                 f"{self.what} ({self.solver})" if bound > self.floor_ns else COMBINATORIAL
             ),
-            rests_on=word_of_back_end(self.solver) if bound > self.floor_ns else PROOF,
+            rests_on=word(self.solver) if bound > self.floor_ns else PROOF,
             message=next(filter(None, words), ""),
             build_s=self.build_s,
             details=details,

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
 PROOF = "proof"
 """Our own argument, in integers: a dynamic program, a path, a sum, LP duals recomputed."""
 
-SOLVERS = {
-    "ortools": "CP-SAT",
-    "highspy": "HiGHS",
-    "pyscipopt": "SCIP",
-    "gurobipy": "Gurobi",
-    "cplex": "CPLEX",
-}
+SOLVERS = {"ortools": "CP-SAT", "highspy": "HiGHS", "pyscipopt": "SCIP"}
 """Distributions and the solvers they bring."""
-
-BACK_ENDS = {"highs": "highspy", "scip": "pyscipopt", "gurobi": "gurobipy", "cplex": "cplex"}
-"""MIP solvers by the names that methods take, and their distributions."""
 
 
 def word_of(distribution: str) -> str:
@@ -29,23 +20,6 @@ def word_of(distribution: str) -> str:
     'CP-SAT'
     """
     return f"{SOLVERS[distribution]} {version(distribution)}"
-
-
-def word_of_back_end(solver: str, solver_version: str = "") -> str:
-    """The same for a MIP solver by the name that methods take.
-
-    `solver_version` counts where the solver is no Python distribution.
-
-    Examples
-    --------
-    >>> word_of_back_end("highs").split()[0]
-    'HiGHS'
-    """
-    distribution = BACK_ENDS[solver]
-    try:
-        return word_of(distribution)
-    except PackageNotFoundError:
-        return f"{SOLVERS[distribution]} {solver_version}".strip()
 
 
 def describe_basis(origin: str, rests_on: str) -> str:

@@ -58,6 +58,25 @@ def test_a_table_shows_value_best_bound_gap_and_time_or_why_not() -> None:
     )
 
 
+def test_what_bounds_rest_on_and_what_solvers_got_wrong_is_told() -> None:
+    results: Results = {
+        ("t", "net", "dp"): {**plan(9, 9), "rests_on": "proof"},
+        ("t", "net", "ip"): {**plan(9, 9), "rests_on": "HiGHS 1", "faults": ["HiGHS 1 said 10"]},
+        ("t", "big", "ip"): {**plan(9, 8), "rests_on": "HiGHS 1", "bound_origin": "highs"},
+    }
+    cells = cells_of(results, {"t": CHAIN})
+    assert [cell.best_rests_on for cell in cells] == ["proof", "proof", "HiGHS 1"]
+    (table,) = lay_out(cells)
+    assert table.notes == (
+        "best bounds rest on: the word of HiGHS 1 (1); proof of ours (1)",
+        "a solver was wrong: net, ip: HiGHS 1 said 10",
+    )
+    frame = pd.read_csv(io.StringIO(runs_csv(STUDY, cells)))
+    assert list(frame.rests_on) == ["proof", "HiGHS 1", "HiGHS 1"]
+    assert frame.iloc[2].bound_origin == "highs"
+    assert frame.iloc[1].faults == "HiGHS 1 said 10"
+
+
 def test_a_narrow_terminal_gets_several_tables_and_no_column_is_lost() -> None:
     (table, _) = lay_out(CELLS)
     for width, parts in ((120, 1), (40, 2)):

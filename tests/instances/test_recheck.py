@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 from plan_draws import instances, random_plan, semantics_for
 
-from placegap.instances import Evaluation, Schedule, Transfer, evaluate, recheck
+from placegap.instances import (
+    Evaluation,
+    Schedule,
+    Transfer,
+    evaluate,
+    load_cluster,
+    load_corpus,
+    recheck,
+)
 from placegap.instances.plan import Times
 from placegap.instances.recheck_facts import Facts
 from placegap.instances.recheck_makespan import planned_times
@@ -69,6 +77,18 @@ def test_both_referees_agree_on_2000_random_plans() -> None:
 def test_both_referees_agree_on_100000_random_plans(seed: int) -> None:
     judged, _ = compare(seed, 10_000)
     assert judged.total() == 10_000
+
+
+@pytest.mark.parametrize("cluster", ["8xH100-nvlink", "2x4-gpu-slow-link", "moirai-inter-server"])
+def test_both_referees_agree_on_networks_of_the_corpus(cluster: str) -> None:
+    rng = random.Random(cluster)
+    for graph in ("squeezenet", "inception_v1"):
+        instance = load_corpus(graph).instance(load_cluster(cluster))
+        for _ in range(12):
+            semantics = semantics_for(instance, rng)
+            plan = random_plan(instance, semantics, rng)
+            first = opinion(evaluate(instance, plan, semantics))
+            assert first == opinion(recheck(instance, plan, semantics)), (semantics.label, plan)
 
 
 def test_the_second_referee_shares_no_code_with_the_first() -> None:

@@ -12,6 +12,7 @@ from tiny_mip import ops_on
 
 from placegap.instances import Instance, Semantics, example
 from placegap.solvers import METHODS, solve
+from placegap.solvers.back_ends import LABELS
 from placegap.solvers.trust import PROOF, SOLVERS
 
 NOT_YET = {
@@ -32,7 +33,7 @@ CASES = (
 
 
 def is_known(rests_on: str) -> bool:
-    solvers = tuple(f"{name} " for name in SOLVERS.values())
+    solvers = tuple(f"{name} " for name in (*SOLVERS.values(), *LABELS.values()))
     return rests_on == PROOF or rests_on.startswith(solvers)
 
 
