@@ -131,9 +131,8 @@ def _message(search: Search) -> str:
         return "interrupted"
     if search.value_ns == search.bound_ns:
         return ""
-    limit_s = search.task.limits.time_limit_s
     if search.remaining_s == 0.0:
-        return f"stopped at the time limit of {limit_s} s"
+        return "stopped at the time limit"
     if search.over:
         return "the gap that suffices is reached"
     if whole_parts(search.task.instance) > MOST_PARTS:

@@ -17,6 +17,9 @@ __all__ = ["PLACERS", "Placer", "Start", "best_start", "placers", "starts"]
 LONGEST_S, SHARE = 10.0, 0.2
 """A method that looks for a start gets a share of the time, and no more than so many seconds."""
 
+SECOND_S = 1.0
+"""Placers are chosen by what they are likely to cost; only after so long the clock decides, too."""
+
 AT_LEAST_MS, MS_PER_PART = 3.0, 0.2
 """Small instances are soon solved: their placers get so much, and so much for each op and edge."""
 
@@ -128,10 +131,11 @@ def starts(task: Task, methods: Iterable[str]) -> list[Start]:
     """
     began, limit_s = time.perf_counter(), task.limits.time_limit_s
     share_s = LONGEST_S if limit_s is None else min(LONGEST_S, limit_s * SHARE)
+    stop_s = max(share_s, SECOND_S)
     known = any(start.plan is task.incumbent for start in task.starts)
     found = [*task.starts, None if known else _judged(task, task.incumbent)]
     for name in methods:
-        if limit_s is not None and time.perf_counter() - began > share_s and name not in ALWAYS:
+        if limit_s is not None and time.perf_counter() - began > stop_s and name not in ALWAYS:
             break
         method = find_method(name)
         params = method.params()

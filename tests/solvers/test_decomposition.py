@@ -144,7 +144,7 @@ def test_a_time_limit_is_kept_and_plans_improve_meanwhile() -> None:
     result = solve(long(), PORT, "decomposition", ONE, time_limit_s=1.0)
     assert time.perf_counter() - began < 20
     for outcome in (stopped, result):
-        assert (outcome.status, outcome.message) == ("feasible", "stopped at a limit")
+        assert (outcome.status, outcome.message) == ("feasible", "stopped at the time limit")
         assert outcome.bound_ns is not None
         assert 0 < outcome.bound_ns < OPTIMUM_OF_LONG_NS
     assert result.value_ns is not None
