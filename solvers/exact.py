@@ -192,12 +192,9 @@ def _not_below(method: Method, outcome: Outcome, best: Start | None, floor: Boun
 def _in_words(
     outcome: Outcome, best: Start | None, gap: float, limit_s: float | None, spent_s: float
 ) -> Outcome:
-    """A message wherever a plan or its proof is missing, and none where nothing is."""
+    """A message wherever a plan or its proof is missing."""
     if best is not None and outcome.bound_ns is not None:
-        missing = best.value_ns - outcome.bound_ns
-        if missing == 0 and not outcome.faults:
-            return replace(outcome, message="")
-        if missing <= gap * best.value_ns:
+        if best.value_ns - outcome.bound_ns <= gap * best.value_ns:
             return outcome
     if outcome.message:
         return outcome

@@ -56,10 +56,10 @@ MAKESPAN = (
     Placer("order-place", 0.6, 3.2),
     Placer("greedy", 0.5, 3.6),
     Placer("random", 0.5, 2.8),
-    Placer("getf", 2.0, 40.0, 30_000),
+    Placer("getf", 2.0, 60.0, 1_000),
     Placer("metis", 1.7, 3.0),
     Placer("mp-dps", 2.5, 23.0),
-    Placer("m-sct", 6.0, 65.0, 1_500),
+    Placer("m-sct", 6.0, 150.0, 600),
     Placer("mt-kahypar", 7.0, 35.0, 100_000),
 )
 LOAD = (

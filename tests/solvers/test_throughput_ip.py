@@ -20,8 +20,10 @@ from support import SHARED, needs_shared, tiny_instance
 from placegap.instances import (
     Cluster,
     Device,
+    Edge,
     Graph,
     Instance,
+    Link,
     Op,
     Plan,
     Semantics,
@@ -197,6 +199,39 @@ def test_stopped_at_once_it_returns_its_start() -> None:
     assert result.status == "feasible"
     assert result.value_ns is not None
     assert "time limit" in result.message
+
+
+@pytest.mark.parametrize("parameter_bytes", [10**4, 10**7, 10**12])
+@pytest.mark.parametrize("start", [True, False])
+def test_weights_too_large_to_synchronise_do_not_blunt_the_bound(
+    parameter_bytes: int, start: bool
+) -> None:
+    # A unit of time that fits the synchronisation of all weights leaves nothing of 26 ns: the
+    # model's optimum of 0 units was said to be proven, with a bound of 0.
+    sizes = (parameter_bytes, 2 * parameter_bytes, parameter_bytes // 2, parameter_bytes)
+    ops = tuple(
+        Op(name=f"op{i}", time_ns={"gpu": 5 + i}, resident_bytes=size, parameter_bytes=size)
+        for i, size in enumerate(sizes)
+    )
+    edges = tuple(Edge(producer=f"op{i}", consumer=f"op{i + 1}", bytes=0) for i in range(3))
+    names = ("d0", "d1", "d2")
+    devices = tuple(Device(name=name, kind="gpu") for name in names)
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=10**6)
+        for a in names
+        for b in names
+        if a != b
+    )
+    instance = Instance(
+        name="weights",
+        graph=Graph(name="weights", ops=ops, edges=edges),
+        cluster=Cluster(name="three", devices=devices, links=links),
+    )
+    # 5, 6, 7 and 8 ns on three devices: 11, 7 and 8, and replicas would take milliseconds
+    result = solve(
+        instance, Semantics(objective="max_load", replicas=True), "throughput-ip", {"start": start}
+    )
+    assert (result.status, result.value_ns, result.bound_ns) == ("optimal", 11, 11)
 
 
 def test_stopped_at_once_without_a_start_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
