@@ -53,6 +53,7 @@ from placegap.formulations.throughput_ip_data import (
 from placegap.formulations.throughput_ip_loads import (
     Inside,
     crossing_variables,
+    exclude_too_long,
     load_add,
     load_overlap,
     load_shared,
@@ -91,6 +92,7 @@ def build(
     semantics: Semantics,
     contiguous: Contiguous | None = None,
     symmetry: bool = False,
+    most_ns: int | None = None,
 ) -> pyo.ConcreteModel:
     """The throughput IP of an instance.
 
@@ -104,6 +106,8 @@ def build(
     symmetry : bool
         Fix the roles of equal devices. It makes proofs shorter, and is wrong beside constraints of
         your own that name devices. `warm_start` and `extract` must be told the same.
+    most_ns : int, optional
+        The value of a plan that is known: the model need not have worse ones.
 
     Returns
     -------
@@ -125,7 +129,7 @@ def build(
     reason = why_not(instance, semantics, contiguous, symmetry)
     if reason is not None:
         raise ValueError(f"the throughput IP {reason}")
-    data = throughput_data(instance, semantics, symmetry)
+    data = throughput_data(instance, semantics, symmetry, most_ns)
     model = pyo.ConcreteModel(name=f"throughput IP: {instance.name}")
     model.unit_ns = pyo.Param(initialize=data.unit_ns)
     if semantics.replicas:
@@ -143,6 +147,7 @@ def build(
         assign_once(model, instance)
         colocate_ops(model, instance)
     inside = _inside(model)
+    exclude_too_long(data, inside)
     memory_capacity(model, instance)
     tensor_leaves(model, data, inside)
     tensor_enters(model, data, inside)

@@ -20,7 +20,7 @@ from placegap.instances.model import Instance
 from placegap.instances.replication import equal_devices, narrowest_bandwidth
 from placegap.instances.semantics import Semantics
 from placegap.instances.servers import border_costs, server_costs, server_numbers
-from placegap.instances.transfer import NS_PER_S, ceil_div, widest_paths
+from placegap.instances.transfer import widest_paths
 
 MOST_UNEVEN = 6
 """Equal devices with links of different bandwidths: every set of them is a column of its own."""
@@ -87,6 +87,8 @@ class Data:
         Of each tensor.
     consumers : list of lists of int
         Of each tensor, every op once.
+    horizon_ns : int
+        Plans with a larger value are of no interest: some best plan is no such plan.
     unit_ns : float
         Nanoseconds per unit of model time.
     """
@@ -101,6 +103,7 @@ class Data:
     server_ns: Ints
     producer: list[int]
     consumers: list[list[int]]
+    horizon_ns: int
     unit_ns: float
 
     @property
@@ -112,8 +115,13 @@ class Data:
         return self.unit_ns == 1
 
 
-def throughput_data(instance: Instance, semantics: Semantics, symmetry: bool = False) -> Data:
+def throughput_data(
+    instance: Instance, semantics: Semantics, symmetry: bool = False, most_ns: int | None = None
+) -> Data:
     """Everything that `throughput_ip.build` needs; O(m + (n + t) S).
+
+    With `most_ns`, the value of a plan that is known, what would cost more than that costs just
+    enough to be out of the question: then the unit of time fits the values that matter.
 
     Examples
     --------
@@ -126,12 +134,17 @@ def throughput_data(instance: Instance, semantics: Semantics, symmetry: bool = F
     arrays, index = instance.arrays, instance.arrays.index
     columns = device_columns(instance, semantics, symmetry)
     first = np.array([devices[0] for devices in columns.devices])
+    horizon = horizon_ns(instance, semantics)
+    if most_ns is not None:
+        horizon = min(horizon, most_ns)
+    load = horizon * np.array([len(devices) for devices in columns.devices])
     border = np.where(arrays.is_host, 0, border_costs(instance, semantics))
+    border = np.minimum(border[:, first], load + 1)
     servers: tuple[str, ...] = ()
     server, server_ns = np.zeros(len(first), np.int64), np.zeros((len(border), 0), np.int64)
     if semantics.levels == 2:
         servers, of_device = server_numbers(instance)
-        server, server_ns = of_device[first], server_costs(instance)
+        server, server_ns = of_device[first], np.minimum(server_costs(instance), horizon + 1)
     consumers = [
         sorted(set(index.consumer[index.tensor_edge[a:b]].tolist()))
         for a, b in zip(index.tensor_ptr[:-1], index.tensor_ptr[1:], strict=True)
@@ -141,13 +154,14 @@ def throughput_data(instance: Instance, semantics: Semantics, symmetry: bool = F
         semantics=semantics,
         columns=columns,
         time_ns=arrays.time_ns[:, first],
-        border_ns=border[:, first],
+        border_ns=border,
         servers=servers,
         server=server,
         server_ns=server_ns,
         producer=index.tensor_producer.tolist(),
         consumers=consumers,
-        unit_ns=time_unit_ns(horizon_ns(instance, semantics), value_step_ns(instance, semantics)),
+        horizon_ns=horizon,
+        unit_ns=time_unit_ns(horizon, value_step_ns(instance, semantics)),
     )
 
 
@@ -211,18 +225,16 @@ def uneven_class(instance: Instance, semantics: Semantics, symmetry: bool = Fals
 
 
 def horizon_ns(instance: Instance, semantics: Semantics) -> int:
-    """No device or server is loaded with more, and no forward and backward load together."""
+    """Some best plan loads no device or server with more, nor with both passes together.
+
+    What replicas have to synchronise is left out: a stage may do without them.
+    """
     arrays = instance.arrays
     ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1).tolist()
     border = border_costs(instance, semantics).max(axis=1, initial=0).tolist()
     most = sum(ops) + 2 * sum(border)
     if semantics.levels == 2:
         most = max(most, sum(server_costs(instance).max(axis=1, initial=0).tolist()))
-    if semantics.replicas:
-        widths = [width for width, _ in widest_paths(instance.cluster).values()]
-        parameters = sum(op.parameter_bytes for op in instance.graph.ops)
-        if widths:
-            most += ceil_div(2 * parameters * NS_PER_S, min(widths)) + 1
     return int(most)
 
 

@@ -9,6 +9,7 @@ import pyomo.environ as pyo
 
 from placegap.formulations.common import Linear
 from placegap.formulations.throughput_ip_data import Data
+from placegap.instances.replication import sync_ns
 from placegap.instances.transfer import NS_PER_S
 
 Inside = Any
@@ -68,6 +69,19 @@ def server_variables(model: pyo.ConcreteModel, data: Data, inside: Inside) -> No
 
 
 # -------------------------------------------------------------------------------------- constraints
+
+
+def exclude_too_long(data: Data, inside: Inside) -> None:
+    """An op is in no column where its time, or its weights alone, exceed the horizon."""
+    columns, weights = data.columns, parameter_bytes(data)
+    for s, devices in enumerate(columns.devices):
+        r, width = len(devices), columns.bandwidth[s]
+        for i in np.flatnonzero(data.time_ns[:, s] > r * data.horizon_ns).tolist():
+            inside[i, s].fix(0)
+        if r > 1 and width is not None:
+            for i, size in weights.items():
+                if sync_ns(size, r, width) > data.horizon_ns:
+                    inside[i, s].fix(0)
 
 
 def tensor_leaves(model: pyo.ConcreteModel, data: Data, inside: Inside) -> None:

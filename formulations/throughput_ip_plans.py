@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyomo.environ as pyo
@@ -38,6 +39,7 @@ def warm_start(
     Where the model fixes the roles of equal devices, as `symmetry` says, they swap them.
     """
     data = throughput_data(instance, semantics, symmetry)
+    data = replace(data, unit_ns=pyo.value(model.unit_ns))
     column, order = columns_of(data, plan)
     if semantics.replicas:
         set_stages(model, column)

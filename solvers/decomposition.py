@@ -137,7 +137,7 @@ def _message(search: Search) -> str:
         return ""
     limits = search.task.limits
     if search.remaining_s == 0.0:
-        return f"time limit of {limits.time_limit_s:g} s reached"
+        return f"time limit of {limits.named_s:g} s reached"
     said = say_rest(search.value_ns, search.bound_ns, limits, search.note) or search.note
     return said or "ended: neither sections nor CP-SAT on the whole graph proved more"
 

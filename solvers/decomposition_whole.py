@@ -79,7 +79,7 @@ def _learn(search: Search, found: Answer) -> None:
     search.note = {
         "refused": found.reason,
         "fault": f"{SOLVER} contradicts a known plan, and is not believed",
-        "time_limit": f"time limit of {search.task.limits.time_limit_s or 0:g} s reached",
+        "time_limit": f"time limit of {search.task.limits.named_s:g} s reached",
         "unknown": f"{SOLVER} stopped by itself after {found.seconds:.1f} s without saying why",
     }.get(found.ending, "")
     proof = PROOFS.index("cp-sat")

@@ -54,7 +54,7 @@ def say_ending(
     if ending == "fault":
         why = f"{solver} contradicts a known plan, and is not believed"
     elif ending == "time_limit":
-        why = f"time limit of {limits.time_limit_s or 0:g} s reached"
+        why = f"time limit of {limits.named_s:g} s reached"
     else:
         why = ENDINGS[ending].format(solver=solver)
     if better or ending in ("optimal", "infeasible"):

@@ -193,7 +193,7 @@ class _Search:
             return None
         left = limit_s - (time.perf_counter() - self.began)
         if left <= 0:
-            raise LimitReached(f"the time limit of {limit_s} s is over")
+            raise LimitReached(f"the time limit of {self.task.limits.named_s:g} s is over")
         return left
 
     def offer_start(self, plan: Plan | None) -> None:

@@ -79,7 +79,8 @@ def run(task: Task, params: Params) -> Outcome:
     if merge is None:
         return run_mip(task, _formulation(task, params.form), params.solver)
     coarse = replace(task, instance=merge.coarse, incumbent=None)
-    found = run_mip(coarse, _formulation(coarse, params.form, placers(coarse)), params.solver)
+    asked = placers(coarse) if params.start else ()
+    found = run_mip(coarse, _formulation(coarse, params.form, asked), params.solver)
     words = [f"merged to {merge.coarse.num_ops} ops, so that there is no bound"]
     plan = None
     if found.plan is not None:

@@ -56,6 +56,13 @@ class Limits:
     time_limit_s: float | None = None
     gap: float = 0.0
     seed: int = 0
+    asked_s: float | None = None
+    """The limit of the whole run, where `time_limit_s` is what is left of it."""
+
+    @property
+    def named_s(self) -> float:
+        """The limit as messages name it."""
+        return (self.asked_s if self.asked_s is not None else self.time_limit_s) or 0.0
 
 
 class Start(NamedTuple):

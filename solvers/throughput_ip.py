@@ -60,7 +60,9 @@ def formulation(task: Task, params: Params) -> Formulation:
         name="throughput-ip",
         starts=STARTS,
         granularity_ns=throughput_ip.value_step_ns(instance, semantics),
-        build=lambda start: throughput_ip.build(instance, semantics, params.contiguous, symmetry),
+        build=lambda start: throughput_ip.build(
+            instance, semantics, params.contiguous, symmetry, start and start.value_ns
+        ),
         warm_start=lambda model, plan: throughput_ip.warm_start(
             model, instance, plan, semantics, symmetry
         ),

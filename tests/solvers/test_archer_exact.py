@@ -75,7 +75,7 @@ def test_plans_that_exceed_memory_by_a_byte_are_excluded(monkeypatch: pytest.Mon
     monkeypatch.setattr(archer_exact, "STARTS", ())
     big = 10**12
     instance = row((9, 9), devices=3, memory=2 * big, sizes=(big + 1, big + 2, big + 3))
-    result = solve(instance, ADD, "archer-exact")
+    result = solve(instance, ADD, "archer-exact", {"start": False})
     assert (result.status, result.value_ns) == ("optimal", 22)  # b pays 9 + 4 + 9
 
 
@@ -88,8 +88,9 @@ def test_stopped_at_once_it_returns_its_start() -> None:
 
 def test_stopped_at_once_without_a_start_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archer_exact, "STARTS", ())
-    result = solve(example(), ADD, "archer-exact", time_limit_s=0.0)
-    assert (result.status, result.plan, result.bound_ns) == ("no_plan", None, None)
+    result = solve(example(), ADD, "archer-exact", {"start": False}, time_limit_s=0.0)
+    assert (result.status, result.plan) == ("no_plan", None)
+    assert (result.bound_ns, result.bound_origin) == (23, "archer combinatorial")
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_a_time_limit_is_kept_and_plans_improve_meanwhile() -> None:
     began = time.perf_counter()
     stopped = solve(long(), PORT, "decomposition", ONE, time_limit_s=0.0)
     result = solve(long(), PORT, "decomposition", ONE, time_limit_s=1.0)
-    assert time.perf_counter() - began < 20
+    assert time.perf_counter() - began < 60
     for outcome, limit in ((stopped, 0), (result, 1)):
         words = f"time limit of {limit} s reached"
         assert (outcome.status, outcome.message) == ("feasible", words)

@@ -39,7 +39,7 @@ def test_the_clock_runs_otherwise() -> None:
     before, clock = now_s(), Clock(0.01)
     time.sleep(0.02)
     assert now_s() - before >= 0.02
-    with pytest.raises(LimitReached, match=r"0\.01 s"):
+    with pytest.raises(LimitReached, match="the time limit is over"):
         clock.check()
 
 

@@ -14,7 +14,7 @@ from placegap.instances.errors import InputError
 from placegap.instances.generate import generate
 from placegap.instances.reader import read_model
 from placegap.instances.semantics import Channels
-from placegap.solvers import Result, mip, moirai_milp, solve
+from placegap.solvers import mip, solve
 from placegap.solvers.highs import MipOutcome
 from placegap.solvers.trust import word_of
 
@@ -134,10 +134,10 @@ def test_stopped_at_once_it_returns_the_incumbent(form: Form) -> None:
     assert "time limit" in result.message
 
 
-def test_stopped_at_once_without_a_plan_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moirai_milp, "STARTS", ())
-    result = solve(example(), PORT, "moirai", time_limit_s=0.0)
-    assert (result.status, result.plan, result.bound_ns) == ("no_plan", None, None)
+def test_stopped_at_once_without_a_plan_it_says_so() -> None:
+    result = solve(example(), PORT, "moirai", {"start": False}, time_limit_s=0.0)
+    assert (result.status, result.plan) == ("no_plan", None)
+    assert (result.bound_ns, result.bound_origin) == (33, "critical path")
     assert result.message.startswith("time limit of 0 s reached, no plan found in ")
 
 
