@@ -190,9 +190,12 @@ def _in_words(
     outcome: Outcome, best: Start | None, gap: float, limit_s: float | None, spent_s: float
 ) -> Outcome:
     """A message wherever a plan or its proof is missing."""
-    if best is not None and outcome.bound_ns is not None:
-        if best.value_ns - outcome.bound_ns <= gap * best.value_ns:
-            return outcome
+    if (
+        best is not None
+        and outcome.bound_ns is not None
+        and best.value_ns - outcome.bound_ns <= gap * best.value_ns
+    ):
+        return outcome
     if outcome.message:
         return outcome
     at_limit = limit_s is not None and spent_s >= 0.95 * limit_s

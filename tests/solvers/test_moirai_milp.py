@@ -14,7 +14,7 @@ from placegap.instances.errors import InputError
 from placegap.instances.generate import generate
 from placegap.instances.reader import read_model
 from placegap.instances.semantics import Channels
-from placegap.solvers import mip, solve
+from placegap.solvers import Result, mip, solve
 from placegap.solvers.highs import MipOutcome
 from placegap.solvers.trust import word_of
 
