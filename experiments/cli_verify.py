@@ -29,11 +29,11 @@ from placegap.experiments.options import (
 from placegap.experiments.rendering import output, spinner, warn
 
 if TYPE_CHECKING:
-    from placegap.experiments.known_bounds import Bound
     from placegap.experiments.sources import Source
     from placegap.instances.model import Instance
     from placegap.instances.semantics import Semantics
     from placegap.instances.verification import Verification
+    from placegap.solvers.cheap_bounds import Bound
 
 BROKEN_RULES = 1
 
@@ -96,7 +96,7 @@ def verify_command(
     if verdict.agree and verdict.first.value_ns is not None:
         proof = None if method is None else (method, parse_pairs(param or ()), time_limit)
         bound, best_ns = _known(source, instance, verdict, semantics, proof)
-    contradicted = verdict.holds and bound is not None and bound.bound_ns > _value(verdict)
+    contradicted = verdict.holds and bound is not None and bound.ns > _value(verdict)
     if as_json:
         content = _json(instance, semantics, verdict, bound, best_ns)
         print(json.dumps(content, ensure_ascii=False), flush=True)
@@ -169,10 +169,10 @@ def _json(
             "value_ns": second.value_ns,
             "violations": [vars(violation) for violation in second.violations],
         },
-        "bound_ns": None if bound is None else bound.bound_ns,
+        "bound_ns": None if bound is None else bound.ns,
         "bound_origin": "" if bound is None else bound.origin,
         "rests_on": "" if bound is None else bound.rests_on,
-        "gap": relative_gap(first.value_ns, None if bound is None else bound.bound_ns),
+        "gap": relative_gap(first.value_ns, None if bound is None else bound.ns),
         "best_known_value_ns": best_ns,
     }
 
@@ -201,8 +201,8 @@ def _print(
         console.print(f"value    {values[0]} and {values[1]}{exact}: the referees DISAGREE")
     if bound is not None:
         basis = describe_basis(bound.origin, bound.rests_on)
-        gap = relative_gap(first.value_ns, bound.bound_ns)
-        console.print(f"bound    {format_ns(bound.bound_ns)} ({basis})", markup=False)
+        gap = relative_gap(first.value_ns, bound.ns)
+        console.print(f"bound    {format_ns(bound.ns)} ({basis})", markup=False)
         console.print(f"gap      {'unknown' if gap is None else format_gap(gap)}")
     if best_ns is not None and best_ns != first.value_ns:
         console.print(f"best     {format_ns(best_ns)} is recorded")

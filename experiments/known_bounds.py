@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
-from placegap.formulations.getf_lp import critical_path_ns
 from placegap.instances.corpus import known_of
 from placegap.instances.model import Instance
 from placegap.instances.semantics import PLAN_CLASSES, Semantics
-from placegap.instances.transfer import ceil_div
+from placegap.solvers.cheap_bounds import Bound, quick_bound
 from placegap.solvers.result import Result
 from placegap.solvers.trust import PROOF
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A lower bound on all plans of a semantics: who proved it, and what it rests on."""
-
-    bound_ns: int
-    origin: str
-    rests_on: str = ""
 
 
 def best_bound(bounds: Iterable[Bound]) -> Bound | None:
@@ -31,7 +20,7 @@ def best_bound(bounds: Iterable[Bound]) -> Bound | None:
     >>> best_bound([Bound(5, "cp-sat", "CP-SAT 9"), Bound(5, "path", PROOF)]).origin
     'path'
     """
-    return max(bounds, key=lambda bound: (bound.bound_ns, bound.rests_on == PROOF), default=None)
+    return max(bounds, key=lambda bound: (bound.ns, bound.rests_on == PROOF), default=None)
 
 
 def recorded_bounds(instance: Instance, semantics: Semantics) -> Iterator[Bound]:
@@ -54,28 +43,8 @@ def recorded_value_ns(instance: Instance, semantics: Semantics) -> int | None:
 
 
 def cheap_bounds(instance: Instance, semantics: Semantics) -> Iterator[Bound]:
-    """The longest path, or the work shared evenly, at every op's least time; linear time."""
-    if semantics.objective == "makespan":
-        yield Bound(critical_path_ns(instance), "critical path", PROOF)
-        return
-    kinds = [device.kind for device in instance.cluster.devices]
-    ops = instance.graph.ops
-    least = [min(op.time_ns[kind] for kind in kinds if kind in op.time_ns) for op in ops]
-    if semantics.objective == "latency_subgraphs":
-        index = instance.arrays.index
-        end = list(least)
-        for i in index.topological_order.tolist():
-            for e in index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]].tolist():
-                j = int(index.consumer[e])
-                end[j] = max(end[j], end[i] + least[j])
-        yield Bound(max(end), "critical path", PROOF)
-        return
-    passes = [[False], [True]] if semantics.objective == "max_load_fwd_bwd" else [[False, True]]
-    work = 0
-    for which in passes:
-        total = sum(ns for op, ns in zip(ops, least, strict=True) if op.backward in which)
-        work += ceil_div(total, len(kinds))
-    yield Bound(work, "work", PROOF)
+    """What paths, work and the longest op prove."""
+    yield quick_bound(instance, semantics)
 
 
 def bound_of(result: Result) -> Iterator[Bound]:

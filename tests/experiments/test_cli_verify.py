@@ -147,5 +147,5 @@ def test_cheap_bounds_are_below_the_optimum(semantics: Semantics) -> None:
     assert bound is not None
     assert best.value_ns is not None
     # the path takes 5 + 20 + 8; the work, 43 ns, is shared by two
-    assert bound.bound_ns == (22 if semantics.is_load else 33)
-    assert bound.bound_ns <= best.value_ns
+    assert bound.ns == (22 if semantics.is_load else 33)
+    assert bound.ns <= best.value_ns

@@ -15,12 +15,6 @@ from placegap.solvers import METHODS, solve
 from placegap.solvers.back_ends import LABELS
 from placegap.solvers.trust import PROOF, SOLVERS
 
-NOT_YET = {
-    "archer-exact", "cp-sat", "decomposition", "getf-milp", "ideal-dp", "latency", "latency-ip",
-    "moirai", "noncontiguous", "pesto", "throughput-ip",
-}  # fmt: skip
-"""Methods that do not say so yet; none may join them."""
-
 CASES = (
     (Semantics(objective="makespan"), makespan_draws),
     (Semantics(objective="makespan", channels="link"), makespan_draws),
@@ -54,9 +48,7 @@ def test_no_bound_and_no_proof_comes_without_what_it_rests_on(case: tuple) -> No
                 continue
             where = f"{method.name} on {instance.name}, {semantics.label}: {result.rests_on!r}"
             said[method.name] += 1
-            assert is_known(result.rests_on) or (method.name in NOT_YET and not result.rests_on), (
-                where
-            )
+            assert is_known(result.rests_on), where
             assert result.bound_ns is None or result.bound_origin, where
     assert said["brute-force"] or semantics.levels == 2
 
