@@ -107,7 +107,8 @@ def test_seven_ops_that_fill_two_devices(method: str, workers: int) -> None:
 
 @every_method
 def test_memory_that_binds_to_the_byte(method: str) -> None:
-    seen = agrees(method, range(100))
+    # CP-SAT in rows of bytes was wrong on 23, 31, 71 and 248, each method on at least one of them
+    seen = agrees(method, [*range(100), 248])
     assert set(seen) == {"optimal", "infeasible"}
 
 
