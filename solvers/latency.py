@@ -154,6 +154,7 @@ class _Search:
         self.progress = Progress(build_call_problem(task.instance, subgraphs), task.limits.gap)
         self.progress.prove(_critical_path_ns(task), "critical path")
         self.starts: list[Ints] = []
+        self.steps_per_s = STEPS_PER_S
         self.words: list[str] = []
 
     def run(self) -> None:
@@ -288,11 +289,14 @@ class _Search:
         size = self.task.instance.num_ops + len(self.task.instance.arrays.index.producer)
         left, moves = self.left_s(), min(self.params.moves, 20_000 * size)
         if left is not None:
-            moves = min(moves, 1 + int(STEPS_PER_S * left / size) // 2)
+            moves = min(moves, 1 + int(self.steps_per_s * left / size) // 2)
         seed = self.task.limits.seed * 1_000_003 + number
         heat = HEAT[number % len(HEAT)]
-        problem = self.progress.problem
+        problem, began = self.progress.problem, time.perf_counter()
         self.progress.offer(anneal_calls(problem, start, seed=seed, moves=moves, hot=heat))
+        took_s = time.perf_counter() - began
+        if took_s > 1:  # a machine that others use, too, is slower
+            self.steps_per_s = min(self.steps_per_s, moves * size / took_s)
 
     def anneal_on(self) -> None:
         """While time is left and no bound can get better: annealing from the best plan."""
