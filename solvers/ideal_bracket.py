@@ -227,17 +227,23 @@ def _build_sweep(bracket: Bracket) -> Sweep | None:
 
 
 def _bisect(bracket: Bracket, decide: Callable[[int], Split | None], until: float) -> None:
-    """Decide whether anything is better; if so, narrow the bracket to a relative gap."""
-    limit = bracket.limit
+    """Decide whether anything is better; if so, narrow the bracket to a relative gap.
+
+    What a decision finds is often the optimum: then all that is missing is the proof that nothing
+    is better still. So that is asked next, but not twice in a row, for it may go down ns by ns.
+    """
+    limit, straight = bracket.limit, False
     while not bracket.closed:
-        if not bracket.improve(decide(limit)):
+        improved = bracket.improve(decide(limit))
+        if not improved:
             if bracket.value is None:
                 return  # no chain of ideals fits at all
             bracket.prove(limit + 1)
         assert bracket.value is not None
         if bracket.value - bracket.lower <= until * bracket.value:
             return
-        limit = (bracket.lower + bracket.value) // 2
+        straight = improved and not straight
+        limit = bracket.limit if straight else (bracket.lower + bracket.value) // 2
 
 
 def _raise_bound(bracket: Bracket, max_ideals: int) -> None:
