@@ -19,9 +19,7 @@ PRICINGS = 25
 """How many follow each set that is fixed."""
 
 
-def dive(
-    found: ColumnGeneration, target_ns: int, clock: Clock, most_cells: int | None = None
-) -> Ints | None:
+def dive(found: ColumnGeneration, target_ns: int, clock: Clock) -> Ints | None:
     """A plan whose loads are about `target_ns` if all goes well, (b,); None if memory prevents it.
 
     Parameters
@@ -30,10 +28,7 @@ def dive(
         Its sets and prices are where the dive starts.
     target_ns : int
     clock : Clock
-    most_cells : int, optional
-        How fine the grid of the dive's pricing is at most.
     """
-    num_cells = found.num_cells if most_cells is None else min(found.num_cells, most_cells)
     pricer = found.pricer
     problem = pricer.problem
     members = [list(devices) for devices in problem.members()]
@@ -43,7 +38,7 @@ def dive(
     while (device < 0).any() and any(members):
         active = device < 0
         counts = tuple(len(devices) for devices in members)
-        search = ColumnGeneration(pricer, target_ns + 1, num_cells, active, counts)
+        search = ColumnGeneration(pricer, target_ns + 1, found.num_cells, active, counts)
         target = target_ns // search.unit_ns
         search.carry(sets)
         search.best = np.where(active, prices, 0.0) + np.where(active, 1e-9, 0.0)

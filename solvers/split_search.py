@@ -44,8 +44,8 @@ PRICINGS = (600, 800, 2_000, 1_000)
 
 MOST_ROUNDS = len(PRICINGS) - 1
 
-LAST_SHARE, MIP_SHARE, DIVES_SHARE = 0.3, 0.25, 0.3
-"""Parts of the time that is left: for annealing in a late round, the MIP, the dives of a round."""
+LAST_SHARE, MIP_SHARE = 0.3, 0.25
+"""Parts of the time that is left: for annealing in a late round, and for the MIP."""
 
 NEAR = 2_000
 """On all but the finest grid a cell in so many is near enough: rounding costs more than that."""
@@ -310,16 +310,15 @@ class SplitSearch:
         self.learn(fine)
 
     def dives(self, columns: ColumnGeneration, aims: Sequence[float]) -> None:
-        """Plans from the columns, mended by local search, in a part of the time."""
-        progress, clock = self.progress, self.share(DIVES_SHARE)
-        cells = columns.pricer.cells(progress.value_ns, *GRIDS[1])
+        """Plans from the columns, mended by local search."""
+        progress = self.progress
         for aim in aims:
             target = int(progress.bound_ns + aim * (progress.value_ns - progress.bound_ns))
             if progress.done or target in self.aimed or target == 0:
                 continue
             self.aimed.add(target)
             try:
-                device = dive(columns, target, clock, cells)
+                device = dive(columns, target, self.share(0.25))
             except LimitReached:
                 self.left_s()
                 continue
