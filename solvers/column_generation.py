@@ -175,8 +175,8 @@ class ColumnGeneration:
         if refuted > self.lower:
             self.lower, self.proof = refuted, price.astype(np.float64)
 
-    def close(self, clock: Clock, enough_ns: int, most: int) -> None:
-        """Narrow lower and upper down to neighbours, or until the bound is enough.
+    def close(self, clock: Clock, enough_ns: int, most: int, near: int = 0) -> None:
+        """Narrow lower and upper down to neighbours or `near` cells, or until the bound is enough.
 
         Raises
         ------
@@ -184,7 +184,9 @@ class ColumnGeneration:
             If the time is over; the bound is kept.
         """
         end, step = self.iterations + most, 0
-        while self.lower < self.upper and self.bound_ns < enough_ns and self.iterations < end:
+        while (
+            self.upper - self.lower > near and self.bound_ns < enough_ns and self.iterations < end
+        ):
             target = (self.lower + self.upper) // 2
             if self.likely is not None:
                 # from there on, in steps that double, until one is reached

@@ -44,8 +44,11 @@ PRICINGS = (600, 800, 2_000, 1_000)
 
 MOST_ROUNDS = len(PRICINGS) - 1
 
-LAST_SHARE, MIP_SHARE = 0.4, 0.25
-"""Parts of the time that is left: for annealing in a round, and for the MIP where rounds follow."""
+LAST_SHARE, MIP_SHARE = 0.3, 0.25
+"""Parts of the time that is left: for annealing in a late round, and for the MIP."""
+
+NEAR = 2_000
+"""On all but the finest grid a cell in so many is near enough: rounding costs more than that."""
 
 HEAT = (0.002, 0.008, 0.0005, 0.03)
 """Temperature that annealing starts with, run by run."""
@@ -176,7 +179,8 @@ class SplitSearch:
         """Prices on a grid that is fine enough."""
         grid, columns = self.sharp_columns(pricer, grid, before)
         most = PRICINGS[min(number, len(PRICINGS) - 1)]
-        self.price(columns, most, 0.25 if number == 0 else 0.4)
+        near = 0 if grid == len(GRIDS) - 1 else columns.num_cells // NEAR
+        self.price(columns, most, 0.25 if number == 0 else 0.4, near)
         return grid, columns
 
     def prove_first(self, pricer: Pricer) -> None:
@@ -277,14 +281,14 @@ class SplitSearch:
         else:
             self.progress.prove(columns.bound_ns, "column generation")
 
-    def price(self, columns: ColumnGeneration, most: int, part: float) -> None:
+    def price(self, columns: ColumnGeneration, most: int, part: float, near: int) -> None:
         """Raise the bound for a number of pricings and a part of the time."""
         progress = self.progress
         if progress.done:
             return
         enough_ns = math.ceil((1 - progress.gap) * progress.value_ns)
         try:
-            columns.close(self.share(part), enough_ns, most)
+            columns.close(self.share(part), enough_ns, most, near)
         except LimitReached:
             self.left_s()
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracles import max_load_draws, oracle
@@ -20,7 +22,7 @@ from placegap.instances import (
 )
 from placegap.instances.errors import InputError
 from placegap.instances.reader import read_model
-from placegap.solvers import METHODS, Result, Task, solve, split_search
+from placegap.solvers import METHODS, Outcome, Result, Task, solve, split_search
 from placegap.solvers.net_annealing import anneal
 from placegap.solvers.registry import why_not
 from placegap.solvers.split_problem import build_split_problem
@@ -212,3 +214,94 @@ def test_published_inputs_close_to_half_a_percent(name: str, seed: int) -> None:
         read_model(path).instance(), ANY, "noncontiguous", {"mip": False}, gap=0.005, seed=seed
     )
     assert result.status in ("gap_met", "optimal")
+
+
+def open_instance() -> Instance:
+    """Fourteen ops, of which the heaviest is far from the optimum."""
+    return tiny_instance(5, num_ops=14, num_devices=3, density=0.3)
+
+
+@pytest.fixture
+def open_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the columns prove is passed over, so that no phase closes the gap."""
+    monkeypatch.setattr(split_search.SplitSearch, "learn", lambda *_: None)
+
+
+@pytest.mark.usefixtures("open_gap")
+def test_a_run_that_ends_without_a_limit_says_why() -> None:
+    result = split(open_instance(), mip=False, rounds=1)
+    assert result.status == "feasible"
+    assert result.message.startswith("ended after 2 rounds of pricing; the MIP is switched off")
+
+
+@pytest.mark.usefixtures("open_gap")
+def test_time_that_is_left_is_used() -> None:
+    """After its rounds it goes on: what ends it is the limit, and it says so."""
+    result = split(open_instance(), mip=False, rounds=0, time_limit_s=1.0)
+    assert result.status == "feasible"
+    assert result.message.startswith("stopped: the time limit of 1.0 s is over")
+
+
+def test_a_proof_of_its_own_and_the_word_of_a_solver_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = split(chain_of_three())
+    assert (own.bound_origin, own.rests_on) == ("column generation", "proof")
+    monkeypatch.setattr(split_search.SplitSearch, "learn", lambda *_: None)
+    closed = split(chain_of_three(), rounds=0)
+    assert (closed.status, closed.bound_origin) == ("optimal", "highs")
+    assert closed.rests_on.startswith("HiGHS ")
+
+
+@pytest.mark.usefixtures("open_gap")
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        ("choose_pricer", "the pricing's set-up failed: ValueError: broken"),
+        ("cover_all", "column generation failed: ValueError: broken"),
+        ("dive", "dives failed: ValueError: broken"),
+        ("anneal", "local search failed: ValueError: broken"),
+        ("exchange_pairs", "local search failed: ValueError: broken"),
+    ],
+)
+def test_a_phase_that_fails_costs_no_more_than_its_part(
+    phase: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(split_search, phase, broken)
+    result = split(open_instance(), mip=False, rounds=1)
+    assert words in result.faults
+    assert result.value_ns is not None
+    assert result.bound_ns is not None
+    assert result.bound_ns <= result.value_ns
+
+
+@pytest.mark.usefixtures("open_gap")
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("HiGHS gave up")], ids=repr)
+def test_a_mip_that_fails_leaves_plan_and_bound(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> Outcome:
+        raise error
+
+    mip = replace(METHODS["throughput-ip"], run=broken)
+    monkeypatch.setitem(METHODS, "throughput-ip", mip)
+    result = split(open_instance(), rounds=1)
+    assert result.value_ns is not None
+    assert result.rests_on == "proof"
+    assert result.message.startswith("ended after 2 rounds of pricing; the MIP failed")
+    assert any(fault.startswith("the MIP (HiGHS ") for fault in result.faults)
+
+
+@pytest.mark.usefixtures("open_gap")
+def test_a_mip_bound_above_the_plan_is_a_fault_and_no_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrong = Outcome(bound_ns=10**9, bound_origin="highs")
+    mip = replace(METHODS["throughput-ip"], run=lambda *_: wrong)
+    monkeypatch.setitem(METHODS, "throughput-ip", mip)
+    result = split(open_instance(), rounds=1)
+    assert result.rests_on == "proof"
+    assert any("says that no load below 1000000000 ns" in fault for fault in result.faults)
