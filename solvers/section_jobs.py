@@ -23,6 +23,7 @@ from placegap.instances.semantics import Semantics
 from placegap.instances.simulate import simulate
 from placegap.solvers.highs import bound_ns, no_garbage_collection, solve_model
 from placegap.solvers.interrupts import run_stoppable
+from placegap.solvers.lp_bound import LONGEST
 from placegap.solvers.registry import Limits, Task
 from placegap.solvers.result import SolverDisagreement
 from placegap.solvers.start import Start, best_start
@@ -114,7 +115,7 @@ def place(instance: Instance, semantics: Semantics) -> Start | None:
 def _lp(job: Job, known: Answer, horizon: int, beyond: int) -> Answer:
     with no_garbage_collection():
         model = section_lp.build(job.instance, job.semantics, horizon)
-    found = solve_model(model, Limits(job.limit_s), relax=True)
+    found = solve_model(model, Limits(job.limit_s), relax=True, most=LONGEST)
     if found.ending == "infeasible":
         return _none_within(job, known, horizon, beyond)
     unit = pyo.value(model.unit_ns)
