@@ -6,13 +6,18 @@ Methods that have proven their value stop; the others use their time limit up.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placegap.experiments.bench_exact import ExactRow, apart, measure
 from placegap.experiments.sources import Source, load_source
+from placegap.instances.cluster_file import load_cluster
 from placegap.instances.corpus import corpus_names
+from placegap.instances.document import Document
+from placegap.instances.generate import generate
 from placegap.instances.semantics import Semantics
+from placegap.solvers.registry import Task
+from placegap.solvers.start import best_start, placers
 
 PORT = Semantics(objective="makespan", channels="port")
 CHAIN = Semantics(objective="max_load", plans="chain")
@@ -44,8 +49,36 @@ class Case:
         return " ".join(filter(None, words))
 
 
+@dataclass(frozen=True)
+class Wide:
+    """A generated graph without cuts; every device holds `share` of all bytes, if that is given."""
+
+    family: str
+    ops: int
+    width: int
+    share: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Method, family, size, memory."""
+        memory = "" if self.share is None else f" memory {self.share:.0%}"
+        return f"decomposition {self.family} {self.ops} width {self.width}{memory}"
+
+
+WIDE = (
+    Wide("training", 334, 12),
+    Wide("training", 1_270, 12),
+    Wide("layered", 1_000, 50),
+    Wide("layered", 3_810, 50),
+    Wide("training", 334, 12, 0.4),
+    Wide("layered", 60, 4, 0.3),
+)
+"""A training graph has three times as many ops."""
+
+
 def optima_rows(inputs: Path, only: str = "") -> Iterator[ExactRow]:
     """Run the cases whose names contain `only`."""
+    yield from apart((case for case in WIDE if only in case.name), run_wide)
     yield from apart((case for case in cases(inputs) if only in case.name), run)
 
 
@@ -73,3 +106,19 @@ def run(case: Case) -> ExactRow:
     """Run a case in this process."""
     instance = load_source(case.source)
     return measure(case.name, instance, case.semantics, case.method, {}, case.time_limit_s)
+
+
+def run_wide(case: Wide) -> ExactRow:
+    """Run a case in this process; the best fast placer's value stands where the size does."""
+    cluster = load_cluster(CLUSTERS[0])
+    shape = {"ops": case.ops, "width": case.width, "kinds": f"{cluster.devices[0].kind}:1"}
+    graph = generate(case.family, shape, seed=1)
+    if case.share is not None:
+        room = int(case.share * sum(op.resident_bytes for op in graph.ops))
+        devices = [d.model_copy(update={"memory_bytes": room}) for d in cluster.devices]
+        cluster = cluster.model_copy(update={"devices": tuple(devices)})
+    instance = Document(name=case.name, graph=graph).instance(cluster)
+    task = Task(instance, PORT)
+    start = best_start(task, placers(task))
+    row = measure(case.name, instance, PORT, "decomposition", {"workers": 1}, CORPUS_S)
+    return replace(row, size="-" if start is None else f"placers {start.value_ns / 1e6:.3f}")

@@ -190,13 +190,10 @@ def _in_words(
     outcome: Outcome, best: Start | None, gap: float, limit_s: float | None, spent_s: float
 ) -> Outcome:
     """A message wherever a plan or its proof is missing."""
-    if (
-        best is not None
-        and outcome.bound_ns is not None
-        and best.value_ns - outcome.bound_ns <= gap * best.value_ns
-    ):
-        return outcome
-    if outcome.message:
+    missing = None
+    if best is not None and outcome.bound_ns is not None:
+        missing = best.value_ns - outcome.bound_ns - gap * best.value_ns
+    if outcome.message or (missing is not None and missing <= 0):
         return outcome
     at_limit = limit_s is not None and spent_s >= 0.95 * limit_s
     return replace(

@@ -7,6 +7,7 @@ import threading
 import time
 
 import highspy
+import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 
@@ -20,6 +21,7 @@ from placegap.solvers.mip_outcome import (
     no_garbage_collection,
 )
 from placegap.solvers.registry import Limits
+from placegap.solvers.safe_dual import proven_bound, proves_infeasible
 from placegap.solvers.standard_form import StandardForm, compile_model
 
 __all__ = [
@@ -39,8 +41,9 @@ infeasible, or proved a wrong optimum for (tests/solvers/test_highs.py)."""
 
 
 def solve_model(
-    model: pyo.ConcreteModel, limits: Limits, *, warm: bool = False, relax: bool = False
-) -> MipOutcome:
+    model: pyo.ConcreteModel, limits: Limits, *, warm: bool = False, relax: bool = False,
+    most: float | None = None,
+) -> MipOutcome:  # fmt: skip
     """Minimize a linear Pyomo model, and leave the best solution in its variables.
 
     Ctrl-C stops the solver, not the caller: the best solution so far is kept.
@@ -55,6 +58,9 @@ def solve_model(
         Start from the values of the variables, all of which are set.
     relax : bool
         Solve the LP relaxation.
+    most : float, optional
+        Of an LP: no variable of a solution that matters is beyond this. The bound is then what the
+        duals prove (`safe_dual`), and an LP is infeasible only where they prove that.
 
     Returns
     -------
@@ -84,10 +90,13 @@ def solve_model(
         )
     ending = _ending(solver.getModelStatus(), interrupted, bounded=form.is_bounded)
     has_solution, info = _load_solution(solver, form), solver.getInfo()
+    dual_bound = _dual_bound(info, ending, is_mip=form.is_mip)
+    if most is not None and not form.is_mip:
+        ending, dual_bound = _proven(solver, form, ending, dual_bound, most)
     return MipOutcome(
         ending,
         objective=info.objective_function_value if has_solution else None,
-        dual_bound=_dual_bound(info, ending, is_mip=form.is_mip),
+        dual_bound=dual_bound,
         has_solution=has_solution,
         hand_off_s=handed_off - began,
         solve_s=time.perf_counter() - handed_off,
@@ -181,6 +190,21 @@ def _ending(status: highspy.HighsModelStatus, interrupted: bool, *, bounded: boo
         kind.kMemoryLimit: "memory_limit",
     }
     return endings.get(status, "unknown")
+
+
+def _proven(
+    solver: highspy.Highs, form: StandardForm, ending: Ending, dual_bound: float | None, most: float
+) -> tuple[Ending, float | None]:
+    """How an LP ended and its bound, as far as its duals prove it."""
+    if ending == "infeasible":
+        _, found, ray = solver.getDualRay()
+        proven = found and proves_infeasible(form, np.array(ray, float), most)
+        return ("infeasible" if proven else "unknown"), None
+    if dual_bound is None:
+        return ending, None
+    return ending, min(
+        dual_bound, proven_bound(form, np.array(solver.getSolution().row_dual, float), most)
+    )
 
 
 def _dual_bound(info: highspy.HighsInfo, ending: Ending, *, is_mip: bool) -> float | None:

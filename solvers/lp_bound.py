@@ -8,17 +8,20 @@ from dataclasses import replace
 
 import pyomo.environ as pyo
 
-from placegap.formulations.common import granularity_ns
+from placegap.formulations.common import LARGEST_TIME, granularity_ns
 from placegap.formulations.getf_lp import critical_path_ns
 from placegap.solvers.endings import ENDINGS
 from placegap.solvers.highs import solve_model
 from placegap.solvers.mip_outcome import Ending, bound_ns, no_garbage_collection
 from placegap.solvers.registry import Task
 from placegap.solvers.result import Outcome
-from placegap.solvers.trust import PROOF, word_of
+from placegap.solvers.trust import PROOF
 
 LONGEST_NS = 2**53
 """Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+
+LONGEST = 1.001 * LARGEST_TIME
+"""No time of a model is longer, in its unit, but for schedules that do not matter."""
 
 MOST_ROWS = 1_000_000
 """Larger models are refused: they take a minute to build, and many to solve."""
@@ -53,7 +56,9 @@ def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) 
         built_s = time.perf_counter() - began
         limit_s = task.limits.time_limit_s
         left_s = None if limit_s is None else max(0.0, limit_s - built_s)
-        found = solve_model(model, replace(task.limits, time_limit_s=left_s), relax=True)
+        found = solve_model(
+            model, replace(task.limits, time_limit_s=left_s), relax=True, most=LONGEST
+        )
     except KeyboardInterrupt:  # the solver itself returns what it has
         return _path_alone("interrupted", least)
     except MemoryError:
@@ -63,7 +68,7 @@ def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) 
     outcome = Outcome(
         bound_ns=bound_ns(found.dual_bound, pyo.value(model.unit_ns), granularity),
         bound_origin="" if infeasible else name,
-        rests_on=word_of("highspy"),
+        rests_on=PROOF,
         proven_infeasible=infeasible,
         message=_message(found.ending),
         build_s=built_s + found.hand_off_s,

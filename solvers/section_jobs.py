@@ -23,6 +23,7 @@ from placegap.instances.simulate import simulate
 from placegap.solvers.back_ends import word
 from placegap.solvers.cp_sat_run import Settings, run_cp_sat
 from placegap.solvers.highs import bound_ns, no_garbage_collection, solve_model
+from placegap.solvers.lp_bound import LONGEST
 from placegap.solvers.registry import Limits, Task
 from placegap.solvers.start import Start, best_start
 
@@ -116,7 +117,7 @@ def place(instance: Instance, semantics: Semantics) -> Start | None:
 def _lp(job: Job, known: Answer, horizon: int, beyond: int) -> Answer:
     with no_garbage_collection():
         model = section_lp.build(job.instance, job.semantics, horizon)
-    found = solve_model(model, Limits(job.limit_s), relax=True)
+    found = solve_model(model, Limits(job.limit_s), relax=True, most=LONGEST)
     where = f"{word('highs')} on {job.instance.name}"
     within = known.upper_ns is not None and known.upper_ns <= horizon
     if found.ending == "infeasible" and within:
