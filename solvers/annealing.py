@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from pydantic import Field
 
 from placegap.instances.evaluate import evaluate
+from placegap.solvers.limits import now_s
 from placegap.solvers.makespan_annealing import RUNS, Annealing
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
@@ -44,13 +43,13 @@ def run(task: Task, params: Params) -> Outcome:
     ((1,), (0,), (1,), (0,))
     """
     assert isinstance(params, AnnealingParams)
-    began, limit_s = time.perf_counter(), task.limits.time_limit_s
+    began, limit_s = now_s(), task.limits.time_limit_s
     start = best_start(task, STARTS)
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
     search, left_s = Annealing(task.instance, task.semantics), None
     if limit_s is not None:
-        left_s = max(0.0, began + limit_s - time.perf_counter())
+        left_s = max(0.0, began + limit_s - now_s())
     best, least = start
     for plan in search.runs(
         [start.plan.devices], seed=task.limits.seed, count=params.restarts, moves=params.moves,

@@ -13,7 +13,6 @@ therefore at least the next multiple of g, and bounds are rounded up to it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -28,6 +27,7 @@ from placegap.solvers.archer_combinatorial import combinatorial_bound
 from placegap.solvers.archer_exact import why_not
 from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model, word
 from placegap.solvers.endings import ENDINGS
+from placegap.solvers.limits import now_s
 from placegap.solvers.mip import MipParams
 from placegap.solvers.mip_outcome import Ending, bound_ns, no_garbage_collection
 from placegap.solvers.registry import Method, Params, Task, register
@@ -80,7 +80,7 @@ class Search:
 
     def __post_init__(self) -> None:
         require(self.solver)
-        self._began = time.perf_counter()
+        self._began = now_s()
         units = build_units(self.task.instance)
         self.num_blocks = units.num_accelerators
         self.granularity = granularity_ns(self.task.instance, transfers=False)
@@ -94,7 +94,7 @@ class Search:
     def left_s(self) -> float | None:
         """What remains of the time limit."""
         limit = self.task.limits.time_limit_s
-        return None if limit is None else max(0.0, limit - (time.perf_counter() - self._began))
+        return None if limit is None else max(0.0, limit - (now_s() - self._began))
 
     def solve(
         self, model: pyo.ConcreteModel, index: int = 0, share: float = 1.0
@@ -113,10 +113,10 @@ class Search:
 
     def build(self, build: Callable[[], pyo.ConcreteModel]) -> pyo.ConcreteModel:
         """Build a model, and count the time that it takes."""
-        began = time.perf_counter()
+        began = now_s()
         with no_garbage_collection():
             model = build()
-        self.build_s += time.perf_counter() - began
+        self.build_s += now_s() - began
         return model
 
     def outcome(self, bound: int | None) -> Outcome:

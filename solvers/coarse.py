@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from placegap.instances.coarsening import shrink_plan
@@ -11,6 +10,7 @@ from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import Semantics
 from placegap.instances.transforms import Coarsening, coarsen, expand
+from placegap.solvers.limits import now_s
 from placegap.solvers.registry import solve
 from placegap.solvers.result import Outcome, Result, finish
 
@@ -62,7 +62,7 @@ def solve_coarse(
     >>> result.value_ns, result.bound_ns, len(result.plan.placement)
     (43, None, 4)
     """
-    began = time.perf_counter()
+    began = now_s()
     found = coarsen(instance, transform, transform_params, semantics)
     start = None if incumbent is None else shrink_plan(found.merge, incumbent)
     coarse = solve(
@@ -76,7 +76,7 @@ def solve_coarse(
         incumbent=start,
     )
     outcome = _brought_back(found, coarse)
-    elapsed = time.perf_counter() - began
+    elapsed = now_s() - began
     named = {f"{transform} {key}": str(value) for key, value in (transform_params or {}).items()}
     return finish(
         instance,

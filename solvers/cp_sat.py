@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 from pydantic import Field
 
@@ -13,6 +11,7 @@ from placegap.formulations.scaled_times import serial_horizon_ns
 from placegap.formulations.windows import NEVER
 from placegap.instances.simulate import simulate
 from placegap.solvers.cp_sat_run import Settings, search
+from placegap.solvers.limits import now_s
 from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.start import Start, best_start
@@ -56,7 +55,7 @@ def run(task: Task, params: Params) -> Outcome:
     returns what is known by then.
     """
     assert isinstance(params, CpSatParams)
-    began = time.perf_counter()
+    began = now_s()
     start = best_start(task)
     settings = Settings(params.workers, gap=task.limits.gap, seed=task.limits.seed)
 

@@ -7,7 +7,6 @@ the solver: it is reported, and nothing that was proven in that run is believed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +22,7 @@ from placegap.instances.plan import Plan
 from placegap.instances.semantics import Semantics
 from placegap.solvers.endings import say_ending, say_rest
 from placegap.solvers.interrupts import run_stoppable
+from placegap.solvers.limits import now_s
 from placegap.solvers.mip_outcome import Ending
 from placegap.solvers.registry import Task
 from placegap.solvers.result import Outcome
@@ -215,18 +215,18 @@ def search(
     settings : Settings
         But for its limit.
     began : float
-        When the method began, by `time.perf_counter`; its time limit counts from there.
+        When the method began, by `limits.now_s`; its time limit counts from there.
     """
     best, build_s, faults = start, 0.0, tuple[str, ...]()
     bound, said_ns = _Bound(), 0
     claim: int | None = None
     unit_ns = 1
     while True:
-        started = time.perf_counter()
+        started = now_s()
         try:
             model = prepare(best)
             unit_ns = model.unit_ns
-            build_s += time.perf_counter() - started
+            build_s += now_s() - started
             left = _with_limit(settings, task, began)
             known = None if best is None else best.value_ns
             found = run_cp_sat(model, task.semantics, partial(read_plan, model), left, known)
@@ -254,7 +254,7 @@ def search(
         found, faults, said_ns = replace(found, ending="fault"), (*faults, fault), 0
     bound = bound.better(said_ns, "cp-sat", SOLVER)
     better = value is not None and (start is None or value < start.value_ns)
-    seconds = time.perf_counter() - began
+    seconds = now_s() - began
     if found.reason or found.ending == "refused":
         message = found.reason
     elif value is not None and value == bound.ns and not faults:
@@ -296,7 +296,7 @@ def _with_limit(settings: Settings, task: Task, began: float) -> Settings:
     limit_s = task.limits.time_limit_s
     if limit_s is None:
         return settings
-    return replace(settings, limit_s=max(0.0, limit_s - (time.perf_counter() - began)))
+    return replace(settings, limit_s=max(0.0, limit_s - (now_s() - began)))
 
 
 def _checked(

@@ -16,7 +16,6 @@ With slack memory the first step alone is exact; the last makes the method exact
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator
 
 from pydantic import Field
@@ -32,6 +31,7 @@ from placegap.solvers.cp_sat import MOST_PARTS
 from placegap.solvers.decomposition_search import Progress, Search
 from placegap.solvers.decomposition_whole import solve_whole, whole_parts
 from placegap.solvers.endings import say_rest
+from placegap.solvers.limits import now_s
 from placegap.solvers.makespan_annealing import Annealing, usual_moves
 from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
@@ -93,7 +93,7 @@ def run(task: Task, params: Params) -> Outcome:
     An interrupt (Ctrl-C) ends the search and returns what is known by then.
     """
     assert isinstance(params, DecompositionParams)
-    began, limit_s = time.perf_counter(), task.limits.time_limit_s
+    began, limit_s = now_s(), task.limits.time_limit_s
     with SectionWorkers(params.workers) as workers:
         search = Search(
             task, ArcTable(task.instance, task.semantics), workers,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from placegap.instances.index import Ints
 from placegap.instances.intervals import Interval
 from placegap.instances.plan import Plan
 from placegap.instances.sections import SectionMaker
+from placegap.solvers.limits import now_s
 from placegap.solvers.makespan_annealing import Annealing
 from placegap.solvers.registry import Task
 from placegap.solvers.section_arcs import PROOFS, Arc, ArcTable, Use, lower_table, upper_table
@@ -62,7 +62,7 @@ class Search:
     table : ArcTable
     workers : SectionWorkers
     deadline : float or None
-        By `time.perf_counter`.
+        By `limits.now_s`.
     plan, value_ns : Plan or None, int or None
         The incumbent.
     bound_ns : int
@@ -112,7 +112,7 @@ class Search:
     @property
     def remaining_s(self) -> float | None:
         """Seconds to the deadline."""
-        return None if self.deadline is None else max(0.0, self.deadline - time.perf_counter())
+        return None if self.deadline is None else max(0.0, self.deadline - now_s())
 
     @property
     def over(self) -> bool:
@@ -128,7 +128,7 @@ class Search:
         """Give what follows a share of the time that is left."""
         whole, left_s = self.deadline, self.remaining_s
         if left_s is not None:
-            self.deadline = time.perf_counter() + share * left_s
+            self.deadline = now_s() + share * left_s
         try:
             yield
         finally:

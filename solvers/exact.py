@@ -10,7 +10,6 @@ What the method found by itself stays to be seen, for studies that compare metho
 
 from __future__ import annotations
 
-import time
 import traceback
 import warnings
 from dataclasses import replace
@@ -18,6 +17,7 @@ from dataclasses import replace
 from placegap.instances.errors import InputError
 from placegap.instances.evaluate import evaluate
 from placegap.solvers.cheap_bounds import Bound, method_bound, quick_bound
+from placegap.solvers.limits import now_s
 from placegap.solvers.registry import ExactParams, Method, Params, Start, Task
 from placegap.solvers.result import Outcome, SolverDisagreement
 from placegap.solvers.start import best_start, placers, starts
@@ -55,7 +55,7 @@ def run_exact(method: Method, task: Task, params: Params) -> Outcome:
     if not isinstance(params, ExactParams) or not params.keeps_exact:
         return method.run(task, params)
     asked = params.start
-    began, limit_s = time.perf_counter(), task.limits.time_limit_s
+    began, limit_s = now_s(), task.limits.time_limit_s
     before = asked and method.name not in AFTERWARDS
     known, floor = task, Bound(0, "")
     try:
@@ -80,7 +80,7 @@ def run_exact(method: Method, task: Task, params: Params) -> Outcome:
     if open_ and task.instance.num_ops + len(task.instance.graph.edges) <= SMALL:
         floor = method_bound(task, floor, 1.0)
     outcome = _not_below(method, outcome, best, floor)
-    return _in_words(outcome, best, task.limits.gap, limit_s, time.perf_counter() - began)
+    return _in_words(outcome, best, task.limits.gap, limit_s, now_s() - began)
 
 
 def _floor(task: Task, start: Start | None) -> Bound:
@@ -97,7 +97,7 @@ def _rest(task: Task, began: float) -> Task:
     """The task with the time that is left."""
     if task.limits.time_limit_s is None:
         return task
-    left_s = max(0.0, task.limits.time_limit_s - (time.perf_counter() - began))
+    left_s = max(0.0, task.limits.time_limit_s - (now_s() - began))
     limits = replace(task.limits, time_limit_s=left_s, asked_s=task.limits.named_s)
     return replace(task, limits=limits)
 

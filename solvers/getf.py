@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +15,7 @@ from placegap.instances.model import Instance
 from placegap.solvers.earliest_start import earliest_start_first
 from placegap.solvers.endings import ENDINGS
 from placegap.solvers.highs import no_garbage_collection, solve_model
+from placegap.solvers.limits import now_s
 from placegap.solvers.list_scheduling import (
     NOWHERE,
     Admission,
@@ -72,13 +72,13 @@ def getf(task: Task, params: Params | None = None) -> Outcome:
     ((0,), (0,), (0,), (0,))
     """
     chosen = params if isinstance(params, GetfParams) else GetfParams()
-    began = time.perf_counter()
+    began = now_s()
     instance, groups = task.instance, device_groups(task.instance, chosen.groups)
     if len(groups.devices) == 1:
         return _placed(task, _anywhere(instance))
     with no_garbage_collection():
         model = build_lp(instance, groups)
-    built_s = time.perf_counter() - began
+    built_s = now_s() - began
     left_s = task.limits.time_limit_s
     left_s = None if left_s is None else max(0.0, left_s - built_s)
     found = solve_model(model, replace(task.limits, time_limit_s=left_s), relax=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 
 import highspy
 import numpy as np
@@ -12,6 +11,7 @@ import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 
 from placegap.solvers.interrupts import run_stoppable
+from placegap.solvers.limits import now_s
 from placegap.solvers.mip_outcome import (
     BOUND_MARGIN,
     THREADS,
@@ -66,16 +66,16 @@ def solve_model(
     -------
     MipOutcome
     """
-    began = time.perf_counter()
+    began = now_s()
     try:
         form, lp, solver = hand_over(model, limits, relax=relax)
     except InfeasibleConstraintException:  # all variables of a row are fixed, to the wrong values
-        return MipOutcome("infeasible", hand_off_s=time.perf_counter() - began)
+        return MipOutcome("infeasible", hand_off_s=now_s() - began)
     if warm:
         start = highspy.HighsSolution()
         start.col_value = form.values()
         solver.setSolution(start)
-    handed_off = time.perf_counter()
+    handed_off = now_s()
     if limits.time_limit_s is not None:
         solver.setOptionValue("time_limit", max(0.0, limits.time_limit_s - (handed_off - began)))
     try:
@@ -84,7 +84,7 @@ def solve_model(
         return MipOutcome(
             "memory_limit",
             hand_off_s=handed_off - began,
-            solve_s=time.perf_counter() - handed_off,
+            solve_s=now_s() - handed_off,
             rows=lp.num_row_,
             columns=lp.num_col_,
         )
@@ -99,7 +99,7 @@ def solve_model(
         dual_bound=dual_bound,
         has_solution=has_solution,
         hand_off_s=handed_off - began,
-        solve_s=time.perf_counter() - handed_off,
+        solve_s=now_s() - handed_off,
         rows=lp.num_row_,
         columns=lp.num_col_,
         nodes=max(0, info.mip_node_count),

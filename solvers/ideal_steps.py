@@ -15,7 +15,6 @@ one run is enough. Where their bytes may matter, in this order, until value and 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
@@ -28,7 +27,7 @@ from placegap.instances.idle_blocks import Flags, IdleRule
 from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.solvers.ideal_memory import roomy_within
-from placegap.solvers.limits import LimitReached
+from placegap.solvers.limits import LimitReached, now_s
 from placegap.solvers.registry import Task
 from placegap.solvers.result import relative_gap
 
@@ -179,9 +178,9 @@ class Steps(Generic[B]):
         return self.impossible or (gap is not None and gap <= self.task.limits.gap)
 
     def _start(self, rule: IdleRule, known: B | None = None) -> B:
-        began = time.perf_counter()
+        began = now_s()
         bracket = self.engine.start(rule, known)
-        self.build_s += time.perf_counter() - began
+        self.build_s += now_s() - began
         self._known(bracket)
         return bracket
 

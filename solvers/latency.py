@@ -6,7 +6,6 @@ CP-SAT for what is left.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -25,7 +24,7 @@ from placegap.solvers.latency_rows import row_places
 from placegap.solvers.latency_section_chain import best_row
 from placegap.solvers.latency_slices import group_slices, with_slices
 from placegap.solvers.latency_spine import Nodes, build_nodes, build_spine
-from placegap.solvers.limits import Clock, LimitReached
+from placegap.solvers.limits import Clock, LimitReached, now_s
 from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome, relative_gap
 from placegap.solvers.start import best_start
@@ -149,7 +148,7 @@ class _Search:
     """The phases, in turn, until the gap is small enough or the time is over."""
 
     def __init__(self, task: Task, params: LatencyParams) -> None:
-        self.task, self.params, self.began = task, params, time.perf_counter()
+        self.task, self.params, self.began = task, params, now_s()
         subgraphs = task.semantics.subgraphs
         self.progress = Progress(build_call_problem(task.instance, subgraphs), task.limits.gap)
         self.progress.prove(_critical_path_ns(task), "critical path")
@@ -192,7 +191,7 @@ class _Search:
         limit_s = self.task.limits.time_limit_s
         if limit_s is None:
             return None
-        left = limit_s - (time.perf_counter() - self.began)
+        left = limit_s - (now_s() - self.began)
         if left <= 0:
             raise LimitReached(f"the time limit of {self.task.limits.named_s:g} s is over")
         return left
@@ -292,9 +291,9 @@ class _Search:
             moves = min(moves, 1 + int(self.steps_per_s * left / size) // 2)
         seed = self.task.limits.seed * 1_000_003 + number
         heat = HEAT[number % len(HEAT)]
-        problem, began = self.progress.problem, time.perf_counter()
+        problem, began = self.progress.problem, now_s()
         self.progress.offer(anneal_calls(problem, start, seed=seed, moves=moves, hot=heat))
-        took_s = time.perf_counter() - began
+        took_s = now_s() - began
         if took_s > 1:  # a machine that others use, too, is slower
             self.steps_per_s = min(self.steps_per_s, moves * size / took_s)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Literal
 
@@ -16,6 +15,7 @@ from placegap.formulations.latency_parts import LARGEST_HORIZON_NS, serial_horiz
 from placegap.instances.errors import InputError
 from placegap.solvers.cp_sat_run import Settings, search
 from placegap.solvers.latency_slices import with_slices
+from placegap.solvers.limits import now_s
 from placegap.solvers.mip import Formulation, MipParams, run_mip
 from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome
@@ -75,7 +75,7 @@ def run(task: Task, params: Params) -> Outcome:
     is in the models, too, and which a solver that is stopped early has not got to.
     """
     assert isinstance(params, LatencyParams)
-    began = time.perf_counter()
+    began = now_s()
     task = with_slices(task)
     if params.model == "mip" and params.form == "as_published":
         return _run_mip(task, params, None, began)
@@ -148,9 +148,9 @@ def solve_cp(task: Task, workers: int, bound_ns: int, began: float | None = None
     bound_ns : int
         A latency that no plan is below; a row of the model.
     began : float, optional
-        When the time limit began to count, by `time.perf_counter`; by default now.
+        When the time limit began to count, by `limits.now_s`; by default now.
     """
-    began = time.perf_counter() if began is None else began
+    began = now_s() if began is None else began
     settings = Settings(workers, gap=task.limits.gap, seed=task.limits.seed, scheduling=False)
 
     def prepare(start: Start | None) -> LatencyModel:

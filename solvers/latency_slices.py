@@ -7,7 +7,6 @@ q)) for b blocks and a accelerators with q calls each, less where memory ends th
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +25,7 @@ from placegap.solvers.chain_problem import (
     why_not_two_kinds,
 )
 from placegap.solvers.cuts import CutNets, put_in
+from placegap.solvers.limits import now_s
 from placegap.solvers.registry import Task
 from placegap.solvers.topological_orders import orders
 
@@ -56,7 +56,7 @@ def best_slices(task: Task) -> Plan | None:
     problem = build_problem(instance)
     if problem.num_blocks > MOST_BLOCKS:
         return None
-    until = time.perf_counter() + min(LONGEST_S, (limit_s or 10 * LONGEST_S) / 10)
+    until = now_s() + min(LONGEST_S, (limit_s or 10 * LONGEST_S) / 10)
     best: tuple[int, Plan] | None = None
     for order in orders(problem, task.limits.seed):
         plan = _slice_plan(problem, order)
@@ -65,7 +65,7 @@ def best_slices(task: Task) -> Plan | None:
             value = verdict.value_ns
             if value is not None and (best is None or value < best[0]):
                 best = value, plan
-        if time.perf_counter() > until:
+        if now_s() > until:
             break
     return None if best is None else best[1]
 

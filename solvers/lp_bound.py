@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from placegap.formulations.common import LARGEST_TIME, granularity_ns
 from placegap.formulations.getf_lp import critical_path_ns
 from placegap.solvers.endings import ENDINGS
 from placegap.solvers.highs import solve_model
+from placegap.solvers.limits import now_s
 from placegap.solvers.mip_outcome import Ending, bound_ns, no_garbage_collection
 from placegap.solvers.registry import Task
 from placegap.solvers.result import Outcome
@@ -48,12 +48,12 @@ def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) 
         Without a plan. An infeasible LP proves that there is none. The critical path is a bound in
         any case, and the better one where the LP is worth no more: no tolerance is taken off it.
     """
-    began = time.perf_counter()
+    began = now_s()
     least = critical_path_ns(task.instance)
     try:
         with no_garbage_collection():
             model = build()
-        built_s = time.perf_counter() - began
+        built_s = now_s() - began
         limit_s = task.limits.time_limit_s
         left_s = None if limit_s is None else max(0.0, limit_s - built_s)
         found = solve_model(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -15,6 +14,7 @@ from placegap.instances.model import Instance
 from placegap.solvers.dynamic_memory import MemoryParams, place_dynamic, why_not_dynamic
 from placegap.solvers.favourite_child import favourite_child_first
 from placegap.solvers.highs import no_garbage_collection, solve_model
+from placegap.solvers.limits import now_s
 from placegap.solvers.list_scheduling import (
     NOWHERE,
     admission_of,
@@ -100,14 +100,14 @@ class FoundFavourites:
 
 def favourites(instance: Instance, params: SctParams, limits: Limits) -> FoundFavourites:
     """Favourite children by the LP, or by one LP per piece of the topological order."""
-    began = time.perf_counter()
+    began = now_s()
     child = np.full(instance.num_ops, NOWHERE)
     build_s, pieces, message = 0.0, 0, ""
     for members, piece in _pieces(instance, params.window):
-        built = time.perf_counter()
+        built = now_s()
         with no_garbage_collection():
             model = lp.build(piece)
-        now = time.perf_counter()
+        now = now_s()
         left_s = None
         if limits.time_limit_s is not None:
             left_s = max(0.0, limits.time_limit_s - (now - began))

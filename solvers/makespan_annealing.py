@@ -8,7 +8,6 @@ with. Every state fits into memory.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from placegap.instances.intervals import Interval, intervals
 from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import Semantics
+from placegap.solvers.limits import now_s
 from placegap.solvers.quick_schedule import (
     Data,
     Work,
@@ -130,10 +130,10 @@ class Annealing:
         limit_s : float or None
             Seconds of all runs together.
         """
-        began = time.perf_counter()
+        began = now_s()
         most = usual_moves(self.instance) if moves is None else moves
         for run in range(count):
-            deadline, now = None, time.perf_counter()
+            deadline, now = None, now_s()
             if limit_s is not None:
                 left_s = began + limit_s - now
                 if left_s <= 0:  # a run costs a schedule and its plan, even without moves
@@ -153,7 +153,7 @@ class Annealing:
         seed, moves : int
             Random numbers, and how many moves are tried.
         deadline : float or None
-            By `time.perf_counter`; the cooling is fitted to the time that is left, and the result
+            By `limits.now_s`; the cooling is fitted to the time that is left, and the result
             then depends on the machine.
 
         Notes
@@ -166,10 +166,10 @@ class Annealing:
         state = _State(start.copy(), np.zeros(n, np.int64), held, start.copy(),
                        np.zeros(n, np.int64), np.zeros(2, np.int64))  # fmt: skip
         state.value[:] = _evaluate(self.data, state, self.work, self.scratch)
-        rng, done, chunk, began = np.random.default_rng(seed), 0, 16, time.perf_counter()
+        rng, done, chunk, began = np.random.default_rng(seed), 0, 16, now_s()
         try:
             while k > 1 and done < moves and state.value[1] > 0:
-                now = time.perf_counter()
+                now = now_s()
                 if deadline is not None:
                     if now >= deadline:
                         break
@@ -181,7 +181,7 @@ class Annealing:
                     self.data, self.moves, state, self.work, self.scratch, rng, done, chunk, moves
                 )
                 done += chunk
-                spent = time.perf_counter() - now
+                spent = now_s() - now
                 chunk = max(1, min(4 * chunk, int(chunk * CHUNK_S / max(spent, 1e-6))))
         except KeyboardInterrupt:
             self.interrupted = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -15,6 +14,7 @@ from placegap.instances.evaluate import evaluate
 from placegap.instances.plan import Plan
 from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model, word
 from placegap.solvers.endings import say_ending, say_rest
+from placegap.solvers.limits import now_s
 from placegap.solvers.mip_outcome import Ending, MipOutcome, bound_ns, no_garbage_collection
 from placegap.solvers.registry import Limits, Params, Task
 from placegap.solvers.result import Outcome
@@ -84,7 +84,7 @@ def run_mip(
     formulation : Formulation
     solver : {"highs", "scip", "gurobi", "cplex"}
     began : float, optional
-        When the time limit began to count, by `time.perf_counter`; by default now.
+        When the time limit began to count, by `limits.now_s`; by default now.
 
     Raises
     ------
@@ -92,12 +92,12 @@ def run_mip(
         If the solver is not installed, or has no licence for the model.
     """
     require(solver)
-    began = time.perf_counter() if began is None else began
+    began = now_s() if began is None else began
     start = best_start(task, formulation.starts)
-    started = time.perf_counter()
+    started = now_s()
     try:
         model = prepare(formulation, start)
-        built = time.perf_counter()
+        built = now_s()
         found, plan = _search(model, task, formulation, solver, start, began)
     except KeyboardInterrupt:  # the solver itself returns what it has
         return _cut_short(MipOutcome("interrupted"), task, solver, start, began)
@@ -177,7 +177,7 @@ def _details(found: MipOutcome) -> dict[str, int | float | str]:
 def _remaining(limits: Limits, began: float) -> Limits:
     if limits.time_limit_s is None:
         return limits
-    elapsed = time.perf_counter() - began
+    elapsed = now_s() - began
     return replace(limits, time_limit_s=max(0.0, limits.time_limit_s - elapsed))
 
 
@@ -221,5 +221,5 @@ def _message(
     value = None if best is None else best.value_ns
     if ending == "optimal" or (value is not None and value == bound):
         return say_rest(value, bound, limits, f"solved to {label}'s tolerances")
-    seconds, better = time.perf_counter() - began, best is not None and best is not start
+    seconds, better = now_s() - began, best is not None and best is not start
     return say_ending(ending, label, limits, seconds, start=start is not None, better=better)

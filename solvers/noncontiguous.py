@@ -6,7 +6,6 @@ bound, and dives through its columns for better plans; a MIP for what is left (`
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from placegap.instances.explain import explain_infeasible
 from placegap.instances.plan import Plan
 from placegap.solvers import trust
+from placegap.solvers.limits import now_s
 from placegap.solvers.registry import Method, Params, Task, find_method, register, why_not
 from placegap.solvers.result import Outcome
 from placegap.solvers.split_merging import merge_blocks
@@ -38,7 +38,7 @@ def applies(task: Task, params: Params) -> str | None:
 def run(task: Task, params: Params) -> Outcome:
     """Solve, or return the best plan and bound when a limit or Ctrl-C comes."""
     assert isinstance(params, NoncontiguousParams)
-    began = time.perf_counter()
+    began = now_s()
     start = best_start(task, STARTS)
     if start is None:
         return _without_start(task, params)
@@ -52,7 +52,7 @@ def run(task: Task, params: Params) -> Outcome:
     )
     progress.prove(least_work(problem), "work")
     progress.details.update(blocks=problem.num_blocks, nets=problem.nets.num_nets)
-    build_s = time.perf_counter() - began
+    build_s = now_s() - began
     search = SplitSearch(task, params, progress, began)
     search.run(merged.plans[0])
     message = search.ending

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from pyomo.opt import TerminationCondition
 
 from placegap.instances.errors import InputError
 from placegap.solvers.interrupts import run_stoppable
+from placegap.solvers.limits import now_s
 from placegap.solvers.mip_outcome import THREADS, Ending, MipOutcome, no_garbage_collection
 from placegap.solvers.registry import Limits
 from placegap.solvers.standard_form import StandardForm, compile_model
@@ -64,12 +64,12 @@ def solve_model(
     InputError
         If the solver is not installed, or refuses the model: no licence, or one for smaller ones.
     """
-    began = time.perf_counter()
+    began = now_s()
     engine = _new_engine(solver)
     try:
         form = compile_model(model, relax=relax)  # Pyomo passes over rows without variables
     except InfeasibleConstraintException:
-        return MipOutcome("infeasible", hand_off_s=time.perf_counter() - began)
+        return MipOutcome("infeasible", hand_off_s=now_s() - began)
     relaxation = pyo.TransformationFactory("core.relax_integer_vars")
     token = relaxation.apply_to(model) if relax else None
     try:
@@ -115,7 +115,7 @@ def _solve(
     if solver == "cplex":
         engine._solver_model.set_warning_stream(None)
         engine._solver_model.set_error_stream(None)
-    handed_off = time.perf_counter()
+    handed_off = now_s()
     left_s = None
     if limits.time_limit_s is not None and math.isfinite(limits.time_limit_s):
         left_s = max(0.0, limits.time_limit_s - (handed_off - began))
@@ -136,7 +136,7 @@ def _solve(
         dual_bound=_dual_bound(engine, results, ending, solver, is_mip=form.is_mip),
         has_solution=has_solution,
         hand_off_s=handed_off - began,
-        solve_s=time.perf_counter() - handed_off,
+        solve_s=now_s() - handed_off,
         rows=rows,
         columns=columns,
         nodes=_nodes(engine, solver) if form.is_mip else 0,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -13,6 +12,7 @@ from pyomo.common.errors import InfeasibleConstraintException
 
 from placegap.instances.errors import InputError
 from placegap.solvers.interrupts import run_stoppable
+from placegap.solvers.limits import now_s
 from placegap.solvers.mip_outcome import Ending, MipOutcome, no_garbage_collection
 from placegap.solvers.registry import Limits
 from placegap.solvers.standard_form import StandardForm, compile_model
@@ -43,11 +43,11 @@ def solve_model(
         If pyscipopt is not installed.
     """
     package = require()
-    began = time.perf_counter()
+    began = now_s()
     try:
         form = compile_model(model, relax=relax)
     except InfeasibleConstraintException:  # all variables of a row are fixed, to the wrong values
-        return MipOutcome("infeasible", hand_off_s=time.perf_counter() - began)
+        return MipOutcome("infeasible", hand_off_s=now_s() - began)
     rows, columns = form.matrix.shape
     solver = _new_solver(package, limits)
     version = str(solver.version())
@@ -56,7 +56,7 @@ def solve_model(
             variables = _hand_over(package, solver, form)
         if warm:
             _start_from(solver, variables, form.values())
-        handed_off = time.perf_counter()
+        handed_off = now_s()
         if limits.time_limit_s is not None:
             left_s = max(0.0, limits.time_limit_s - (handed_off - began))
             solver.setParam("limits/time", min(left_s, 1e20))
@@ -74,7 +74,7 @@ def solve_model(
         dual_bound=_dual_bound(solver, ending, is_mip=form.is_mip),
         has_solution=has_solution,
         hand_off_s=handed_off - began,
-        solve_s=time.perf_counter() - handed_off,
+        solve_s=now_s() - handed_off,
         rows=rows,
         columns=columns,
         nodes=solver.getNTotalNodes(),

@@ -11,10 +11,10 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import time
 from collections import deque
 from multiprocessing.connection import Connection, wait
 
+from placegap.solvers.limits import now_s
 from placegap.solvers.section_jobs import Answer, Job, work
 
 SPAWN_AFTER_S = 1.0
@@ -32,7 +32,7 @@ class SectionWorkers:
 
     def __init__(self, number: int) -> None:
         self.number = 1 if multiprocessing.current_process().daemon else number
-        self._began = time.perf_counter()
+        self._began = now_s()
         self._queue: deque[tuple[int, Job]] = deque()
         self._workers: list[_Worker] = []
         self._failed = False
@@ -91,7 +91,7 @@ class SectionWorkers:
                 worker.send(*self._queue.popleft())
 
     def _start_processes(self) -> None:
-        waited = time.perf_counter() - self._began
+        waited = now_s() - self._began
         if self.number == 1 or self._failed or self._workers or waited < SPAWN_AFTER_S:
             return
         self._workers = [_Worker() for _ in range(self.number)]

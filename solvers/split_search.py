@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
@@ -17,7 +16,7 @@ from placegap.instances.index import Ints
 from placegap.instances.plan import Plan
 from placegap.solvers import trust
 from placegap.solvers.column_generation import ColumnGeneration, choose_pricer, cover_all
-from placegap.solvers.limits import Clock, LimitReached
+from placegap.solvers.limits import Clock, LimitReached, now_s
 from placegap.solvers.net_annealing import anneal
 from placegap.solvers.pair_search import exchange_pairs
 from placegap.solvers.plan_dives import dive
@@ -197,7 +196,7 @@ class SplitSearch:
         limit_s = self.task.limits.time_limit_s
         if limit_s is None:
             return None
-        left = limit_s - (time.perf_counter() - self.began)
+        left = limit_s - (now_s() - self.began)
         if left <= 0:
             raise LimitReached(f"the time limit of {limit_s} s is over")
         return left

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from placegap.instances.evaluate import evaluate
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import PLAN_CLASSES, Objective, Semantics
+from placegap.solvers.limits import now_s
 from placegap.solvers.registry import Start, Task, find_method, why_not
 
 __all__ = ["PLACERS", "Placer", "Start", "best_start", "placers", "starts"]
@@ -129,13 +129,13 @@ def starts(task: Task, methods: Iterable[str]) -> list[Start]:
     >>> [start.value_ns for start in starts(task, ["single-device", "round-robin", "etf"])]
     [35, 43, 43]
     """
-    began, limit_s = time.perf_counter(), task.limits.time_limit_s
+    began, limit_s = now_s(), task.limits.time_limit_s
     share_s = LONGEST_S if limit_s is None else min(LONGEST_S, limit_s * SHARE)
     stop_s = max(share_s, SECOND_S)
     known = any(start.plan is task.incumbent for start in task.starts)
     found = [*task.starts, None if known else _judged(task, task.incumbent)]
     for name in methods:
-        if limit_s is not None and time.perf_counter() - began > stop_s and name not in ALWAYS:
+        if limit_s is not None and now_s() - began > stop_s and name not in ALWAYS:
             break
         method = find_method(name)
         params = method.params()
