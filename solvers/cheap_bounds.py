@@ -17,15 +17,15 @@ from placegap.formulations.windows import NEVER
 from placegap.instances.index import Ints
 from placegap.instances.model import Instance
 from placegap.instances.semantics import Semantics
-from placegap.solvers.lp_bound import PATH
 from placegap.solvers.registry import Task, find_method, why_not
 from placegap.solvers.spread_bound import spread_bound
 from placegap.solvers.trust import PROOF
 
 Flags = NDArray[np.bool_]
 
-WORK, LONGEST = "work", "longest op"
-"""Origins of bounds: all work spread over the devices; the longest op where it is fastest."""
+PATH, WORK, LONGEST = "critical path", "work", "longest op"
+"""Origins of bounds: the longest path of least times; all work spread over the devices; the longest
+op where it is fastest."""
 
 METHODS_OF: dict[str, tuple[tuple[str, float, int], ...]] = {
     "makespan": (("getf-lp", 30.0, 60_000),),

@@ -9,6 +9,7 @@ import pyomo.environ as pyo
 
 from placegap.formulations.common import LARGEST_TIME, granularity_ns
 from placegap.formulations.getf_lp import critical_path_ns
+from placegap.solvers.cheap_bounds import PATH
 from placegap.solvers.endings import ENDINGS
 from placegap.solvers.highs import solve_model
 from placegap.solvers.limits import now_s
@@ -25,10 +26,6 @@ LONGEST = 1.001 * LARGEST_TIME
 
 MOST_ROWS = 1_000_000
 """Larger models are refused: they take a minute to build, and many to solve."""
-
-
-PATH = "critical path"
-"""Origin of a bound that is the critical path of the ops' least times."""
 
 
 def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) -> Outcome:

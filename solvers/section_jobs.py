@@ -8,9 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import pyomo.environ as pyo
-
-from placegap.formulations import section_lp, symmetry
+from placegap.formulations import symmetry
 from placegap.formulations.common import granularity_ns
 from placegap.formulations.makespan_cp import build, read_plan, warm_start
 from placegap.formulations.makespan_cp_vars import MakespanModel
@@ -20,12 +18,11 @@ from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import Semantics
 from placegap.instances.simulate import simulate
-from placegap.solvers.back_ends import word
 from placegap.solvers.cp_sat_run import Settings, run_cp_sat
-from placegap.solvers.highs import bound_ns, no_garbage_collection, solve_model
-from placegap.solvers.lp_bound import LONGEST
+from placegap.solvers.mip_outcome import bound_ns, no_garbage_collection
 from placegap.solvers.registry import Limits, Task
 from placegap.solvers.start import Start, best_start
+from placegap.solvers.trust import word_of
 
 Step = Literal["lp", "cp"]
 
@@ -115,10 +112,17 @@ def place(instance: Instance, semantics: Semantics) -> Start | None:
 
 
 def _lp(job: Job, known: Answer, horizon: int, beyond: int) -> Answer:
+    # Pyomo takes a second to load, and small graphs need no LP
+    import pyomo.environ as pyo
+
+    from placegap.formulations import section_lp
+    from placegap.solvers.highs import solve_model
+    from placegap.solvers.lp_bound import LONGEST
+
     with no_garbage_collection():
         model = section_lp.build(job.instance, job.semantics, horizon)
     found = solve_model(model, Limits(job.limit_s), relax=True, most=LONGEST)
-    where = f"{word('highs')} on {job.instance.name}"
+    where = f"{word_of('highspy')} on {job.instance.name}"
     within = known.upper_ns is not None and known.upper_ns <= horizon
     if found.ending == "infeasible" and within:
         fault = f"{where}: says infeasible, but a plan of {known.upper_ns} ns is known"

@@ -10,7 +10,6 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 from pydantic import Field
 
-from placegap.formulations.throughput_ip import count_rows
 from placegap.instances.evaluate import evaluate
 from placegap.instances.index import Ints
 from placegap.instances.plan import Plan
@@ -341,6 +340,8 @@ class SplitSearch:
         if not self.params.mip:
             return "the MIP is switched off"
         if left is not None:
+            from placegap.formulations.throughput_ip import count_rows  # brings Pyomo
+
             rows = count_rows(self.task.instance, self.task.semantics, symmetry=True)
             if rows > ROWS_PER_S * left:
                 return f"the MIP's {rows} rows cannot be built in the time that is left"
