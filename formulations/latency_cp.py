@@ -51,6 +51,7 @@ def build(
     semantics: Semantics,
     horizon_ns: int | None = None,
     bound_ns: int | None = None,
+    symmetry: bool = False,
 ) -> LatencyModel:
     """The model of all plans whose latency is at most the horizon.
 
@@ -62,6 +63,9 @@ def build(
         The latency of a known plan, or of no plan of interest; by default every plan fits.
     bound_ns : int, optional
         A latency that no plan is below; by default `chain_bound_ns`.
+    symmetry : bool
+        Equal accelerators are numbered by their first call. It is wrong beside constraints of
+        your own that name devices.
 
     Notes
     -----
@@ -88,7 +92,8 @@ def build(
     done_in_order(model)
     done_in_window(model)
     empty_in_order(model)
-    equal_in_order(model)
+    if symmetry:
+        equal_in_order(model)
     calls_in_order(model)
     chain_covers(model, chain_bound_ns(instance, semantics) if bound_ns is None else bound_ns)
     model.cp.minimize(model.latency)

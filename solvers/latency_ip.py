@@ -155,7 +155,7 @@ def solve_cp(task: Task, workers: int, bound_ns: int, began: float | None = None
 
     def prepare(start: Start | None) -> LatencyModel:
         horizon_ns = start.value_ns if start else None
-        model = latency_cp.build(task.instance, task.semantics, horizon_ns, bound_ns)
+        model = latency_cp.build(task.instance, task.semantics, horizon_ns, bound_ns, symmetry=True)
         if start:
             latency_cp.warm_start(model, start.plan, task.semantics)
         return model

@@ -22,7 +22,7 @@ def search(model: LatencyModel) -> tuple[cp_model.CpSolver, object]:
 @every_q
 def test_it_equals_brute_force(semantics: Semantics) -> None:
     for instance in latency_draws():
-        model = build(instance, semantics)
+        model = build(instance, semantics, symmetry=True)
         solver, status = search(model)
         value = optimum(instance, semantics)
         assert (status == cp_model.INFEASIBLE) == (value is None), instance.name
