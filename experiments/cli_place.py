@@ -316,6 +316,7 @@ def result_object(instance: Instance, result: Result) -> dict[str, Any]:
         "gap": result.gap,
         "build_s": round(result.build_s, 6),
         "solve_s": round(result.solve_s, 6),
+        "setup_s": round(result.setup_s, 6),
         "message": result.message,
         "faults": list(result.faults),
         "details": dict(result.details),
@@ -357,7 +358,8 @@ def _print_result(instance: Instance, result: Result) -> None:
     console.print(f"value   {value}")
     console.print(f"bound   {bound}", markup=False)
     console.print(f"gap     {gap}")
-    console.print(f"time    {build}solve {format_s(result.solve_s)}")
+    once = f"; compiling kernels, once: {format_s(result.setup_s)}" if result.setup_s else ""
+    console.print(f"time    {build}solve {format_s(result.solve_s)}{once}")
     if result.message:
         console.print(f"note    {result.message}", markup=False)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from placegap.experiments.options import Rules
@@ -22,6 +22,7 @@ from placegap.instances.plan import Plan
 from placegap.instances.semantics import PlanClass, Semantics
 from placegap.solvers import Result, solve
 from placegap.solvers.coarse import solve_coarse
+from placegap.solvers.limits import compiled_s
 from placegap.solvers.registry import find_method
 from placegap.solvers.result import SolverDisagreement, carry_bound
 from placegap.solvers.second_opinion import Opinion, Verdict, compare, nobody_to_ask, second_methods
@@ -252,13 +253,14 @@ def _answer(ending: Ending[Attempt]) -> Result | Failure:
 def run_attempt(attempt: Attempt) -> Result | Failure:
     """What the worker does: read the instance, solve, judge."""
     try:
+        compiled = compiled_s()
         warm_up(attempt.method, attempt.semantics, attempt.params, branching=False)
         run: Callable[..., Result] = solve
         if attempt.coarsen is not None:
             run = partial(
                 solve_coarse, transform=attempt.coarsen, transform_params=attempt.coarsen_params
             )
-        return run(
+        result = run(
             load_source(attempt.source),
             attempt.semantics,
             attempt.method,
@@ -268,6 +270,7 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
             seed=attempt.seed,
             incumbent=attempt.incumbent,
         )
+        return replace(result, setup_s=compiled_s() - compiled)  # with what the warm-up took
     except InputError as error:
         return Failure(str(error), is_input_error=True)
     except SolverDisagreement as error:

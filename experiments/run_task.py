@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from placegap.experiments.pool import Ending
@@ -18,6 +18,7 @@ from placegap.instances.examples import example
 from placegap.instances.generate import generate
 from placegap.instances.semantics import Semantics
 from placegap.solvers import Result, SolverDisagreement, solve
+from placegap.solvers.limits import compiled_s
 
 GRACE_S = 180.0
 """A run's hard limit is its time limit plus this: the method's own clock leaves out reading the
@@ -46,6 +47,7 @@ def run_task(run: Run) -> dict[str, Any]:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
             raise InputError("has changed since the study began", run.source.model)
+        compiled = compiled_s()
         warm_up(run.method, run.semantics, run.params, branching=True)
         result = solve(
             instance,
@@ -64,7 +66,7 @@ def run_task(run: Run) -> dict[str, Any]:
             "message": one_line(error),
             "traceback": traceback.format_exc(),
         }
-    return describe_result(result)
+    return describe_result(replace(result, setup_s=compiled_s() - compiled))
 
 
 def describe_result(result: Result) -> dict[str, Any]:
