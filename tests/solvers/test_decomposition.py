@@ -20,9 +20,18 @@ from support import SHARED, needs_shared
 from placegap.instances import Instance, Op, Plan, Semantics, example, load_cluster, load_corpus
 from placegap.instances.bottlenecks import cuts, memory_is_slack
 from placegap.instances.reader import read_model
-from placegap.solvers import Result, SolverDisagreement, decomposition, section_workers, solve
+from placegap.solvers import (
+    Result,
+    SolverDisagreement,
+    decomposition,
+    section_jobs,
+    section_workers,
+    solve,
+)
 from placegap.solvers import decomposition_search as search
+from placegap.solvers.cp_sat_run import Answer
 from placegap.solvers.section_jobs import Job
+from placegap.solvers.trust import PROOF
 
 PORT = Semantics(objective="makespan")
 ONE = {"workers": 1}
@@ -312,3 +321,24 @@ def test_the_transformer_takes_at_least_17_9_ms() -> None:
     assert result.bound_ns is not None
     assert result.value_ns is not None
     assert 17_900_000 <= result.bound_ns <= 20_391_500 <= result.value_ns
+
+
+@pytest.mark.filterwarnings("ignore::placegap.solvers.exact.Fault")
+def test_what_a_lie_of_cp_sat_helps_to_prove_is_never_called_a_proof(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # "no better schedule of this section exists", whatever the section
+    lie = Answer("infeasible")
+    monkeypatch.setattr(section_jobs, "run_cp_sat", lambda *_: lie)
+    monkeypatch.setattr(decomposition, "solve_whole", lambda *_: None)
+    lied = 0
+    for seed in range(25):
+        problem = bottleneck_instance(seed, num_ops=6, most_edges=7)
+        best = oracle(problem, PORT)
+        result = solve(problem, PORT, "decomposition", {**ONE, "start": False})
+        if best is None or result.bound_ns is None:
+            continue
+        if result.bound_ns > best:
+            lied += 1
+        assert result.rests_on != PROOF or result.bound_ns <= best, problem.name
+    assert lied
