@@ -125,7 +125,7 @@ def run(task: Task, params: Params) -> Outcome:
 
 
 def _rests_on(search: Search) -> str:
-    """CP-SAT's word if it proved anything of any arc: a path is shortest by what others are worth."""
+    """CP-SAT's word if it raised any arc: a path is shortest by what all others are worth."""
     asked = max((arc.proof for arc in search.table.known.values()), default=0)
     return word_of("ortools") if PROOFS[max(search.proof, asked)] == "cp-sat" else PROOF
 
