@@ -143,7 +143,7 @@ def test_stopped_at_once_without_a_start_it_says_so(
 def test_a_cp_sat_model_that_is_not_built_keeps_the_start(
     error: type[BaseException], ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr("placegap.formulations.latency_cp.build", fail)
