@@ -23,7 +23,7 @@ ONCE = Semantics(objective="latency_subgraphs")
 ONE = {"workers": 1}
 WORD = word_of("ortools")
 LONGEST_PATH_NS = 33
-"""Of example(): 5 + 20 + 8 on one device; the optimum is 34, single-device's plan takes 43."""
+"""Of example(): 5 + 20 + 8 on one device; the optimum, 34, is what the best placer finds."""
 
 
 class Response:
@@ -74,7 +74,7 @@ def test_infeasible_is_not_believed_where_a_plan_is_known(
     lies: Callable[[type[Liar]], None],
 ) -> None:
     lies(Liar)
-    is_answered_from_the_rest(solve(example(), PORT, "cp-sat", ONE), "but one of 43 ns is known")
+    is_answered_from_the_rest(solve(example(), PORT, "cp-sat", ONE), "but one of 34 ns is known")
 
 
 def test_a_bound_above_a_known_value_is_not_believed(lies: Callable[[type[Liar]], None]) -> None:
@@ -129,10 +129,8 @@ def test_a_section_with_a_faulty_answer_keeps_its_plan(lies: Callable[[type[Liar
 
 
 def test_a_section_lp_that_contradicts_a_plan_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = section_jobs.solve_model
     monkeypatch.setattr(section_jobs, "bound_ns", lambda *_: 99)
     answer = work(Job(example(), PORT, "lp", None, 10.0, 0, None))
-    assert found is section_jobs.solve_model
     assert answer.lower_ns == 0
     assert answer.faults[0].startswith(f"{word_of('highspy')} on ")
 
@@ -142,8 +140,8 @@ def test_a_model_of_too_large_numbers_is_not_run(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def spoiled(build: Callable[..., object]) -> Callable[..., object]:
-        def build_spoiled(*arguments: object) -> object:
-            model = build(*arguments)
+        def build_spoiled(*arguments: object, **named: object) -> object:
+            model = build(*arguments, **named)
             model.cp.add((LARGEST_ACTIVITY + 1) * model.objective >= 0)  # type: ignore[attr-defined]
             return model
 
@@ -202,7 +200,7 @@ def test_a_model_that_is_rejected_is_no_traceback(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(cp_sat_run.cp_model, "CpSolver", Rejects)
     result = solve(example(), PORT, "cp-sat", ONE)
-    assert (result.value_ns, result.bound_ns) == (43, LONGEST_PATH_NS)
+    assert (result.value_ns, result.bound_ns) == (34, LONGEST_PATH_NS)
     assert f"no CP-SAT: {WORD} rejects its model" in result.message
 
 

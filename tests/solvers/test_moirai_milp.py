@@ -179,8 +179,8 @@ def test_models_that_are_too_large_are_refused_unbuilt(monkeypatch: pytest.Monke
 
 
 def is_a_fault(result: Result, words: str) -> None:
-    """The result is answered from the start (43 ns: one device) and names solver and version."""
-    assert (result.status, result.value_ns, result.bound_ns) == ("feasible", 43, None)
+    """The result is answered from the start and the path, and names solver and version."""
+    assert (result.status, result.value_ns, result.bound_ns) == ("feasible", 34, 33)
     assert len(result.faults) == 1
     assert result.faults[0].startswith(f"{word_of('highspy')} on ")
     assert words in result.faults[0]
@@ -198,7 +198,7 @@ def test_infeasibility_is_not_believed_when_a_plan_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mip, "solve_model", lambda *_, **__: MipOutcome("infeasible"))
-    is_a_fault(solve(example(), PORT, "moirai"), "says infeasible, but a plan of 43 ns is known")
+    is_a_fault(solve(example(), PORT, "moirai"), "says infeasible, but a plan of 34 ns is known")
 
 
 def test_a_bound_above_a_known_plan_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
