@@ -206,7 +206,7 @@ class SplitSearch:
             return None
         left = limit_s - (now_s() - self.began)
         if left <= 0:
-            raise LimitReached(f"the time limit of {limit_s} s is over")
+            raise LimitReached(f"the time limit of {limit_s:.1f} s is over")
         return left
 
     def share(self, part: float) -> Clock:
