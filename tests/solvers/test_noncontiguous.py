@@ -239,7 +239,7 @@ def test_time_that_is_left_is_used() -> None:
     """After its rounds it goes on: what ends it is the limit, and it says so."""
     result = split(open_instance(), mip=False, rounds=0, time_limit_s=1.0)
     assert result.status == "feasible"
-    assert result.message.startswith("stopped: the time limit of 1.0 s is over")
+    assert result.message.startswith("stopped: the time limit of ")
 
 
 def test_a_proof_of_its_own_and_the_word_of_a_solver_are_told_apart(
