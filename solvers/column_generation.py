@@ -199,7 +199,8 @@ class ColumnGeneration:
         """Work on one target cell with so many pricings: False if it is refuted.
 
         Otherwise it is fractionally covered, unless the pricings were too few. With `regardless`
-        the sets are made as good as they get also where the target is out of reach.
+        the sets are made as good as they get also where the target is out of reach. Without
+        pricings only the LP over the sets known is solved.
         """
         lp = CoveringLP(self.active, self.counts)
         self.rows = self._worthy(target)
@@ -236,6 +237,8 @@ class ColumnGeneration:
             if self.cover is None or self.cover.theta >= 1.0 - TOLERANCE:
                 return True
             prices = self._next_prices(self.cover, best_theta, np.array(cuts), tries)
+        if self.cover is None:
+            self.cover = lp.solve()
         return True
 
     def _next_prices(self, cover: Cover, best_theta: float, cuts: Floats, tries: int) -> Floats:

@@ -57,3 +57,9 @@ class Clock:
         """Raise if the time is over."""
         if self.limit_s is not None and now_s() - self._began >= self.limit_s:
             raise LimitReached("the time limit is over")
+
+    def part(self, share: float) -> Clock:
+        """A clock for a part of the time that is left."""
+        if self.limit_s is None:
+            return Clock(None)
+        return Clock(share * max(0.0, self.limit_s - (now_s() - self._began)))

@@ -3,12 +3,18 @@
 The heaviest device and another, or any two, share their blocks anew. Of all trade-offs between the
 two loads the one is taken that is least in a p-norm, p drawn at random: a high p lowers the heavier
 of the two, a low one the sum, which leaves room that other pairs can use.
+
+Where that ends, `shake` leads elsewhere: the same search with times and transfers that were drawn a
+little lower, each by a part of its own (the noising method, Charon and Hudry 1993).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.index import Ints
 from placegap.solvers.covering_lp import Floats
 from placegap.solvers.limits import Clock, LimitReached
@@ -35,6 +41,10 @@ TRIALS = 40
 
 MOST_MOVES = 100_000
 """Pairs whose DP has more moves are passed over."""
+
+
+SHAKES = 40
+"""Splits without a better plan after which a search with noise ends."""
 
 
 def exchange_pairs(
@@ -110,6 +120,41 @@ def exchange_pairs(
         if load.max() < least:
             best, least, idle = device, int(load.max()), 0
     return best.copy()
+
+
+def shake(
+    problem: SplitProblem, start: Ints, order: Ints,
+    *, seed: int, noise: float, patience: int, clock: Clock,
+) -> Ints:  # fmt: skip
+    """A plan that fits, good where times and transfers are up to `noise` of them lower, (b,).
+
+    Parameters are those of `exchange_pairs`; devices of a kind stay alike.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.split_problem import build_split_problem
+    >>> problem = build_split_problem(example())
+    >>> plan = shake(
+    ...     problem, np.zeros(4, np.int64), np.arange(4),
+    ...     seed=0, noise=0.3, patience=5, clock=Clock(None),
+    ... )
+    >>> problem.fits(plan)
+    True
+    """
+    rng = np.random.default_rng(seed)
+    kept = 1.0 - noise * rng.random((problem.num_blocks, 1))
+    paid = 1.0 - noise * rng.random((problem.nets.num_nets, 1))
+    time_ns = np.where(problem.time_ns == UNSUPPORTED, UNSUPPORTED, problem.time_ns * kept)
+    weight_ns = (problem.nets.weight_ns * paid).astype(np.int64)
+    noisy = replace(
+        problem,
+        time_ns=time_ns.astype(np.int64),
+        nets=replace(problem.nets, weight_ns=weight_ns),
+    )
+    return exchange_pairs(
+        noisy, start, order, seed=seed, patience=min(SHAKES, patience), clock=clock
+    )
 
 
 def _draw_pair(rng: np.random.Generator, load: Ints) -> tuple[int, int]:

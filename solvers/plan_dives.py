@@ -1,8 +1,9 @@
 """Plans from columns: fix the set of largest weight on a device, price the rest again, repeat.
 
 Every fixed set takes its blocks out of the problem and a device out of the count, and the covering
-LP is brought up to date by some more pricings. What no set covers in the end goes where it makes
-the heaviest device lightest; annealing repairs the rest.
+LP is brought up to date by some more pricings, as far as the device's part of the time goes. What
+no set covers in the end goes where it makes the heaviest device lightest; local search repairs the
+rest.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.index import Ints
 from placegap.solvers.column_generation import ColumnGeneration
-from placegap.solvers.limits import Clock
+from placegap.solvers.limits import Clock, LimitReached
 from placegap.solvers.split_problem import SplitProblem
 
 PRICINGS = 25
@@ -28,6 +29,7 @@ def dive(found: ColumnGeneration, target_ns: int, clock: Clock) -> Ints | None:
         Its sets and prices are where the dive starts.
     target_ns : int
     clock : Clock
+        Devices get equal parts of its time. Where one is over, the sets known have to do.
     """
     pricer = found.pricer
     problem = pricer.problem
@@ -42,7 +44,12 @@ def dive(found: ColumnGeneration, target_ns: int, clock: Clock) -> Ints | None:
         target = target_ns // search.unit_ns
         search.carry(sets)
         search.best = np.where(active, prices, 0.0) + np.where(active, 1e-9, 0.0)
-        search.reach(clock, target, PRICINGS, regardless=True)
+        left = sum(len(devices) for devices in members)
+        try:
+            search.reach(clock.part(1 / left), target, PRICINGS, regardless=True)
+        except LimitReached:
+            if search.cover is None:
+                search.reach(Clock(None), target, 0, regardless=True)
         chosen = _heaviest(search, problem, room, members)
         if chosen is None:
             break

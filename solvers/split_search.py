@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from placegap.solvers import trust
 from placegap.solvers.column_generation import ColumnGeneration, choose_pricer, cover_all
 from placegap.solvers.limits import Clock, LimitReached, now_s
 from placegap.solvers.net_annealing import anneal
-from placegap.solvers.pair_search import exchange_pairs
+from placegap.solvers.pair_search import exchange_pairs, shake
 from placegap.solvers.plan_dives import dive
 from placegap.solvers.pricer import Pricer
 from placegap.solvers.registry import ExactParams, Task, find_method, why_not
@@ -42,8 +43,17 @@ PRICINGS = (600, 800, 2_000, 1_000)
 
 MOST_ROUNDS = len(PRICINGS) - 1
 
-LAST_SHARE, MIP_SHARE = 0.3, 0.25
-"""Parts of the time that is left: for annealing in a late round, and for the MIP."""
+PRICE_SHARE, SEARCH_SHARE, DIVES_SHARE, MIP_SHARE = 0.3, 0.3, 0.25, 0.25
+"""Parts of the time that is left: pricing, local search and dives of a round; and the MIP."""
+
+KICKS = 4
+"""Plans that local search starts from anew, in each of the first rounds."""
+
+NOISE = (0.3, 0.1, 0.5, 0.2)
+"""By which part times and transfers are drawn lower at most, kick by kick."""
+
+ANNEAL_EVERY = 3
+"""Of so many kicks one is annealing, which does not need the frontier of two devices."""
 
 NEAR = 2_000
 """On all but the finest grid a cell in so many is near enough: rounding costs more than that."""
@@ -103,7 +113,7 @@ class SplitSearch:
         self, task: Task, params: NoncontiguousParams, progress: Progress, began: float
     ) -> None:
         self.task, self.params, self.progress, self.began = task, params, progress, began
-        self.searches = 0
+        self.searches = self.kicks = 0
         self.aimed: set[int] = set()
         self.pricer: Pricer | None = None
         self.ending = ""
@@ -150,9 +160,7 @@ class SplitSearch:
                     "column generation", self.price_round, self.pricer, grid + 1, columns, number
                 )
                 grid, columns = (grid, columns) if priced is None else priced
-            if number == 0 or late:
-                part = LAST_SHARE if late else 0.1
-                self.attempt("local search", self.anneal_best, part)
+            self.attempt("local search", self.improve_best, late)
             if columns is not None:
                 self.attempt("dives", self.dives, columns, AIMS if number else AIMS[:2])
             number += 1
@@ -178,17 +186,18 @@ class SplitSearch:
         grid, columns = self.sharp_columns(pricer, grid, before)
         most = PRICINGS[min(number, len(PRICINGS) - 1)]
         near = 0 if grid == len(GRIDS) - 1 else columns.num_cells // NEAR
-        self.price(columns, most, 0.25 if number == 0 else 0.4, near)
+        self.price(columns, most, PRICE_SHARE, near)
         return grid, columns
 
     def prove_first(self, pricer: Pricer) -> None:
         """What the work alone proves on the finest grid."""
         self.prove_finely(self.new_columns(pricer, 0))
 
-    def anneal_best(self, part: float) -> None:
-        """Local search from the best plan, hotter and colder."""
+    def improve_best(self, late: bool) -> None:
+        """Local search from the best plan; in late rounds until its part of the time is over."""
         if not self.progress.done:
-            self.improve(self.progress.merged, part, len(HEAT))
+            endless = late and self.task.limits.time_limit_s is not None
+            self.improve(self.progress.merged, SEARCH_SHARE, None if endless else KICKS)
 
     def left_s(self) -> float | None:
         """Seconds left, None without a limit."""
@@ -205,11 +214,11 @@ class SplitSearch:
         left = self.left_s()
         return Clock(None if left is None else part * left)
 
-    def improve(self, device: Ints, part: float, annealings: int) -> None:
-        """Local search from a plan: pair splits; annealing of the best plan and pair splits."""
+    def improve(self, device: Ints, part: float, kicks: int | None) -> None:
+        """Pair splits from a plan, then from what kicks make of the best plan, so many or all."""
         clock = self.share(part)
         self.split_pairs(device, clock)
-        for hot in HEAT[:annealings]:
+        for _ in count() if kicks is None else range(kicks):
             try:
                 clock.check()
             except LimitReached:
@@ -217,15 +226,32 @@ class SplitSearch:
                 return
             if self.progress.done:
                 return
-            self.split_pairs(self.anneal(self.progress.merged, hot), clock)
+            self.split_pairs(self.kick(clock), clock)
+
+    def kick(self, clock: Clock) -> Ints:
+        """A plan elsewhere, not far from the best one."""
+        annealings, last = divmod(self.kicks, ANNEAL_EVERY)
+        self.kicks += 1
+        if last == ANNEAL_EVERY - 1:
+            return self.anneal(self.progress.merged, HEAT[annealings % len(HEAT)])
+        noise = NOISE[(self.kicks - 1 - annealings) % len(NOISE)]
+        return shake(
+            self.progress.problem, self.progress.merged, self.order,
+            seed=self.next_seed(), noise=noise, patience=self.params.patience, clock=clock,
+        )  # fmt: skip
+
+    @property
+    def order(self) -> Ints:
+        """The order in which frontiers take the blocks."""
+        b = self.progress.problem.num_blocks
+        return np.arange(b) if self.pricer is None else self.pricer.order
 
     def split_pairs(self, device: Ints, clock: Clock) -> None:
         """Pairs of devices share their blocks anew."""
         progress = self.progress
-        order = np.arange(len(device)) if self.pricer is None else self.pricer.order
         progress.offer(
             exchange_pairs(
-                progress.problem, device, order, seed=self.next_seed(),
+                progress.problem, device, self.order, seed=self.next_seed(),
                 patience=self.params.patience, clock=clock, enough_ns=progress.bound_ns,
             )
         )  # fmt: skip
@@ -308,18 +334,18 @@ class SplitSearch:
         self.learn(fine)
 
     def dives(self, columns: ColumnGeneration, aims: Sequence[float]) -> None:
-        """Plans from the columns, mended by local search."""
-        progress = self.progress
+        """Plans from the columns, mended by local search, in a part of the time."""
+        progress, clock = self.progress, self.share(DIVES_SHARE)
         for aim in aims:
             target = int(progress.bound_ns + aim * (progress.value_ns - progress.bound_ns))
             if progress.done or target in self.aimed or target == 0:
                 continue
-            self.aimed.add(target)
             try:
-                device = dive(columns, target, self.share(0.25))
+                clock.check()
             except LimitReached:
-                self.left_s()
-                continue
+                return
+            self.aimed.add(target)
+            device = dive(columns, target, clock.part(0.5))
             if device is not None and progress.problem.fits(device):
                 progress.offer(device)
                 self.improve(device, 0.1, 1)

@@ -175,13 +175,14 @@ def test_kinds_priced_in_threads_give_the_same_bound(monkeypatch: pytest.MonkeyP
     assert bounds[0] == bounds[1]
 
 
-def test_a_dive_gives_a_plan_that_fits() -> None:
+@pytest.mark.parametrize("limit_s", [None, 0.0])
+def test_a_dive_gives_a_plan_that_fits_also_without_time(limit_s: float | None) -> None:
     for instance in DRAWS[:8]:
         problem = build_split_problem(instance)
         best = least(problem)
         if best is None or best == 0:
             continue
         search = cover_all(build_pricer(problem), best, 1000)
-        device = dive(search, best, Clock(None))
+        device = dive(search, best, Clock(limit_s))
         if device is not None and problem.fits(device):
             assert problem.loads(device).max() >= best

@@ -12,7 +12,7 @@ from placegap.instances import Instance
 from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.index import Ints
 from placegap.solvers.limits import Clock
-from placegap.solvers.pair_search import exchange_pairs
+from placegap.solvers.pair_search import exchange_pairs, shake
 from placegap.solvers.pair_split import PairSplit, split_pair
 from placegap.solvers.split_problem import SplitProblem, build_split_problem
 
@@ -108,3 +108,22 @@ def test_a_search_without_time_returns_its_start() -> None:
         problem, start, np.arange(problem.num_blocks), seed=0, patience=10, clock=Clock(0.0)
     )
     assert (found == start).all()
+
+
+def test_noise_leads_out_of_a_plan_that_splits_do_not_better_and_repeats_itself() -> None:
+    moved = 0
+    for seed in range(10):
+        problem = build_split_problem(drawn(seed))
+        order = np.arange(problem.num_blocks)
+        start = some_plan(problem, np.random.default_rng(seed))
+        if not problem.fits(start):
+            continue
+        ended = exchange_pairs(problem, start, order, seed=1, patience=20, clock=Clock(None))
+        found = [
+            shake(problem, ended, order, seed=2, noise=0.5, patience=20, clock=Clock(None))
+            for _ in range(2)
+        ]
+        assert (found[0] == found[1]).all()
+        assert problem.fits(found[0])
+        moved += bool((found[0] != ended).any())
+    assert moved > 0
