@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import highspy
+from ortools.sat.python import cp_model
 from stop_jobs import mark
 
-from placegap.solvers import cp_sat, interrupts
+from placegap.solvers import interrupts
 
 LARGE = 300
 """Models of the warm-up are smaller."""
 
 
 def _tell_when_solving() -> None:
-    cp_sat_solve, highs_run = cp_sat.cp_model.CpSolver.solve, highspy.Highs.run
+    cp_sat_solve, highs_run = cp_model.CpSolver.solve, highspy.Highs.run
 
     def solve(solver: Any, model: Any) -> Any:
         if len(model.proto.variables) > LARGE:
@@ -26,7 +27,7 @@ def _tell_when_solving() -> None:
             mark("solving")
         return highs_run(solver)
 
-    cp_sat.cp_model.CpSolver.solve = solve
+    cp_model.CpSolver.solve = solve
     highspy.Highs.run = run
 
 
