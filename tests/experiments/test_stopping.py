@@ -119,8 +119,8 @@ def test_without_patience_the_first_ctrl_c_ends_it_at_once(tmp_path: Path) -> No
 
 @pytest.fixture
 def hard(tmp_path: Path) -> Path:
-    """40 ops on 4 devices: minutes away from a proof by either solver."""
-    instance = tiny_instance(6, num_ops=40, num_devices=4, density=0.06)
+    """30 ops on 4 devices: minutes away from a proof by either solver, and by no cheap bound."""
+    instance = tiny_instance(9, num_ops=30, num_devices=4, density=0.3)
     save_document(Document.of(instance), tmp_path / "hard.json")
     return tmp_path / "hard.json"
 
