@@ -20,6 +20,7 @@ from placegap.instances.plan import Plan
 from placegap.solvers import latency_ip
 from placegap.solvers.latency_annealing import anneal_calls
 from placegap.solvers.latency_calls import NEVER, CallProblem, build_call_problem
+from placegap.solvers.latency_ideals import IdealChains, build_chains
 from placegap.solvers.latency_rows import row_places
 from placegap.solvers.latency_section_chain import best_row
 from placegap.solvers.latency_slices import group_slices, with_slices
@@ -45,6 +46,12 @@ LARGEST_MATRIX = 4000
 ROWS_SHARE, CHAINS_SHARE = 0.4, 0.3
 """Parts of the time limit after which no other spine is begun, and which chains may take."""
 
+ANNEALING_SHARE, IDEALS_SHARE = 0.4, 0.7
+"""Parts of the time left that annealing may take, and then chains of ideals."""
+
+MORE_LABELS, MOST_LABELS = 2, 2**10
+"""How many times more labels per ideal the next search has, and the most there are."""
+
 ROUND = 1_000
 """Further annealing, while time is left, is numbered from here."""
 
@@ -59,7 +66,7 @@ class LatencyParams(ExactParams):
     rounds : int
         How often annealing goes through all of `HEAT`.
     finish : bool
-        Whether CP-SAT works on what is left after it.
+        Whether chains of ideals and CP-SAT work on what is left after it.
     workers : int
         Threads of CP-SAT.
     """
@@ -168,6 +175,8 @@ class _Search:
         self.guard("annealing", self.anneal)
         progress.details["annealed_ns"] = progress.value_ns or 0
         if not progress.done and self.params.finish:
+            self.guard("ideals", self.ideals)
+        if not progress.done and self.params.finish:
             self.guard("CP-SAT", self.finish)
         if not progress.done and self.params.finish and self.params.rounds:
             self.guard("annealing", self.anneal_on)
@@ -273,22 +282,62 @@ class _Search:
         else:
             self.progress.prove(chains, "chains")
 
+    def ideals(self) -> None:
+        """Bounds and plans from chains of ideals, with more labels each time."""
+        task, progress, arrays = self.task, self.progress, self.task.instance.arrays
+        if task.instance.num_ops > LARGEST_MATRIX:
+            return
+        left = self.left_s()
+        clock = Clock(None if left is None else IDEALS_SHARE * left)
+        room = int(arrays.memory_bytes[~arrays.is_host].max(initial=0))
+        nodes = build_nodes(task.instance, task.semantics.subgraphs)
+        most_calls = min(progress.problem.data.num_calls, len(nodes.own_ns))
+        for narrow in (False, True):
+            spine = build_spine(nodes, narrow=narrow)
+            chains = build_chains(spine, room, most_calls)
+            if chains is not None:
+                self.chains_of_ideals(chains, clock)
+                break
+
+    def chains_of_ideals(self, chains: IdealChains, clock: Clock) -> None:
+        """Search, until nothing more is found or the time for it is over."""
+        progress, labels = self.progress, 1
+        while not progress.done and labels <= MOST_LABELS:
+            limit_ns = NEVER - 1 if progress.value_ns is None else progress.value_ns
+            found = chains.search(limit_ns, labels, clock)
+            if found.bound_ns >= NEVER - 1:
+                progress.prove_infeasible("no chain of calls holds all ops")
+                return
+            progress.prove(found.bound_ns, "ideals")
+            progress.details["labels"] = labels
+            if found.row is not None:
+                progress.offer(row_places(progress.problem, chains.spine, found.row))
+            if found.exact or not found.ended:
+                break
+            labels *= MORE_LABELS
+        progress.details["ideals_ns"] = progress.bound_ns
+
     def anneal(self) -> None:
         """From the best plan and the starts in turn, each time at another temperature."""
+        left = self.left_s()
+        rest = 0.0 if left is None or not self.params.finish else (1 - ANNEALING_SHARE) * left
         for number in range(self.params.rounds * len(HEAT)):
             if self.progress.done or self.progress.place is None:
                 return
             start = self.progress.place
             if number % 3 == 0 and number // 3 < len(self.starts):
                 start = self.starts[-1 - number // 3]
-            self.anneal_once(number, start)
+            if rest and (self.left_s() or 0.0) <= rest:
+                return
+            self.anneal_once(number, start, rest)
 
-    def anneal_once(self, number: int, start: Ints) -> None:
-        """One run of annealing, of half the time that is left at most."""
+    def anneal_once(self, number: int, start: Ints, rest_s: float = 0.0) -> None:
+        """One run of annealing, of half the time at most that is left without the rest."""
         size = self.task.instance.num_ops + len(self.task.instance.arrays.index.producer)
         left, moves = self.left_s(), min(self.params.moves, 20_000 * size)
         if left is not None:
-            moves = min(moves, 1 + int(self.steps_per_s * left / size) // 2)
+            spare_s = max(0.0, left - rest_s)
+            moves = min(moves, 1 + int(self.steps_per_s * spare_s / size) // 2)
         seed = self.task.limits.seed * 1_000_003 + number
         heat = HEAT[number % len(HEAT)]
         problem, began = self.progress.problem, now_s()

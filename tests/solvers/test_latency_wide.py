@@ -12,8 +12,10 @@ from placegap.formulations.latency_chains import chain_bound_ns
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
 from placegap.solvers import latency, latency_spine, solve
 from placegap.solvers.latency_absorbing import absorbed
+from placegap.solvers.latency_ideals import build_chains
 from placegap.solvers.latency_section_chain import best_row
-from placegap.solvers.latency_spine import build_nodes, build_spine
+from placegap.solvers.latency_spine import NEVER, build_nodes, build_spine
+from placegap.solvers.limits import Clock
 
 ONCE, TWICE, THRICE = (Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2, 3))
 BESIDE = (None, 0, 1, 2)
@@ -118,6 +120,10 @@ def compare_bounds(instance: Instance, semantics: Semantics) -> bool:
             for speakers_only in (False, True):
                 spine = build_spine(nodes, beside, speakers_only=speakers_only)
                 found.append(best_row(spine, room, most_calls).cost_ns)
+                chains = build_chains(spine, room, most_calls)
+                assert chains is not None
+                for limit_ns, most in ((NEVER - 1, 1), (NEVER - 1, 3), (best + 1, 50), (best, 50)):
+                    found.append(chains.search(limit_ns, most, Clock(None)).bound_ns)
     assert max(found) <= best, (instance.name, semantics.label)
     return max(found) == best
 
