@@ -230,6 +230,8 @@ def _serve(
     while True:
         task = pipe.recv()
         _stop.working = True
+        if _stop.asked:  # before it was here
+            return
         answer = function(task)
         _stop.working = False
         pipe.send(answer)
@@ -253,6 +255,6 @@ def stop_asked() -> bool:
 
 def _interrupt_once(signum: int, frame: FrameType | None) -> None:
     """Let the task end like one that Ctrl-C stops, and leave it alone afterwards."""
-    if not _stop.asked and _stop.working:
-        _stop.asked = True
+    asked, _stop.asked = _stop.asked, True
+    if not asked and _stop.working:
         raise KeyboardInterrupt
