@@ -24,8 +24,8 @@ from placegap.solvers.interrupts import STOP_SIGNALS
 PR_SET_PDEATHSIG = 1
 
 BEGIN = (
-    "import os, sys; from multiprocessing.connection import Connection; "
-    "pipe = Connection(os.dup(0)); sys.path[:] = pipe.recv(); "
+    "import fcntl, sys; from multiprocessing.connection import Connection; "
+    "pipe = Connection(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)); sys.path[:] = pipe.recv(); "
     "from placegap.solvers.worker_process import begin; begin(pipe)"
 )
 """What the interpreter runs. The pipe is its standard input, whatever else is open or closed."""
@@ -130,7 +130,8 @@ def silence() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-    os.close(nowhere)
+    if nowhere > 2:
+        os.close(nowhere)
 
 
 def _die_with_parent(pipe: Connection, parent: int) -> None:
