@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -218,9 +217,6 @@ def _serve(
     pipe: Connection, function: Callable[[Any], Any], modules: Sequence[str], stoppable: bool
 ) -> None:
     """Life of a worker process."""
-    if "fork" in multiprocessing.get_all_start_methods():
-        # a lock that a library makes when it is loaded then has no name, which a kill would leak
-        multiprocessing.set_start_method("fork", force=True)
     for module in modules:
         import_module(module)
     silence()

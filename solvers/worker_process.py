@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import multiprocessing
 import os
 import select
 import signal
@@ -72,18 +73,14 @@ class WorkerProcess:
             raise
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)  # what came meanwhile is raised here
-            with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+            # where it has died, reading from the pipe tells so
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self.pipe.send(sys.path)
                 self.pipe.send((os.getpid(), alone))
                 self.pipe.send((serve, args))
         except BaseException:
             self.kill()
             raise
-
-    @property
-    def exit_status(self) -> int | None:
-        """Its exit status, that of a signal negative; None while it runs."""
-        return self._process.poll()
 
     def last_words(self) -> str:
         """How the process ended, in words; waits until it has."""
@@ -112,6 +109,9 @@ def begin(pipe: Connection) -> None:
     global _may_start_processes
     parent, _may_start_processes = pipe.recv()
     _die_with_parent(pipe, parent)
+    if "fork" in multiprocessing.get_all_start_methods():
+        # a lock that a library makes when it is loaded then has no name, which a kill would leak
+        multiprocessing.set_start_method("fork", force=True)
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     os.close(nowhere)

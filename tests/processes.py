@@ -30,7 +30,7 @@ def begin(
     It ignores the signals that are named, and no others, whatever the tests themselves ignore.
     """
     paths = os.pathsep.join([str(HERE), str(HERE / "experiments"), *filter(None, sys.path)])
-    with _dispositions(ignored):
+    with dispositions(ignored):
         return subprocess.Popen(
             [sys.executable, "-c", code, *args],
             env={**os.environ, "PYTHONPATH": paths, **env},
@@ -41,8 +41,8 @@ def begin(
 
 
 @contextmanager
-def _dispositions(ignored: Sequence[int]) -> Iterator[None]:
-    """What the signals that stop a program do in children that are started here."""
+def dispositions(ignored: Sequence[int] = ()) -> Iterator[None]:
+    """What the signals that stop a program do here, and in children that are started here."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
     try:

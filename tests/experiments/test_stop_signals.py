@@ -12,7 +12,7 @@ from typing import Any
 
 import processes
 import pytest
-from processes import PLACEGAP, finish, no_session, send, session, wait_for
+from processes import dispositions, finish, no_session, send, session, wait_for
 
 from placegap.experiments import stop_signals
 from placegap.experiments.cli import main
@@ -143,10 +143,10 @@ def test_every_command_ends_with_the_signals_status(
 
     monkeypatch.setattr(sources, "find_model", signal_here)
     monkeypatch.setattr(sources, "load_source", signal_here)
-    before = [signal.getsignal(number) for number in SIGNALS]
-    assert main(command) == 128 + number
+    with dispositions():
+        assert main(command) == 128 + number
+        assert [signal.getsignal(number) for number in SIGNALS] == [signal.SIG_DFL] * 3
     assert capsys.readouterr() == ("", "placegap: stopped\n")
-    assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
 def test_what_is_held_ends_before_a_signal_is_heard() -> None:
@@ -158,7 +158,7 @@ def test_what_is_held_ends_before_a_signal_is_heard() -> None:
                 signal.raise_signal(number)
             done.append(numbers)
 
-    with stop_signals.handled():
+    with dispositions(), stop_signals.handled():
         with pytest.raises(KeyboardInterrupt):
             hold(signal.SIGTERM, signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):  # who asks again does not want to wait
@@ -190,16 +190,9 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
 def test_the_tests_of_ctrl_c_pass_where_it_is_ignored() -> None:
     # ``nohup make test &`` in a script
     tests = Path(__file__).parent.parent
-    one = "test_signals_of_the_program_are_as_usual"
     process = processes.begin(
-        TESTS, str(tests / "experiments" / "test_processes.py"), "-k", one,
+        TESTS, str(tests / "experiments" / "test_processes.py"),
         ignored=[signal.SIGINT, signal.SIGHUP], cwd=tests.parent,
     )  # fmt: skip
     out, err = finish(process)
     assert process.returncode == 0, out + err
-
-
-def test_the_command_is_what_the_tests_start() -> None:
-    process = processes.begin(PLACEGAP, "--version")
-    out, _ = finish(process)
-    assert out.startswith("placegap ")
