@@ -34,7 +34,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """
     _open_streams()
     given = list(sys.argv[1:] if args is None else args)
-    with handled():
+    with handled(for_good=args is None):
         # the version without the half second that loading the commands takes
         status = _end(print_version if given == ["--version"] else partial(_run, given))
         _drop_output()

@@ -37,8 +37,11 @@ _state = _State()
 
 
 @contextmanager
-def handled() -> Iterator[None]:
-    """Let the signals that stop a command raise `KeyboardInterrupt`, if they would end it."""
+def handled(*, for_good: bool = False) -> Iterator[None]:
+    """Let the signals that stop a command raise `KeyboardInterrupt`, if they would end it.
+
+    Those that come later are ignored, where the process ends then `for_good`: its status stands.
+    """
     _state.clear()
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -51,7 +54,7 @@ def handled() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if for_good else handler)
 
 
 def is_stopped() -> bool:
