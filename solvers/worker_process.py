@@ -23,6 +23,7 @@ from typing import Any
 from placegap.solvers.interrupts import STOP_SIGNALS
 
 PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 BEGIN = (
     "import fcntl, sys; from multiprocessing.connection import Connection; "
@@ -144,7 +145,12 @@ def _die_with_parent(pipe: Connection, parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before we asked
-            os._exit(1)
+    end_with_parent()
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
+
+
+def end_with_parent() -> None:
+    """Have the kernel end this process when the thread that has started it ends (Linux alone)."""
+    if _libc is not None:
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

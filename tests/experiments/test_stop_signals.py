@@ -12,7 +12,7 @@ from typing import Any
 
 import processes
 import pytest
-from processes import dispositions, finish, no_session, send, session, wait_for
+from processes import PLACEGAP, dispositions, finish, no_session, send, session, wait_for
 
 from placegap.experiments import stop_signals
 from placegap.experiments.cli import main
@@ -192,6 +192,20 @@ def test_nothing_is_left_of_the_processes_of_a_placement(tmp_path: Path) -> None
     process = processes.begin(script, cwd=tmp_path)
     wait_for(process, tmp_path / "now")
     assert len(session(process.pid)) == 4  # this, its worker, and two for sections
+    process.kill()
+    process.communicate()
+    assert no_session(process.pid)
+
+
+def test_a_solver_in_a_process_of_its_own_ends_with_a_kill(tmp_path: Path) -> None:
+    program = tmp_path / "gpart"  # Scotch
+    program.write_text("#!/bin/sh\ntouch begun\nexec sleep 60\n")
+    program.chmod(0o755)
+    process = processes.begin(
+        PLACEGAP, "place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--method", "scotch",
+        cwd=tmp_path, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    wait_for(process, tmp_path / "begun")
     process.kill()
     process.communicate()
     assert no_session(process.pid)
