@@ -25,6 +25,11 @@ def test_one_worker_serves_many_tasks_in_order() -> None:
     assert len({ending.answer for ending in found}) == 1
 
 
+def test_only_a_worker_that_is_alone_may_start_processes() -> None:
+    assert [ending.answer for ending in endings([("nested", 0)])] == [True]
+    assert [ending.answer for ending in endings([("nested", 0)], workers=2)] == [False]
+
+
 def test_a_worker_is_replaced_after_a_crash_and_the_rest_is_done() -> None:
     found = endings([("sleep", 0), ("die", signal.SIGKILL), ("leave", 3), ("sleep", 0)])
     assert [ending.fate for ending in found] == ["done", "crashed", "crashed", "done"]
