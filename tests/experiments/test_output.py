@@ -53,7 +53,7 @@ def test_the_plan_is_written_all_the_same(
 
 
 @needs_full
-@pytest.mark.parametrize("command", ["methods", "--version", "--help", "place --help"])
+@pytest.mark.parametrize("command", ["methods", "--version"])
 def test_commands_that_only_print_say_that_they_cannot(command: str, tmp_path: Path) -> None:
     said = "placegap: output: No space left on device\n"
     assert shell(tmp_path, "> /dev/full", command) == (2, said)
