@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from placegap.experiments.pool import Ending
+from placegap.solvers.worker_process import may_start_processes
 
 
 def job(task: tuple[str, Any]) -> Any:
@@ -18,6 +19,9 @@ def job(task: tuple[str, Any]) -> Any:
         os.kill(os.getpid(), argument)
     elif what == "leave":
         os._exit(argument)
+    elif what == "nested":
+        time.sleep(argument)
+        return may_start_processes()
     elif what == "print":
         print("noise on stdout", flush=True)
         os.write(2, b"noise on stderr\n")
