@@ -21,6 +21,7 @@ from placegap.solvers.trust import PROOF
 
 NOT_RUN = "not_run"
 NOT_APPLICABLE = "not_applicable"
+NOT_INSTALLED = "not_installed"
 FAILURES = ("error", "timeout", "crashed", "disagreement")
 
 
@@ -126,7 +127,8 @@ def _gap_cell(
         cell, NOT_RUN, best_bound_ns=bound_ns, best_bound_by=by, best_rests_on=rests_on
     )  # fmt: skip
     if cell.run is None:
-        return replace(empty, status=NOT_APPLICABLE, message=cell.reason)
+        status = NOT_INSTALLED if cell.is_missing else NOT_APPLICABLE
+        return replace(empty, status=status, message=cell.reason)
     record = records.get(cell.run.key)
     if record is None:
         return empty

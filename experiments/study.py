@@ -31,6 +31,7 @@ def run_study(
     workers: int | None = None,
     progress: Progress = lambda done, total, last: None,
     modules: Sequence[str] = (),
+    left_out: Callable[[str], None] = lambda sentence: None,
 ) -> tuple[Study, list[GapCell]]:
     """Run what is missing of a study, and return the study and all its cells.
 
@@ -49,6 +50,8 @@ def run_study(
         Called with (runs done, runs in all, the last one).
     modules : sequence of str
         Modules that register methods of your own; workers import them too.
+    left_out : callable
+        Told of each optional file that nothing installed can read.
 
     Raises
     ------
@@ -59,7 +62,7 @@ def run_study(
         import_module(module)
     study = load_study(config)
     cells = []
-    for cell in plan_study(study, config):
+    for cell in plan_study(study, config, left_out):
         cells.append(cell)
         progress(0, 0, f"reading {cell.instance}")
     with RunLog(results_folder(study, out) / LOG_NAME) as log:
