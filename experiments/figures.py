@@ -69,6 +69,23 @@ def format_s(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 99.95 else f"{seconds:.0f} s"
 
 
+def format_duration(seconds: float) -> str:
+    """A duration that people wait for.
+
+    Examples
+    --------
+    >>> format_duration(4.2), format_duration(179), format_duration(7300), format_duration(3e5)
+    ('4 s', '3 min', '2 h 2 min', '83 h')
+    """
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 10 else f"{hours} h"
+
+
 def format_gap(gap: float) -> str:
     """A relative gap in percent; a gap that is not 0 never reads as 0.
 

@@ -23,7 +23,7 @@ CSV_COLUMNS = (
     "num_ops", "num_devices", "method", "label", "params", "seed", "time_limit_s", "gap_limit",
     "status", "value_ns", "bound_ns", "bound_class", "own_gap", "best_bound_ns", "best_bound_by",
     "bound_origin", "rests_on", "best_rests_on", "faults",
-    "gap", "build_s", "solve_s", "rows", "columns", "message", "instance_hash", "key",
+    "gap", "build_s", "solve_s", "setup_s", "rows", "columns", "message", "instance_hash", "key",
 )  # fmt: skip
 
 
@@ -99,6 +99,7 @@ def _csv_row(study: Study, cell: GapCell) -> dict[str, Any]:
         "gap": cell.gap,
         "build_s": cell.build_s,
         "solve_s": cell.solve_s,
+        "setup_s": cell.setup_s,
         "rows": cell.details.get("rows"),
         "columns": cell.details.get("columns"),
         "message": cell.message,

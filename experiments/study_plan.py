@@ -54,6 +54,11 @@ class Run:
             "versions": dict(self.versions),
         }
 
+    @property
+    def label(self) -> str:
+        """What runs on what, for people."""
+        return f"{self.method} on {Path(self.source.model).name}"
+
     @cached_property
     def key(self) -> str:
         """Content hash under which the log keeps the run."""
@@ -82,7 +87,7 @@ class Cell:
 
 
 def plan_study(
-    study: Study, path: str | Path, left_out: Callable[[str], None] = lambda sentence: None
+    study: Study, path: str | Path, tell: Callable[[str], None] = lambda sentence: None
 ) -> Iterator[Cell]:
     """Every cell of a study, table by table, row by row.
 
@@ -93,8 +98,8 @@ def plan_study(
     study : Study
     path : str or Path
         The study's file: paths in it are relative to its folder, and errors name it.
-    left_out : callable
-        Told of each optional file that nothing installed can read.
+    tell : callable
+        Told in a sentence of each optional file that nothing installed can read.
 
     Raises
     ------
@@ -112,7 +117,7 @@ def plan_study(
             except MissingExtra as error:
                 if not optional:
                     raise
-                left_out(str(error))
+                tell(f"left out: {error}")
 
 
 def _columns(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from pool_jobs import run_here
 
 from placegap.experiments import run_task, study
 from placegap.experiments.study import run_study
+from placegap.experiments.study_plan import Run
+from placegap.experiments.study_progress import Progress
 from placegap.instances import InputError
 from placegap.instances.document import load_document, save_document
 
@@ -76,12 +79,17 @@ def test_a_line_cut_off_is_the_only_run_that_is_done_again(
     run_study(path, out, workers=1, modules=fakes)
     data = (out / "runs.jsonl").read_bytes()
     (out / "runs.jsonl").write_bytes(data[:-30])
-    told: list[tuple[int, int]] = []
-    run_study(
-        path, out, workers=1, modules=fakes,
-        progress=lambda done, total, last: told.append((done, total)),
-    )  # fmt: skip
-    assert [pair for pair in told if pair[1]] == [(2, 3), (3, 3)]
+    told: list[object] = []
+
+    class Listener(Progress):
+        def planned(self, todo: Sequence[Run], total: int, notices: Path) -> None:
+            told.append((len(todo), total))
+
+        def ended(self, run: Run) -> None:
+            told.append("ended")
+
+    run_study(path, out, workers=1, modules=fakes, progress=Listener())
+    assert told == [(1, 3), "ended"]
     assert len({line["key"] for line in log_lines(out)}) == len(log_lines(out)) == 3
     assert (out / "runs.jsonl").read_bytes().startswith(data[: data[:-1].rindex(b"\n") + 1])
 

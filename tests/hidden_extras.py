@@ -1,0 +1,47 @@
+"""Run Python as if no extra were installed: `python hidden_extras.py ARGUMENTS OF PLACEGAP`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import Distribution, PackageNotFoundError
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def extras() -> list[str]:
+    """Distributions that only extras bring, those of developers left out."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = project["optional-dependencies"].items()
+    return [text.split(">")[0] for extra, texts in named if extra != "dev" for text in texts]
+
+
+def hide() -> None:
+    """Make every extra's modules and metadata, and programs on the PATH, absent."""
+    hidden = {name.lower() for name in extras()}
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]
+    real = importlib.metadata.distribution
+
+    def distribution(name: str) -> Distribution:
+        if name.lower() in hidden:
+            raise PackageNotFoundError(name)
+        return real(name)
+
+    importlib.metadata.distribution = distribution
+    importlib.metadata.version = lambda name: distribution(name).version
+    os.environ["PATH"] = ""
+
+
+def without_extras(code: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python without extras."""
+    prelude = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+    prelude += "import hidden_extras; hidden_extras.hide()\n"
+    return subprocess.run(
+        [sys.executable, "-c", prelude + code, *arguments],
+        cwd=cwd, capture_output=True, text=True, check=False,
+    )  # fmt: skip
