@@ -19,7 +19,7 @@ help:
 
 .venv/.ready: pyproject.toml constraints.txt $(FOLDERS)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP_INSTALL) -e .
+	$(PIP_INSTALL) -e '.[plots]'
 	@touch $@
 
 .venv/.dev: .venv/.ready

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placegap.experiments.drawing import NO_FIGURES
 from placegap.experiments.figures import format_s
 from placegap.experiments.rendering import gap_tables, output, plain_table, warn
 from placegap.instances.errors import InputError
@@ -58,6 +59,8 @@ def study_command(
     except PoolError as error:
         raise InputError(str(error)) from None
     files = write_report(study, cells, folder)
+    if not any(file.suffix == ".png" for file in files):
+        warn(f"no plot: {NO_FIGURES}")
     print_summaries(cells)
     if rows:
         print_rows(cells)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from placegap.experiments.figures import format_gap, format_s
 from placegap.experiments.gap_layout import CellText, TableText, lay_out
 from placegap.experiments.gap_table import GapCell, MethodSummary, disagreements
 from placegap.experiments.model_table import MODEL_HEAD
+from placegap.experiments.plots import plot_gaps
 from placegap.experiments.study_config import Study
-from placegap.instances.errors import InputError
+from placegap.instances.errors import InputError, MissingExtra
 from placegap.solvers.result import relative_gap
 
 CSV_COLUMNS = (
@@ -28,21 +30,20 @@ CSV_COLUMNS = (
 
 
 def write_report(study: Study, cells: Sequence[GapCell], folder: str | Path) -> tuple[Path, ...]:
-    """Write all files of a study and return their paths.
+    """Write all files of a study and return their paths; the plot where matplotlib is installed.
 
     Raises
     ------
     InputError
         If a file cannot be written; no file is ever left half written.
     """
-    from placegap.experiments.plots import plot_gaps
-
     folder = Path(folder)
     files = {
         "table.md": markdown(study, cells).encode(),
         "runs.csv": runs_csv(study, cells).encode(),
-        "gaps.png": plot_gaps(cells),
     }
+    with suppress(MissingExtra):
+        files["gaps.png"] = plot_gaps(cells)
     for name, data in files.items():
         _write(folder / name, data)
     return tuple(folder / name for name in files)

@@ -132,7 +132,7 @@ class Told(Progress):
     def now(self) -> str:
         """What runs, and what of it compiles kernels."""
         if self._notices is None:
-            return f"reading {self._reading}"
+            return f"reading {self._reading or 'the instances'}"
         texts = []
         for run in list(self._running.values()):
             compiles = (self._notices / run.key).exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hidden_extras import without_extras
-from support import needs_shared
+from support import needs_moirai
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 CLI = "from placegap.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -57,7 +57,7 @@ def test_the_studies_that_ship_need_no_extra(tmp_path: Path) -> None:
     assert json.loads(done.stdout) == ["metis", "mt-kahypar", "scotch"]
 
 
-@needs_shared
+@needs_moirai
 def test_an_optional_workbook_that_nothing_can_read_is_left_out(tmp_path: Path) -> None:
     from support import SHARED
 
