@@ -10,12 +10,13 @@ import typer
 
 from placegap.experiments.drawing import NO_FIGURES
 from placegap.experiments.figures import format_s
-from placegap.experiments.rendering import gap_tables, output, plain_table, warn
+from placegap.experiments.rendering import gap_tables, output, plain_table, shorten, warn
 from placegap.instances.errors import InputError
 
 if TYPE_CHECKING:
     from placegap.experiments.gap_table import GapCell
 
+LONGEST_LINE = 300
 METHODS_DISAGREE = 1
 INTERRUPTED = 130
 
@@ -44,7 +45,7 @@ def study_command(
     asked = load_study(config)
     folder = results_folder(asked, out)
     workers = workers or num_cores()
-    warn(intention(asked, workers, folder / LOG_NAME))
+    warn(shorten(intention(asked, workers, folder / LOG_NAME), LONGEST_LINE))
     for model in absent_models(asked, config):
         warn(f"{config}: left out, since it is not there: {model}")
     try:

@@ -152,7 +152,7 @@ def progress_shown(workers: int) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
+        BarColumn(16), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
     )  # fmt: skip
     told = Told(workers)
     with Progress(*columns, console=errors(), transient=True, auto_refresh=False) as bar:

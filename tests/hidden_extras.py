@@ -1,4 +1,4 @@
-"""Run Python as if no extra were installed: `python hidden_extras.py ARGUMENTS OF PLACEGAP`."""
+"""Run Python as if no extra were installed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import tomllib
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,11 +21,25 @@ def extras() -> list[str]:
     return [text.split(">")[0] for extra, texts in named if extra != "dev" for text in texts]
 
 
+class Hiding:
+    """A finder of modules that does not find some."""
+
+    def __init__(self, finder: Any, hidden: set[str]) -> None:
+        self.finder, self.hidden = finder, hidden
+
+    def find_spec(self, name: str, *place: Any) -> Any:
+        return (
+            None if name.partition(".")[0] in self.hidden else self.finder.find_spec(name, *place)
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.finder, name)
+
+
 def hide() -> None:
     """Make every extra's modules and metadata, and programs on the PATH, absent."""
     hidden = {name.lower() for name in extras()}
-    for name in hidden:
-        sys.modules[name] = None  # type: ignore[assignment]
+    sys.meta_path[:] = [Hiding(finder, hidden) for finder in sys.meta_path]
     real = importlib.metadata.distribution
 
     def distribution(name: str) -> Distribution:
