@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,7 +144,8 @@ class Told(Progress):
 @contextmanager
 def progress_shown(workers: int) -> Iterator[Progress]:
     """A bar on stderr if that is a terminal, else a line every few seconds."""
-    if not errors().is_terminal:
+    console = errors()
+    if sys.stderr is None or not console.is_terminal or console.is_dumb_terminal:
         told = Told(workers)
         with _every(lambda: next_line_s(told.elapsed_s), lambda: _print_line(told)):
             yield told
@@ -155,7 +157,7 @@ def progress_shown(workers: int) -> Iterator[Progress]:
         BarColumn(16), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
     )  # fmt: skip
     told = Told(workers)
-    with Progress(*columns, console=errors(), transient=True, auto_refresh=False) as bar:
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", total=None)
 
         def show() -> None:
@@ -186,7 +188,8 @@ def _every(pause_s: Callable[[], float], show: Callable[[], None]) -> Iterator[N
 
     def tick() -> None:
         while not over.wait(pause_s()):
-            show()
+            with suppress(OSError):  # nobody reads it
+                show()
 
     thread = threading.Thread(target=tick, daemon=True)
     # a thread starts with the mask of the one that starts it: signals are the main thread's
