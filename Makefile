@@ -18,11 +18,13 @@ help:
 	@echo "make clean      remove .venv, build and results"
 
 .venv/.ready: pyproject.toml constraints.txt $(FOLDERS)
+	@echo "installing placegap into .venv (830 MB, once)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP_INSTALL) -e .
+	$(PIP_INSTALL) -e '.[plots]'
 	@touch $@
 
 .venv/.dev: .venv/.ready
+	@echo "installing the tools for tests into .venv (350 MB more, once)"
 	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 

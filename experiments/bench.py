@@ -26,6 +26,7 @@ from numba import njit
 
 from placegap.experiments.bench_exact import HEADER
 from placegap.experiments.bench_ideals import ideal_rows
+from placegap.experiments.bench_inputs import workbooks
 from placegap.experiments.bench_latency import latency_rows
 from placegap.experiments.bench_models import model_benches
 from placegap.experiments.bench_optima import optima_rows
@@ -200,8 +201,7 @@ def _house() -> Iterator[Bench]:
 
 def _models(inputs: Path) -> Iterator[Bench]:
     """The solvers on the smallest published workbook and on a corpus graph."""
-    workbook = inputs / "moirai" / "example-1.xls"
-    if workbook.is_file():
+    for workbook in workbooks(inputs, "example-1.xls"):
         instance = read_model(workbook).instance()
         for method, params in (
             ("moirai", {"form": "as_published"}),
@@ -210,7 +210,7 @@ def _models(inputs: Path) -> Iterator[Bench]:
         ):
             yield (
                 f"{method} {params.get('form', '')} example-1",
-                lambda m=method, p=params: solve(instance, MAKESPAN, m, p, time_limit_s=60),  # type: ignore[misc]
+                lambda i=instance, m=method, p=params: solve(i, MAKESPAN, m, p, time_limit_s=60),  # type: ignore[misc]
                 _describe,
             )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
+from placegap.experiments.bench_inputs import workbooks
 from placegap.formulations import archer, getf, latency_ip, moirai, pesto, throughput_ip
 from placegap.instances.cluster_file import load_cluster
 from placegap.instances.corpus import load_corpus
@@ -52,8 +53,7 @@ def size_after_hand_over(build: Callable[[], pyo.ConcreteModel]) -> Size:
 def _instances(inputs: Path) -> Iterator[tuple[str, Instance]]:
     cluster = load_cluster("celeritas-4xV100-pcie")
     yield "inception_v1", load_corpus("inception_v1").instance(cluster)
-    workbook = inputs / "moirai" / "GoogLeNet.xls"
-    if workbook.is_file():
+    for workbook in workbooks(inputs, "GoogLeNet.xls"):
         yield "GoogLeNet", read_model(workbook).instance()
     # as many pairs as make about 450,000 rows of Moirai's published model
     graph = generate("layered", {"ops": 184, "width": 8, "density": 0.2}, seed=4)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placegap.experiments.bench_exact import ExactRow, apart, measure
+from placegap.experiments.bench_inputs import workbooks
 from placegap.experiments.sources import Source, load_source
 from placegap.instances.cluster_file import load_cluster
 from placegap.instances.corpus import corpus_names
@@ -90,7 +91,7 @@ def cases(inputs: Path) -> Iterator[Case]:
             yield Case(source, PORT, "decomposition", CORPUS_S)
             yield Case(source, CHAIN, "ideal-dp", CORPUS_S)
             yield Case(source, ANY, "noncontiguous", CORPUS_S)
-    for path in sorted((inputs / "moirai").glob("*.xls")):
+    for path in workbooks(inputs):
         yield Case(Source(str(path)), PORT, "decomposition", PUBLISHED_S)
     published = inputs / "dnn-partitioning"
     for path in sorted((published / "throughput-inputs").glob("*/*.json")):

@@ -171,6 +171,9 @@ def without_limits(instance: Instance) -> Instance:
 def measure(instance: Instance, placer: str) -> Measured | str:
     """Measure a placer on an instance, under the first of `RULES` that it applies to."""
     name, params = VARIANTS.get(placer, (placer, {}))
+    missing = METHODS[name].missing()
+    if missing is not None:
+        return missing
     semantics = rules_for(instance, name, params)
     if semantics is None:
         return "does not apply"

@@ -27,6 +27,7 @@ def methods_command(as_json: JsonOption = False) -> None:
             "objectives": list(method.objectives),
             "paper": method.paper,
             "summary": method.summary,
+            "missing": method.missing(),
             "params": {
                 name: field.get_default(call_default_factory=True)
                 for name, field in method.params.model_fields.items()
@@ -50,7 +51,7 @@ def _method_texts(row: dict[str, Any]) -> tuple[str, ...]:
         row["claim"],
         "\n".join(row["objectives"]),
         row["paper"],
-        row["summary"],
+        row["summary"] + (f"; not installed: {row['missing']}" if row["missing"] else ""),
         "\n".join(f"{name}={_plain(value)}" for name, value in row["params"].items()),
     )
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placegap.experiments.rendering import errors, gap_tables, output, plain_table, warn
+from placegap.experiments.drawing import NO_FIGURES
+from placegap.experiments.figures import format_s
+from placegap.experiments.rendering import gap_tables, output, plain_table, shorten, warn
 from placegap.experiments.stop_signals import stop_status
 from placegap.instances.errors import InputError
 
 if TYPE_CHECKING:
     from placegap.experiments.gap_table import GapCell
 
+LONGEST_LINE = 300
 METHODS_DISAGREE = 1
 
 
@@ -28,21 +30,27 @@ def study_command(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; default: all cores.")
     ] = None,
+    rows: Annotated[
+        bool, typer.Option("--rows", help="Print every row too, which table.md holds anyway.")
+    ] = False,
 ) -> None:
     """Run a study; what is in its log already is not run again."""
     from placegap.experiments.pool import PoolError
     from placegap.experiments.report import write_report
-    from placegap.experiments.study import LOG_NAME, results_folder, run_study
+    from placegap.experiments.study import LOG_NAME, num_cores, results_folder, run_study
     from placegap.experiments.study_config import load_study
     from placegap.experiments.study_plan import absent_models
+    from placegap.experiments.study_progress import intention, progress_shown
 
     asked = load_study(config)
     folder = results_folder(asked, out)
+    workers = workers or num_cores()
+    warn(shorten(intention(asked, workers, folder / LOG_NAME), LONGEST_LINE))
     for model in absent_models(asked, config):
         warn(f"{config}: left out, since it is not there: {model}")
     try:
-        with _progress() as told:
-            study, cells = run_study(config, folder, workers=workers, progress=told)
+        with progress_shown(workers) as told:
+            study, cells = run_study(config, folder, workers=workers, progress=told, tell=warn)
     except KeyboardInterrupt:
         warn(
             f"stopped; {folder / LOG_NAME} keeps every run that is done,"
@@ -52,29 +60,45 @@ def study_command(
     except PoolError as error:
         raise InputError(str(error)) from None
     files = write_report(study, cells, folder)
-    print_study(cells)
+    if not any(file.suffix == ".png" for file in files):
+        warn(f"no plot: {NO_FIGURES}")
+    print_summaries(cells)
+    if rows:
+        print_rows(cells)
     output().print(f"written: {', '.join(map(str, files))}", markup=False, soft_wrap=True)
     if not _judge(cells):
         raise typer.Exit(METHODS_DISAGREE)
 
 
-def print_study(cells: Sequence[GapCell]) -> None:
-    """The gap tables on stdout."""
+def print_summaries(cells: Sequence[GapCell]) -> None:
+    """A line per method and the notes of every table on stdout, and what compiling took."""
+    from placegap.experiments.gap_layout import lay_out
+    from placegap.experiments.report import SUMMARY_HEAD, summary_row
+
+    console = output()
+    for table in lay_out(cells):
+        rows = [summary_row(summary) for summary in table.summaries]
+        console.print(plain_table(f"{table.name}: {table.semantics}", SUMMARY_HEAD, rows))
+        for note in table.notes:
+            console.print(note, markup=False)
+        console.print()
+    took = {cell.cell.run.key: cell.setup_s or 0.0 for cell in cells if cell.cell.run}
+    setup_s = sum(took.values())
+    if setup_s:
+        console.print(f"compiling kernels, once: {format_s(setup_s)}; no time above includes it")
+
+
+def print_rows(cells: Sequence[GapCell]) -> None:
+    """Every row of the gap tables and every model that was built, on stdout."""
     from placegap.experiments.gap_layout import lay_out
     from placegap.experiments.model_table import MODEL_HEAD
-    from placegap.experiments.report import SUMMARY_HEAD, summary_row
 
     console = output()
     for table in lay_out(cells):
         for grid in gap_tables(table, console.width):
             console.print(grid)
-        rows = [summary_row(summary) for summary in table.summaries]
-        console.print(plain_table(None, SUMMARY_HEAD, rows))
         if table.models:
             console.print(plain_table(None, MODEL_HEAD, table.models))
-        for note in table.notes:
-            console.print(note, markup=False)
-        console.print()
 
 
 def _judge(cells: Sequence[GapCell]) -> bool:
@@ -88,25 +112,3 @@ def _judge(cells: Sequence[GapCell]) -> bool:
     for sentence in contradictions:
         warn(f"METHODS DISAGREE: {sentence}")
     return not contradictions
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int, str], None]]:
-    """A progress bar on stderr, if that is a terminal."""
-    console = errors()
-    if not console.is_terminal:
-        yield lambda done, total, last: None
-        return
-    from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
-
-        def tell(done: int, total: int, last: str) -> None:
-            bar.update(task, completed=done, total=total or None, description=escape(last))
-
-        yield tell

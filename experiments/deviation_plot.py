@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 
 import numpy as np
 
-from placegap.experiments.plots import COLOURS
+from placegap.experiments.drawing import new_figure, png, styles
 from placegap.instances.deviations import Deviations
 
 LARGEST_PERCENT = 100.0
@@ -19,34 +18,27 @@ def plot_deviations(found: Mapping[str, Deviations], title: str) -> bytes:
     As figure 5 of the Celeritas paper. The axis ends at 100 %; curves that end below 1 there have
     items that are further off, or all items are undefined.
     """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    with plt.rc_context({"font.size": 10, "font.family": "sans-serif"}):
-        figure, axis = plt.subplots(figsize=(7, 4.2), layout="constrained")
-        for number, (name, one) in enumerate(found.items()):
-            at, share = distribution(one)
-            axis.step(
-                at, share, where="post", color=COLOURS[number % len(COLOURS)], linewidth=1.8,
-                label=f"{name} ({len(one.relative)})",
-            )  # fmt: skip
-        axis.set_xlim(0, LARGEST_PERCENT)
-        axis.set_ylim(0, 1.02)
-        axis.set_xlabel("relative deviation, %", fontsize=9)
-        axis.set_ylabel("share of items", fontsize=9)
-        axis.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
-        axis.grid(color="#dddddd", linewidth=0.8)
-        axis.set_axisbelow(True)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
-        if found:
-            axis.legend(frameon=False, fontsize=9, loc="lower right")
-        data = io.BytesIO()
-        figure.savefig(data, format="png", dpi=150, metadata={"Software": None})
-        plt.close(figure)
-    return data.getvalue()
+    figure = new_figure(7, 4.2)
+    axis = figure.subplots()
+    style = styles(found)
+    for name, one in found.items():
+        at, share = distribution(one)
+        axis.step(
+            at, share, where="post", linewidth=1.8, label=f"{name} ({len(one.relative)})",
+            color=style[name].color, linestyle=style[name].linestyle,
+        )  # fmt: skip
+    axis.set_xlim(0, LARGEST_PERCENT)
+    axis.set_ylim(0, 1.02)
+    axis.set_xlabel("relative deviation, %", fontsize=9)
+    axis.set_ylabel("share of items", fontsize=9)
+    axis.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
+    axis.grid(color="#dddddd", linewidth=0.8)
+    axis.set_axisbelow(True)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    if found:
+        axis.legend(frameon=False, fontsize=9, loc="lower right")
+    return png(figure)
 
 
 def distribution(one: Deviations) -> tuple[list[float], list[float]]:

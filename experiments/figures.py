@@ -69,6 +69,23 @@ def format_s(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 99.95 else f"{seconds:.0f} s"
 
 
+def format_duration(seconds: float) -> str:
+    """A duration that nothing exceeds, for people who wait: rounded up.
+
+    Examples
+    --------
+    >>> format_duration(4.2), format_duration(135), format_duration(7300), format_duration(3e5)
+    ('5 s', '3 min', '2 h 2 min', '84 h')
+    """
+    if seconds < 99.5:
+        return f"{math.ceil(seconds)} s"
+    minutes = math.ceil(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, left = divmod(minutes, 60)
+    return f"{hours} h {left} min" if hours < 10 else f"{math.ceil(minutes / 60)} h"
+
+
 def format_gap(gap: float) -> str:
     """A relative gap in percent; a gap that is not 0 never reads as 0.
 

@@ -11,6 +11,7 @@ from placegap.experiments.figures import common_unit, format_gap, format_in, for
 from placegap.experiments.gap_table import (
     FAILURES,
     NOT_APPLICABLE,
+    NOT_INSTALLED,
     NOT_RUN,
     GapCell,
     MethodSummary,
@@ -18,6 +19,9 @@ from placegap.experiments.gap_table import (
 )
 from placegap.experiments.model_table import model_rows
 from placegap.solvers.trust import describe_basis
+
+WORDS = {NOT_APPLICABLE: "n/a", NOT_INSTALLED: "not installed", "no_plan": "no plan"}
+"""What stands in a cell without a value, if it is not the status."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ def _cell_text(cell: GapCell, size: int, notes: Notes) -> CellText:
         return CellText("not run", tone="empty")
     if cell.status == "bound" and cell.bound_ns is not None:
         return CellText(f">= {format_in(cell.bound_ns, size)}", "", time)
-    word = {NOT_APPLICABLE: "n/a", "no_plan": "no plan"}.get(cell.status, cell.status)
+    word = WORDS.get(cell.status, cell.status)
     if cell.message:
         word += f" [{notes.number(f'{cell.cell.label}: {cell.message}')}]"
     return CellText(word, "", time, "failed" if cell.status in FAILURES else "empty")

@@ -21,6 +21,7 @@ from placegap.solvers.trust import PROOF
 
 NOT_RUN = "not_run"
 NOT_APPLICABLE = "not_applicable"
+NOT_INSTALLED = "not_installed"
 FAILURES = ("error", "timeout", "crashed", "disagreement")
 
 
@@ -30,7 +31,8 @@ class GapCell:
 
     `bound_ns` is the method's own bound, `best_bound_ns` the best that is valid for the table's
     class of plans, and `gap` is measured against the latter. `rests_on` and `best_rests_on` say
-    what the two rest on (`solvers.trust`). `time_s` is build plus solve time.
+    what the two rest on (`solvers.trust`). `time_s` is build plus solve time;
+    compiling kernels (`setup_s`) is no part of it.
     """
 
     cell: Cell
@@ -47,6 +49,7 @@ class GapCell:
     gap: float | None = None
     build_s: float | None = None
     solve_s: float | None = None
+    setup_s: float | None = None
     message: str = ""
     details: Mapping[str, int | float | str] = field(default_factory=dict)
 
@@ -126,7 +129,8 @@ def _gap_cell(
         cell, NOT_RUN, best_bound_ns=bound_ns, best_bound_by=by, best_rests_on=rests_on
     )  # fmt: skip
     if cell.run is None:
-        return replace(empty, status=NOT_APPLICABLE, message=cell.reason)
+        status = NOT_INSTALLED if cell.is_missing else NOT_APPLICABLE
+        return replace(empty, status=status, message=cell.reason)
     record = records.get(cell.run.key)
     if record is None:
         return empty
@@ -143,6 +147,7 @@ def _gap_cell(
         gap=relative_gap(value_ns, bound_ns),
         build_s=record.get("build_s"),
         solve_s=record.get("solve_s"),
+        setup_s=record.get("setup_s"),
         message=record.get("message", ""),
         details=record.get("details", {}),
     )

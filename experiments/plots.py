@@ -2,60 +2,42 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from placegap.experiments.drawing import Style, new_figure, png, styles
 from placegap.experiments.gap_table import GapCell, MethodSummary, summarize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = ("#2a6f97", "#e07a1f", "#6a994e", "#9b5de5", "#c1121f", "#8d6e63", "#118ab2", "#555555")
-
 
 def plot_gaps(cells: Sequence[GapCell]) -> bytes:
-    """A PNG with one panel per table: a dot per instance and cluster, a bar at the median.
+    """A PNG with one panel per table: a mark per instance and cluster, a bar at the median.
 
     Methods are ordered by their median gap; the axis is linear up to 1 % and logarithmic above, so
     that 0 (proven optimal) has a place.
+
+    Raises
+    ------
+    MissingExtra
+        If matplotlib is not installed.
     """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-    from matplotlib.lines import Line2D
-
     tables: dict[str, list[GapCell]] = {}
     for cell in cells:
         tables.setdefault(cell.cell.table, []).append(cell)
     ranked = {name: rank(summarize(table)) for name, table in tables.items()}
     heights = [max(1, len(order)) + 1.6 for order in ranked.values()]
-    clusters = list(dict.fromkeys(cell.cell.cluster for cell in cells))
-    colour = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(clusters)}
-    with plt.rc_context({"font.size": 10, "font.family": "sans-serif"}):
-        figure, axes = plt.subplots(
-            len(tables),
-            1,
-            figsize=(9, 0.34 * sum(heights) + 0.9),
-            height_ratios=heights,
-            squeeze=False,
-            layout="constrained",
-        )
-        for axis, (name, table) in zip(axes[:, 0], tables.items(), strict=True):
-            draw_panel(axis, table, ranked[name], colour)
-        handles = [
-            Line2D([], [], marker="o", linestyle="", color=colour[name], label=name)
-            for name in clusters
-        ]
-        figure.legend(
-            handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9
-        )
-        data = io.BytesIO()
-        # a fixed time stamp and software name: equal studies give equal files
-        figure.savefig(data, format="png", dpi=150, metadata={"Software": None})
-        plt.close(figure)
-    return data.getvalue()
+    style = styles(cell.cell.cluster for cell in cells)
+    figure = new_figure(9, 0.34 * sum(heights) + 0.9)
+    axes = figure.subplots(len(tables), 1, height_ratios=heights, squeeze=False)
+    for axis, (name, table) in zip(axes[:, 0], tables.items(), strict=True):
+        draw_panel(axis, table, ranked[name], style)
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], label=name, **own.dots) for name, own in style.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return png(figure)
 
 
 def rank(summaries: Sequence[MethodSummary]) -> list[MethodSummary]:
@@ -70,18 +52,18 @@ def draw_panel(
     axis: Axes,
     cells: Sequence[GapCell],
     order: Sequence[MethodSummary],
-    colour: dict[str, str],
+    style: Mapping[str, Style],
 ) -> None:
     """Draw one table's gaps on given axes."""
     place = {summary.label: row for row, summary in enumerate(order)}
-    clusters = [name for name in colour if any(cell.cell.cluster == name for cell in cells)]
+    clusters = [name for name in style if any(cell.cell.cluster == name for cell in cells)]
     for cell in cells:
         if cell.gap is None:
             continue
         # each cluster has its own lane, so that dots do not hide one another
         lane = (clusters.index(cell.cell.cluster) - (len(clusters) - 1) / 2) * 0.36 / len(clusters)
         axis.plot(
-            100 * cell.gap, place[cell.cell.label] + lane, "o", color=colour[cell.cell.cluster],
+            100 * cell.gap, place[cell.cell.label] + lane, **style[cell.cell.cluster].dots,
             markersize=5.5, alpha=0.75, markeredgewidth=0, clip_on=False,
         )  # fmt: skip
     for row, summary in enumerate(order):

@@ -59,6 +59,21 @@ def warn(sentence: str) -> None:
     print(f"placegap: {' '.join(sentence.split())}", file=_Errors(), flush=True)
 
 
+LONGEST = 160
+"""Characters of a line of progress."""
+
+
+def shorten(text: str, most: int = LONGEST) -> str:
+    """A text of at most so many characters.
+
+    Examples
+    --------
+    >>> shorten("a long name", 8)
+    'a lon...'
+    """
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 @contextmanager
 def spinner(what: str) -> Iterator[None]:
     """A spinner with a clock on stderr, if that is a terminal."""

@@ -14,8 +14,9 @@ from placegap.experiments.figures import format_gap, format_s
 from placegap.experiments.gap_layout import CellText, TableText, lay_out
 from placegap.experiments.gap_table import GapCell, MethodSummary, disagreements
 from placegap.experiments.model_table import MODEL_HEAD
+from placegap.experiments.plots import plot_gaps
 from placegap.experiments.study_config import Study
-from placegap.instances.errors import InputError
+from placegap.instances.errors import InputError, MissingExtra
 from placegap.solvers.result import relative_gap
 
 CSV_COLUMNS = (
@@ -24,26 +25,25 @@ CSV_COLUMNS = (
     "num_ops", "num_devices", "method", "label", "params", "seed", "time_limit_s", "gap_limit",
     "status", "value_ns", "bound_ns", "bound_class", "own_gap", "best_bound_ns", "best_bound_by",
     "bound_origin", "rests_on", "best_rests_on", "faults",
-    "gap", "build_s", "solve_s", "rows", "columns", "message", "instance_hash", "key",
+    "gap", "build_s", "solve_s", "setup_s", "rows", "columns", "message", "instance_hash", "key",
 )  # fmt: skip
 
 
 def write_report(study: Study, cells: Sequence[GapCell], folder: str | Path) -> tuple[Path, ...]:
-    """Write all files of a study and return their paths.
+    """Write all files of a study and return their paths; the plot where matplotlib is installed.
 
     Raises
     ------
     InputError
         If a file cannot be written; no file is ever left half written.
     """
-    from placegap.experiments.plots import plot_gaps
-
     folder = Path(folder)
     files = {
         "table.md": markdown(study, cells).encode(),
         "runs.csv": runs_csv(study, cells).encode(),
-        "gaps.png": plot_gaps(cells),
     }
+    with suppress(MissingExtra):
+        files["gaps.png"] = plot_gaps(cells)
     for name, data in files.items():
         _write(folder / name, data)
     return tuple(folder / name for name in files)
@@ -102,6 +102,7 @@ def _csv_row(study: Study, cell: GapCell) -> dict[str, Any]:
         "gap": cell.gap,
         "build_s": cell.build_s,
         "solve_s": cell.solve_s,
+        "setup_s": cell.setup_s,
         "rows": cell.details.get("rows"),
         "columns": cell.details.get("columns"),
         "message": cell.message,

@@ -6,8 +6,10 @@ import contextlib
 import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
+from placegap.experiments.compile_notice import compile_notice
 from placegap.experiments.pool import Ending
 from placegap.experiments.run_log import Record
 from placegap.experiments.sources import load_source
@@ -41,8 +43,16 @@ def hard_limit_s(run: Run) -> float:
     return run.time_limit_s + GRACE_S
 
 
-def run_task(run: Run) -> dict[str, Any]:
-    """Solve one run; whatever goes wrong becomes a status and a one-line message."""
+def run_task(run: Run, notices: Path | None = None) -> dict[str, Any]:
+    """Solve one run; whatever goes wrong becomes a status and a one-line message.
+
+    While kernels are compiled, a file in the folder `notices` has the name of the run's key.
+    """
+    with compile_notice(None if notices is None else notices / run.key):
+        return _run(run)
+
+
+def _run(run: Run) -> dict[str, Any]:
     try:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
@@ -82,6 +92,7 @@ def describe_result(result: Result) -> dict[str, Any]:
             "bound_ns": None,
             "build_s": round(result.build_s, 6),
             "solve_s": round(result.solve_s, 6),
+            "setup_s": round(result.setup_s, 6),
             "message": f"{result.message}, {result.value_ns} ns there",
             "details": {
                 **result.details,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from placegap.experiments.gap_table import GapCell, gap_cells
 from placegap.experiments.pool import run_pool
@@ -15,11 +17,9 @@ from placegap.experiments.run_task import describe_ending, hard_limit_s, run_tas
 from placegap.experiments.stop_signals import held
 from placegap.experiments.study_config import Study, load_study
 from placegap.experiments.study_plan import Cell, Run, plan_study
+from placegap.experiments.study_progress import Progress
 
 LOG_NAME = "runs.jsonl"
-
-Progress = Callable[[int, int, str], None]
-"""Told after each step: how many runs are done, how many there are, and what was last."""
 
 REFEREE = "placegap.instances.evaluate"
 """Workers load it before their first run, whose hard limit it would eat into."""
@@ -30,8 +30,9 @@ def run_study(
     out: str | Path | None = None,
     *,
     workers: int | None = None,
-    progress: Progress = lambda done, total, last: None,
+    progress: Progress | None = None,
     modules: Sequence[str] = (),
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> tuple[Study, list[GapCell]]:
     """Run what is missing of a study, and return the study and all its cells.
 
@@ -46,10 +47,12 @@ def run_study(
         Folder of the log; ``results/<study name>`` by default.
     workers : int, optional
         Processes; by default as many as there are cores.
-    progress : callable
-        Called with (runs done, runs in all, the last one).
+    progress : Progress, optional
+        Told what is read, what is left to run, and each run's start and end.
     modules : sequence of str
         Modules that register methods of your own; workers import them too.
+    tell : callable
+        Told in a sentence of each file and each run that is left out.
 
     Raises
     ------
@@ -58,19 +61,19 @@ def run_study(
     """
     for module in modules:
         import_module(module)
-    study = load_study(config)
+    study, told = load_study(config), progress or Progress()
     cells = []
-    for cell in plan_study(study, config):
+    for cell in plan_study(study, config, tell):
         cells.append(cell)
-        progress(0, 0, f"reading {cell.instance}")
-    with RunLog(results_folder(study, out) / LOG_NAME) as log:
+        told.reading(cell.instance)
+    log_file = results_folder(study, out) / LOG_NAME
+    with RunLog(log_file) as log, TemporaryDirectory(prefix="placegap-") as folder:
+        notices = Path(folder)
         todo = missing_runs(cells, log.records)
-        total = len({cell.run.key for cell in cells if cell.run is not None})
-        done = total - len(todo)
-        progress(done, total, "")
+        told.planned(todo, len({cell.run.key for cell in cells if cell.run is not None}), notices)
         endings = run_pool(
-            todo,
-            run_task,
+            _started(todo, told),
+            partial(run_task, notices=notices),
             workers=workers or num_cores(),
             hard_limit_s=hard_limit_s,
             modules=(REFEREE, *modules),
@@ -78,11 +81,21 @@ def run_study(
         # a signal that stops the study interrupts its waiting, and nothing else
         with held(), closing(endings):
             for ending in endings:
-                log.append(describe_ending(ending))
-                done += 1
                 run = ending.task
-                progress(done, total, f"{run.method} on {Path(run.source.model).name}")
+                if ending.fate == "timeout" and (notices / run.key).exists():
+                    # a slow machine, and no result: what is in the log would never run again
+                    tell(f"left out: {run.label}, {ending.message} while its kernels were compiled")
+                else:
+                    log.append(describe_ending(ending))
+                told.ended(run)
         return study, gap_cells(cells, log.records)
+
+
+def _started(todo: Sequence[Run], told: Progress) -> Iterator[Run]:
+    """The runs, as workers draw them."""
+    for run in todo:
+        told.started(run)
+        yield run
 
 
 def missing_runs(cells: Sequence[Cell], records: dict[str, Record]) -> list[Run]:

@@ -93,6 +93,12 @@ class TableEntry(Entry):
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
     limits: RunLimits = RunLimits()
 
+    @property
+    def num_runs(self) -> int:
+        """Cells of the table, if every optional file is there: no fewer than its runs."""
+        rows = sum(len(entry.seeds) for entry in self.instances) * max(1, len(self.clusters))
+        return rows * len(self.seeds) * sum(len(entry.params) for entry in self.methods)
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         for number, entry in enumerate(self.instances):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,18 @@ from placegap.experiments.run_log import run_key
 from placegap.experiments.sources import Source, is_shipped_cluster, load_source
 from placegap.experiments.study_config import InstanceEntry, MethodEntry, Study, TableEntry
 from placegap.instances.corpus import corpus_names
-from placegap.instances.errors import InputError
+from placegap.instances.errors import InputError, MissingExtra
 from placegap.instances.semantics import Semantics
 from placegap.solvers import Limits, Task
-from placegap.solvers.registry import Method, Params, find_method, parse_params, why_not
+from placegap.solvers.registry import (
+    Method,
+    Params,
+    find_method,
+    parse_params,
+    versions_of,
+    what_is_missing,
+    why_not,
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,11 @@ class Run:
             "versions": dict(self.versions),
         }
 
+    @property
+    def label(self) -> str:
+        """What runs on what, for people."""
+        return f"{self.method} on {Path(self.source.model).name}"
+
     @cached_property
     def key(self) -> str:
         """Content hash under which the log keeps the run."""
@@ -70,9 +82,13 @@ class Cell:
     seed: int
     run: Run | None
     reason: str = ""
+    is_missing: bool = False
+    """Whether the reason is that something has to be installed."""
 
 
-def plan_study(study: Study, path: str | Path) -> Iterator[Cell]:
+def plan_study(
+    study: Study, path: str | Path, tell: Callable[[str], None] = lambda sentence: None
+) -> Iterator[Cell]:
     """Every cell of a study, table by table, row by row.
 
     Each instance is read once, for its content hash and to ask the methods whether they apply.
@@ -82,6 +98,8 @@ def plan_study(study: Study, path: str | Path) -> Iterator[Cell]:
     study : Study
     path : str or Path
         The study's file: paths in it are relative to its folder, and errors name it.
+    tell : callable
+        Told in a sentence of each optional file that nothing installed can read.
 
     Raises
     ------
@@ -93,8 +111,13 @@ def plan_study(study: Study, path: str | Path) -> Iterator[Cell]:
         for table in study.tables
     ]
     for table, table_columns in zip(study.tables, columns, strict=True):
-        for source in _sources(table, Path(path).parent):
-            yield from _row(table, source, table_columns, path)
+        for source, optional in _sources(table, Path(path).parent):
+            try:
+                yield from _row(table, source, table_columns, path)
+            except MissingExtra as error:
+                if not optional:
+                    raise
+                tell(f"left out: {error}")
 
 
 def _columns(
@@ -115,13 +138,15 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _sources(table: TableEntry, folder: Path) -> Iterator[Source]:
+def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
+    """Where the instances of a table come from, and whether each may be left out."""
     for entry in table.instances:
         for cluster in table.clusters or (None,):
             where = cluster
             if cluster is not None and not is_shipped_cluster(cluster):
                 where = str((folder / cluster).resolve())
-            yield from _expand(entry, where, folder)
+            for source in _expand(entry, where, folder):
+                yield source, entry.optional
 
 
 def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator[Source]:
@@ -159,24 +184,30 @@ def _row(
 ) -> Iterator[Cell]:
     try:
         instance = load_source(source)
+    except MissingExtra as error:
+        raise MissingExtra(f"table {table.name!r}: {error}", path) from None
     except InputError as error:
         raise InputError(f"table {table.name!r}: {error}", path) from None
     for seed in table.seeds:
         for method, params, label in columns:
             limits = Limits(table.limits.time_limit_s, table.limits.gap, seed)
             reason = why_not(method, Task(instance, table.semantics, limits), params)
+            missing = what_is_missing(method, params)
+            reason = reason or missing
             options = params.model_dump(mode="json")
-            run = Run(
-                source=source,
-                instance_hash=instance.content_hash,
-                semantics=table.semantics,
-                method=method.name,
-                params=options,
-                seed=seed,
-                time_limit_s=table.limits.time_limit_s,
-                gap=table.limits.gap,
-                versions={name: version(name) for name in ("placegap", *method.packages)},
-            )
+            run = None
+            if reason is None:
+                run = Run(
+                    source=source,
+                    instance_hash=instance.content_hash,
+                    semantics=table.semantics,
+                    method=method.name,
+                    params=options,
+                    seed=seed,
+                    time_limit_s=table.limits.time_limit_s,
+                    gap=table.limits.gap,
+                    versions=versions_of(method),
+                )
             yield Cell(
                 table=table.name,
                 semantics=table.semantics,
@@ -189,6 +220,7 @@ def _row(
                 label=label,
                 params=options,
                 seed=seed,
-                run=run if reason is None else None,
+                run=run,
                 reason=reason or "",
+                is_missing=reason is not None and reason == missing,
             )

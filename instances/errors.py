@@ -24,6 +24,10 @@ class InputError(ValueError):
         super().__init__(line if source is None else f"{source}: {line}")
 
 
+class MissingExtra(InputError):
+    """A file that no installed package can read; the line says what to install."""
+
+
 def from_validation_error(
     error: ValidationError, raw: Any = None, source: str | Path | None = None
 ) -> InputError:

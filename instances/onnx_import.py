@@ -27,7 +27,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from placegap.instances.document import Document
-from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.errors import InputError, MissingExtra, from_validation_error
 from placegap.instances.model import Graph
 from placegap.instances.onnx_axes import count_axes
 from placegap.instances.onnx_flops import READS_WHAT_IT_WRITES, VIEWS, Node, Shape, count_flops
@@ -91,7 +91,8 @@ def _load(path: Path) -> Any:
     try:
         import onnx
     except ImportError:
-        raise InputError("ONNX files need an extra: pip install 'placegap[onnx]'", path) from None
+        why = "ONNX files need an extra: pip install 'placegap[onnx]'"
+        raise MissingExtra(why, path) from None
     try:
         model = onnx.load_model(str(path), format="protobuf", load_external_data=False)
     except OSError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from placegap.instances.document import read_content
-from placegap.instances.errors import InputError
+from placegap.instances.errors import InputError, MissingExtra
 
 XLS_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 XLSX_MAGIC = b"PK\x03\x04"
@@ -83,8 +83,8 @@ def _tidy(value: Any) -> Cell:
     return None if isinstance(value, str) and not value.strip() else value
 
 
-def _missing(package: str, path: str | Path) -> InputError:
-    return InputError(f"needs {package}: pip install 'placegap[xls]'", path)
+def _missing(package: str, path: str | Path) -> MissingExtra:
+    return MissingExtra(f"needs {package}: pip install 'placegap[xls]'", path)
 
 
 def _damaged(error: Exception, path: str | Path) -> InputError:

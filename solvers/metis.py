@@ -56,9 +56,9 @@ def _partition(parting: Parting, imbalance: int) -> Ints:
     return np.array(result.vertex_part, np.int64)
 
 
-def applies(task: Task, params: Params) -> str | None:
-    """Why METIS does not apply to a task, or None."""
-    return why_not_parts(task, params) or why_not_installed("pymetis", "metis")
+def missing() -> str | None:
+    """How to install METIS's package, or None."""
+    return why_not_installed("pymetis", "metis")
 
 
 register(
@@ -70,7 +70,8 @@ register(
         summary="a k-way partition by METIS, parts to devices by load",
         run=metis,
         params=MetisParams,
-        applies=applies,
+        applies=why_not_parts,
+        missing=missing,
         packages=("pymetis",),
     )
 )

@@ -74,9 +74,9 @@ def _partition(parting: Parting, imbalance: float) -> Ints:
     return np.array(hypergraph.partition(context).get_partition(), np.int64)
 
 
-def applies(task: Task, params: Params) -> str | None:
-    """Why Mt-KaHyPar does not apply to a task, or None."""
-    return why_not_parts(task, params) or why_not_installed("mtkahypar", "kahypar")
+def missing() -> str | None:
+    """How to install Mt-KaHyPar's package, or None."""
+    return why_not_installed("mtkahypar", "kahypar")
 
 
 register(
@@ -88,7 +88,8 @@ register(
         summary="a k-way hypergraph partition by Mt-KaHyPar, parts to devices by load",
         run=mt_kahypar,
         params=MtKahyparParams,
-        applies=applies,
+        applies=why_not_parts,
+        missing=missing,
         packages=("mtkahypar",),
     )
 )

@@ -20,6 +20,7 @@ from placegap.solvers.methods import HOMES
 from placegap.solvers.result import Outcome, Result, finish
 
 if TYPE_CHECKING:
+    from placegap.solvers.back_ends import SolverName
     from placegap.solvers.mip import Formulation
 
 
@@ -111,6 +112,8 @@ class Method:
         The method's parameters.
     applies : callable (Task, Params) -> str or None
         Why the method does not apply (semantics it does not model, size), or None if it does.
+    missing : callable () -> str or None
+        What has to be installed first, with the command that does it, or None.
     packages : tuple of str
         Distributions whose versions belong to a result.
     formulation : callable (Task, Params) -> Formulation, optional
@@ -125,6 +128,7 @@ class Method:
     run: Callable[[Task, Params], Outcome]
     params: type[Params] = Params
     applies: Callable[[Task, Params], str | None] = lambda task, params: None
+    missing: Callable[[], str | None] = lambda: None
     packages: tuple[str, ...] = ()
     formulation: Callable[[Task, Params], Formulation] | None = None
 
@@ -196,10 +200,40 @@ def parse_params(method: Method, params: Mapping[str, object]) -> Params:
 
 
 def why_not(method: Method, task: Task, params: Params) -> str | None:
-    """Why the method does not apply to the task, or None."""
+    """Why the method does not apply to the task, or None; at last, that it is not installed."""
     if task.semantics.objective not in method.objectives:
         return f"does not do {task.semantics.objective}"
-    return method.applies(task, params)
+    return method.applies(task, params) or method.missing()
+
+
+def what_is_missing(method: Method, params: Params) -> str | None:
+    """What has to be installed before a method can run with these parameters, or None.
+
+    Examples
+    --------
+    >>> what_is_missing(METHODS["heft"], Params()) is None
+    True
+    """
+    solver: SolverName = getattr(params, "solver", "highs")
+    if solver != "highs":
+        from placegap.solvers.back_ends import require
+
+        try:
+            require(solver)
+        except InputError as error:
+            return str(error)
+    return method.missing()
+
+
+def versions_of(method: Method) -> dict[str, str]:
+    """Versions of the distributions that decide a method's results, placegap's own first.
+
+    Examples
+    --------
+    >>> list(versions_of(METHODS["cp-sat"]))
+    ['placegap', 'ortools']
+    """
+    return {name: version(name) for name in ("placegap", *method.packages)}
 
 
 def solve(
@@ -249,6 +283,8 @@ def solve(
     check_semantics(instance, semantics)
     reason = why_not(chosen, task, parsed)
     if reason is not None:
+        if reason == chosen.missing():
+            raise InputError(f"{method} {reason}")
         raise InputError(f"{method} does not apply to {instance.name}: {reason}")
     began, compiled = now_s(), compiled_s()
     outcome = _run(chosen, task, parsed)
@@ -264,7 +300,7 @@ def solve(
         requested_gap=gap,
         bound_only=chosen.claim == "bound",
         options={**parsed.model_dump(mode="json"), "time_limit_s": time_limit_s, "gap": gap},
-        versions={name: version(name) for name in ("placegap", *chosen.packages)},
+        versions=versions_of(chosen),
     )
 
 

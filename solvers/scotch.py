@@ -83,12 +83,11 @@ def parts_of(text: str, num_vertices: int) -> Ints:
     return part
 
 
-def applies(task: Task, params: Params) -> str | None:
-    """Why Scotch does not apply to a task, or None."""
-    reason = why_not_parts(task, params)
-    if reason is None and _program() is None:
-        reason = "needs Scotch's program gpart on the PATH (Debian: apt install scotch)"
-    return reason
+def missing() -> str | None:
+    """How to install Scotch, or None."""
+    if _program() is None:
+        return "needs Scotch's program gpart on the PATH (Debian: apt install scotch)"
+    return None
 
 
 register(
@@ -99,6 +98,7 @@ register(
         paper="Pellegrini, Roman 1996",
         summary="a k-way partition by Scotch's gpart, parts to devices by load",
         run=scotch,
-        applies=applies,
+        applies=why_not_parts,
+        missing=missing,
     )
 )

@@ -11,8 +11,22 @@ from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
-needs_shared = pytest.mark.skipif(
-    not (SHARED / "instances").is_dir(), reason="the shared instances are not beside this checkout"
+
+def needs_inputs(name: str, source: str) -> pytest.MarkDecorator:
+    """Skip a test where published inputs are absent, and say where they can be had."""
+    folder = SHARED / "instances" / name
+    reason = f"no ../shared/instances/{name} beside this checkout: {source}"
+    return pytest.mark.skipif(not folder.is_dir(), reason=reason)
+
+
+needs_dnn_partitioning = needs_inputs(
+    "dnn-partitioning",
+    "it holds throughput-inputs, latency-inputs and human-experts of"
+    " github.com/msr-fiddle/dnn-partitioning (commit b207b6a), and ../shared/reference what the"
+    " programs of that repository print",
+)
+needs_moirai = needs_inputs(
+    "moirai", "it holds the workbooks of sample-data in github.com/moirai-placement/moirai"
 )
 
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from oracles import FWD_BWD_SEMANTICS, MAX_LOAD_SEMANTICS, oracle, stage_draws
-from support import SHARED, needs_shared, tiny_instance
+from support import SHARED, needs_dnn_partitioning, tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics, read_model
 from placegap.instances.blocks import contract
@@ -173,7 +173,7 @@ def test_the_optimum_with_two_levels_stays(plans: str) -> None:
     assert seen >= 5
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_shared_training_graphs_keep_their_blocks() -> None:
     # 600 ops, classes without a forward op, and fewer blocks than classes
     folder = SHARED / "instances" / "dnn-partitioning" / "throughput-inputs" / "OperatorGraphs"

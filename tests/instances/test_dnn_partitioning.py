@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from bad_files import good_dnn
-from support import SHARED, needs_shared
+from support import SHARED, needs_dnn_partitioning
 
 from placegap.instances import InputError, Plan, Semantics, evaluate
 from placegap.instances.dnn_partitioning import read_dnn_partitioning
@@ -127,7 +127,7 @@ def reference_rows() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_every_public_input_is_read_and_survives_our_own_format(tmp_path: Path) -> None:
     rows = reference_rows()
     assert len(rows) == 15
@@ -144,7 +144,7 @@ def test_every_public_input_is_read_and_survives_our_own_format(tmp_path: Path) 
         assert load_document(tmp_path / "copy.json.gz") == document
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_the_experts_splits_reach_the_values_of_the_reference_program() -> None:
     checked = 0
     for row in reference_rows():

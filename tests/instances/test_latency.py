@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from support import SHARED, needs_shared, tiny_instance
+from support import SHARED, needs_dnn_partitioning, tiny_instance
 
 from placegap.instances import (
     Cluster,
@@ -231,7 +231,7 @@ def test_times_obey_every_rule_on_random_plans() -> None:
     assert run > 60
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_all_on_hosts_takes_the_recorded_time() -> None:
     # column latency_all_cpu, in ms, of the reference program
     with (SHARED / "reference/dnn-partitioning.csv").open() as lines:
@@ -248,7 +248,7 @@ def test_all_on_hosts_takes_the_recorded_time() -> None:
         assert verdict.value_ns == pytest.approx(1e6 * latency_ms, abs=of.num_ops)
 
 
-@needs_shared
+@needs_dnn_partitioning
 @pytest.mark.parametrize(
     ("name", "latency_ms"),
     [("bert24", 111.937), ("inceptionv3", 865.519), ("resnet50", 1014.927)],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from bad_files import good_rows, workbook
-from support import SHARED, needs_shared
+from support import SHARED, needs_moirai
 
 from placegap.instances import Edge, Graph, InputError, Plan, Semantics, evaluate
 from placegap.instances.document import Document
@@ -115,7 +115,7 @@ def test_the_missing_package_is_named_with_its_extra(
         read_moirai_workbook(tmp_path / "model.xlsx")
 
 
-@needs_shared
+@needs_moirai
 @pytest.mark.parametrize(
     ("name", "num_ops", "num_edges", "num_devices"),
     [("example-1", 14, 19, 3), ("GoogLeNet", 141, 167, 4), ("transformer", 1374, 1820, 4)],
@@ -132,7 +132,7 @@ def test_the_authors_samples_are_read(
     assert instance.graph.provenance.changes == ()
 
 
-@needs_shared
+@needs_moirai
 @pytest.mark.parametrize(("name", "best_ms"), [("GoogLeNet", 2.336), ("transformer", 22.695)])
 def test_the_best_single_device_of_the_samples_is_as_measured(name: str, best_ms: float) -> None:
     # shared/reference/moirai-semantics.md, "What was measured"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from chains import best_chain, chain_instance
 from oracles import max_load_draws, oracle
-from support import SHARED, needs_shared
+from support import SHARED, needs_dnn_partitioning
 
 from placegap.formulations.archer_units import build_units
 from placegap.instances import (
@@ -196,7 +196,7 @@ def test_the_middle_comes_first() -> None:
     assert archer_bounds._middle_out(4) == [2, 3, 1, 4]
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_layer_bert_24_is_bounded_within_a_tenth() -> None:
     # the optimum is 17.789906 ms on 6 accelerators and a CPU
     path = SHARED / "instances/dnn-partitioning/throughput-inputs/LayerGraphs"

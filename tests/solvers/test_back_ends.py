@@ -30,7 +30,9 @@ def is_here(solver: SolverName) -> bool:
 
 SOLVERS = [
     "highs",
-    pytest.param("scip", marks=pytest.mark.skipif(not is_here("scip"), reason="no pyscipopt")),
+    pytest.param(
+        "scip", marks=pytest.mark.skipif(not is_here("scip"), reason="needs placegap[scip]")
+    ),
     *(name for name in COMMERCIAL if is_here(name)),
 ]
 every_solver = pytest.mark.parametrize("solver", SOLVERS)

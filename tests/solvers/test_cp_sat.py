@@ -10,7 +10,7 @@ import time
 import pytest
 from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
 from ortools.sat.python import cp_model
-from support import SHARED, needs_shared, tiny_instance
+from support import SHARED, needs_moirai, tiny_instance
 
 from placegap.instances import (
     Cluster,
@@ -157,7 +157,7 @@ def test_bad_parameters_are_named() -> None:
         solve(example(), PORT, "cp-sat", {"workers": 0})
 
 
-@needs_shared
+@needs_moirai
 def test_moirais_example_1_takes_30_ms() -> None:
     # reference: 30, against 31 of the hand-made schedule in the workbook
     document = read_model(SHARED / "instances" / "moirai" / "example-1.xls")

@@ -15,7 +15,7 @@ from bottleneck_graphs import SPOILS, bottleneck_instance
 from features import instance
 from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
 from processes import children
-from support import SHARED, needs_shared
+from support import SHARED, needs_moirai
 
 from placegap.instances import Instance, Op, Plan, Semantics, example, load_cluster, load_corpus
 from placegap.instances.bottlenecks import cuts, memory_is_slack
@@ -316,7 +316,7 @@ def test_the_three_ops_of_the_documentation_take_11_ns() -> None:
     assert (result.status, result.value_ns) == ("optimal", 11)
 
 
-@needs_shared
+@needs_moirai
 def test_googlenet_takes_1_27811_ms() -> None:
     # moirai-semantics.md: the optimum of the sample
     problem = read_model(SHARED / "instances" / "moirai" / "GoogLeNet.xls").instance()
@@ -325,7 +325,7 @@ def test_googlenet_takes_1_27811_ms() -> None:
 
 
 @pytest.mark.deep
-@needs_shared
+@needs_moirai
 def test_the_transformer_takes_at_least_17_9_ms() -> None:
     # makespan-bounds.md: 17.9645 ms by a chain of intervals
     problem = read_model(SHARED / "instances" / "moirai" / "transformer.xls").instance()

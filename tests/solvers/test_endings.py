@@ -30,7 +30,8 @@ both_solvers = pytest.mark.parametrize(
     [
         "highs",
         pytest.param(
-            "scip", marks=pytest.mark.skipif(not find_spec("pyscipopt"), reason="no pyscipopt")
+            "scip",
+            marks=pytest.mark.skipif(not find_spec("pyscipopt"), reason="needs placegap[scip]"),
         ),
     ],
 )

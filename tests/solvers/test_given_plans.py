@@ -8,7 +8,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from support import SHARED, needs_shared
+from support import SHARED, needs_dnn_partitioning
 
 from placegap.instances import (
     Cluster,
@@ -66,7 +66,7 @@ def test_without_a_file_there_is_no_expert(tmp_path: Path) -> None:
         solve(example(), ANY, "expert", {"path": str(tmp_path / "nowhere.json")})
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_human_experts_have_their_recorded_values() -> None:
     folder, compared = SHARED / "instances" / "dnn-partitioning", 0
     with (SHARED / "reference" / "dnn-partitioning.csv").open() as table:

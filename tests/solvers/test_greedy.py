@@ -6,7 +6,7 @@ import csv
 
 import pytest
 from oracles import latency_draws, max_load_draws, oracle
-from support import SHARED, needs_shared, tiny_instance
+from support import SHARED, needs_dnn_partitioning, tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics, evaluate
 from placegap.instances.reader import read_model
@@ -111,7 +111,7 @@ def test_its_plans_are_accepted_and_no_better_than_the_optimum(semantics: Semant
     assert found >= 25
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_latencies_are_those_that_the_reference_program_recorded() -> None:
     # The program's order of blocks depends on its standard library: 3 of 5 values are equal, and
     # those of the two networks with many equally good orders are within a tenth.

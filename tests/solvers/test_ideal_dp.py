@@ -9,7 +9,7 @@ from itertools import count, islice
 import pytest
 from chains import best_chain, best_chain_of_ideals, chain_instance, wide_instance
 from oracles import oracle
-from support import SHARED, needs_shared
+from support import SHARED, needs_dnn_partitioning
 
 from placegap.instances import (
     Cluster,
@@ -209,7 +209,7 @@ def rows() -> list[dict[str, str]]:
     return list(csv.DictReader(table.open())) if table.is_file() else []
 
 
-@needs_shared
+@needs_dnn_partitioning
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row["file"].removesuffix(".json"))
 def test_published_optima_are_reproduced(row: dict[str, str]) -> None:
     """To 1e-6: the optima are in ms, the instance in whole ns."""

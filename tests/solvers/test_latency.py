@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from latency_draws import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
 from spine_draws import spine_draw, spine_instance
-from support import SHARED, needs_shared
+from support import SHARED, needs_dnn_partitioning
 
 from placegap.instances import (
     Cluster,
@@ -159,7 +159,7 @@ def test_hosts_alone_run_everything() -> None:
     assert result.plan == Plan(((0,),) * 5, call=(0,) * 5)
 
 
-@needs_shared
+@needs_dnn_partitioning
 @pytest.mark.parametrize(("name", "value"), [("bert24", 100_218_500), ("resnet50", 1_156_881_279)])
 def test_rows_alone_prove_published_layer_graphs(name: str, value: int) -> None:
     # BERT-24: what the greedy of Tarnawski et al. finds; ResNet-50: the best plan known before
@@ -171,7 +171,7 @@ def test_rows_alone_prove_published_layer_graphs(name: str, value: int) -> None:
         assert result.bound_origin == "sections"
 
 
-@needs_shared
+@needs_dnn_partitioning
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "gap"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 from latency_draws import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
-from support import SHARED, needs_shared
+from support import SHARED, needs_dnn_partitioning
 
 from placegap.instances import (
     Cluster,
@@ -165,7 +165,7 @@ def test_a_plan_that_fits_nowhere_is_proven_infeasible() -> None:
         assert solve(instance, TWICE, "latency-ip", params).status == "infeasible"
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_layer_bert_24_is_solved_to_optimality() -> None:
     # 100.2185 ms: what the greedy of Tarnawski et al. finds, and a bound that was proven elsewhere
     path = SHARED / "instances/dnn-partitioning/latency-inputs/LayerGraphs/bert24_inference.json"

@@ -7,7 +7,7 @@ import csv
 import numpy as np
 import pytest
 from oracles import MAX_LOAD_SEMANTICS, max_load_draws, oracle
-from support import SHARED, needs_shared, tiny_instance
+from support import SHARED, needs_dnn_partitioning, tiny_instance
 
 from placegap.instances import Instance, Plan, Semantics, evaluate, example
 from placegap.instances.blocks import contract
@@ -141,7 +141,7 @@ def test_a_time_limit_ends_it_with_what_it_has() -> None:
     )  # fmt: skip
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_values_are_like_those_that_the_reference_program_recorded() -> None:
     # It ran another number of restarts, from other draws, and all ours honour memory: on operator
     # graphs ours are far better, elsewhere within 3 %.

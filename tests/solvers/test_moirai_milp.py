@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from oracles import makespan_draws, oracle
-from support import SHARED, needs_shared
+from support import SHARED, needs_moirai
 from twins import CLUSTERS, twin_instance
 
 from placegap.formulations import moirai
@@ -85,7 +85,7 @@ def test_identical_devices_change_no_optimum() -> None:
                 assert (result.value_ns, result.bound_ns) == (optimum, optimum), instance.name
 
 
-@needs_shared
+@needs_moirai
 def test_moirais_example_1_takes_30_ms_by_both_forms() -> None:
     # the published optimum; the strengthened form starts from nothing, the published one from it
     instance = read_model(SHARED / "instances/moirai/example-1.xls").instance()
@@ -102,7 +102,7 @@ def test_moirais_example_1_takes_30_ms_by_both_forms() -> None:
     assert int(strengthened.details["columns"]) <= 451
 
 
-@needs_shared
+@needs_moirai
 def test_googlenet_has_fewer_rows_than_the_target() -> None:
     # a tenth of the 257,113 rows of the program that Moirai's authors published
     instance = read_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
@@ -111,7 +111,7 @@ def test_googlenet_has_fewer_rows_than_the_target() -> None:
         assert count_rows(instance, "strengthened", semantics) <= 25_711
 
 
-@needs_shared
+@needs_moirai
 def test_googlenet_has_as_many_rows_as_recorded() -> None:
     instance = read_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
     rows = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles import max_load_draws, oracle
-from support import SHARED, needs_shared, tiny_instance
+from support import SHARED, needs_dnn_partitioning, tiny_instance
 
 from placegap.instances import (
     Cluster,
@@ -164,7 +164,7 @@ def test_annealing_keeps_memory_and_repeats_itself(overlap: bool) -> None:
     assert problem.loads(found[0]).max() <= problem.loads(start).max()
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_bert_3_gains_27_percent_over_the_best_chain() -> None:
     """The poster's "up to 27 %" (Tarnawski et al.): the chain's 27.9186 ms against 21.9084 ms."""
     folder = SHARED / "instances/dnn-partitioning/throughput-inputs/OperatorGraphs"
@@ -195,7 +195,7 @@ def test_ten_thousand_draws_lie_between_bound_and_value(start: int, semantics: S
 
 
 @pytest.mark.deep
-@needs_shared
+@needs_dnn_partitioning
 @pytest.mark.parametrize(
     "name",
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from oracles import makespan_draws, oracle
-from support import SHARED, needs_shared
+from support import SHARED, needs_moirai
 
 from placegap.formulations import pesto as formulation
 from placegap.formulations.pesto import SEMANTICS, Form
@@ -167,7 +167,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     assert len(plans) == 1
 
 
-@needs_shared
+@needs_moirai
 def test_googlenet_merged_to_60_ops_is_solved() -> None:
     instance = read_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
     merge = merge_ops(instance, 60)

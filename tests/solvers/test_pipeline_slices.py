@@ -9,7 +9,7 @@ from itertools import combinations_with_replacement, permutations
 import numpy as np
 import pytest
 from oracles import MAX_LOAD_SEMANTICS, STAGE_SEMANTICS, max_load_draws, oracle, stage_draws
-from support import SHARED, needs_shared
+from support import SHARED, needs_dnn_partitioning
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan, Semantics
 from placegap.instances.evaluate import evaluate
@@ -198,7 +198,7 @@ def test_every_replica_holds_the_whole_stage() -> None:
     assert solve(two_layers(0, memory_bytes=2), REPLICAS, "pipedream").status == "no_plan"
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_slices_are_at_most_the_recorded_linearized_dp() -> None:
     values = {}
     for instance, row in recorded():
@@ -210,7 +210,7 @@ def test_slices_are_at_most_the_recorded_linearized_dp() -> None:
     assert max(values.values()) <= 0
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_stages_of_merged_layers_are_those_of_the_recorded_pipedream() -> None:
     # With the formula of the referee: the program merges and linearizes the same way. It
     # excludes edges of BERT-24 by hand, and on two operator graphs its order is another.

@@ -15,7 +15,7 @@ from oracles import (
     oracle,
     scattered_instance,
 )
-from support import SHARED, needs_shared, tiny_instance
+from support import SHARED, needs_dnn_partitioning, tiny_instance
 
 from placegap.instances import (
     Cluster,
@@ -183,7 +183,7 @@ def test_plans_that_exceed_memory_by_one_byte_are_excluded(
     assert count.times > 0
 
 
-@needs_shared
+@needs_dnn_partitioning
 def test_operator_bert_3_is_solved_to_a_millionth() -> None:
     # 21.908377 ms: Tarnawski et al.'s operator graph of BERT-3, inference, 3 accelerators, 1 CPU;
     # the best known split has 21.9084, its bound 21.9062; the contiguous optimum is 27.9186

@@ -1,0 +1,128 @@
+"""The README's tables and the notebook, made anew from a study's runs.
+
+The runs that they show lie beside the notebook. After a new quickstart study:
+``UPDATE_README=results/quickstart/runs.csv pytest tests/test_readme.py``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+from placegap.experiments.gap_table import GapCell, summarize
+from placegap.experiments.report import SUMMARY_HEAD, summary_row
+from placegap.experiments.study_plan import Cell
+from placegap.instances import Semantics
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+NOTEBOOK = ROOT / "experiments" / "notebooks" / "gaps.ipynb"
+RUNS = NOTEBOOK.with_name("quickstart.csv")
+SHOWN = ("makespan", "max_load", "max_load, any plan")
+"""The study's tables that the README shows, in its order."""
+
+
+def cells_of(text: str) -> list[GapCell]:
+    """The cells of a study, as far as its runs.csv holds them."""
+    return [_cell(row) for row in csv.DictReader(io.StringIO(text))]
+
+
+def _cell(row: dict[str, str]) -> GapCell:
+    rules = ("objective", "transfers", "channels", "plans", "load")
+    cell = Cell(
+        table=row["table"],
+        semantics=Semantics.model_validate({name: row[name] for name in rules}),
+        instance=row["instance"],
+        cluster=row["cluster"],
+        instance_hash=row["instance_hash"],
+        num_ops=int(row["num_ops"]),
+        num_devices=int(row["num_devices"]),
+        method=row["method"],
+        label=row["label"],
+        params={},
+        seed=int(row["seed"]),
+        run=None,
+    )
+    number = {
+        name: float(row[name]) if row[name] else None for name in ("gap", "build_s", "solve_s")
+    }
+    whole = {
+        name: int(row[name]) if row[name] else None
+        for name in ("value_ns", "bound_ns", "best_bound_ns")
+    }
+    return GapCell(cell, row["status"], **number, **whole)  # type: ignore[arg-type]
+
+
+def grid(cells: list[GapCell], table: str) -> str:
+    """A table of the README."""
+    lines = ["| " + " | ".join(SUMMARY_HEAD) + " |", "|" + " --- |" * len(SUMMARY_HEAD)]
+    lines += [
+        "| " + " | ".join(summary_row(summary)) + " |"
+        for summary in summarize(cells)
+        if summary.table == table
+    ]
+    return "\n".join(lines)
+
+
+def grids_of_readme() -> list[str]:
+    """The grids in the README that look like summaries of a study."""
+    head = re.escape("| " + " | ".join(SUMMARY_HEAD) + " |")
+    return re.findall(rf"^{head}\n(?:\|.*\n?)+", README.read_text(), flags=re.MULTILINE)
+
+
+def executed() -> NotebookNode:
+    """The notebook, run in its own folder."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    client = NotebookClient(
+        notebook, timeout=120, kernel_name="python3", record_timing=False,
+        resources={"metadata": {"path": str(NOTEBOOK.parent)}},
+    )  # fmt: skip
+    client.execute()
+    # what differs from machine to machine
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    return notebook
+
+
+def num_open(cells: list[GapCell]) -> int:
+    """Rows of the makespan table in which no plan is proven optimal."""
+    rows: dict[tuple[str, str], bool] = {}
+    for cell in cells:
+        if cell.cell.table == "makespan":
+            row = cell.cell.instance, cell.cell.cluster
+            rows[row] = rows.get(row, False) or cell.is_optimal
+    return sum(not met for met in rows.values())
+
+
+def num_proved(cells: list[GapCell]) -> int:
+    """Rows of the corpus whose best chain the ideal DP proved."""
+    return sum(cell.cell.method == "ideal-dp" and cell.status == "optimal" for cell in cells)
+
+
+SENTENCES = {
+    r"keep a\ngap: (\d+) of 12 makespans": num_open,
+    r"the ideal DP proves (\d+) of 12 optima": num_proved,
+}
+"""Figures in the README's text, and what they count."""
+
+
+def update(runs: Path) -> None:
+    """Make the README's tables and the notebook's outputs those of a study's runs.csv."""
+    if runs.resolve() != RUNS:
+        RUNS.write_text(runs.read_text())
+    cells, text = cells_of(RUNS.read_text()), README.read_text()
+    for old, table in zip(grids_of_readme(), SHOWN, strict=True):
+        text = text.replace(old, grid(cells, table) + "\n")
+    for pattern, count in SENTENCES.items():
+        (found,) = re.finditer(pattern, text)
+        text = text[: found.start(1)] + str(count(cells)) + text[found.end(1) :]
+    README.write_text(text)
+    NOTEBOOK.write_text(nbformat.writes(executed()) + "\n")

@@ -1,0 +1,101 @@
+"""The README's tables are what the quickstart study printed, and as far as can be what it prints.
+
+Times, and what solvers reach by a time limit, differ from run to run: they are compared with the
+runs that lie beside the notebook. What does not depend on time is computed again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+import readme_tables
+from readme_tables import README, RUNS, SENTENCES, SHOWN, cells_of, grid, grids_of_readme
+
+from placegap.experiments.gap_table import GapCell
+from placegap.experiments.known_bounds import recorded_bounds, recorded_value_ns
+from placegap.experiments.sources import Source, load_source
+from placegap.experiments.study_config import load_study
+from placegap.experiments.study_plan import plan_study
+from placegap.instances.corpus import corpus_names
+from placegap.solvers import METHODS, solve
+
+STUDY = Path(__file__).resolve().parents[1] / "experiments" / "quickstart.yaml"
+WITHOUT_LIMIT = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft", "ideal-dp")
+"""Methods of the quickstart that end long before its limit."""
+
+
+@pytest.fixture(scope="module")
+def cells() -> list[GapCell]:
+    if "UPDATE_README" in os.environ:
+        readme_tables.update(Path(os.environ["UPDATE_README"]))
+    return cells_of(RUNS.read_text())
+
+
+def test_the_tables_of_the_readme_are_those_of_the_recorded_study(cells: list[GapCell]) -> None:
+    assert [found.strip() for found in grids_of_readme()] == [grid(cells, name) for name in SHOWN]
+
+
+def test_the_recorded_study_is_the_one_that_ships(cells: list[GapCell]) -> None:
+    planned = plan_study(load_study(STUDY), STUDY)
+
+    def places(found: object) -> list[tuple[object, ...]]:
+        names = ("table", "instance", "instance_hash", "cluster", "label", "seed")
+        return [tuple(getattr(cell, name) for name in names) for cell in found]  # type: ignore[attr-defined]
+
+    assert places(cell.cell for cell in cells) == places(planned)
+    assert {cell.status for cell in cells} <= {"optimal", "feasible", "gap_met"}
+
+
+def test_what_no_time_limit_decides_comes_out_again(cells: list[GapCell]) -> None:
+    again = [cell for cell in cells if cell.cell.method in WITHOUT_LIMIT and is_real(cell)]
+    assert len(again) == 12 * (6 + 3 + 2)
+    for cell in again:
+        result = solve(instance_of(cell), cell.cell.semantics, cell.cell.method, time_limit_s=60)
+        if cell.cell.method == "ideal-dp" and cell.status != "optimal":  # on a busy machine
+            assert cell.bound_ns is not None
+            assert cell.value_ns is not None
+            assert result.value_ns is not None
+            assert cell.bound_ns <= result.value_ns <= cell.value_ns
+        else:
+            assert (result.status, result.value_ns) == (cell.status, cell.value_ns), cell.cell
+
+
+def test_no_recorded_run_contradicts_what_is_known_of_the_corpus(cells: list[GapCell]) -> None:
+    for cell in filter(is_real, cells):
+        instance, semantics = instance_of(cell), cell.cell.semantics
+        known = recorded_value_ns(instance, semantics)
+        if known is not None and cell.bound_ns is not None and cell.cell.method != "ideal-dp":
+            assert cell.bound_ns <= known, cell.cell
+        for bound in recorded_bounds(instance, semantics):
+            assert cell.value_ns is not None
+            assert bound.ns <= cell.value_ns, cell.cell
+        if cell.status == "optimal":
+            assert known is None or cell.value_ns == known, cell.cell
+
+
+@pytest.mark.parametrize("pattern", SENTENCES)
+def test_a_figure_in_the_text_counts_right(pattern: str, cells: list[GapCell]) -> None:
+    (said,) = re.findall(pattern, README.read_text())
+    assert int(said) == SENTENCES[pattern](cells)
+
+
+def test_the_table_of_methods_names_every_method() -> None:
+    (section,) = re.findall(r"\n## Methods\n(.*?)\n## ", README.read_text(), flags=re.DOTALL)
+    named = [
+        name
+        for line in section.splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`([a-z-]+)`", line.split("|")[1])
+    ]
+    assert sorted(named) == sorted(METHODS)
+
+
+def is_real(cell: GapCell) -> bool:
+    return cell.cell.instance in corpus_names()
+
+
+def instance_of(cell: GapCell):  # type: ignore[no-untyped-def]
+    return load_source(Source(cell.cell.instance, cell.cell.cluster))
