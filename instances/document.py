@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from placegap.instances.collector import paused_collector
 from placegap.instances.costing import cost_graph
-from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.errors import InputError, from_validation_error, lies_in_cluster
 from placegap.instances.model import BestKnown, Cluster, Graph, Instance, Name, Part
 from placegap.instances.semantics import Semantics
 
@@ -91,7 +91,8 @@ class Document(Part):
                     best_known=self.best_known if own else (),
                 )
         except ValidationError as error:
-            raise from_validation_error(error, source=self.source) from None
+            at_fault = chosen if not own and lies_in_cluster(error) else self
+            raise from_validation_error(error, source=at_fault.source) from None
 
     @cached_property
     def source(self) -> str:

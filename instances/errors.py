@@ -24,6 +24,16 @@ class InputError(ValueError):
         super().__init__(line if source is None else f"{source}: {line}")
 
 
+class ClusterError(ValueError):
+    """What is wrong with an instance lies in its cluster, not in its model."""
+
+
+def lies_in_cluster(error: ValidationError) -> bool:
+    """Whether the first finding is a `ClusterError`."""
+    context = error.errors(include_url=False)[0].get("ctx", {})
+    return isinstance(context.get("error"), ClusterError)
+
+
 def from_validation_error(
     error: ValidationError, raw: Any = None, source: str | Path | None = None
 ) -> InputError:
