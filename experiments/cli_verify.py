@@ -13,6 +13,7 @@ from placegap.experiments.figures import format_gap, format_ns
 from placegap.experiments.options import (
     ChannelsOption,
     ClusterOption,
+    DimOption,
     JsonOption,
     LevelsOption,
     LoadOption,
@@ -24,6 +25,7 @@ from placegap.experiments.options import (
     SubgraphsOption,
     TransfersOption,
     UnitOption,
+    parse_dims,
     parse_pairs,
 )
 from placegap.experiments.rendering import output, spinner, warn
@@ -51,6 +53,7 @@ def verify_command(
     levels: LevelsOption = None,
     subgraphs: SubgraphsOption = None,
     time_unit: UnitOption = None,
+    dim: DimOption = None,
     any_content: Annotated[
         bool,
         typer.Option("--any-content", help="Judge a plan that was made for another content."),
@@ -75,15 +78,17 @@ def verify_command(
     """
     from dataclasses import replace
 
-    from placegap.experiments.sources import Source, load_source
+    from placegap.experiments.sources import Source, assumed_dims, load_source
     from placegap.instances.plan import Plan
     from placegap.instances.plan_file import load_stated_plan
     from placegap.instances.verification import verify
 
-    source = Source(model, cluster, time_unit.value if time_unit else None)
+    source = Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
     with spinner(f"reading {model}"):
         instance = load_source(source)
         stated = load_stated_plan(instance, plan_file)
+    if (sentence := assumed_dims(instance.graph, model)) is not None:
+        warn(sentence)
     rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     own, semantics = stated.semantics, rules.override(stated.semantics)
     if semantics != own:

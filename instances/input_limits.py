@@ -55,7 +55,10 @@ limit of 2000000; PLACEGAP_MAX_CELLS=... raises it
 
 
 MAX_INPUT_BYTES = Limit("PLACEGAP_MAX_INPUT_BYTES", 100_000_000, "bytes")
-"""A file of text or a workbook, unzipped."""
+"""A file of text, unzipped."""
+
+MAX_WORKBOOK_BYTES = Limit("PLACEGAP_MAX_WORKBOOK_BYTES", 20_000_000, "bytes")
+"""All parts of an .xlsx file, unzipped; reading them takes about a second per three megabytes."""
 
 MAX_ONNX_BYTES = Limit("PLACEGAP_MAX_ONNX_BYTES", 2**31, "bytes")
 """An ONNX file, which may hold weights; protobuf reads no larger one."""
@@ -70,7 +73,7 @@ MAX_VALUES = Limit("PLACEGAP_MAX_VALUES", 10_000_000, "values")
 """Values of a JSON file, or of a YAML file with each alias written out."""
 
 MAX_CELLS = Limit("PLACEGAP_MAX_CELLS", 2_000_000, "cells")
-"""Cells of a sheet or a CSV file, empty ones before the last included."""
+"""Cells of a sheet or a CSV file, empty ones before the last included; four at least per row."""
 
 MAX_DEVICES = Limit("PLACEGAP_MAX_DEVICES", 100_000, "devices")
 """Devices of a cluster."""

@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.document import read_content
 from placegap.instances.errors import InputError
 from placegap.instances.index import Ints
+from placegap.instances.input_files import read_content
 
 Floats = NDArray[np.float64]
 
