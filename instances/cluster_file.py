@@ -29,6 +29,7 @@ from placegap.instances.catalogue import catalogue, device_spec
 from placegap.instances.data_files import data_path
 from placegap.instances.document import read_json
 from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.file_kinds import refuse_other
 from placegap.instances.input_limits import MAX_DEVICES
 from placegap.instances.links import Group, Links
 from placegap.instances.model import (
@@ -203,10 +204,11 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
         path = data_path("clusters", f"{name_or_path}.yaml")
     else:
         path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml"):
-        return parse_cluster(read_yaml(path), path)
-    if path.suffix == ".json":
-        return parse_cluster(read_json(path), path)
+    if path.suffix in (".yaml", ".yml", ".json"):
+        raw = read_json(path) if path.suffix == ".json" else read_yaml(path)
+        cluster = parse_cluster(raw, path)
+        shipped = isinstance(name_or_path, str) and name_or_path == cluster.name != str(path)
+        return cluster.read_from(f"cluster {name_or_path}" if shipped else path)
     known = ", ".join(cluster_names())
     raise InputError(
         f"there is no cluster {str(name_or_path)!r}: give a .yaml or .json file, or one of {known}"
@@ -215,6 +217,7 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
 
 def parse_cluster(raw: Any, source: str | Path) -> Cluster:
     """Validate a parsed cluster file."""
+    refuse_other(raw, "a cluster", source)
     try:
         return ClusterFile.model_validate(raw).cluster().read_from(source)
     except ValidationError as error:

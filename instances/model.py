@@ -28,6 +28,7 @@ from pydantic import (
 )
 
 from placegap.instances.arrays import Arrays, derive_arrays
+from placegap.instances.errors import ClusterError
 from placegap.instances.index import GraphIndex, index_graph
 from placegap.instances.input_limits import MAX_DEVICES
 from placegap.instances.links import Group, Links
@@ -346,6 +347,7 @@ class Instance(Part):
         for number, op in enumerate(self.graph.ops):
             supported = kinds.intersection(op.time_ns)
             if not supported:
+                self._check_kinds(kinds)
                 raise ValueError(
                     f"ops[{number}] {op.name!r}: has no time for any device kind of the cluster"
                     f" ({', '.join(sorted(kinds))}); add one to its time_ns"
@@ -360,6 +362,21 @@ class Instance(Part):
                 groups[op.colocation] = together
         _ = self.arrays  # unreachable pairs, matrices of the wrong shape, sums that overflow
         return self
+
+    def _check_kinds(self, kinds: frozenset[str]) -> None:
+        """The cluster is at fault if no op at all has a time on it."""
+        known = sorted({kind for op in self.graph.ops for kind in op.time_ns})
+        if kinds.intersection(known) or not (known or any(op.flops for op in self.graph.ops)):
+            return
+        mend = (
+            f"name kinds that it has times for ({', '.join(known[:9])})"
+            if known
+            else ("name kinds of the catalogue, by which it is costed")
+        )
+        raise ClusterError(
+            f"devices: no op of {self.graph.name!r} has a time for any of the device kinds"
+            f" ({', '.join(sorted(kinds))}); {mend}, or add times to the model"
+        )
 
 
 def _hashed_text(graph: Graph, cluster: Cluster) -> Iterator[str]:

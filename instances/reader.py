@@ -9,6 +9,7 @@ from typing import Any
 from placegap.instances.dnn_partitioning import is_dnn_partitioning, read_dnn_partitioning
 from placegap.instances.document import Document, parse_document, parse_json
 from placegap.instances.errors import InputError
+from placegap.instances.file_kinds import kind_of
 from placegap.instances.input_files import read_content, read_head
 from placegap.instances.input_limits import MAX_ONNX_BYTES
 from placegap.instances.moirai_workbook import read_moirai_workbook
@@ -70,6 +71,8 @@ def read_model(
         return read_moirai_workbook(path, time_unit or "ms")
     if _is_json(data, path):
         return _read_json_model(parse_json(data, path), path, time_unit)
+    if Path(path).suffix in (".yaml", ".yml"):
+        raise InputError(f"is YAML: a cluster (--cluster) or a study; a model is {KINDS}", path)
     raise InputError(f"is of no kind that placegap reads: {KINDS}", path)
 
 
@@ -80,6 +83,8 @@ def _read_json_model(raw: Any, path: str | Path, time_unit: TimeUnit | None) -> 
         raise InputError("is a plan; name the model or instance that it is for", path)
     if isinstance(raw, dict) and "format" not in raw and ("fpgas" in raw or "cpus" in raw):
         raise InputError("is a split of a dnn-partitioning input; name the input itself", path)
+    if kind_of(raw) in ("a cluster", "a study"):
+        raise InputError(f"is {kind_of(raw)}, no model", path)
     if not isinstance(raw, dict) or not raw.keys() & {"format", "graph"}:
         raise InputError(f"is JSON, but of no kind that placegap reads: {KINDS}", path)
     _refuse_unit(time_unit, "states its times in ns", path)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 NS_PER_S = 10**9
 
+SLOWEST_BYTES_PER_S = 1000
+"""A link below is at fault where a transfer takes 146 years; else the tensor is."""
+
 
 def ceil_div(numerator: int, denominator: int) -> int:
     """Round a quotient of non-negative integers up: the one rounding rule of all costs.
@@ -103,7 +106,13 @@ def host_times(graph: Graph, link_class: Ints, transfer_ns: Ints) -> Ints:
 
 def _link_times(sizes: Ints, bandwidth_bytes_per_s: int, latency_ns: int) -> Ints:
     """`link_time_ns` of ascending sizes, in int64 where the products fit."""
-    _fits(link_time_ns(int(sizes[-1]), bandwidth_bytes_per_s, latency_ns))
+    longest = link_time_ns(int(sizes[-1]), bandwidth_bytes_per_s, latency_ns)
+    if longest > 2**62 and (latency_ns > 2**61 or bandwidth_bytes_per_s < SLOWEST_BYTES_PER_S):
+        raise ClusterError(
+            f"links: {int(sizes[-1])} bytes take {longest} ns at {bandwidth_bytes_per_s} bytes/s"
+            f" and {latency_ns} ns, above 2**62; correct the bandwidth or the latency"
+        )
+    _fits(longest)
     if int(sizes[-1]) * NS_PER_S <= 2**62:
         return np.asarray(latency_ns - (-sizes * NS_PER_S) // bandwidth_bytes_per_s, np.int64)
     each = [link_time_ns(size, bandwidth_bytes_per_s, latency_ns) for size in sizes.tolist()]
@@ -137,7 +146,8 @@ def _check_matrices(graph: Graph, num_devices: int) -> None:
         ):
             raise ValueError(
                 f"edges[{number}] '{edge.producer} -> {edge.consumer}': transfer_ns must have"
-                f" {num_devices} rows and columns, one per device"
+                f" {num_devices} rows and columns, one per device (it has {len(matrix)} rows); it"
+                " holds for the file's own devices only"
             )
 
 
