@@ -47,7 +47,7 @@ def read_content(path: str | Path, limit: Limit = MAX_INPUT_BYTES) -> bytes:
     return data
 
 
-def check_regular(path: str | Path, limit: Limit) -> None:
+def check_regular(path: str | Path, limit: Limit | None = None) -> None:
     """Refuse what is missing, no regular file, or too large already as it lies there."""
     try:
         found = os.stat(path)
@@ -58,13 +58,13 @@ def check_regular(path: str | Path, limit: Limit) -> None:
     for is_kind, sentence in KINDS:
         if is_kind(found.st_mode):
             raise InputError(sentence, path)
-    if found.st_size > limit.most():
+    if limit is not None and found.st_size > limit.most():
         raise InputError(limit.sentence(f"has {found.st_size} bytes"), path)
 
 
-def read_head(path: str | Path, size: int, limit: Limit) -> bytes:
-    """The first bytes of a regular file, as they lie there."""
-    check_regular(path, limit)
+def read_head(path: str | Path, size: int) -> bytes:
+    """The first bytes of a regular file of any length, as they lie there."""
+    check_regular(path)
     try:
         with Path(path).open("rb") as file:
             return file.read(size)

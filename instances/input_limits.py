@@ -66,8 +66,8 @@ MAX_ONNX_BYTES = Limit("PLACEGAP_MAX_ONNX_BYTES", 2**31, "bytes")
 MAX_ONNX_NODES = Limit("PLACEGAP_MAX_ONNX_NODES", 1_000_000, "nodes and tensors")
 """What an ONNX graph lists: nodes, initializers, stated values."""
 
-MAX_YAML_BYTES = Limit("PLACEGAP_MAX_YAML_BYTES", 1_000_000, "bytes")
-"""A YAML file; reading it takes about five seconds per megabyte."""
+MAX_YAML_BYTES = Limit("PLACEGAP_MAX_YAML_BYTES", 300_000, "bytes")
+"""A YAML file; reading it takes five seconds per megabyte (a cluster may be JSON, too)."""
 
 MAX_VALUES = Limit("PLACEGAP_MAX_VALUES", 10_000_000, "values")
 """Values of a JSON file, or of a YAML file with each alias written out."""

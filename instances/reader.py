@@ -11,7 +11,6 @@ from placegap.instances.document import Document, parse_document, parse_json
 from placegap.instances.errors import InputError
 from placegap.instances.file_kinds import kind_of
 from placegap.instances.input_files import read_content, read_head
-from placegap.instances.input_limits import MAX_ONNX_BYTES
 from placegap.instances.moirai_workbook import read_moirai_workbook
 from placegap.instances.plan_file import is_plan
 from placegap.instances.time_unit import TimeUnit
@@ -57,7 +56,7 @@ def read_model(
     ...     read_model(path).instance().num_ops
     4
     """
-    if _is_onnx(read_head(path, 2, MAX_ONNX_BYTES), path):
+    if _is_onnx(read_head(path, 2), path):
         _refuse_unit(time_unit, "has no times: they are costed", path)
         from placegap.instances.onnx_import import read_onnx
 

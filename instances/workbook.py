@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,12 +72,14 @@ def _xlsx_sheets(data: bytes, path: str | Path) -> Iterator[tuple[str, list[list
         raise _missing("openpyxl", path) from None
     try:
         _check_parts(data, path)
-        book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-        contents = [
-            (sheet.title, list(_rows(sheet, path)))
-            for sheet in book
-            if isinstance(sheet, ReadOnlyWorksheet)  # a chart has no rows
-        ]
+        with warnings.catch_warnings():  # a library does not print what it thinks of a file
+            warnings.simplefilter("ignore")
+            book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+            contents = [
+                (sheet.title, list(_rows(sheet, path)))
+                for sheet in book
+                if isinstance(sheet, ReadOnlyWorksheet)  # a chart has no rows
+            ]
     except InputError:
         raise
     except MemoryError:
