@@ -12,7 +12,7 @@ from placegap.experiments.cli_convert import check_json_name
 from placegap.experiments.figures import format_bytes, format_gap, format_ns
 from placegap.experiments.options import ClusterOption, JsonOption, Model, UnitOption
 from placegap.experiments.output_files import check_outputs
-from placegap.experiments.rendering import output, plain_table, spinner, warn
+from placegap.experiments.rendering import output, plain_table, print_line, spinner, warn
 from placegap.instances.errors import InputError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def print_report(found: Estimate) -> None:
         ]  # fmt: skip
         console.print(plain_table("links", ("link", "bandwidth", "latency", "R2", "rows"), rows))
     for caution in found.warnings:
-        console.print(f"warning  {caution}", markup=False, soft_wrap=True)
+        print_line(f"warning  {caution}")
 
 
 def _deviation_rows(found: Estimate) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

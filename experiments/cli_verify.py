@@ -28,7 +28,7 @@ from placegap.experiments.options import (
     parse_dims,
     parse_pairs,
 )
-from placegap.experiments.rendering import output, spinner, warn
+from placegap.experiments.rendering import output, print_line, spinner, warn
 
 if TYPE_CHECKING:
     from placegap.experiments.sources import Source
@@ -213,8 +213,8 @@ def _print(
         console.print(f"best     {format_ns(best_ns)} is recorded")
     console.print(f"verdict  {'feasible' if first.feasible else 'infeasible'}")
     for violation in first.violations:
-        console.print(f"- {violation}", markup=False, soft_wrap=True)
+        print_line(f"- {violation}")
     if not verdict.agree:
         console.print(f"second referee: {'' if second.feasible else 'in'}feasible")
         for violation in second.violations:
-            console.print(f"- {violation}", markup=False, soft_wrap=True)
+            print_line(f"- {violation}")

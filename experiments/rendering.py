@@ -41,6 +41,12 @@ def output() -> Console:
     return _Output(file=sys.stdout, width=width, soft_wrap=False, highlight=False)
 
 
+def print_line(text: str) -> None:
+    """One line on stdout, at most 300 characters; folded only where a width is asked for."""
+    folds = sys.stdout.isatty() or "COLUMNS" in os.environ
+    output().print(shorten(text, LONGEST_WARNING), markup=False, soft_wrap=not folds)
+
+
 def errors() -> Console:
     """The console for progress and warnings."""
     return _Output(file=sys.stderr, highlight=False)

@@ -131,10 +131,13 @@ def test_a_sparse_file_of_a_terabyte_is_refused_by_its_size(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("dimension", [True, False])
 @pytest.mark.parametrize("reference", ["XFD1048576", "A1048576", "C99999999999"])
-def test_a_cell_far_off_is_refused(tmp_path: Path, reference: str, dimension: bool) -> None:
+def test_a_cell_far_off_is_refused(
+    tmp_path: Path, reference: str, dimension: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACEGAP_MAX_CELLS", "20000")  # the default takes a second
     path = far_cell(tmp_path, reference, dimension)
     assert path.stat().st_size < 10_000
-    assert "above the limit of 2000000; PLACEGAP_MAX_CELLS=" in refusal(read_model, path)
+    assert "above the limit of 20000; PLACEGAP_MAX_CELLS=" in refusal(read_model, path)
 
 
 def test_a_workbook_that_unfolds_is_refused(tmp_path: Path) -> None:
@@ -173,7 +176,7 @@ def test_csv_of_too_many_cells_is_refused(tmp_path: Path) -> None:
             "values, above the limit of 10000000; PLACEGAP_MAX_VALUES",
         ),
         ("a: &a [*a]\n", "an alias of itself"),
-        ("a: 1" + ":59" * 90_000, "a number of 270001 characters"),
+        ("a: 1" + ":59" * 9_000, "a number of 27001 characters"),
         ("a: " + "9" * 5000, "a number of 5000 characters"),
         ("x" * 400_000, "has 400000 bytes, above the limit of 300000; PLACEGAP_MAX_YAML_BYTES"),
     ],
@@ -182,13 +185,16 @@ def test_yaml_that_unfolds_or_grows_is_refused(tmp_path: Path, text: str, messag
     assert message in refusal(read_yaml, written(tmp_path / "a.yaml", text.encode()))
 
 
-def test_an_onnx_file_of_millions_of_nodes_is_refused_unparsed(tmp_path: Path) -> None:
+def test_an_onnx_file_of_too_many_nodes_is_refused_unparsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("onnx", reason="needs the onnx extra")
-    # field 7, the graph, of 2,000,004 bytes: empty messages of field 1, a node each
-    nodes = b"\x0a\x00" * 1_000_002
+    monkeypatch.setenv("PLACEGAP_MAX_ONNX_NODES", "10000")
+    # field 7, the graph, of 20,002 bytes: empty messages of field 1, a node each
+    nodes = b"\x0a\x00" * 10_001
     length = bytes([len(nodes) & 127 | 128, len(nodes) >> 7 & 127 | 128, len(nodes) >> 14])
     path = written(tmp_path / "many.onnx", b"\x08\x07\x3a" + length + nodes)
-    assert "above the limit of 1000000; PLACEGAP_MAX_ONNX_NODES=" in refusal(read_model, path)
+    assert "above the limit of 10000; PLACEGAP_MAX_ONNX_NODES=" in refusal(read_model, path)
 
 
 def test_a_cluster_of_too_many_devices_is_refused_before_they_are_made(tmp_path: Path) -> None:
