@@ -141,9 +141,8 @@ def test_the_batch_that_was_assumed_is_printed(
 ) -> None:
     model, on = named_sizes(tmp_path, *dims), ["--cluster", "8xH100-nvlink"]
     out = str(tmp_path / "out.json")
-    for args in (
-        ["show", model], ["convert", model, out], ["place", model, *on, "--method", "single-device"],
-    ):  # fmt: skip
+    place = ["place", model, *on, "--method", "single-device"]
+    for args in (["show", model], ["convert", model, out], place):
         assert main([*args, *options]) == 0
         err = capsys.readouterr().err
         assert (taken or "batch:") in err if taken else "batch:" not in err
