@@ -14,7 +14,7 @@ from placegap.experiments.options import (
     parse_dims,
     parse_pairs,
 )
-from placegap.experiments.rendering import spinner, warn
+from placegap.experiments.rendering import spinner
 from placegap.instances.errors import InputError
 
 
@@ -28,7 +28,7 @@ def convert_command(
     dim: DimOption = None,
 ) -> None:
     """Write a model in placegap's own format; with a cluster, as an instance on it."""
-    from placegap.experiments.sources import assumed_dims, find_cluster, find_model
+    from placegap.experiments.sources import find_cluster, find_model, warn_assumed
     from placegap.instances.document import Document, save_document
 
     check_json_name(out)
@@ -37,8 +37,7 @@ def convert_command(
         if cluster is not None:
             document = Document.of(document.instance(find_cluster(cluster)))
         save_document(document, out)
-    if (sentence := assumed_dims(document.graph, model)) is not None:
-        warn(sentence)
+    warn_assumed(document.graph, model)
 
 
 def generate_command(

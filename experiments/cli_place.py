@@ -117,7 +117,7 @@ def place_command(
         default_attempts,
         place,
     )
-    from placegap.experiments.sources import Source, assumed_dims, load_source
+    from placegap.experiments.sources import Source, load_source, warn_assumed
     from placegap.instances.transforms import find_transform
     from placegap.solvers.registry import find_method
 
@@ -135,8 +135,7 @@ def place_command(
     source = Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
     with spinner(f"reading {model}"):
         instance = load_source(source)
-    if (sentence := assumed_dims(instance.graph, model)) is not None:
-        warn(sentence)
+    warn_assumed(instance.graph, model)
     rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     params = parse_pairs(param or ())
     coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")

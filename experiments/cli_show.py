@@ -16,7 +16,7 @@ from placegap.experiments.options import (
     UnitOption,
     parse_dims,
 )
-from placegap.experiments.rendering import output, plain_table, spinner, warn
+from placegap.experiments.rendering import output, plain_table, spinner
 from placegap.instances.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def show_command(
     as_json: JsonOption = False,
 ) -> None:
     """Summarize a model, an instance or a plan."""
-    from placegap.experiments.sources import assumed_dims, find_cluster, find_model
+    from placegap.experiments.sources import find_cluster, find_model, warn_assumed
     from placegap.instances.document import Document
 
     plan = read_plan(file)
@@ -46,8 +46,7 @@ def show_command(
             if chosen is not None:
                 document = Document.of(document.instance(chosen))
         summary = _document_summary(document)
-        if (sentence := assumed_dims(document.graph, file)) is not None:
-            warn(sentence)
+        warn_assumed(document.graph, file)
     if as_json:
         print(json.dumps(summary, ensure_ascii=False), flush=True)
     else:

@@ -78,7 +78,7 @@ def verify_command(
     """
     from dataclasses import replace
 
-    from placegap.experiments.sources import Source, assumed_dims, load_source
+    from placegap.experiments.sources import Source, load_source, warn_assumed
     from placegap.instances.plan import Plan
     from placegap.instances.plan_file import load_stated_plan
     from placegap.instances.verification import verify
@@ -87,8 +87,7 @@ def verify_command(
     with spinner(f"reading {model}"):
         instance = load_source(source)
         stated = load_stated_plan(instance, plan_file)
-    if (sentence := assumed_dims(instance.graph, model)) is not None:
-        warn(sentence)
+    warn_assumed(instance.graph, model)
     rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     own, semantics = stated.semantics, rules.override(stated.semantics)
     if semantics != own:
