@@ -171,6 +171,13 @@ def test_a_size_is_stated_for_what_the_file_leaves_open(
     assert message in one_line(capsys)
 
 
+def test_a_billion_calls_per_accelerator_are_refused(capsys: Capture) -> None:
+    # one array entry of each: 64 GB
+    args = ["place", "bvlc_alexnet", "--cluster", "8xH100-nvlink", "--subgraphs", "1000000000"]
+    assert main(args) == 2
+    assert "subgraphs: must be less than or equal to 1024" in one_line(capsys)
+
+
 def test_everything_fits_forty_columns_with_names_and_figures_whole(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
