@@ -93,8 +93,11 @@ class Document(Part):
                     best_known=self.best_known if own else (),
                 )
         except ValidationError as error:
-            at_fault = chosen if not own and lies_in_cluster(error) else self
-            raise from_validation_error(error, source=at_fault.source) from None
+            source = self.source
+            if not own and lies_in_cluster(error):
+                is_file = not chosen.source.startswith("cluster ")
+                source = chosen.source if is_file else f"{source} on {chosen.source}"
+            raise from_validation_error(error, source=source) from None
 
     @cached_property
     def source(self) -> str:

@@ -487,8 +487,7 @@ def read_damaged(name: str, first: int, count: int, folder: Path) -> None:
             importer.read(path)
         except InputError as error:
             line = str(error)
-            named = path.name in line or line.startswith(f"cluster {OTHER_CLUSTER}: ")
-            if "\n" in line or len(line) > MOST_CHARACTERS or not named:
+            if "\n" in line or len(line) > MOST_CHARACTERS or path.name not in line:
                 print(json.dumps([number, f"no short line with the file: {line}"]), flush=True)
         except BaseException:
             print(json.dumps([number, traceback.format_exc()[-1500:]]), flush=True)
