@@ -13,6 +13,7 @@ from placegap.experiments.cli_convert import check_json_name
 from placegap.experiments.options import (
     ChannelsOption,
     ClusterOption,
+    DimOption,
     JsonOption,
     LevelsOption,
     LoadOption,
@@ -24,6 +25,7 @@ from placegap.experiments.options import (
     SubgraphsOption,
     TransfersOption,
     UnitOption,
+    parse_dims,
     parse_pairs,
 )
 from placegap.experiments.output_files import check_outputs
@@ -71,6 +73,7 @@ def coarsen_command(
     levels: LevelsOption = None,
     subgraphs: SubgraphsOption = None,
     time_unit: UnitOption = None,
+    dim: DimOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Merge ops of a model: sizes before and after, and whether the best plan can be lost.
@@ -78,7 +81,7 @@ def coarsen_command(
     The semantics that the options choose decides the latter. `place --coarsen` uses the same
     transforms and brings the plan back.
     """
-    from placegap.experiments.sources import Source, load_source
+    from placegap.experiments.sources import Source, load_source, warn_assumed
     from placegap.experiments.transform_table import table_rows
     from placegap.instances.transforms import coarsen, find_transform
 
@@ -91,7 +94,10 @@ def coarsen_command(
     if transform is not None:
         find_transform(transform, params)
     with spinner(f"reading {model}"):
-        instance = load_source(Source(model, cluster, time_unit.value if time_unit else None))
+        instance = load_source(
+            Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
+        )
+    warn_assumed(instance.graph, model)
     rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     semantics = rules.override(instance.semantics)
     with spinner(f"coarsening {instance.name}"):

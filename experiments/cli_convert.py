@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from placegap.experiments.options import ClusterOption, UnitOption, parse_pairs
+from placegap.experiments.options import (
+    ClusterOption,
+    DimOption,
+    UnitOption,
+    parse_dims,
+    parse_pairs,
+)
 from placegap.experiments.rendering import spinner
 from placegap.instances.errors import InputError
 
@@ -19,17 +25,19 @@ def convert_command(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")],
     cluster: ClusterOption = None,
     time_unit: UnitOption = None,
+    dim: DimOption = None,
 ) -> None:
     """Write a model in placegap's own format; with a cluster, as an instance on it."""
-    from placegap.experiments.sources import find_cluster, find_model
+    from placegap.experiments.sources import find_cluster, find_model, warn_assumed
     from placegap.instances.document import Document, save_document
 
     check_json_name(out)
     with spinner(f"reading {model}"):
-        document = find_model(model, time_unit.value if time_unit else None)
+        document = find_model(model, time_unit.value if time_unit else None, parse_dims(dim))
         if cluster is not None:
             document = Document.of(document.instance(find_cluster(cluster)))
         save_document(document, out)
+    warn_assumed(document.graph, model)
 
 
 def generate_command(

@@ -15,6 +15,7 @@ from placegap.experiments.figures import format_gap, format_ns, format_s
 from placegap.experiments.options import (
     ChannelsOption,
     ClusterOption,
+    DimOption,
     JsonOption,
     LevelsOption,
     LoadOption,
@@ -26,6 +27,7 @@ from placegap.experiments.options import (
     SubgraphsOption,
     TransfersOption,
     UnitOption,
+    parse_dims,
     parse_pairs,
 )
 from placegap.experiments.output_files import check_outputs
@@ -56,6 +58,7 @@ def place_command(
     levels: LevelsOption = None,
     subgraphs: SubgraphsOption = None,
     time_unit: UnitOption = None,
+    dim: DimOption = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -115,7 +118,7 @@ def place_command(
         default_attempts,
         place,
     )
-    from placegap.experiments.sources import Source, load_source
+    from placegap.experiments.sources import Source, load_source, warn_assumed
     from placegap.instances.transforms import find_transform
     from placegap.solvers.registry import find_method
 
@@ -130,9 +133,10 @@ def place_command(
         raise InputError(f"{method} makes no plans: there is none for -o")
     if write is not None and out is not None:
         raise InputError("--write solves nothing: there is no plan for -o")
-    source = Source(model, cluster, time_unit.value if time_unit else None)
+    source = Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
     with spinner(f"reading {model}"):
         instance = load_source(source)
+    warn_assumed(instance.graph, model)
     rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     params = parse_pairs(param or ())
     coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placegap.experiments.figures import format_bytes, format_ns
-from placegap.experiments.options import ClusterOption, JsonOption, UnitOption
+from placegap.experiments.options import (
+    ClusterOption,
+    DimOption,
+    JsonOption,
+    UnitOption,
+    parse_dims,
+)
 from placegap.experiments.rendering import output, plain_table, spinner
 from placegap.instances.errors import InputError
 
@@ -23,10 +29,11 @@ def show_command(
     ],
     cluster: ClusterOption = None,
     time_unit: UnitOption = None,
+    dim: DimOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Summarize a model, an instance or a plan."""
-    from placegap.experiments.sources import find_cluster, find_model
+    from placegap.experiments.sources import find_cluster, find_model, warn_assumed
     from placegap.instances.document import Document
 
     plan = read_plan(file)
@@ -34,11 +41,12 @@ def show_command(
         summary = _plan_summary(plan, file)
     else:
         with spinner(f"reading {file}"):
-            document = find_model(file, time_unit.value if time_unit else None)
+            document = find_model(file, time_unit.value if time_unit else None, parse_dims(dim))
             chosen = document.cluster if cluster is None else find_cluster(cluster)
             if chosen is not None:
                 document = Document.of(document.instance(chosen))
         summary = _document_summary(document)
+        warn_assumed(document.graph, file)
     if as_json:
         print(json.dumps(summary, ensure_ascii=False), flush=True)
     else:

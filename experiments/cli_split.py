@@ -9,7 +9,15 @@ import typer
 
 from placegap.experiments.cli_coarsen import print_sizes
 from placegap.experiments.cli_convert import check_json_name
-from placegap.experiments.options import ClusterOption, JsonOption, Model, UnitOption, parse_pairs
+from placegap.experiments.options import (
+    ClusterOption,
+    DimOption,
+    JsonOption,
+    Model,
+    UnitOption,
+    parse_dims,
+    parse_pairs,
+)
 from placegap.experiments.output_files import check_outputs
 from placegap.experiments.rendering import output, spinner
 
@@ -39,13 +47,14 @@ def split_command(
     ] = None,
     cluster: ClusterOption = None,
     time_unit: UnitOption = None,
+    dim: DimOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Split heavy ops of a model into parts and gathers, by the rule of FD-DPS.
 
     Plans and bounds of the finer instance say nothing about the model as it is.
     """
-    from placegap.experiments.sources import Source, load_source
+    from placegap.experiments.sources import Source, load_source, warn_assumed
     from placegap.instances.splitting import SplitRule, split_heavy_ops
     from placegap.solvers.registry import find_method, parse_params
 
@@ -54,7 +63,10 @@ def split_command(
     check_outputs(out, map_file)
     rule = SplitRule(**dict(parse_params(find_method(RULE), parse_pairs(param or ()))))
     with spinner(f"reading {model}"):
-        instance = load_source(Source(model, cluster, time_unit.value if time_unit else None))
+        instance = load_source(
+            Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
+        )
+    warn_assumed(instance.graph, model)
     with spinner(f"splitting {instance.name}"):
         split = split_heavy_ops(instance, rule)
     _write(split, out, map_file)

@@ -10,9 +10,16 @@ import typer
 
 from placegap.experiments.cli_convert import check_json_name
 from placegap.experiments.figures import format_bytes, format_gap, format_ns
-from placegap.experiments.options import ClusterOption, JsonOption, Model, UnitOption
+from placegap.experiments.options import (
+    ClusterOption,
+    DimOption,
+    JsonOption,
+    Model,
+    UnitOption,
+    parse_dims,
+)
 from placegap.experiments.output_files import check_outputs
-from placegap.experiments.rendering import output, plain_table, spinner, warn
+from placegap.experiments.rendering import output, plain_table, print_line, spinner, warn
 from placegap.instances.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,6 +66,7 @@ def standard_evaluation_command(
         typer.Option("--plot", metavar="PNG", help="Draw the distribution of the deviations."),
     ] = None,
     time_unit: UnitOption = None,
+    dim: DimOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate a model at a large batch from measurements at small ones (Celeritas, 4.2).
@@ -66,7 +74,7 @@ def standard_evaluation_command(
     A line per op through its batches gives time and memory, a line per link its bandwidth and
     latency. Rows of the batch itself are compared with the estimates: the deviation report.
     """
-    from placegap.experiments.sources import find_cluster, find_model
+    from placegap.experiments.sources import find_cluster, find_model, warn_assumed
     from placegap.instances.document import save_document
     from placegap.instances.measurements import read_links, read_ops, read_tensors
     from placegap.instances.standard_evaluation import standard_evaluation
@@ -76,7 +84,7 @@ def standard_evaluation_command(
     if plot is not None and plot.suffix != ".png":
         raise InputError("the name must end in .png", plot)
     with spinner(f"reading {model} and its measurements"):
-        document = find_model(model, time_unit.value if time_unit else None)
+        document = find_model(model, time_unit.value if time_unit else None, parse_dims(dim))
         chosen = document.cluster if cluster is None else find_cluster(cluster)
         if chosen is None:
             raise InputError(f"{model} brings no devices; choose a cluster (--cluster)")
@@ -92,6 +100,7 @@ def standard_evaluation_command(
         )
     if plot is not None and not found.deviations:
         raise InputError(f"no row is of batch {batch}: there is nothing to draw; leave out --plot")
+    warn_assumed(document.graph, model)
     save_document(found.document, out)
     if plot is not None:
         from placegap.experiments.deviation_plot import plot_deviations
@@ -139,7 +148,7 @@ def print_report(found: Estimate) -> None:
         ]  # fmt: skip
         console.print(plain_table("links", ("link", "bandwidth", "latency", "R2", "rows"), rows))
     for caution in found.warnings:
-        console.print(f"warning  {caution}", markup=False, soft_wrap=True)
+        print_line(f"warning  {caution}")
 
 
 def _deviation_rows(found: Estimate) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

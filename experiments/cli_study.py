@@ -10,14 +10,13 @@ import typer
 
 from placegap.experiments.drawing import NO_FIGURES
 from placegap.experiments.figures import format_s
-from placegap.experiments.rendering import gap_tables, output, plain_table, shorten, warn
+from placegap.experiments.rendering import gap_tables, output, plain_table, warn
 from placegap.experiments.stop_signals import stop_status
 from placegap.instances.errors import InputError
 
 if TYPE_CHECKING:
     from placegap.experiments.gap_table import GapCell
 
-LONGEST_LINE = 300
 METHODS_DISAGREE = 1
 
 
@@ -45,7 +44,7 @@ def study_command(
     asked = load_study(config)
     folder = results_folder(asked, out)
     workers = workers or num_cores()
-    warn(shorten(intention(asked, workers, folder / LOG_NAME), LONGEST_LINE))
+    warn(intention(asked, workers, folder / LOG_NAME))
     for model in absent_models(asked, config):
         warn(f"{config}: left out, since it is not there: {model}")
     try:

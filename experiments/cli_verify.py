@@ -13,6 +13,7 @@ from placegap.experiments.figures import format_gap, format_ns
 from placegap.experiments.options import (
     ChannelsOption,
     ClusterOption,
+    DimOption,
     JsonOption,
     LevelsOption,
     LoadOption,
@@ -24,9 +25,10 @@ from placegap.experiments.options import (
     SubgraphsOption,
     TransfersOption,
     UnitOption,
+    parse_dims,
     parse_pairs,
 )
-from placegap.experiments.rendering import output, spinner, warn
+from placegap.experiments.rendering import output, print_line, spinner, warn
 
 if TYPE_CHECKING:
     from placegap.experiments.sources import Source
@@ -51,6 +53,7 @@ def verify_command(
     levels: LevelsOption = None,
     subgraphs: SubgraphsOption = None,
     time_unit: UnitOption = None,
+    dim: DimOption = None,
     any_content: Annotated[
         bool,
         typer.Option("--any-content", help="Judge a plan that was made for another content."),
@@ -75,15 +78,16 @@ def verify_command(
     """
     from dataclasses import replace
 
-    from placegap.experiments.sources import Source, load_source
+    from placegap.experiments.sources import Source, load_source, warn_assumed
     from placegap.instances.plan import Plan
     from placegap.instances.plan_file import load_stated_plan
     from placegap.instances.verification import verify
 
-    source = Source(model, cluster, time_unit.value if time_unit else None)
+    source = Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
     with spinner(f"reading {model}"):
         instance = load_source(source)
         stated = load_stated_plan(instance, plan_file)
+    warn_assumed(instance.graph, model)
     rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     own, semantics = stated.semantics, rules.override(stated.semantics)
     if semantics != own:
@@ -208,8 +212,8 @@ def _print(
         console.print(f"best     {format_ns(best_ns)} is recorded")
     console.print(f"verdict  {'feasible' if first.feasible else 'infeasible'}")
     for violation in first.violations:
-        console.print(f"- {violation}", markup=False, soft_wrap=True)
+        print_line(f"- {violation}")
     if not verdict.agree:
         console.print(f"second referee: {'' if second.feasible else 'in'}feasible")
         for violation in second.violations:
-            console.print(f"- {violation}", markup=False, soft_wrap=True)
+            print_line(f"- {violation}")

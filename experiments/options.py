@@ -104,6 +104,12 @@ UnitOption = Annotated[
     UnitName | None,
     typer.Option("--time-unit", help="Unit of times in files that leave it open (default ms)."),
 ]
+DimOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim", metavar="NAME=SIZE", help="Size of a dimension that an ONNX file leaves open."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -176,3 +182,19 @@ def parse_pairs(pairs: Iterable[str], option: str = "--param") -> dict[str, str]
             raise InputError(f"{option} {key!r} is given twice")
         params[key] = value
     return params
+
+
+def parse_dims(pairs: Iterable[str] | None) -> tuple[tuple[str, int], ...]:
+    """``NAME=SIZE`` texts of ``--dim``.
+
+    Examples
+    --------
+    >>> parse_dims(["N=8"])
+    (('N', 8),)
+    """
+    dims = []
+    for name, text in parse_pairs(pairs or (), "--dim").items():
+        if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0):
+            raise InputError(f"--dim {name!r}: the size must be a positive integer (got {text!r})")
+        dims.append((name, int(text)))
+    return tuple(dims)

@@ -30,6 +30,10 @@ def check_outputs(*paths: Path | None) -> None:
         whole = os.path.realpath(path)
         if not path.name or path.is_dir():
             raise InputError("is a folder; name a file in it", path)
+        if path.exists() and not path.is_file():  # /dev/stdout, a pipe: written to, not replaced
+            if not os.access(path, os.W_OK):
+                raise InputError("cannot be written: it may not be written to", path)
+            continue
         if not Path(whole).parent.is_dir():
             raise InputError("cannot be written: its folder does not exist", path)
         if not os.access(Path(whole).parent, os.W_OK):

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from placegap.instances.errors import shorten
 
 if TYPE_CHECKING:
     from placegap.experiments.gap_layout import CellText, TableText
 
 TONES = {"optimal": "bold green", "plain": "", "empty": "dim", "failed": "bold red"}
+LONGEST_WARNING = 300
+PADDING = 3
+"""Between two columns."""
+
 PLAIN_WIDTH = 120
 """Width of tables where there is no terminal to ask."""
 
@@ -29,7 +37,7 @@ class _Output(Console):
 
 def output() -> Console:
     """The console for results; made anew, since tests replace stdout."""
-    width = None if sys.stdout.isatty() else PLAIN_WIDTH
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
     return _Output(file=sys.stdout, width=width, soft_wrap=False, highlight=False)
 
 
@@ -49,6 +57,12 @@ class _Errors:
         return getattr(sys.stderr, name)
 
 
+def print_line(text: str) -> None:
+    """One line on stdout, at most 300 characters; folded only where a width is asked for."""
+    folds = sys.stdout.isatty() or "COLUMNS" in os.environ
+    output().print(shorten(text, LONGEST_WARNING), markup=False, soft_wrap=not folds)
+
+
 def errors() -> Console:
     """The console for progress and warnings."""
     return Console(file=cast("TextIO", _Errors()), highlight=False)
@@ -56,22 +70,8 @@ def errors() -> Console:
 
 def warn(sentence: str) -> None:
     """One line on stderr."""
-    print(f"placegap: {' '.join(sentence.split())}", file=_Errors(), flush=True)
-
-
-LONGEST = 160
-"""Characters of a line of progress."""
-
-
-def shorten(text: str, most: int = LONGEST) -> str:
-    """A text of at most so many characters.
-
-    Examples
-    --------
-    >>> shorten("a long name", 8)
-    'a lon...'
-    """
-    return text if len(text) <= most else text[: most - 3] + "..."
+    line = f"placegap: {' '.join(sentence.split())}"
+    print(shorten(line, LONGEST_WARNING), file=_Errors(), flush=True)
 
 
 @contextmanager
@@ -88,9 +88,30 @@ def spinner(what: str) -> Iterator[None]:
         yield
 
 
+class PlainTable(Table):
+    """A table of texts; where it is too narrow for its words, one line per cell."""
+
+    head: Sequence[str] = ()
+    texts: Sequence[Sequence[str]] = ()
+    needs: int = 0
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table, or its rows one below the other."""
+        if self.needs <= options.max_width or not self.show_header:
+            yield from super().__rich_console__(console, options)
+            return
+        if self.title is not None:
+            yield Text(str(self.title), style="bold")
+        for row in self.texts:
+            yield Text(row[0], overflow="fold")
+            for name, value in zip(self.head[1:], row[1:], strict=True):
+                if value:
+                    yield Padding(Text(f"{name}: {value}", overflow="fold"), (0, 0, 0, 2))
+
+
 def plain_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table of texts; every column but the first is aligned right if it holds figures."""
-    table = Table(
+    table = PlainTable(
         title=title,
         title_justify="left",
         title_style="bold",
@@ -98,15 +119,23 @@ def plain_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[
         pad_edge=False,
         show_header=any(head),
     )
+    table.head, table.texts = head, rows
     for number, name in enumerate(head):
         figures = bool(rows) and all(
             row[number][:1].isdigit() or row[number] in "-" for row in rows
         )
+        whole = number == 0 or figures  # names that are copied from here, and 1.5 ms
+        pieces = [
+            text for row in rows for text in ([row[number]] if whole else row[number].split())
+        ]
+        longest = max(map(len, (*pieces, *name.split())), default=0)
+        table.needs += longest + PADDING
         table.add_column(
             escape(name),
             justify="right" if figures else "left",
             overflow="fold",
-            no_wrap=number == 0,  # names that are copied from here
+            no_wrap=number == 0,
+            min_width=longest if any(head) else None,
         )
     for row in rows:
         table.add_row(*(Text(value) for value in row))
@@ -120,7 +149,6 @@ def gap_tables(table: TableText, width: int) -> Iterator[Table]:
         yield _gap_table(table, part, len(parts) > 1)
 
 
-PADDING = 3
 HEADING_WIDTH = 18
 LABEL_WIDTH = 28
 

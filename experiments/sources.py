@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from placegap.instances.cluster_file import cluster_names, load_cluster
 from placegap.instances.corpus import corpus_names, load_corpus
 from placegap.instances.document import Document
 from placegap.instances.errors import InputError
-from placegap.instances.model import Cluster, Instance
+from placegap.instances.model import Cluster, Graph, Instance
+from placegap.instances.onnx_import import ASSUMED_DIMS
 from placegap.instances.reader import read_model
 from placegap.instances.time_unit import TimeUnit
 
@@ -29,12 +31,15 @@ class Source:
         Unit of the file's times, where its format leaves that open.
     generated : tuple or None
         Parameters as (name, value) pairs and the seed, if `model` is a generator family.
+    dims : tuple of (str, int)
+        Sizes of the dimensions that an ONNX file leaves open.
     """
 
     model: str
     cluster: str | None = None
     time_unit: TimeUnit | None = None
     generated: tuple[tuple[tuple[str, int | float | str | bool], ...], int] | None = None
+    dims: tuple[tuple[str, int], ...] = ()
 
 
 @lru_cache(maxsize=4)
@@ -46,7 +51,7 @@ def load_source(source: Source) -> Instance:
     InputError
         One line that names the file, the place and what is wrong there.
     """
-    document = _load_document(source.model, source.time_unit, source.generated)
+    document = _load_document(source.model, source.time_unit, source.generated, source.dims)
     if source.cluster is None and document.cluster is None:
         raise InputError(
             f"{source.model} brings no devices; choose a cluster (--cluster): a file, or a name"
@@ -60,9 +65,10 @@ def _load_document(
     model: str,
     time_unit: TimeUnit | None,
     generated: tuple[tuple[tuple[str, int | float | str | bool], ...], int] | None,
+    dims: tuple[tuple[str, int], ...],
 ) -> Document:
     if generated is None:
-        return find_model(model, time_unit)
+        return find_model(model, time_unit, dims)
     from placegap.instances.generate import generate
 
     params, seed = generated
@@ -70,7 +76,9 @@ def _load_document(
     return Document(name=graph.name, graph=graph)
 
 
-def find_model(model: str, time_unit: TimeUnit | None = None) -> Document:
+def find_model(
+    model: str, time_unit: TimeUnit | None = None, dims: tuple[tuple[str, int], ...] = ()
+) -> Document:
     """A document by its name in the corpus, or from a file of any readable format.
 
     A name of the corpus wins over a file of that name; ``./name`` is the file.
@@ -78,11 +86,41 @@ def find_model(model: str, time_unit: TimeUnit | None = None) -> Document:
     if model in corpus_names():
         if time_unit is not None:
             raise InputError(f"{model} states its times in ns; leave out --time-unit")
+        if dims:
+            raise InputError(f"{model} has no open dimensions; leave out --dim")
         return load_corpus(model)
     if not os.path.exists(model) and "." not in os.path.basename(model):
         names = ", ".join(corpus_names())
         raise InputError(f"there is no file {model!r}, and the corpus holds only {names}")
-    return read_model(model, time_unit)
+    return read_model(model, time_unit, dict(dims))
+
+
+def assumed_dims(graph: Graph, model: str) -> str | None:
+    """One line on the sizes that an ONNX file left open and nobody stated, None if there is none.
+
+    Examples
+    --------
+    >>> from placegap.instances import Graph, Op
+    >>> made = {"provenance": {"parameters": {"assumed_dims": "N=1"}}, "name": "net"}
+    >>> graph = Graph(ops=(Op(name="a"),), **made)
+    >>> assumed_dims(graph, "net.onnx")
+    'batch: N taken as 1, which net.onnx leaves open; --dim N=8 asks for another'
+    """
+    assumed = graph.provenance.parameters.get(ASSUMED_DIMS)
+    if not isinstance(assumed, str) or Path(model).name.endswith((".json", ".json.gz")):
+        return None
+    taken = assumed.replace("=", " taken as ")
+    first = assumed.partition("=")[0]
+    return f"batch: {taken}, which {Path(model).name} leaves open; --dim {first}=8 asks for another"
+
+
+def warn_assumed(graph: Graph, model: str) -> None:
+    """Print the line of `assumed_dims`, if there is one."""
+    from placegap.experiments.rendering import warn  # workers print nothing
+
+    sentence = assumed_dims(graph, model)
+    if sentence is not None:
+        warn(sentence)
 
 
 def find_cluster(cluster: str) -> Cluster:

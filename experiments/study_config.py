@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.file_kinds import refuse_other
 from placegap.instances.model import Name
 from placegap.instances.semantics import Semantics
 from placegap.instances.time_unit import TimeUnit
@@ -140,6 +141,7 @@ def load_study(path: str | Path) -> Study:
         One line that names the file, the place and what is wrong there.
     """
     raw = read_yaml(path)
+    refuse_other(raw, "a study", path)
     if not isinstance(raw, dict):
         raise InputError("is not a study: expected the keys name and tables", path)
     try:

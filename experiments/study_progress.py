@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placegap.experiments.figures import format_duration
-from placegap.experiments.rendering import errors, shorten, warn
+from placegap.experiments.rendering import errors, warn
+from placegap.instances.errors import shorten
 
 if TYPE_CHECKING:
     from placegap.experiments.study_config import Study
@@ -25,6 +26,9 @@ LINES = 60
 """Later a line appears whenever the time has grown by one part in so many."""
 
 BAR_S = 0.25
+
+LONGEST = 160
+"""Characters of a line of progress."""
 
 
 class Progress:
@@ -161,7 +165,7 @@ def progress_shown(workers: int) -> Iterator[Progress]:
         task = bar.add_task("", total=None)
 
         def show() -> None:
-            text = escape(shorten(told.now()))
+            text = escape(shorten(told.now(), LONGEST))
             bar.update(task, completed=told.done, total=told.total or None, description=text)
             bar.refresh()
 
@@ -178,7 +182,7 @@ def _print_line(told: Told) -> None:
     minutes, seconds = divmod(int(told.elapsed_s), 60)
     how_far = f"{told.done} of {told.total} runs, " if told.total else ""
     if told.now():
-        warn(shorten(f"{how_far}{minutes}:{seconds:02d}: {told.now()}"))
+        warn(shorten(f"{how_far}{minutes}:{seconds:02d}: {told.now()}", LONGEST))
 
 
 @contextmanager

@@ -17,10 +17,10 @@ from placegap.formulations.common import time_unit_ns
 from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.index import Ints
 from placegap.instances.model import Instance
+from placegap.instances.paths import widest_paths
 from placegap.instances.replication import equal_devices, narrowest_bandwidth
 from placegap.instances.semantics import Semantics
 from placegap.instances.servers import border_costs, server_costs, server_numbers
-from placegap.instances.transfer import widest_paths
 
 MOST_UNEVEN = 6
 """Equal devices with links of different bandwidths: every set of them is a column of its own."""

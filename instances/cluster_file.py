@@ -29,6 +29,9 @@ from placegap.instances.catalogue import catalogue, device_spec
 from placegap.instances.data_files import data_path
 from placegap.instances.document import read_json
 from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.file_kinds import refuse_other
+from placegap.instances.input_limits import MAX_DEVICES
+from placegap.instances.links import Group, Links
 from placegap.instances.model import (
     Cluster,
     Count,
@@ -67,6 +70,11 @@ class DeviceEntry(Part):
                 " give its memory_bytes (null for no limit) to use it all the same"
             )
         return self
+
+    @property
+    def size(self) -> int:
+        """How many devices the entry stands for."""
+        return self.count or len(self.names or (self.name,))
 
     def devices(self) -> Iterator[Device]:
         """The devices of this entry, in order."""
@@ -111,9 +119,14 @@ class LinkEntry(Part):
             raise ValueError("bandwidth_bytes_per_s is needed, except beside matrix_bytes_per_s")
         return self
 
-    def links(self, devices: tuple[Device, ...]) -> Iterator[Link]:
-        """The links of this entry, in order."""
-        for source, target, bandwidth in self._pairs(tuple(device.name for device in devices)):
+    def links(self, everyone: tuple[str, ...]) -> Iterator[Link | Group]:
+        """The links of this entry, in order; those of ``all_to_all`` stay a group."""
+        if self.all_to_all is not None:
+            group = everyone if self.all_to_all == "all" else self.all_to_all
+            assert self.bandwidth_bytes_per_s is not None  # validated
+            yield Group(group, self.bandwidth_bytes_per_s, self.latency_ns)
+            return
+        for source, target, bandwidth in self._pairs():
             yield Link(
                 source=source,
                 target=target,
@@ -121,21 +134,16 @@ class LinkEntry(Part):
                 latency_ns=self.latency_ns,
             )
 
-    def _pairs(self, everyone: tuple[str, ...]) -> Iterator[tuple[str, str, int]]:
+    def _pairs(self) -> Iterator[tuple[str, str, int]]:
         if self.matrix_bytes_per_s is not None:
             for source, row in self.matrix_bytes_per_s.items():
                 for target, bandwidth in row.items():
                     yield source, target, bandwidth
             return
         assert self.bandwidth_bytes_per_s is not None  # validated
-        group: tuple[str, ...]
-        if self.all_to_all is not None:
-            group = everyone if self.all_to_all == "all" else self.all_to_all
-        else:
-            group = self.between or ()
         if self.source is not None and self.target is not None:
             yield self.source, self.target, self.bandwidth_bytes_per_s
-        for source, target in permutations(group, 2):
+        for source, target in permutations(self.between or (), 2):
             yield source, target, self.bandwidth_bytes_per_s
 
 
@@ -150,25 +158,19 @@ class ClusterFile(Part):
     def cluster(self) -> Cluster:
         """The cluster that the file describes; a bad reference is a ValueError."""
         devices = tuple(device for entry in self.devices for device in entry.devices())
-        known = {device.name for device in devices}
-        links: list[Link] = []
-        seen: set[tuple[str, str]] = set()
-        for number, entry in enumerate(self.links):
-            for link in entry.links(devices):
-                for end in (link.source, link.target):
-                    if end not in known:
-                        raise ValueError(f"links[{number}]: there is no device {end!r}")
-                if link.source == link.target:
-                    raise ValueError(f"links[{number}]: joins {link.source!r} with itself")
-                if (link.source, link.target) in seen:
-                    raise ValueError(
-                        f"links[{number}]: {link.source!r} -> {link.target!r} appears twice"
-                    )
-                seen.add((link.source, link.target))
-                links.append(link)
-        return Cluster(
-            name=self.name, devices=devices, links=tuple(links), provenance=self.provenance
-        )
+        names = tuple(device.name for device in devices)
+        found = [
+            (number, link) for number, entry in enumerate(self.links) for link in entry.links(names)
+        ]
+        links = Links(link for _, link in found)
+        if len(set(names)) == len(names):  # else the cluster names the device that appears twice
+            links.check(names, [number for number, _ in found])
+        return Cluster(name=self.name, devices=devices, links=links, provenance=self.provenance)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        MAX_DEVICES.check(sum(entry.size for entry in self.devices), "devices: the file")
+        return self
 
 
 def cluster_names() -> tuple[str, ...]:
@@ -202,10 +204,11 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
         path = data_path("clusters", f"{name_or_path}.yaml")
     else:
         path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml"):
-        return parse_cluster(read_yaml(path), path)
-    if path.suffix == ".json":
-        return parse_cluster(read_json(path), path)
+    if path.suffix in (".yaml", ".yml", ".json"):
+        raw = read_json(path) if path.suffix == ".json" else read_yaml(path)
+        cluster = parse_cluster(raw, path)
+        shipped = isinstance(name_or_path, str) and name_or_path == cluster.name != str(path)
+        return cluster.read_from(f"cluster {name_or_path}" if shipped else path)
     known = ", ".join(cluster_names())
     raise InputError(
         f"there is no cluster {str(name_or_path)!r}: give a .yaml or .json file, or one of {known}"
@@ -214,8 +217,9 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
 
 def parse_cluster(raw: Any, source: str | Path) -> Cluster:
     """Validate a parsed cluster file."""
+    refuse_other(raw, "a cluster", source)
     try:
-        return ClusterFile.model_validate(raw).cluster()
+        return ClusterFile.model_validate(raw).cluster().read_from(source)
     except ValidationError as error:
         raise from_validation_error(error, raw, source) from None
     except ValueError as error:

@@ -55,7 +55,7 @@ def load_corpus(name: str) -> Document:
     >>> len(load_corpus("bvlc_alexnet").graph.ops)
     24
     """
-    return load_document(corpus_path(name))
+    return load_document(corpus_path(name)).read_from(name)
 
 
 class BestEntry(BestKnown):

@@ -14,8 +14,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, ValidationError
 
-from placegap.instances.document import Document, parse_json, read_content
+from placegap.instances.document import Document, parse_json
 from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.input_files import read_content
 from placegap.instances.model import (
     Cluster,
     Device,

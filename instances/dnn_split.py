@@ -10,8 +10,9 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from placegap.instances.dnn_partitioning import Id
-from placegap.instances.document import parse_json, read_content
+from placegap.instances.document import parse_json
 from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.input_files import read_content
 from placegap.instances.model import Instance, Part
 from placegap.instances.plan import Plan
 

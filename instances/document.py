@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
@@ -15,7 +15,9 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from placegap.instances.collector import paused_collector
 from placegap.instances.costing import cost_graph
-from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.errors import InputError, from_validation_error, lies_in_cluster
+from placegap.instances.input_files import read_content
+from placegap.instances.input_limits import MAX_LINKS, MAX_VALUES
 from placegap.instances.model import BestKnown, Cluster, Graph, Instance, Name, Part
 from placegap.instances.semantics import Semantics
 
@@ -92,7 +94,11 @@ class Document(Part):
                     best_known=self.best_known if own else (),
                 )
         except ValidationError as error:
-            raise from_validation_error(error, source=self.source) from None
+            source = self.source
+            if not own and lies_in_cluster(error):
+                is_file = not chosen.source.startswith("cluster ")
+                source = chosen.source if is_file else f"{source} on {chosen.source}"
+            raise from_validation_error(error, source=source) from None
 
     @cached_property
     def source(self) -> str:
@@ -133,6 +139,8 @@ def save_document(document: Document, path: str | Path) -> None:
     Fields at their default are left out, so that files stay small; reading gives back an equal
     document.
     """
+    if document.cluster is not None:
+        MAX_LINKS.check(len(document.cluster.links), "the cluster, written link by link,", path)
     content = document.model_dump(mode="json", exclude_defaults=True)
     head = {"format": FORMAT, "version": VERSION}
     write_json({**head, **content}, path)
@@ -143,24 +151,6 @@ def read_json(path: str | Path) -> Any:
     return parse_json(read_content(path), path)
 
 
-def read_content(path: str | Path) -> bytes:
-    """The bytes of a file, unzipped if it is a gzip file; InputError where that fails."""
-    path = Path(path)
-    try:
-        if path.is_dir():
-            raise InputError("is a directory; name a file in it", path)
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"is not a whole gzip file ({error})", path) from None
-    except OSError as error:
-        raise InputError(error.strerror or str(error), path) from None
-    if not data.strip():
-        raise InputError("is empty", path)
-    return data
-
-
 def parse_json(
     data: bytes | str, source: str | Path, parse_float: Callable[[str], Any] = float
 ) -> Any:
@@ -168,6 +158,7 @@ def parse_json(
 
     NaN and Infinity come through, for the models to refuse them by the name of their place.
     """
+    _count_values(data, source)
     try:
         with paused_collector():
             return json.loads(
@@ -179,10 +170,24 @@ def parse_json(
         raise InputError("nested too deeply", source) from None
     except UnicodeDecodeError as error:
         raise InputError(f"is not UTF-8 text: {error}", source) from None
+    except ArithmeticError:  # of a parse_float
+        raise InputError("holds a number that is out of range", source) from None
     except ValueError as error:  # JSONDecodeError, the hook, and integers of thousands of digits
         if "integer string conversion" in str(error):
             raise InputError("holds an integer of thousands of digits", source) from None
         raise InputError(f"is not valid JSON: {error}", source) from None
+
+
+def _count_values(data: bytes | str, source: str | Path) -> None:
+    """Refuse, before anything is built, what may hold more values than the limit.
+
+    Every value but the first follows one of three characters; in texts they count as well.
+    """
+    if isinstance(data, bytes):
+        most = data.count(b",") + data.count(b"[") + data.count(b"{")
+    else:
+        most = data.count(",") + data.count("[") + data.count("{")
+    MAX_VALUES.check(most, "the file", source)
 
 
 def write_json(content: Any, path: str | Path) -> None:
@@ -191,22 +196,25 @@ def write_json(content: Any, path: str | Path) -> None:
     data = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=9, mtime=0)
-    partial = path.with_name(path.name + ".partial")
+    special = path.exists() and not path.is_file()  # a pipe or /dev/stdout must stay what it is
+    partial = path if special else path.with_name(path.name + ".partial")
     try:
         partial.write_bytes(data)
-        partial.replace(path)
+        if not special:
+            partial.replace(path)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror or error}", path) from None
     finally:  # also after an interrupt
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+        if not special:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for at, key in enumerate(keys) if key in keys[:at])
+        count = Counter(key for key, _ in pairs)
+        twice = next(key for key in count if count[key] > 1)
         name = content.get("name")
         where = f"the object of name {name!r}" if isinstance(name, str) else "one object"
         raise ValueError(f"key {twice!r} appears twice in {where}")

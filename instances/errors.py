@@ -21,7 +21,53 @@ class InputError(ValueError):
 
     def __init__(self, message: str, source: str | Path | None = None) -> None:
         line = " ".join(message.split())
-        super().__init__(line if source is None else f"{source}: {line}")
+        place = "" if source is None else f"{_cut(str(source), LONGEST_PLACE)}: "
+        super().__init__(place + shorten(line, LONGEST_LINE - len(place)))
+
+
+LONGEST_LINE = 290
+"""Characters of a message; with what the command line puts before it, 300."""
+
+LONGEST_PLACE = 150
+"""Characters of the file that a message names first."""
+
+WORD_LENGTHS = (120, 80, 60, 40, 24)
+"""To what the words of a long message are cut, until it is short enough."""
+
+
+def shorten(line: str, most: int = LONGEST_LINE) -> str:
+    """A line of at most so many characters: first its long words lose their middle, then itself.
+
+    Examples
+    --------
+    >>> shorten("op '" + 400 * "x" + "' is not placed", 40)
+    "op 'xxxxxxxx...xxxxxxxxx' is not placed"
+    """
+    if len(line) <= most:
+        return line
+    line = _cut(line, 100 * most)
+    for length in WORD_LENGTHS:
+        line = " ".join(_cut(word, length) for word in line.split(" "))
+        if len(line) <= most:
+            return line
+    return _cut(line, most, 0.7)  # file and place stand first
+
+
+def _cut(text: str, length: int, share: float = 0.5) -> str:
+    if len(text) <= length:
+        return text
+    head = int((length - 3) * share)
+    return f"{text[:head]}...{text[len(text) - (length - 3 - head) :]}"
+
+
+class ClusterError(ValueError):
+    """What is wrong with an instance lies in its cluster, not in its model."""
+
+
+def lies_in_cluster(error: ValidationError) -> bool:
+    """Whether the first finding is a `ClusterError`."""
+    context = error.errors(include_url=False)[0].get("ctx", {})
+    return isinstance(context.get("error"), ClusterError)
 
 
 class MissingExtra(InputError):
@@ -77,7 +123,9 @@ def _message(finding: Mapping[str, Any]) -> str:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return "an integer of hundreds of digits"  # Python refuses to write thousands
+    text = repr(value[:200] if isinstance(value, str) else value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.errors import InputError
+from placegap.instances.input_limits import MAX_LINKS
 from placegap.instances.line_fits import DOUBTS, MIN_R2, fit_lines
+from placegap.instances.links import Links
 from placegap.instances.measurements import Table
 from placegap.instances.model import LARGEST_SUM, Cluster, Link
 from placegap.instances.transfer import NS_PER_S
@@ -90,13 +92,14 @@ def with_links(cluster: Cluster, fits: Sequence[LinkFit]) -> tuple[Cluster, tupl
         )
         for fit in fits
     }  # fmt: skip
+    MAX_LINKS.check(len(cluster.links), f"cluster {cluster.name!r}, written link by link,")
     own = {(link.source, link.target): link for link in cluster.links}
     kept = tuple(f"{a} -> {b}" for a, b in own if (a, b) not in fitted)
     changes = (*cluster.provenance.changes, f"{len(fits)} links from measured transfers")
     return cluster.model_copy(
         update={
             "name": f"{cluster.name}-measured",
-            "links": tuple({**own, **fitted}.values()),
+            "links": Links({**own, **fitted}.values()),
             "provenance": cluster.provenance.model_copy(update={"changes": changes}),
         }
     ), kept

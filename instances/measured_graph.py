@@ -42,6 +42,18 @@ class Notes:
 def check_ops(graph: Graph, cluster: Cluster, ops: Table) -> None:
     """Every row names an op of the graph and a device kind of the cluster, or an InputError."""
     kinds = list(dict.fromkeys(device.kind for device in cluster.devices))
+    several = len(ops.keys) > 1
+    if several and not any(op in graph.op_index for op, _ in ops.keys):
+        raise InputError(
+            f"no row is of an op of the model {graph.name!r}: these are measurements of another",
+            ops.place[0],
+        )
+    if several and not any(kind in kinds for _, kind in ops.keys):
+        raise InputError(
+            f"no row is of a device kind of {cluster.name!r} ({', '.join(kinds)}): choose the"
+            " cluster that was measured (--cluster)",
+            ops.place[0],
+        )
     for (op, kind), place in zip(ops.keys, ops.place, strict=True):
         if op not in graph.op_index:
             raise InputError(f"the model has no op {op!r}; correct the name or drop the row", place)

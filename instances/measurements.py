@@ -22,9 +22,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.document import read_content
 from placegap.instances.errors import InputError
 from placegap.instances.index import Ints
+from placegap.instances.input_files import read_content
+from placegap.instances.input_limits import MAX_CELLS
 
 Floats = NDArray[np.float64]
 
@@ -150,6 +151,7 @@ def _rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         text = read_content(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"is not UTF-8 text: {error}", path) from None
+    MAX_CELLS.check(text.count(",") + text.count("\n"), "the file", path)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for cells in reader:

@@ -9,14 +9,29 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidatorFunctionWrapHandler,
+    WrapSerializer,
+    WrapValidator,
+    model_validator,
+)
 
 from placegap.instances.arrays import Arrays, derive_arrays
+from placegap.instances.errors import ClusterError
 from placegap.instances.index import GraphIndex, index_graph
+from placegap.instances.input_limits import MAX_DEVICES
+from placegap.instances.links import Group, Links
 from placegap.instances.semantics import Semantics
 
 LARGEST_SUM = 2**62
@@ -151,6 +166,23 @@ class Link(Part):
     latency_ns: Count = 0
 
 
+def _as_links(value: Any, handler: ValidatorFunctionWrapHandler) -> Links:
+    return value if isinstance(value, Links) else Links(handler(value))
+
+
+def _written_out(links: Links, handler: SerializerFunctionWrapHandler) -> Any:
+    return handler(tuple(links))
+
+
+AllLinks = Annotated[
+    Sequence[Link],
+    GetPydanticSchema(lambda _source, handler: handler(tuple[Link, ...])),
+    WrapValidator(_as_links),
+    WrapSerializer(_written_out),
+]
+"""Links of a cluster: stated one by one in a document, held as `Links`, with groups if given so."""
+
+
 class Cluster(Part):
     """Devices and the links between them.
 
@@ -165,7 +197,7 @@ class Cluster(Part):
 
     name: Name
     devices: Annotated[tuple[Device, ...], Field(min_length=1)]
-    links: tuple[Link, ...] = ()
+    links: AllLinks = Field(default=(), validate_default=True)
     provenance: Provenance = Provenance()
 
     @cached_property
@@ -175,23 +207,29 @@ class Cluster(Part):
 
     @model_validator(mode="after")
     def _check_references(self) -> Self:
+        MAX_DEVICES.check(len(self.devices), "the cluster")
         if len(self.device_index) < len(self.devices):
             raise ValueError(f"devices: {_twice(d.name for d in self.devices)!r} appears twice")
         for number, device in enumerate(self.devices):
             if " -> " in device.name:  # how links are named in files and messages
                 raise ValueError(f"devices[{number}] {device.name!r}: a name must not hold ' -> '")
-        pairs = set()
-        for number, link in enumerate(self.links):
-            for end in (link.source, link.target):
-                if end not in self.device_index:
-                    raise ValueError(f"links[{number}]: there is no device {end!r}")
-            if link.source == link.target:
-                raise ValueError(f"links[{number}]: joins {link.source!r} with itself")
-            if (link.source, link.target) in pairs:
-                raise ValueError(
-                    f"links[{number}]: {link.source!r} -> {link.target!r} appears twice"
-                )
-            pairs.add((link.source, link.target))
+        self.all_links.check(self.device_index)
+        return self
+
+    @property
+    def all_links(self) -> Links:
+        """The links, whose groups need not be written out."""
+        assert isinstance(self.links, Links)  # validated
+        return self.links
+
+    @cached_property
+    def source(self) -> str:
+        """What messages name: the file that the cluster was read from, else its own name."""
+        return f"cluster {self.name!r}"
+
+    def read_from(self, path: str | Path) -> Cluster:
+        """Note the file that messages about the cluster name, and return the cluster."""
+        self.__dict__["source"] = str(path)  # like a cached property: no part of its value
         return self
 
 
@@ -297,16 +335,10 @@ class Instance(Part):
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 of what decides values: ops, edges, devices and links."""
-        content = {
-            "ops": [op.model_dump(exclude_defaults=True) for op in self.graph.ops],
-            "edges": [edge.model_dump(exclude_defaults=True) for edge in self.graph.edges],
-            "devices": [
-                device.model_dump(exclude_defaults=True) for device in self.cluster.devices
-            ],
-            "links": [link.model_dump(exclude_defaults=True) for link in self.cluster.links],
-        }
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        digest = hashlib.sha256()
+        for text in _hashed_text(self.graph, self.cluster):
+            digest.update(text.encode())
+        return digest.hexdigest()
 
     @model_validator(mode="after")
     def _check_references(self) -> Self:
@@ -315,6 +347,7 @@ class Instance(Part):
         for number, op in enumerate(self.graph.ops):
             supported = kinds.intersection(op.time_ns)
             if not supported:
+                self._check_kinds(kinds)
                 raise ValueError(
                     f"ops[{number}] {op.name!r}: has no time for any device kind of the cluster"
                     f" ({', '.join(sorted(kinds))}); add one to its time_ns"
@@ -329,6 +362,43 @@ class Instance(Part):
                 groups[op.colocation] = together
         _ = self.arrays  # unreachable pairs, matrices of the wrong shape, sums that overflow
         return self
+
+    def _check_kinds(self, kinds: frozenset[str]) -> None:
+        """The cluster is at fault if no op at all has a time on it."""
+        known = sorted({kind for op in self.graph.ops for kind in op.time_ns})
+        if kinds.intersection(known) or not (known or any(op.flops for op in self.graph.ops)):
+            return
+        mend = (
+            f"name kinds that it has times for ({', '.join(known[:9])})"
+            if known
+            else ("name kinds of the catalogue, by which it is costed")
+        )
+        raise ClusterError(
+            f"devices: no op of {self.graph.name!r} has a time for any of the device kinds"
+            f" ({', '.join(sorted(kinds))}); {mend}, or add times to the model"
+        )
+
+
+def _hashed_text(graph: Graph, cluster: Cluster) -> Iterator[str]:
+    """Canonical JSON of devices, edges, links and ops, piece by piece: links may be many."""
+
+    def listed(parts: Sequence[Part]) -> str:
+        content = [part.model_dump(exclude_defaults=True) for part in parts]
+        return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+    yield f'{{"devices":{listed(cluster.devices)},"edges":{listed(graph.edges)},"links":['
+    comma = ""
+    for entry in cluster.all_links.entries:
+        latency = f',"latency_ns":{entry.latency_ns}' if entry.latency_ns else ""
+        head = f'{{"bandwidth_bytes_per_s":{entry.bandwidth_bytes_per_s}{latency},"source":'
+        ends = entry.devices if isinstance(entry, Group) else (entry.source, entry.target)
+        names = [json.dumps(name) for name in ends]
+        for a in names if isinstance(entry, Group) else names[:1]:
+            row = ",".join(f'{head}{a},"target":{b}}}' for b in names if b != a)
+            if row:
+                yield comma + row
+                comma = ","
+    yield f'],"ops":{listed(graph.ops)}}}'
 
 
 def _twice(names: Iterable[str]) -> str:

@@ -27,13 +27,20 @@ from typing import Any
 from pydantic import ValidationError
 
 from placegap.instances.document import Document
-from placegap.instances.errors import InputError, MissingExtra, from_validation_error
+from placegap.instances.errors import InputError, from_validation_error
 from placegap.instances.model import Graph
 from placegap.instances.onnx_axes import count_axes
+from placegap.instances.onnx_file import load_onnx
 from placegap.instances.onnx_flops import READS_WHAT_IT_WRITES, VIEWS, Node, Shape, count_flops
 
 SMALL = 1024
 """Initializers of more elements are kept out of shape inference: they are weights, not shapes."""
+
+ASSUMED_DIMS = "assumed_dims"
+"""Parameter of the provenance that names the sizes nobody stated, as "N=1, M=1"."""
+
+UNNAMED_BATCH = "batch"
+"""What an open first dimension without a name is called."""
 
 SUB_BYTE_BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
 
@@ -54,7 +61,8 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
     path : str or Path
     dims : mapping of str to int, optional
         Sizes of symbolic dimensions of the inputs. A first dimension that is not known is the
-        batch, and is set to 1 unless given here; another unknown dimension is an error.
+        batch, and is set to 1 unless given here ("batch" if it has no name); another unknown
+        dimension is an error.
 
     Raises
     ------
@@ -63,10 +71,10 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
         model has control flow (If, Loop, Scan); one line that names the file and the node.
     """
     path = Path(path)
-    model = _load(path)
+    model = _inlined(load_onnx(path), path)
     constants = {tensor.name for tensor in model.graph.initializer}
     try:
-        changes = _fix_inputs(model, constants, dims or {})
+        changes, assumed = _fix_inputs(model, constants, dims or {})
         values = _infer_values(model)
         nodes, num_folded = _fold(model, constants, values)
         raw = _describe(nodes, constants, values, {value.name for value in model.graph.output})
@@ -80,6 +88,7 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
             f"{num_folded} nodes of constant inputs folded into parameters",
             *changes,
         ),
+        "parameters": {ASSUMED_DIMS: ", ".join(assumed)} if assumed else {},
     }
     try:
         return Document(name=path.stem, graph=Graph.model_validate(raw))
@@ -87,20 +96,8 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
         raise from_validation_error(error, raw, path) from None
 
 
-def _load(path: Path) -> Any:
-    try:
-        import onnx
-    except ImportError:
-        why = "ONNX files need an extra: pip install 'placegap[onnx]'"
-        raise MissingExtra(why, path) from None
-    try:
-        model = onnx.load_model(str(path), format="protobuf", load_external_data=False)
-    except OSError as error:
-        raise InputError(error.strerror or str(error), path) from None
-    except Exception as error:  # protobuf's DecodeError, whose module has no types
-        raise InputError(f"is not an ONNX model: {error}", path) from None
-    if not model.graph.node:
-        raise InputError("is not an ONNX model, or a model without nodes", path)
+def _inlined(model: Any, path: Path) -> Any:
+    """The model without functions of its own."""
     if model.functions:
         from onnx import inliner
 
@@ -111,8 +108,10 @@ def _load(path: Path) -> Any:
     return model
 
 
-def _fix_inputs(model: Any, constants: set[str], dims: Mapping[str, int]) -> list[str]:
-    """Give every input a static shape; the changes that this made."""
+def _fix_inputs(
+    model: Any, constants: set[str], dims: Mapping[str, int]
+) -> tuple[list[str], list[str]]:
+    """Give every input a static shape; the changes that this made, and the sizes nobody stated."""
     data = [value for value in model.graph.input if value.name not in constants]
     for value in data:
         if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
@@ -123,12 +122,18 @@ def _fix_inputs(model: Any, constants: set[str], dims: Mapping[str, int]) -> lis
         for axis, dim in enumerate(value.type.tensor_type.shape.dim)
     ]
     sizes = {dim.dim_param: 1 for _, axis, dim in axes if axis == 0}
+    open_dims = [dim.dim_param for _, _, dim in axes if not dim.HasField("dim_value")]
+    assumed = {symbol: 1 for symbol in sizes if symbol in open_dims}
     for symbol, size in dims.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ValueError(f"dims: {symbol!r} must be a positive integer (got {size!r})")
-        if all(dim.dim_param != symbol for _, _, dim in axes):
-            raise ValueError(f"dims: no input has a dimension {symbol!r}")
+        if symbol == UNNAMED_BATCH and symbol not in open_dims and "" in sizes:
+            symbol = ""
+        if symbol not in open_dims:
+            known = ", ".join(dict.fromkeys(name or UNNAMED_BATCH for name in open_dims)) or "none"
+            raise ValueError(f"dims: no input leaves a dimension {symbol!r} open, only: {known}")
         sizes[symbol] = size
+        assumed.pop(symbol, None)
     changes = []
     for name, axis, dim in axes:
         if dim.HasField("dim_value"):
@@ -137,9 +142,10 @@ def _fix_inputs(model: Any, constants: set[str], dims: Mapping[str, int]) -> lis
             continue
         symbol = dim.dim_param
         if axis > 0 and (not symbol or symbol not in sizes):
+            mend = f"state it (--dim {symbol}=SIZE) or " if symbol else ""
             raise ValueError(
                 f"input {name!r}: dimension {axis} ({symbol or 'unnamed'}) is not known;"
-                " export the model with a fixed size"
+                f" {mend}export the model with a fixed size"
             )
         dim.dim_value = sizes[symbol]
         changes.append(f"dimension {axis} of input {name} set to {dim.dim_value}")
@@ -148,7 +154,7 @@ def _fix_inputs(model: Any, constants: set[str], dims: Mapping[str, int]) -> lis
     for value in model.graph.output:
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.ClearField("shape")
-    return changes
+    return changes, [f"{symbol or UNNAMED_BATCH}={size}" for symbol, size in assumed.items()]
 
 
 def _infer_values(model: Any) -> dict[str, Value]:

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from placegap.instances.channels import channel_name, num_channels
 from placegap.instances.document import Version, read_json, write_json
 from placegap.instances.errors import InputError, from_validation_error
+from placegap.instances.file_kinds import refuse_other
 from placegap.instances.model import Count, Instance, Part
 from placegap.instances.plan import Plan, Times, Transfer
 from placegap.instances.semantics import Semantics
@@ -187,15 +188,29 @@ def load_stated_plan(instance: Instance, path: str | Path) -> StatedPlan:
     """
     raw = read_json(path)
     if not is_plan(raw):
+        refuse_other(raw, "a plan", path)
         raise InputError("is not a plan (its format is not 'placegap-plan')", path)
     try:
         content = PlanFile.model_validate(raw)
-        plan, times = _resolve(instance, content), _resolve_times(instance, content)
-        return StatedPlan(plan, content.semantics, content.instance_hash, content.value_ns, times)
     except ValidationError as error:
         raise from_validation_error(error, raw, path) from None
+    try:
+        plan, times = _resolve(instance, content), _resolve_times(instance, content)
+        return StatedPlan(plan, content.semantics, content.instance_hash, content.value_ns, times)
     except LookupError as error:
-        raise InputError(str(error.args[0]), path) from None
+        raise InputError(f"{error.args[0]}{_made_for(content, instance)}", path) from None
+
+
+def _made_for(content: PlanFile, instance: Instance) -> str:
+    """What to add where a plan names what the instance lacks: it may be another's."""
+    if content.instance_hash in ("", instance.content_hash):
+        return ""
+    if content.instance == instance.name:
+        return f"; the plan was made for another content of {instance.name!r}"
+    return (
+        f"; the plan was made for {content.instance!r}, not for {instance.name!r}: name the model"
+        " and the cluster that it is for"
+    )
 
 
 def _resolve(instance: Instance, content: PlanFile) -> Plan:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from placegap.instances.dnn_partitioning import is_dnn_partitioning, read_dnn_partitioning
-from placegap.instances.document import Document, parse_document, parse_json, read_content
+from placegap.instances.document import Document, parse_document, parse_json
 from placegap.instances.errors import InputError
+from placegap.instances.file_kinds import kind_of
+from placegap.instances.input_files import read_content, read_head
 from placegap.instances.moirai_workbook import read_moirai_workbook
 from placegap.instances.plan_file import is_plan
 from placegap.instances.time_unit import TimeUnit
@@ -16,7 +19,11 @@ from placegap.instances.workbook import is_workbook
 KINDS = "placegap JSON, dnn-partitioning JSON, Moirai workbook (.xls, .xlsx), ONNX"
 
 
-def read_model(path: str | Path, time_unit: TimeUnit | None = None) -> Document:
+def read_model(
+    path: str | Path,
+    time_unit: TimeUnit | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> Document:
     """Read a model file, its format detected by its content.
 
     Parameters
@@ -25,6 +32,8 @@ def read_model(path: str | Path, time_unit: TimeUnit | None = None) -> Document:
         placegap or dnn-partitioning JSON (also gzipped), a Moirai workbook, or an ONNX model.
     time_unit : {"ns", "us", "ms", "s"}, optional
         Unit of the times in files that do not state it: dnn-partitioning and Moirai (default ms).
+    dims : mapping of str to int, optional
+        Sizes of the dimensions that an ONNX file leaves open; see `read_onnx`.
 
     Returns
     -------
@@ -47,16 +56,22 @@ def read_model(path: str | Path, time_unit: TimeUnit | None = None) -> Document:
     ...     read_model(path).instance().num_ops
     4
     """
-    data = read_content(path)
-    if is_workbook(data):
-        return read_moirai_workbook(path, time_unit or "ms")
-    if _is_onnx(data, path):
+    if _is_onnx(read_head(path, 2), path):
         _refuse_unit(time_unit, "has no times: they are costed", path)
         from placegap.instances.onnx_import import read_onnx
 
-        return read_onnx(path).read_from(path)
+        return read_onnx(path, dims).read_from(path)
+    if dims:
+        raise InputError("is no ONNX file: its dimensions cannot be chosen (--dim)", path)
+    data = read_content(path)
+    if _is_onnx(data, path):
+        raise InputError("is a zipped ONNX file; unzip it", path)
+    if is_workbook(data):
+        return read_moirai_workbook(path, time_unit or "ms")
     if _is_json(data, path):
         return _read_json_model(parse_json(data, path), path, time_unit)
+    if Path(path).suffix in (".yaml", ".yml"):
+        raise InputError(f"is YAML: a cluster (--cluster) or a study; a model is {KINDS}", path)
     raise InputError(f"is of no kind that placegap reads: {KINDS}", path)
 
 
@@ -67,6 +82,8 @@ def _read_json_model(raw: Any, path: str | Path, time_unit: TimeUnit | None) -> 
         raise InputError("is a plan; name the model or instance that it is for", path)
     if isinstance(raw, dict) and "format" not in raw and ("fpgas" in raw or "cpus" in raw):
         raise InputError("is a split of a dnn-partitioning input; name the input itself", path)
+    if kind_of(raw) in ("a cluster", "a study"):
+        raise InputError(f"is {kind_of(raw)}, no model", path)
     if not isinstance(raw, dict) or not raw.keys() & {"format", "graph"}:
         raise InputError(f"is JSON, but of no kind that placegap reads: {KINDS}", path)
     _refuse_unit(time_unit, "states its times in ns", path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable
+from functools import cached_property
 
 from placegap.instances.model import Edge, Instance
 
@@ -49,11 +50,7 @@ class Facts:
         self.position = self._positions()
         servers: dict[str | None, int] = {}
         self.server = [servers.setdefault(device.server, len(servers)) for device in self.devices]
-        place = {device.name: k for k, device in enumerate(self.devices)}
-        self._links = {
-            (place[link.source], place[link.target]): (link.bandwidth_bytes_per_s, link.latency_ns)
-            for link in instance.cluster.links
-        }
+        self._cluster_links = instance.cluster.all_links
         self._paths: dict[tuple[int, int], tuple[int, int] | None] = {}
         self._times: dict[tuple[int, int, int], int] = {}
         self._least: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
@@ -107,13 +104,23 @@ class Facts:
 
     def path(self, a: int, b: int) -> tuple[int, int] | None:
         """Bandwidth and latency from a to b: the link, else the widest path, then the shortest."""
-        if (a, b) in self._links:
-            return self._links[a, b]
+        link = self._cluster_links.find(self.devices[a].name, self.devices[b].name)
+        if link is not None:
+            return link
         if (a, b) not in self._paths:
             width = self._width(a, b)
             wide = {pair: ns for pair, (bw, ns) in self._links.items() if width and bw >= width}
             self._paths[a, b] = (width, self._distance(a, b, wide)) if width else None
         return self._paths[a, b]
+
+    @cached_property
+    def _links(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """All links, written out where some pair has none."""
+        place = {device.name: k for k, device in enumerate(self.devices)}
+        return {
+            (place[link.source], place[link.target]): (link.bandwidth_bytes_per_s, link.latency_ns)
+            for link in self._cluster_links
+        }
 
     def _width(self, a: int, b: int) -> int:
         """Largest bottleneck bandwidth of a path, 0 where there is none: grow a tree from a."""

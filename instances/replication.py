@@ -16,13 +16,14 @@ import numpy as np
 
 from placegap.instances.index import Ints
 from placegap.instances.model import Instance
+from placegap.instances.paths import widest_paths
 from placegap.instances.plan import Plan, Violation
 from placegap.instances.semantics import Semantics
 from placegap.instances.servers import border_costs
-from placegap.instances.transfer import NS_PER_S, ceil_div, widest_paths
+from placegap.instances.transfer import NS_PER_S, ceil_div
 
 Paths = Mapping[tuple[int, int], tuple[int, int]]
-"""Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`transfer.widest_paths`)."""
+"""Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`paths.widest_paths`)."""
 
 
 def equal_devices(instance: Instance, semantics: Semantics) -> tuple[int, ...]:

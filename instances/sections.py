@@ -109,12 +109,7 @@ class SectionMaker:
             for k, device in enumerate(self.instance.cluster.devices)
         )
         where = self.instance.cluster.device_index
-        links = tuple(
-            link.model_copy(
-                update={"source": str(where[link.source]), "target": str(where[link.target])}
-            )
-            for link in self.instance.cluster.links
-        )
+        links = self.instance.cluster.all_links.renamed({name: str(k) for name, k in where.items()})
         return Cluster(name="section", devices=devices, links=links)
 
     def make(self, section: Section, entry: int | None, leave: int | None) -> Instance:

@@ -17,6 +17,9 @@ OBJECTIVES: tuple[Objective, ...] = (
     "makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs",
 )  # fmt: skip
 
+MAX_SUBGRAPHS = 1024
+"""Calls of one accelerator; methods make something of each, used or not."""
+
 PLAN_CLASSES: tuple[PlanClass, ...] = ("chain", "convex", "any")
 """Each class is contained in all that follow it."""
 
@@ -74,7 +77,7 @@ class Semantics(BaseModel):
     load: LoadRule = "add"
     replicas: bool = False
     levels: Literal[1, 2] = 1
-    subgraphs: Annotated[int, Field(ge=1)] = 1
+    subgraphs: Annotated[int, Field(ge=1, le=MAX_SUBGRAPHS)] = 1
 
     @model_validator(mode="after")
     def _only_what_applies(self) -> Self:

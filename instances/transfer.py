@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from placegap.instances.errors import ClusterError
 from placegap.instances.index import Ints
+from placegap.instances.input_limits import MAX_TABLE_ENTRIES
+from placegap.instances.paths import Paths, widest_paths
 
 if TYPE_CHECKING:
     from placegap.instances.model import Cluster, Graph
 
 NS_PER_S = 10**9
+
+SLOWEST_BYTES_PER_S = 1000
+"""A link below is at fault where a transfer takes 146 years; else the tensor is."""
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
@@ -36,42 +42,6 @@ def link_time_ns(size_bytes: int, bandwidth_bytes_per_s: int, latency_ns: int) -
     return latency_ns + ceil_div(size_bytes * NS_PER_S, bandwidth_bytes_per_s)
 
 
-def widest_paths(cluster: Cluster) -> dict[tuple[int, int], tuple[int, int]]:
-    """Bandwidth (bytes/s) and latency (ns) of every ordered device pair that a path joins.
-
-    A pair with a link uses it. Another pair uses the widest path (Moirai, section III-A): the
-    largest bottleneck bandwidth and, among paths of that bandwidth, the least sum of latencies.
-
-    Examples
-    --------
-    >>> from placegap.instances.model import Cluster, Device, Link
-    >>> devices = tuple(Device(name=x, kind="gpu") for x in "abc")
-    >>> links = (Link(source="a", target="b", bandwidth_bytes_per_s=9, latency_ns=1),
-    ...          Link(source="b", target="c", bandwidth_bytes_per_s=5, latency_ns=2))
-    >>> widest_paths(Cluster(name="line", devices=devices, links=links))[0, 2]
-    (5, 3)
-    """
-    where = cluster.device_index
-    direct = {
-        (where[link.source], where[link.target]): (link.bandwidth_bytes_per_s, link.latency_ns)
-        for link in cluster.links
-    }
-    import networkx as nx  # loaded when used: a tenth of a second
-
-    best = dict(direct)
-    # Lowering the bandwidth step by step, the first network that joins a pair is its widest.
-    for bandwidth in sorted({width for width, _ in direct.values()}, reverse=True):
-        network: nx.DiGraph[int] = nx.DiGraph()
-        network.add_weighted_edges_from(
-            (a, b, latency) for (a, b), (width, latency) in direct.items() if width >= bandwidth
-        )
-        for a, reached in nx.all_pairs_dijkstra_path_length(network):
-            for b, latency in reached.items():
-                if a != b:
-                    best.setdefault((a, b), (bandwidth, int(latency)))
-    return best
-
-
 def transfer_times(graph: Graph, cluster: Cluster) -> tuple[Ints, Ints]:
     """Link classes (K, K) and times (tensors, classes) of all tensors.
 
@@ -82,6 +52,9 @@ def transfer_times(graph: Graph, cluster: Cluster) -> tuple[Ints, Ints]:
     tensors = [graph.edges[e] for e in graph.index.tensor_first_edge.tolist()]
     _check_matrices(graph, len(cluster.devices))
     explicit = any(edge.transfer_ns is not None for edge in tensors)
+    num_devices = len(cluster.devices)
+    if explicit:
+        MAX_TABLE_ENTRIES.check(len(tensors) * num_devices**2, "edges: the table of transfer times")
     paths = widest_paths(cluster)
     link_class, pairs = _link_classes(cluster, paths, explicit)
     hosts = [device.is_host for device in cluster.devices]
@@ -97,7 +70,9 @@ def transfer_times(graph: Graph, cluster: Cluster) -> tuple[Ints, Ints]:
         if linked:
             if (a, b) not in paths:
                 source, target = cluster.devices[a].name, cluster.devices[b].name
-                raise ValueError(f"links: no path leads from {source!r} to {target!r}; add a link")
+                raise ClusterError(
+                    f"links: no path leads from {source!r} to {target!r}; add a link"
+                )
             times[linked, column] = _link_times(sizes, *paths[a, b])[size_of]
         for u in stated:
             matrix, host_time = tensors[u].transfer_ns, tensors[u].host_time_ns
@@ -131,7 +106,13 @@ def host_times(graph: Graph, link_class: Ints, transfer_ns: Ints) -> Ints:
 
 def _link_times(sizes: Ints, bandwidth_bytes_per_s: int, latency_ns: int) -> Ints:
     """`link_time_ns` of ascending sizes, in int64 where the products fit."""
-    _fits(link_time_ns(int(sizes[-1]), bandwidth_bytes_per_s, latency_ns))
+    longest = link_time_ns(int(sizes[-1]), bandwidth_bytes_per_s, latency_ns)
+    if longest > 2**62 and (latency_ns > 2**61 or bandwidth_bytes_per_s < SLOWEST_BYTES_PER_S):
+        raise ClusterError(
+            f"links: {int(sizes[-1])} bytes take {longest} ns at {bandwidth_bytes_per_s} bytes/s"
+            f" and {latency_ns} ns, above 2**62; correct the bandwidth or the latency"
+        )
+    _fits(longest)
     if int(sizes[-1]) * NS_PER_S <= 2**62:
         return np.asarray(latency_ns - (-sizes * NS_PER_S) // bandwidth_bytes_per_s, np.int64)
     each = [link_time_ns(size, bandwidth_bytes_per_s, latency_ns) for size in sizes.tolist()]
@@ -139,24 +120,22 @@ def _link_times(sizes: Ints, bandwidth_bytes_per_s: int, latency_ns: int) -> Int
 
 
 def _link_classes(
-    cluster: Cluster, paths: dict[tuple[int, int], tuple[int, int]], explicit: bool
+    cluster: Cluster, paths: Paths, explicit: bool
 ) -> tuple[Ints, list[tuple[int, int]]]:
-    """Class of every ordered pair, and one pair of each class."""
+    """Class of every ordered pair, and one pair of each class, in the order of first pairs."""
     num_devices = len(cluster.devices)
-    link_class = np.zeros((num_devices, num_devices), np.int64)
-    number: dict[object, int] = {}
-    pairs = [(0, 0)]
-    for a in range(num_devices):
-        for b in range(num_devices):
-            if a == b:
-                continue
-            hosts = cluster.devices[a].is_host + cluster.devices[b].is_host
-            key = (a, b) if explicit else (paths.get((a, b)), hosts)
-            if key not in number:
-                number[key] = len(pairs)
-                pairs.append((a, b))
-            link_class[a, b] = number[key]
-    return link_class, pairs
+    hosts = np.array([device.is_host for device in cluster.devices], np.int64)
+    kind = 3 * (paths.number.astype(np.int64) + 1) + hosts[:, None] + hosts
+    if explicit:
+        kind = np.arange(num_devices**2, dtype=np.int64).reshape(num_devices, num_devices)
+    between = np.flatnonzero(~np.eye(num_devices, dtype=np.bool_))
+    _, first, class_of = np.unique(kind.ravel()[between], return_index=True, return_inverse=True)
+    place = np.empty(len(first), np.int64)
+    place[np.argsort(first)] = np.arange(1, len(first) + 1)
+    link_class = np.zeros(num_devices**2, np.int64)
+    link_class[between] = place[class_of]
+    pairs = [divmod(int(at), num_devices) for at in between[np.sort(first)]]
+    return link_class.reshape(num_devices, num_devices), [(0, 0), *pairs]
 
 
 def _check_matrices(graph: Graph, num_devices: int) -> None:
@@ -167,7 +146,8 @@ def _check_matrices(graph: Graph, num_devices: int) -> None:
         ):
             raise ValueError(
                 f"edges[{number}] '{edge.producer} -> {edge.consumer}': transfer_ns must have"
-                f" {num_devices} rows and columns, one per device"
+                f" {num_devices} rows and columns, one per device (it has {len(matrix)} rows); it"
+                " holds for the file's own devices only"
             )
 
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from placegap.instances.model import Edge, Instance
+from placegap.instances.paths import widest_paths
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import Semantics
-from placegap.instances.transfer import NS_PER_S, ceil_div, widest_paths
+from placegap.instances.transfer import NS_PER_S, ceil_div
 
 MOST_OPS = 7
 MOST_DEVICES = 4

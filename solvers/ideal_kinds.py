@@ -105,7 +105,7 @@ def why_not_kinds(instance: Instance, semantics: Semantics) -> str | None:
         return "adds in 64 bits: times or bytes are too large"
     if semantics.replicas:
         weights = sum(op.parameter_bytes for op in instance.graph.ops)
-        bandwidths = [link.bandwidth_bytes_per_s for link in instance.cluster.links] or [1]
+        bandwidths = [x.bandwidth_bytes_per_s for x in instance.cluster.all_links.entries] or [1]
         slowest = 2 * weights * NS_PER_S // min(bandwidths)
         large = max(slowest, devices * max(bandwidths)) > LARGEST_LOAD
         if most > LARGEST_SYNC or weights > LARGEST_SYNC or large:

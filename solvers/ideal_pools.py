@@ -18,7 +18,8 @@ import numpy as np
 
 from placegap.instances.index import Ints
 from placegap.instances.model import Instance
-from placegap.instances.transfer import NS_PER_S, widest_paths
+from placegap.instances.paths import widest_paths
+from placegap.instances.transfer import NS_PER_S
 
 NO_SYNC, NO_PATH = (0, 1), (1, 0)
 """Nothing to sum up; and no links to sum up parameters over."""

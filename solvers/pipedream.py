@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from placegap.instances.index import Ints
 from placegap.instances.model import Instance
+from placegap.instances.paths import widest_paths
 from placegap.instances.plan import Plan
 from placegap.instances.replication import equal_devices, narrowest_bandwidth
-from placegap.instances.transfer import NS_PER_S, widest_paths
+from placegap.instances.transfer import NS_PER_S
 from placegap.solvers.chain_problem import (
     ACCELERATOR,
     HOST,

@@ -145,7 +145,7 @@ def test_show_and_verify_tell_a_plan_from_a_model(
     assert summary["method"] == "heft"
     assert summary["ops_per_device"] == {"gpu0": 2, "gpu1": 2}
     assert main(["verify", str(model), str(model)]) == 2
-    assert "is not a plan" in one_line(capsys)
+    assert "is a model; name a plan here" in one_line(capsys)
     assert main(["place", str(plan)]) == 2
     assert "is a plan" in one_line(capsys)
 

@@ -9,7 +9,7 @@ import pytest
 
 from placegap.instances import Cluster, InputError
 from placegap.instances.cluster_file import cluster_names, load_cluster
-from placegap.instances.transfer import widest_paths
+from placegap.instances.paths import widest_paths
 
 TWO = """\
 name: two
@@ -160,7 +160,7 @@ def test_a_cluster_written_as_json_is_a_cluster_file(tmp_path: Path) -> None:
         ("name: two\n", "", "name: field is missing"),
         ("name: two\n", "name: two\nname: three\n", "line 2, column 1: key 'name' appears twice"),
         ("name: two\n", "name: two\nvlan: 3\n", "vlan: unknown field"),
-        (TWO, "", "must be an object"),
+        (TWO, "", "is empty"),
         (TWO, "a: [1, 2", r"line 1, column 9: "),
         (TWO, "[" * 5000, "nested too deeply"),
     ],

@@ -1,0 +1,214 @@
+"""What the command line says of input that does not fit, and how it prints in little room."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bad_files import good_document
+
+from placegap.experiments.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def one_line(capsys: Capture) -> str:
+    """The only line on stderr, short; nothing may be on stdout."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("placegap: ")
+    assert err.count("\n") == 1
+    assert len(err) <= 301
+    return err.removeprefix("placegap: ").rstrip("\n")
+
+
+def cluster(folder: Path, devices: str, links: str = "", name: str = "c.yaml") -> str:
+    path = folder / name
+    path.write_text(
+        f"name: c\ndevices: [{{{devices}}}]\n" + (f"links: [{{{links}}}]\n" * (links > ""))
+    )
+    return str(path)
+
+
+def named_sizes(folder: Path, *dims: Any) -> str:
+    onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
+    make = onnx.helper
+    node = make.make_node("Relu", ["x"], ["y"], name="relu")
+    ends = (
+        [make.make_tensor_value_info("x", 1, list(dims))],
+        [make.make_empty_tensor_value_info("y")],
+    )
+    model = make.make_model(make.make_graph([node], "net", *ends))
+    (folder / "net.onnx").write_bytes(model.SerializeToString())
+    return str(folder / "net.onnx")
+
+
+@pytest.mark.parametrize(
+    ("devices", "links", "message"),
+    [
+        ("name: g, count: 2, kind: T4", "", "links: no path leads from 'g0' to 'g1'; add a link"),
+        ("name: g, count: 2, kind: own, memory_bytes: null", "",
+         "devices: no op of 'squeezenet' has a time for any of the device kinds (own)"),
+        ("name: g, count: 2, kind: T4",
+         "all_to_all: all, bandwidth_bytes_per_s: 1, latency_ns: 4611686018427387904",
+         "links: 3154176 bytes take"),
+    ],
+)  # fmt: skip
+def test_a_cluster_at_fault_is_blamed_itself(
+    tmp_path: Path, capsys: Capture, devices: str, links: str, message: str
+) -> None:
+    path = cluster(tmp_path, devices, links)
+    assert main(["place", "squeezenet", "--cluster", path]) == 2
+    assert one_line(capsys).startswith(f"{path}: {message}")
+
+
+def test_a_plan_of_another_model_says_so(tmp_path: Path, capsys: Capture) -> None:
+    plan = str(tmp_path / "plan.json")
+    on = ["--cluster", "8xH100-nvlink"]
+    assert main(["place", "vgg19", *on, "--method", "single-device", "-o", plan]) == 0
+    capsys.readouterr()
+    assert main(["verify", "squeezenet", plan, *on]) == 2
+    line = one_line(capsys)
+    assert line.startswith(plan)
+    assert "the plan was made for 'vgg19@8xH100-nvlink', not for 'squeezenet@8xH100-nvlink'" in line
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [("op", "no row is of an op of the model 'squeezenet': these are measurements of another"),
+     ("device", "no row is of a device kind of '8xH100-nvlink' (H100-80GB)")],
+)  # fmt: skip
+def test_measurements_of_another_model_or_cluster_say_so(
+    tmp_path: Path, capsys: Capture, column: str, message: str
+) -> None:
+    table, op = tmp_path / "ops.csv", "n0" if column == "device" else "conv"
+    rows = "".join(f"{op},T4,{batch},5,6\n" for batch in (1, 2))
+    table.write_text(f"op,device,batch,time_ns,memory_bytes\n{rows}")
+    args = ["squeezenet", str(table), "--batch", "8", "-o", str(tmp_path / "o.json")]
+    assert main(["standard-evaluation", *args, "--cluster", "8xH100-nvlink"]) == 2
+    assert message in one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["place", "squeezenet", "--cluster", "MODEL"], "MODEL: is a model; name a cluster here"),
+        (["verify", "squeezenet", "MODEL", "--cluster", "8xH100-nvlink"],
+         "MODEL: is a model; name a plan here"),
+        (["study", "CLUSTER"], "CLUSTER: is a cluster; name a study here"),
+        (["place", "CLUSTER"], "CLUSTER: is YAML: a cluster (--cluster) or a study"),
+    ],
+)  # fmt: skip
+def test_a_file_in_the_place_of_another_is_told_for_what_it_is(
+    tmp_path: Path, capsys: Capture, args: list[str], message: str
+) -> None:
+    model = tmp_path / "m.json"
+    model.write_text(json.dumps(good_document()))
+    names = {"MODEL": str(model), "CLUSTER": cluster(tmp_path, "name: g, kind: T4")}
+    assert main([names.get(arg, arg) for arg in args]) == 2
+    for name, path in names.items():
+        message = message.replace(name, path)
+    assert one_line(capsys).startswith(message)
+
+
+def test_a_study_names_itself_and_the_file_at_fault(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "bad.json").write_text('{"nodes"')
+    study = tmp_path / "study.yaml"
+    study.write_text(
+        "name: s\ntables:\n- {name: t, semantics: {objective: makespan}, instances: [bad.json],\n"
+        "   clusters: [8xH100-nvlink], methods: [heft]}\n"
+    )
+    assert main(["study", str(study)]) == 2
+    assert one_line(capsys).startswith(
+        f"{study}: table 't': {tmp_path}/bad.json: is not valid JSON"
+    )
+
+
+@pytest.mark.parametrize(
+    ("dims", "options", "taken"),
+    [
+        (("N", 4), [], "batch: N taken as 1, which net.onnx leaves open; --dim N=8 asks"),
+        ((None, 4), [], "batch: taken as 1, which net.onnx leaves open; --dim batch=8 asks"),
+        (("N", 4), ["--dim", "N=8"], None),
+        ((None, 4), ["--dim", "batch=8"], None),
+        ((2, 4), [], None),
+    ],
+)
+def test_the_batch_that_was_assumed_is_printed(
+    tmp_path: Path, capsys: Capture, dims: tuple[Any, ...], options: list[str], taken: str | None
+) -> None:
+    model, on = named_sizes(tmp_path, *dims), ["--cluster", "8xH100-nvlink"]
+    out = str(tmp_path / "out.json")
+    place = ["place", model, *on, "--method", "single-device"]
+    for args in (["show", model], ["convert", model, out], place):
+        assert main([*args, *options]) == 0
+        err = capsys.readouterr().err
+        assert (taken or "batch:") in err if taken else "batch:" not in err
+        assert err.count("batch: ") == (taken is not None)
+    # what was asked for counts: 4 values of 4 bytes, one for each of the batch
+    size = 8 if options else 2 if dims[0] == 2 else 1
+    written = json.loads(Path(out).read_text())["graph"]["ops"][0]
+    assert written["resident_bytes"] == 4 * 4 * size
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["show", "squeezenet", "--dim", "N=8"], "squeezenet has no open dimensions"),
+        (["show", "MODEL", "--dim", "M=8"], "no input leaves a dimension 'M' open, only: N, L"),
+        (["show", "MODEL"], "dimension 1 (L) is not known; state it (--dim L=SIZE)"),
+        (["show", "MODEL", "--dim", "L=0"], "--dim 'L': the size must be a positive integer"),
+        (["show", "MODEL", "--dim", "L=" + "9" * 5000], "the size must be a positive integer"),
+    ],
+)
+def test_a_size_is_stated_for_what_the_file_leaves_open(
+    tmp_path: Path, capsys: Capture, args: list[str], message: str
+) -> None:
+    model = named_sizes(tmp_path, "N", "L")
+    assert main([model if arg == "MODEL" else arg for arg in args]) == 2
+    assert message in one_line(capsys)
+
+
+def test_a_billion_calls_per_accelerator_are_refused(capsys: Capture) -> None:
+    # one array entry of each: 64 GB
+    args = ["place", "bvlc_alexnet", "--cluster", "8xH100-nvlink", "--subgraphs", "1000000000"]
+    assert main(args) == 2
+    assert "subgraphs: must be less than or equal to 1024" in one_line(capsys)
+
+
+def test_everything_fits_forty_columns_with_names_and_figures_whole(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    plan, on = str(tmp_path / "plan.json"), ["--cluster", "2x4-gpu-slow-link"]
+    for args, whole in (
+        (["place", "squeezenet", *on, "--method", "heft", "-o", plan], "kind: V100-32GB-PCIe"),
+        (["verify", "squeezenet", plan, *on], "memory: 32.79 MB of 32 GB"),
+        (["show", "squeezenet", *on], "V100-32GB-PCIe"),
+        (["instances"], "parameters: 102.44 MB"),
+        (["methods"], "objectives: max_load"),
+    ):
+        assert main(args) == 0
+        out = capsys.readouterr().out
+        assert whole in out
+        assert max(map(len, out.splitlines())) <= 40
+
+
+def test_a_warning_names_few_of_a_thousand_devices(tmp_path: Path, capsys: Capture) -> None:
+    links = "all_to_all: all, bandwidth_bytes_per_s: 1000000000"
+    path = cluster(tmp_path, "name: g, count: 300, kind: T4", links)
+    assert main(["place", "squeezenet", "--cluster", path, "--method", "single-device"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert any("unused" in line for line in lines)
+    assert max(map(len, lines)) <= 300
+
+
+def test_a_plan_may_go_to_a_device_and_leaves_it_there(tmp_path: Path) -> None:
+    null = tmp_path / "null"
+    null.symlink_to("/dev/null")
+    args = ["place", "squeezenet", "--cluster", "8xH100-nvlink", "--method", "single-device"]
+    assert main([*args, "-o", str(null)]) == 0
+    assert null.is_char_device()
+    assert [path.name for path in tmp_path.iterdir()] == ["null"]

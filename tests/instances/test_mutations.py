@@ -1,0 +1,42 @@
+"""Damaged inputs end in an instance or in one line: no traceback, no ten seconds, no gigabytes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import mutations
+import pytest
+
+QUICK = 100
+MANY = 2000
+
+
+@pytest.mark.parametrize("importer", mutations.IMPORTERS)
+def test_a_hundred_damaged_inputs_are_read_or_refused_in_one_line(
+    importer: str, tmp_path: Path
+) -> None:
+    assert failures(importer, 0, QUICK, tmp_path) == ""
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("importer", mutations.IMPORTERS)
+def test_two_thousand_damaged_inputs_are_read_or_refused_in_one_line(
+    importer: str, tmp_path: Path
+) -> None:
+    assert failures(importer, QUICK, MANY, tmp_path) == ""
+
+
+def failures(importer: str, first: int, count: int, folder: Path) -> str:
+    """What a child prints that reads these inputs, and at which it died."""
+    if importer == "onnx":
+        pytest.importorskip("onnx", reason="needs the onnx extra")
+    if importer == "moirai":
+        pytest.importorskip("openpyxl", reason="needs the xls extra")
+    command = [sys.executable, mutations.__file__, importer, str(first), str(count), str(folder)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    if child.returncode:
+        at = (folder / "progress").read_text() if (folder / "progress").exists() else "the start"
+        return f"{child.stdout}\ndied with {child.returncode} at {at}: {child.stderr[-2000:]}"
+    return child.stdout

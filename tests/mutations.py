@@ -1,0 +1,504 @@
+"""Damaged inputs of every importer: drawn with a seed, read in a child that has limits.
+
+``python tests/mutations.py IMPORTER FIRST COUNT FOLDER`` reads the damaged inputs of these numbers
+and prints one JSON line for each that ends in anything but an instance or a one-line `InputError`.
+"""
+
+from __future__ import annotations
+
+import copy
+import csv
+import gzip
+import io
+import json
+import random
+import resource
+import signal
+import sys
+import time
+import traceback
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bad_files import good_dnn, good_document, good_rows, workbook
+
+from placegap.instances import InputError
+
+CPU_S = 10
+WALL_S = 120
+MOST_RSS_BYTES = 2_000_000_000
+MOST_CHARACTERS = 300
+OTHER_CLUSTER = "2x4-gpu-slow-link"
+"""For models whose own cluster is lost."""
+
+ODD_VALUES: list[Any] = [
+    None, True, False, -1, 0, 1, 2**31, 2**53 + 1, 2**62, 2**62 + 1, 2**63, 2**64, 10**30, -(2**63),
+    10**4000, 10**9, 0.5, -0.0, 1e-400, 1e308, 5e-324, float("nan"), float("inf"), float("-inf"),
+    "", " ", "x", "x" * 3000, "a b " * 900, "\0", "\n", "\r\n\t", "é\u2028", "\ud800", " -> ",
+    "gpu", "first", "1", "1e5", "NaN", "../../etc/passwd", "/dev/zero", "all", "placegap", [], {},
+    [[]], [1], ["x"], {"x": 1}, {"": None}, {"name": "first"},
+]  # fmt: skip
+ODD_TEXTS = [
+    b"-", b"1" * 5000, b"1e999999", b"1e99999999999999999999", b"NaN", b"-Infinity", b"0x1F",
+    b"1:59:59", b"[" * 3000, b"{" * 3000, b"\xff\xfe", b"\x00", b"\xef\xbb\xbf", b"null", b'"',
+    b"&a ",
+    b"*a", b"<<: *a", b"!!python/object:os.system x", b"!!binary x", b"2001-99-99", b"? ", b"|\n",
+    b",,,,", b"\r", b"\n\n", b"9" * 300, b"--- ", b"%YAML 9.9\n", b"\\ud800", b"1_000", b"=", b"'",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Importer:
+    """A good input, how it is damaged, and how it is read."""
+
+    file: str
+    damaged: Callable[[random.Random], bytes]
+    read: Callable[[Path], object]
+
+
+def damage_bytes(rng: random.Random, data: bytes) -> bytes:
+    """A few bytes changed, lost, doubled or put in."""
+    changed = bytearray(data)
+    for _ in range(rng.choice([1, 1, 2, 4, 16])):
+        at = rng.randrange(len(changed) + 1)
+        match rng.randrange(7):
+            case 0 if changed:
+                changed[min(at, len(changed) - 1)] = rng.randrange(256)
+            case 1:
+                changed[at:at] = rng.choice(ODD_TEXTS)
+            case 2:
+                del changed[at : at + rng.choice([1, 1, 3, 20, 200])]
+            case 3:
+                piece = changed[at : at + rng.choice([1, 8, 64])]
+                changed[at:at] = piece * rng.choice([1, 2, 300])
+            case 4:
+                other = rng.randrange(len(changed) + 1)
+                changed[at : at + 12], changed[other : other + 12] = (
+                    changed[other : other + 12], changed[at : at + 12],
+                )  # fmt: skip
+            case 5:
+                changed = changed[:at] if rng.random() < 0.2 else changed
+            case _ if changed:
+                changed[min(at, len(changed) - 1)] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def damage_tree(rng: random.Random, content: Any) -> Any:
+    """Parsed JSON with values changed, lost, doubled or put in another's place."""
+    content = copy.deepcopy(content)
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        places = list(_places(content))
+        if not places:
+            return content
+        holder, key = rng.choice(places)
+        match rng.randrange(6):
+            case 0 | 1 | 2:
+                holder[key] = copy.deepcopy(rng.choice(ODD_VALUES))
+            case 3:
+                del holder[key]
+            case 4:
+                other, place = rng.choice(places)
+                holder[key] = copy.deepcopy(other[place])
+            case _ if isinstance(holder, list):
+                holder.extend(copy.deepcopy([holder[key]] * rng.choice([1, 3, 200])))
+            case _:
+                holder[rng.choice(["x", "", "name", "y" * 500, "\ud800"])] = holder[key]
+        if not isinstance(content, dict | list):
+            return content
+    return content
+
+
+def _places(content: Any) -> Any:
+    for key in content if isinstance(content, dict) else range(len(content)):
+        yield content, key
+        if isinstance(content[key], dict | list):
+            yield from _places(content[key])
+
+
+def as_json(content: Any) -> bytes:
+    """JSON as a careless program writes it."""
+    sys.set_int_max_str_digits(0)
+    try:
+        return json.dumps(content).encode()
+    finally:
+        sys.set_int_max_str_digits(4300)
+
+
+def json_damage(content: Any) -> Callable[[random.Random], bytes]:
+    """Half of the damage is done to values, half to bytes."""
+
+    def damaged(rng: random.Random) -> bytes:
+        if rng.random() < 0.6:
+            return as_json(damage_tree(rng, content))
+        return damage_bytes(rng, as_json(content))
+
+    return damaged
+
+
+def zipped(damaged: Callable[[random.Random], bytes]) -> Callable[[random.Random], bytes]:
+    """Damage inside a gzip file, or to it."""
+
+    def both(rng: random.Random) -> bytes:
+        if rng.random() < 0.5:
+            return gzip.compress(damaged(rng), mtime=0)
+        return damage_bytes(rng, gzip.compress(damaged(random.Random(1)), mtime=0))
+
+    return both
+
+
+def text_damage(text: str) -> Callable[[random.Random], bytes]:
+    """Damage to bytes, and to lines."""
+
+    def damaged(rng: random.Random) -> bytes:
+        lines = text.splitlines(keepends=True)
+        if rng.random() < 0.4:
+            at = rng.randrange(len(lines))
+            lines[at : at + 1] = rng.choice(
+                [[], lines[at : at + 1] * 2, [lines[at]] * 3000, [lines[rng.randrange(len(lines))]]]
+            )
+        data = "".join(lines).encode()
+        return damage_bytes(rng, data) if rng.random() < 0.8 else data
+
+    return damaged
+
+
+def damaged_workbook(rng: random.Random) -> bytes:
+    """A workbook with other cells, other XML inside, or other bytes."""
+    rows = good_rows()
+    choice = rng.random()
+    if choice < 0.4:
+        for _ in range(rng.choice([1, 2, 5])):
+            row = rng.choice(rows)
+            value = rng.choice(ODD_VALUES)
+            plain = isinstance(value, str | int | float | None) and not (
+                isinstance(value, str) and any(c in value for c in "\0\ud800\x0b")
+            )
+            row[rng.randrange(len(row))] = value if plain and abs_ok(value) else "3,4"
+        return workbook(rows)
+    whole = workbook(rows)
+    if choice < 0.6:
+        return damage_bytes(rng, whole)
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(whole)) as source, zipfile.ZipFile(out, "w") as target:
+        names = source.namelist()
+        hit = rng.choice([*names, *(name for name in names if "sheet" in name)])
+        for name in names:
+            data = source.read(name)
+            if name == hit:
+                if rng.random() < 0.5:
+                    data = damage_bytes(rng, data)
+                else:
+                    old = rng.choice(
+                        [b'r="', b"<v>", b't="', b"A1", b"<row", b"sheetId", b"count="]
+                    )
+                    new = old + rng.choice(
+                        [b"9" * 9, b"XFD", b"-", b"1" * 400, b"n", b"e", b"&lt;"]
+                    )
+                    data = data.replace(old, new, rng.choice([1, -1]))
+            target.writestr(name, data)
+    return out.getvalue()
+
+
+def abs_ok(value: Any) -> bool:
+    """Whether openpyxl writes the value."""
+    return not isinstance(value, int) or isinstance(value, bool) or abs(value) < 2**63
+
+
+def good_model() -> Any:
+    """A small ONNX model with weights, a view, a constant and a named size."""
+    from onnx import helper
+
+    def weight(name: str, *dims: int) -> Any:
+        size = 1
+        for dim in dims:
+            size *= dim
+        return helper.make_tensor(name, 1, dims, bytes(4 * size), raw=True)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "kernel"], ["a"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"], name="relu"),
+        helper.make_node("Shape", ["b"], ["s"], name="shape"),
+        helper.make_node("ConstantOfShape", ["s"], ["ones"], name="ones"),
+        helper.make_node("Add", ["b", "ones"], ["c"], name="add"),
+        helper.make_node("Flatten", ["c"], ["d"], name="flatten", axis=1),
+        helper.make_node("Gemm", ["d", "matrix"], ["y"], name="gemm", transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", 1, ["N", 2, 4, 4])],
+        [helper.make_empty_tensor_value_info("y")],
+        initializer=[weight("kernel", 3, 2, 3, 3), weight("matrix", 5, 48)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def damaged_model(rng: random.Random) -> bytes:
+    """Fields of the message changed, or its bytes."""
+    model = good_model()
+    if rng.random() < 0.35:
+        return damage_bytes(rng, model.SerializeToString())
+    graph = model.graph
+    sizes = [0, 1, -1, 7, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63)]
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        node, tensor = rng.choice(graph.node), rng.choice(graph.initializer)
+        dims = graph.input[0].type.tensor_type.shape.dim if graph.input else []
+        match rng.randrange(12):
+            case 0:
+                tensor.dims[rng.randrange(len(tensor.dims))] = rng.choice(sizes)
+            case 1:
+                tensor.data_type = rng.choice([0, 2, 8, 14, 22, 99])
+            case 2 if dims:
+                rng.choice(dims).dim_value = rng.choice(sizes)
+            case 3:
+                node.op_type = rng.choice(
+                    ["If", "Loop", "Reshape", "Range", "Tile", "Expand", "NoOp", "", "Concat",
+                     "Resize", "ConstantOfShape", "Pad", "Slice", "Split", "MatMul", "LSTM", "Conv"]
+                )  # fmt: skip
+            case 4:
+                del node.input[:1]
+            case 5:
+                node.input.append(rng.choice(["x", "a", "c", "", "y", "nowhere", "n" * 2000]))
+            case 6:
+                node.output.append(rng.choice(["x", "a", "c", "", "extra"]))
+            case 7:
+                node.name = rng.choice(["", "conv", "n" * 3000, " -> "])
+            case 8 if node.attribute:
+                attribute = rng.choice(node.attribute)
+                attribute.i = rng.choice(sizes)
+                attribute.ints[:] = [rng.choice(sizes) for _ in attribute.ints]
+                attribute.type = rng.choice([1, 2, 4, 5, 7, 10])
+            case 9:
+                graph.node.append(rng.choice(graph.node))
+            case 10:
+                model.opset_import[0].version = rng.choice([0, 1, 6, 13, 99, -1, 2**60])
+            case _:
+                graph.initializer.add().CopyFrom(tensor)
+                graph.initializer[-1].name = rng.choice(["s", "x", "", "new"])
+    return model.SerializeToString()
+
+
+CLUSTER_YAML = """\
+name: two-hosts
+devices:
+  - {name: cpu, kind: Xeon-5220, is_host: true}
+  - {name: gpu, count: 2, kind: T4, server: left}
+  - &own {names: [x, y], kind: mine, memory_bytes: null}
+links:
+  - {all_to_all: [cpu, gpu0, gpu1], bandwidth_bytes_per_s: 15_750_000_000, latency_ns: 10_000}
+  - {between: [x, y], bandwidth_bytes_per_s: 7}
+  - {source: x, target: cpu, bandwidth_bytes_per_s: 9}
+  - matrix_bytes_per_s: {cpu: {x: 5}}
+"""
+
+STUDY_YAML = """\
+name: small
+tables:
+  - name: one
+    semantics: {objective: makespan, channels: port}
+    instances: [squeezenet, {generate: layered, params: {ops: 9, width: 3}, seeds: [0, 1]}]
+    clusters: [2x4-gpu-slow-link]
+    methods: [heft, {name: etf}, {name: cp-sat, params: {workers: 1}}]
+    seeds: [0]
+    limits: {time_limit_s: 1, gap: 0.01}
+"""
+
+
+def ops_csv() -> str:
+    """Measurements of the good document's ops."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["op", "device", "batch", "time_us", "memory_bytes"])
+    for op in ("first", "second", "third"):
+        for batch in (1, 2, 4):
+            writer.writerow([op, "gpu", batch, 2.5 * batch, 100 * batch])
+    return out.getvalue()
+
+
+def _instance() -> Any:
+    from placegap.instances.document import parse_document
+
+    return parse_document(good_document(), "good").instance()
+
+
+def _dnn_instance(folder: Path) -> Any:
+    from placegap.instances.reader import read_model
+
+    path = folder / "good-dnn.json"
+    path.write_bytes(as_json(good_dnn()))
+    return read_model(path).instance()
+
+
+def good_plan() -> dict[str, Any]:
+    """A plan of the good document, with all that a file may state."""
+    from placegap.instances import Semantics, simulate
+    from placegap.instances.plan import Plan
+    from placegap.instances.plan_file import describe_plan
+
+    instance, semantics = _instance(), Semantics(objective="makespan", channels="link")
+    plan = Plan.on([0, 1, 1])
+    simulate(instance, plan, semantics)
+    content = describe_plan(instance, plan, semantics, "heft", value_ns=26)
+    raw: dict[str, Any] = content.model_dump(mode="json", exclude_none=True)
+    raw["device_order"] = {"g0": ["first"], "g1": ["second", "third"]}
+    raw["channel_order"] = {
+        "g0 -> g1": [{"producer": "first", "consumer": "second", "to": "g1"}]
+    }  # fmt: skip
+    raw["times"] = {
+        "ops": {name: {"start_ns": 0, "end_ns": 5} for name in ("first", "second", "third")},
+        "transfers": [
+            {"producer": "first", "consumer": "second", "to": "g1", "start_ns": 5, "end_ns": 6}
+        ],
+    }
+    return raw
+
+
+def read_instance(path: Path) -> object:
+    """Read a model, and what every command asks of it."""
+    from placegap.instances.cluster_file import load_cluster
+    from placegap.instances.reader import read_model
+
+    document = read_model(path)
+    instance = document.instance(load_cluster(OTHER_CLUSTER) if document.cluster is None else None)
+    return instance.content_hash
+
+
+def read_cluster(path: Path) -> object:
+    """Read a cluster, and place a graph's arrays on it."""
+    from placegap.instances import load_corpus
+    from placegap.instances.cluster_file import load_cluster
+
+    return load_corpus("squeezenet").instance(load_cluster(path)).content_hash
+
+
+def read_plan(path: Path) -> object:
+    """Read a plan and let both referees judge it."""
+    from placegap.instances.plan_file import load_stated_plan
+    from placegap.instances.verification import verify
+
+    instance = _instance()
+    return verify(instance, load_stated_plan(instance, path), any_content=True)
+
+
+def read_measurements(path: Path) -> object:
+    """Read measurements and estimate a batch from them."""
+    from placegap.instances.document import parse_document
+    from placegap.instances.measurements import read_ops
+    from placegap.instances.standard_evaluation import standard_evaluation
+
+    document = parse_document(good_document(), "good")
+    assert document.cluster is not None
+    return standard_evaluation(document, document.cluster, read_ops([path]), 8)
+
+
+def read_study(path: Path) -> object:
+    """Read a study and plan its runs."""
+    from placegap.experiments.study_config import load_study
+    from placegap.experiments.study_plan import plan_study
+
+    return list(plan_study(load_study(path), path))
+
+
+def read_split_file(path: Path) -> object:
+    """Read a split of the good dnn-partitioning input."""
+    from placegap.instances.dnn_split import read_split
+
+    return read_split(_dnn_instance(path.parent), path)
+
+
+def read_catalogue_file(path: Path) -> object:
+    """Read a device catalogue."""
+    from placegap.instances.catalogue import read_catalogue
+
+    return read_catalogue(path)
+
+
+def read_best(path: Path) -> object:
+    """Read best-known values."""
+    from placegap.instances.corpus import read_best_known
+
+    return read_best_known(path)
+
+
+def read_log(path: Path) -> object:
+    """Open a log of runs."""
+    from placegap.experiments.run_log import RunLog
+
+    with RunLog(path) as log:
+        return log.records
+
+
+CATALOGUE_YAML = """\
+T4: {peak_flops_per_s: 8_100_000_000_000, bandwidth_bytes_per_s: 320_000_000_000,
+     memory_bytes: 16_000_000_000, launch_overhead_ns: 5_000, source: a datasheet}
+"""
+BEST = [
+    {"graph": "g", "cluster": "c", "content_hash": "0" * 64, "value_ns": 5, "bound_ns": 4,
+     "semantics": {"objective": "makespan"}, "value_origin": "heft"},
+]  # fmt: skip
+SPLIT = {
+    "fpgas": [{"load": 1.5, "nodes": [1, 4]}, {"nodes": [2, 3]}], "cpus": [], "maxLoad": 2.5,
+}  # fmt: skip
+LOG = '{"key":"a","value":1}\n{"key":"b","status":"ok"}\n'
+
+IMPORTERS: dict[str, Importer] = {
+    "json": Importer("own.json", json_damage(good_document()), read_instance),
+    "json-gz": Importer("own.json.gz", zipped(json_damage(good_document())), read_instance),
+    "dnn": Importer("dnn.json", json_damage(good_dnn()), read_instance),
+    "dnn-split": Importer("split.json", json_damage(SPLIT), read_split_file),
+    "moirai": Importer("moirai.xlsx", damaged_workbook, read_instance),
+    "onnx": Importer("net.onnx", damaged_model, read_instance),
+    "cluster-yaml": Importer("c.yaml", text_damage(CLUSTER_YAML), read_cluster),
+    "cluster-json": Importer(
+        "c.json",
+        json_damage(
+            {"name": "c", "devices": [{"name": "g", "count": 2, "kind": "T4"}],
+             "links": [{"all_to_all": "all", "bandwidth_bytes_per_s": 9, "latency_ns": 1}]}
+        ),
+        read_cluster,
+    ),
+    "plan": Importer("plan.json", json_damage(good_plan()), read_plan),
+    "measurements": Importer("ops.csv", text_damage(ops_csv()), read_measurements),
+    "study": Importer("study.yaml", text_damage(STUDY_YAML), read_study),
+    "catalogue": Importer("devices.yaml", text_damage(CATALOGUE_YAML), read_catalogue_file),
+    "best-known": Importer("best.json", json_damage(BEST), read_best),
+    "run-log": Importer("runs.jsonl", text_damage(LOG), read_log),
+}  # fmt: skip
+"""Every kind of file that is read."""
+
+
+def read_damaged(name: str, first: int, count: int, folder: Path) -> None:
+    """Read inputs one by one; each has `CPU_S` seconds, all together `MOST_RSS_BYTES`."""
+    importer = IMPORTERS[name]
+    path = folder / importer.file
+    resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
+    path.write_bytes(importer.damaged(random.Random(0)))
+    for number in range(first, first + count):
+        data = importer.damaged(random.Random(f"{name} {number}"))
+        path.write_bytes(data)
+        (folder / "progress").write_text(str(number))
+        signal.setitimer(signal.ITIMER_PROF, CPU_S)  # kills, whatever code runs
+        signal.alarm(WALL_S)
+        started = time.process_time()
+        try:
+            importer.read(path)
+        except InputError as error:
+            line = str(error)
+            if "\n" in line or len(line) > MOST_CHARACTERS or path.name not in line:
+                print(json.dumps([number, f"no short line with the file: {line}"]), flush=True)
+        except BaseException:
+            print(json.dumps([number, traceback.format_exc()[-1500:]]), flush=True)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        if time.process_time() - started > CPU_S / 2:
+            print(json.dumps([number, "takes half of the time limit"]), flush=True)
+    signal.alarm(0)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if peak > MOST_RSS_BYTES:
+        print(json.dumps([first, f"some input took {peak} bytes"]), flush=True)
+
+
+if __name__ == "__main__":
+    read_damaged(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
