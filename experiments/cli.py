@@ -8,12 +8,14 @@ that need them.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
 
 from placegap.instances.errors import InputError
+from placegap.instances.near_names import near_names
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -94,7 +96,10 @@ def warn(message: str) -> None:
 
 def _message(error: Exception) -> str:
     text: str = getattr(error, "format_message", lambda: str(error))()
-    return text.rstrip(".")
+    text = text.replace("Value error, ", "").rstrip(".")
+    choice = re.search(r"'([^']*)' is not one of (.*)", text)
+    near = near_names(choice[1], re.findall("'([^']*)'", choice[2])) if choice else []
+    return f"{text}; did you mean {near[0]!r}?" if near else text
 
 
 def _drop_output() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -44,17 +44,22 @@ def warn(sentence: str) -> None:
 
 
 @contextmanager
-def spinner(what: str) -> Iterator[None]:
-    """A spinner with a clock on stderr, if that is a terminal."""
+def spinner(what: str) -> Iterator[Callable[[str], None]]:
+    """A line with a spinner, a text and a clock on stderr, if that is a terminal; it goes away.
+
+    What it yields changes the text, which is cut where the terminal is too narrow for it.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield lambda text: None
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    one_line = Column(no_wrap=True, overflow="ellipsis")
+    text_column = TextColumn("{task.description}", table_column=one_line)
+    columns = (SpinnerColumn(), TimeElapsedColumn(), text_column)
     with Progress(*columns, console=errors(), transient=True) as progress:
-        progress.add_task(escape(what), total=None)
-        yield
+        line = progress.add_task(escape(what), total=None)
+        yield lambda text: progress.update(line, description=escape(text))
 
 
 def plain_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

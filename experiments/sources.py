@@ -11,6 +11,7 @@ from placegap.instances.corpus import corpus_names, load_corpus
 from placegap.instances.document import Document
 from placegap.instances.errors import InputError
 from placegap.instances.model import Cluster, Instance
+from placegap.instances.near_names import instead_of
 from placegap.instances.reader import read_model
 from placegap.instances.time_unit import TimeUnit
 
@@ -80,8 +81,8 @@ def find_model(model: str, time_unit: TimeUnit | None = None) -> Document:
             raise InputError(f"{model} states its times in ns; leave out --time-unit")
         return load_corpus(model)
     if not os.path.exists(model) and "." not in os.path.basename(model):
-        names = ", ".join(corpus_names())
-        raise InputError(f"there is no file {model!r}, and the corpus holds only {names}")
+        hint = instead_of(model, corpus_names(), "placegap instances")
+        raise InputError(f"there is no file {model!r}, and no such graph in the corpus{hint}")
     return read_model(model, time_unit)
 
 

@@ -40,6 +40,7 @@ from placegap.instances.model import (
     Positive,
     Provenance,
 )
+from placegap.instances.near_names import instead_of
 from placegap.instances.yaml_file import read_yaml
 
 
@@ -61,10 +62,10 @@ class DeviceEntry(Part):
         if self.count is not None and self.names is not None:
             raise ValueError("count goes with name, not with names")
         if "memory_bytes" not in self.model_fields_set and self.kind not in catalogue():
-            known = ", ".join(sorted(catalogue()))
+            hint = instead_of(self.kind, sorted(catalogue()), "placegap instances")
             raise ValueError(
-                f"kind {self.kind!r} is not in the catalogue (known: {known});"
-                " give its memory_bytes (null for no limit) to use it all the same"
+                f"kind {self.kind!r} is not in the catalogue{hint} (to use it all the same, give"
+                " its memory_bytes, null for no limit)"
             )
         return self
 
@@ -157,7 +158,8 @@ class ClusterFile(Part):
             for link in entry.links(devices):
                 for end in (link.source, link.target):
                     if end not in known:
-                        raise ValueError(f"links[{number}]: there is no device {end!r}")
+                        hint = instead_of(end, sorted(known))
+                        raise ValueError(f"links[{number}]: there is no device {end!r}{hint}")
                 if link.source == link.target:
                     raise ValueError(f"links[{number}]: joins {link.source!r} with itself")
                 if (link.source, link.target) in seen:
@@ -206,9 +208,9 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
         return parse_cluster(read_yaml(path), path)
     if path.suffix == ".json":
         return parse_cluster(read_json(path), path)
-    known = ", ".join(cluster_names())
+    hint = instead_of(str(name_or_path), cluster_names(), "placegap instances")
     raise InputError(
-        f"there is no cluster {str(name_or_path)!r}: give a .yaml or .json file, or one of {known}"
+        f"there is no cluster {str(name_or_path)!r}, nor such a .yaml or .json file{hint}"
     )
 
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from placegap.instances.arrays import Arrays, derive_arrays
 from placegap.instances.index import GraphIndex, index_graph
+from placegap.instances.near_names import instead_of
 from placegap.instances.semantics import Semantics
 
 LARGEST_SUM = 2**62
@@ -184,7 +185,8 @@ class Cluster(Part):
         for number, link in enumerate(self.links):
             for end in (link.source, link.target):
                 if end not in self.device_index:
-                    raise ValueError(f"links[{number}]: there is no device {end!r}")
+                    hint = instead_of(end, self.device_index)
+                    raise ValueError(f"links[{number}]: there is no device {end!r}{hint}")
             if link.source == link.target:
                 raise ValueError(f"links[{number}]: joins {link.source!r} with itself")
             if (link.source, link.target) in pairs:

@@ -48,7 +48,10 @@ def one_line(capsys: Capture) -> str:
         (["place", "vgg19", "--seed", "x"], "Invalid value for '--seed'"),
         (["place", "vgg19", "--objective", "speed"], "Invalid value for '--objective'"),
         (["study", "s.yaml", "--workers", "0"], "Invalid value for '--workers'"),
-        (["place", "nosuch"], "there is no file 'nosuch', and the corpus holds only"),
+        (
+            ["place", "nosuch"],
+            "'nosuch', and no such graph in the corpus; choose from",
+        ),
         (["place", "nosuch.json"], "nosuch.json: No such file"),
         (["place", "vgg19"], "brings no devices; choose a cluster (--cluster)"),
         (["place", "vgg19", "--cluster", "nosuch"], "there is no cluster 'nosuch'"),
