@@ -173,7 +173,7 @@ def run_cp_sat(
     solver = _new_solver(settings)
     # An interrupt before the search begins is asked for until it is heard.
     told = _told(model, semantics, solver)
-    status, interrupted = run_stoppable(lambda: solver.solve(model.cp, told), solver.stop_search)
+    status, interrupted = run_stoppable(lambda: solver.solve(model.cp, *told), solver.stop_search)
     if status == cp_model.MODEL_INVALID:
         said = model.cp.validate().strip()
         return Answer("refused", reason=f"no CP-SAT: {SOLVER} rejects its model: {said}")
@@ -356,10 +356,10 @@ class _Told(cp_model.CpSolverSolutionCallback):
         self.on_value(round(self.objective_value))
 
 
-def _told(model: CpModel, semantics: Semantics, solver: cp_model.CpSolver) -> _Told | None:
-    """Let CP-SAT tell of values, where times are exact, and of bounds, if anyone listens."""
+def _told(model: CpModel, semantics: Semantics, solver: cp_model.CpSolver) -> tuple[_Told, ...]:
+    """A callback to tell of values, where times are exact, and of bounds, if anyone listens."""
     if not is_heard(model.instance, semantics):
-        return None
+        return ()
     on_news = teller(model.instance, semantics, "cp-sat")
 
     def on_bound(bound: float) -> None:
@@ -367,7 +367,7 @@ def _told(model: CpModel, semantics: Semantics, solver: cp_model.CpSolver) -> _T
             on_news(None, math.floor(bound) * model.unit_ns)
 
     solver.best_bound_callback = on_bound
-    return _Told(lambda value: on_news(value * model.unit_ns, None)) if model.exact else None
+    return (_Told(lambda value: on_news(value * model.unit_ns, None)),) if model.exact else ()
 
 
 def _proves_too_much(bound_ns: int, value_ns: int) -> str:
