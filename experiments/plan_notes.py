@@ -6,6 +6,7 @@ from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.model import Instance
 from placegap.instances.plan import Evaluation
 from placegap.instances.semantics import Semantics
+from placegap.solvers.registry import METHODS
 from placegap.solvers.result import Result
 
 MOST_NAMES = 4
@@ -69,7 +70,10 @@ def _stages(verdict: Evaluation, result: Result) -> str:
         why = "the heaviest load of a device or server decides"
     else:
         why = f"the heaviest stage decides, {heaviest.device}'s"
-    return f"{_unused(verdict)}: {why}, and {found}; {_instead(result.semantics, heaviest.num_ops)}"
+    asked = _instead(result.semantics, heaviest.num_ops)
+    if result.status != "optimal" and _is_heuristic(result.method):
+        asked = "an exact method may find one: leave --method out"
+    return f"{_unused(verdict)}: {why}, and {found}; {asked}"
 
 
 def _instead(semantics: Semantics, num_ops: int) -> str:
@@ -80,6 +84,10 @@ def _instead(semantics: Semantics, num_ops: int) -> str:
     if semantics.plans != "any":
         return "with --plans any a device may run any ops"
     return "'placegap split' divides heavy ops"
+
+
+def _is_heuristic(method: str) -> bool:
+    return method in METHODS and METHODS[method].claim == "heuristic"
 
 
 def _unused(verdict: Evaluation) -> str:

@@ -32,9 +32,11 @@ def chain(num_devices: int, *, hosts: int = 0, kinds: tuple[str, ...] = ()) -> I
 
 
 def judged(
-    instance: Instance, placement: list[int], semantics: Semantics, bound: int | None = None
-) -> Result:
-    return finish(instance, semantics, "x", Outcome(Plan.on(placement), bound_ns=bound), solve_s=0)
+    instance: Instance, placement: list[int], semantics: Semantics, bound: int | None = None,
+    method: str = "throughput-ip",
+) -> Result:  # fmt: skip
+    outcome = Outcome(Plan.on(placement), bound_ns=bound)
+    return finish(instance, semantics, method, outcome, solve_s=0)
 
 
 def note(instance: Instance, result: Result) -> str:
@@ -79,6 +81,14 @@ def test_a_pipeline_is_offered_what_its_rules_leave_open(
     assert "the heaviest stage decides" in said
     assert "no plan with less was found" in said
     assert ending in said
+
+
+def test_after_a_heuristic_an_exact_method_comes_first() -> None:
+    rules = Semantics(objective="max_load", plans="chain")
+    said = note(chain(5), judged(chain(5), [0, 0, 1], rules, method="m-topo"))
+    assert said.endswith(
+        "no plan with less was found; an exact method may find one: leave --method out"
+    )
 
 
 def test_separate_backward_loads_have_no_single_heaviest_stage() -> None:
