@@ -18,22 +18,23 @@ EVERY_S, EVERY = 1.0, 0.05
 
 
 def news_text(news: News) -> str:
-    """The best value and who found it, the bound and the gap.
+    """The best value, the gap, the bound, and who found the plan; the first is cut last.
 
     Examples
     --------
     >>> news_text(News(12_500_000, 10_000_000, "heft"))
-    'best 12.50 ms (heft), bound 10.00 ms, gap 20.0 %'
+    'best 12.50 ms, gap 20.0 %, bound 10.00 ms, by heft'
     >>> news_text(News(12_500_000, None, "heft"))
-    'best 12.50 ms (heft)'
+    'best 12.50 ms, by heft'
     """
-    texts = []
-    if news.value_ns is not None:
-        texts.append(f"best {format_ns(news.value_ns)} ({news.by})")
-    if news.bound_ns is not None:
-        texts.append(f"bound {format_ns(news.bound_ns)}")
     gap = relative_gap(news.value_ns, news.bound_ns)
-    return ", ".join([*texts, *([] if gap is None else [f"gap {format_gap(gap)}"])])
+    texts = (
+        None if news.value_ns is None else f"best {format_ns(news.value_ns)}",
+        None if gap is None else f"gap {format_gap(gap)}",
+        None if news.bound_ns is None else f"bound {format_ns(news.bound_ns)}",
+        None if news.value_ns is None else f"by {news.by}",
+    )
+    return ", ".join(filter(None, texts))
 
 
 @contextmanager

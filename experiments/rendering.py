@@ -56,7 +56,8 @@ def spinner(what: str) -> Iterator[Callable[[str], None]]:
 
     one_line = Column(no_wrap=True, overflow="ellipsis")
     text_column = TextColumn("{task.description}", table_column=one_line)
-    columns = (SpinnerColumn(), TimeElapsedColumn(), text_column)
+    clock = TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00")))
+    columns = (SpinnerColumn(), clock, text_column)
     with Progress(*columns, console=errors(), transient=True) as progress:
         line = progress.add_task(escape(what), total=None)
         yield lambda text: progress.update(line, description=escape(text))

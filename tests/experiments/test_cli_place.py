@@ -74,7 +74,7 @@ def test_progress_goes_to_stderr_unless_it_is_not_wanted(model: Path, capsys: Ca
     command = ["place", str(model), "--method", "fake"]
     assert main(command) == 0
     out, err = capsys.readouterr()
-    assert re.fullmatch(r"placegap: after [^:]+: best 43 ns \(fake\)\n", err)
+    assert re.fullmatch(r"placegap: after [^:]+: best 43 ns, by fake\n", err)
     assert "after" not in out
     assert re.search(r"^note +the plan uses gpu0 alone", out, re.MULTILINE)
     for silent in ("--quiet", "--json"):
@@ -94,7 +94,7 @@ def test_a_start_stands_where_the_method_finds_no_better_plan(
     command = ["place", str(model), "--method", "fake", "--start", str(start)]
     assert main([*command, "--param", "bound=30", "-o", str(tmp_path / "plan.json")]) == 0
     out, err = capsys.readouterr()
-    assert "best 35 ns (start)" in err
+    assert "best 35 ns, by start" in err
     for text in ("value   35 ns", "bound   30 ns", "fake found no better plan"):
         assert text in out
     assert load_plan(example(), tmp_path / "plan.json")[0] == Plan.on([0, 1, 0, 0])

@@ -29,7 +29,7 @@ def lines(capsys: Capture) -> list[str]:
 
 def test_a_text_says_best_bound_gap_and_who() -> None:
     assert news_text(News(2_000_000, 1_500_000, "heft")) == (
-        "best 2.000 ms (heft), bound 1.500 ms, gap 25.0 %"
+        "best 2.000 ms, gap 25.0 %, bound 1.500 ms, by heft"
     )
     assert news_text(News(None, 1_500_000, "")) == "bound 1.500 ms"
 
@@ -45,9 +45,9 @@ def test_into_a_file_goes_a_line_at_each_improvement(
         listen(News(30, 5, "cp-sat"))
         listen(News(30, 30, "cp-sat"))
     assert lines(capsys) == [
-        "best 40 ns (heft), bound 5 ns, gap 87.5 %",
-        "best 30 ns (cp-sat), bound 5 ns, gap 83.3 %",
-        "best 30 ns (cp-sat), bound 30 ns, gap 0 %",
+        "best 40 ns, gap 87.5 %, bound 5 ns, by heft",
+        "best 30 ns, gap 83.3 %, bound 5 ns, by cp-sat",
+        "best 30 ns, gap 0 %, bound 30 ns, by cp-sat",
     ]
 
 
@@ -64,14 +64,14 @@ def test_many_improvements_in_a_short_time_share_a_line_and_the_newest_is_printe
             time.sleep(0.05)
             found += capsys.readouterr().err
     texts = [line.rpartition(": ")[2] for line in found.splitlines()]
-    assert texts == ["best 1.000 us (heft)", "best 901 ns (heft)"]
+    assert texts == ["best 1.000 us, by heft", "best 901 ns, by heft"]
 
 
 def test_what_is_not_printed_yet_is_dropped_at_the_end(capsys: Capture) -> None:
     with live_line("placing") as listen:
         listen(News(40, None, "heft"))
         listen(News(30, None, "heft"))
-    assert lines(capsys) == ["best 40 ns (heft)"]
+    assert lines(capsys) == ["best 40 ns, by heft"]
 
 
 def test_quiet_prints_nothing_into_a_file(capsys: Capture) -> None:
@@ -111,6 +111,9 @@ def test_on_a_terminal_one_line_changes_and_is_cleared(columns: int) -> None:
     seen = text.decode()
     assert "best 3.000 ms" in seen
     assert "best 2.000 ms" in seen
+    assert "0:00:00" in seen
+    assert "gap 50.0 %" in seen
+    assert ("by decomposition" in seen) == (columns == 100)  # too narrow: the line is cut
     # a line is redrawn in its place, and erased at the end: the cursor never goes further down
     assert seen.count("\n") <= 1
     assert seen.replace("\x1b[?25h", "").rstrip().endswith("\x1b[2K")
