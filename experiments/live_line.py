@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from placegap.experiments.figures import format_gap, format_ns, format_s
-from placegap.experiments.rendering import spinner, warn
+from placegap.experiments.rendering import shows_live, spinner, warn
 from placegap.solvers.progress import NOTHING, Listener, News
 from placegap.solvers.result import relative_gap
 
@@ -48,7 +47,7 @@ def live_line(what: str, *, quiet: bool = False) -> Iterator[Listener]:
     quiet : bool
         Show nothing where stderr is no terminal.
     """
-    if sys.stderr.isatty():
+    if shows_live():
         with spinner(what) as show:
             yield lambda news: show(news_text(news))
         return

@@ -253,7 +253,7 @@ class _Worker(Generic[T]):
         if isinstance(answer, _News):
             if self.on_news is not None:
                 self.on_news(answer.content)
-            return None
+            return self.ending(heard=False)  # telling is no excuse for running on
         if self.ready:
             return Ending(self.task, "done", answer, "", wall_s)
         self.ready = True

@@ -38,8 +38,15 @@ def errors() -> Console:
     return _Output(file=sys.stderr, highlight=False)
 
 
+def shows_live() -> bool:
+    """Whether stderr is a terminal on which a line can change; it is None where it was closed."""
+    return sys.stderr is not None and sys.stderr.isatty() and not errors().is_dumb_terminal
+
+
 def warn(sentence: str) -> None:
     """One line on stderr."""
+    if sys.stderr is None:  # closed: print would take stdout
+        return
     print(f"placegap: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
 
 
@@ -49,7 +56,7 @@ def spinner(what: str) -> Iterator[Callable[[str], None]]:
 
     What it yields changes the text, which is cut where the terminal is too narrow for it.
     """
-    if not sys.stderr.isatty():
+    if not shows_live():
         yield lambda text: None
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

@@ -117,3 +117,19 @@ def test_on_a_terminal_one_line_changes_and_is_cleared(columns: int) -> None:
     # a line is redrawn in its place, and erased at the end: the cursor never goes further down
     assert seen.count("\n") <= 1
     assert seen.replace("\x1b[?25h", "").rstrip().endswith("\x1b[2K")
+
+
+def test_a_closed_stderr_leaves_stdout_clean() -> None:
+    code = (
+        "import sys\n"
+        "sys.stderr = None\n"  # as Python starts with 2>&-
+        "from placegap.experiments.live_line import live_line\n"
+        "from placegap.experiments.rendering import spinner, warn\n"
+        "from placegap.solvers.progress import News\n"
+        "with spinner('reading'), live_line('placing') as listen:\n"
+        "    listen(News(40, None, 'heft'))\n"
+        "    warn('something')\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=False)
+    assert (done.returncode, done.stdout) == (0, b"")
