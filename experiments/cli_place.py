@@ -30,16 +30,17 @@ from placegap.experiments.options import (
 from placegap.experiments.output_files import check_outputs
 from placegap.experiments.place_report import opinion_object, print_result, result_object
 from placegap.experiments.rendering import output, spinner, warn
+from placegap.experiments.stop_signals import held, stop_status
 from placegap.instances.errors import InputError
 from placegap.instances.model import Instance
 
 if TYPE_CHECKING:
     from placegap.experiments.placing import Attempt
+    from placegap.instances.plan import Plan
     from placegap.solvers import Result
     from placegap.solvers.second_opinion import Opinion
 
 NO_PLAN = 1
-INTERRUPTED = 130
 LONGEST_S = 10**7
 
 
@@ -176,9 +177,10 @@ def place_command(
     except Stopped as stopped:
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None
-        _report(instance, stopped.best, out, as_json)
+        with held():
+            _report(instance, stopped.best, out, as_json)
         warn(f"stopped; this is the plan of {stopped.best.method}")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(stop_status()) from None
     except RuntimeError as error:
         warn(f"no plan: {error}")
         raise typer.Exit(NO_PLAN) from None
@@ -187,7 +189,10 @@ def place_command(
     opinion = None
     if second_opinion:
         result, opinion = _ask_second(instance, replace(first, time_limit_s=time_limit), result)
-    _report(instance, result, out, as_json, opinion)
+    with (
+        held()
+    ):  # a signal that comes now keeps neither the plan nor what is printed from being whole
+        _report(instance, result, out, as_json, opinion)
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
@@ -265,11 +270,10 @@ def _report(
 
     A plan of a finer instance (operator splitting) is shown and written with that instance.
     """
-    from placegap.instances.document import Document, save_document
-    from placegap.instances.plan_file import save_plan
-
     if result.split is not None:
         instance = result.split.fine
+    if out is not None and result.plan is not None and result.evaluation is not None:
+        _write_plan(instance, result, result.plan, out)  # first: stdout may be full, or closed
     if as_json:
         content = result_object(instance, result)
         if opinion is not None:
@@ -287,14 +291,18 @@ def _report(
         else:
             _explain(instance, result)
         return
-    if out is not None:
-        save_plan(
-            instance, result.plan, result.semantics, out, result.method, value_ns=result.value_ns
-        )
-        if result.split is not None:
-            finer = finer_file(out)
-            save_document(Document.of(instance), finer)
-            warn(f"the plan is one of the finer instance, which is written to {finer}")
+    if out is not None and result.split is not None:
+        warn(f"the plan is one of the finer instance, which is written to {finer_file(out)}")
+
+
+def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> None:
+    """The plan, and the finer instance that it is one of, if it is."""
+    from placegap.instances.document import Document, save_document
+    from placegap.instances.plan_file import save_plan
+
+    save_plan(instance, plan, result.semantics, out, result.method, value_ns=result.value_ns)
+    if result.split is not None:
+        save_document(Document.of(instance), finer_file(out))
 
 
 def finer_file(plan: Path) -> Path:

@@ -97,12 +97,14 @@ def standard_evaluation_command(
         from placegap.experiments.deviation_plot import plot_deviations
 
         plot.write_bytes(plot_deviations(found.deviations, f"{found.document.name}: deviations"))
+    why = None if plan is None else _write_plan(found.document.instance(), plan)
     if as_json:
         print(json.dumps(report(found), ensure_ascii=False), flush=True)
     else:
         print_report(found)
-    if plan is not None:
-        _write_plan(found.document.instance(), plan)
+    if why is not None:
+        warn(f"no plan: {why}")
+        raise typer.Exit(NO_PLAN)
 
 
 def report(found: Estimate) -> dict[str, Any]:
@@ -164,8 +166,11 @@ def _reach(found: Estimate) -> str:
     return ", extrapolated below the smallest" if found.batch < smallest else ""
 
 
-def _write_plan(instance: Instance, path: Path) -> None:
-    """The paper's sequential placement: DFS-TOPO order, one device filled after the other."""
+def _write_plan(instance: Instance, path: Path) -> str | None:
+    """The paper's sequential placement: DFS-TOPO order, one device filled after the other.
+
+    Why there is none, if so.
+    """
     from placegap.instances.plan_file import save_plan
     from placegap.instances.semantics import Semantics
     from placegap.solvers import solve
@@ -174,6 +179,6 @@ def _write_plan(instance: Instance, path: Path) -> None:
     semantics = own if own is not None and own.objective == "makespan" else None
     result = solve(instance, semantics or Semantics(objective="makespan"), "order-place", FILL)
     if result.plan is None:
-        warn(f"no plan: {result.message}")
-        raise typer.Exit(NO_PLAN)
+        return result.message
     save_plan(instance, result.plan, result.semantics, path, result.method)
+    return None

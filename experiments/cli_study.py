@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placegap.experiments.rendering import errors, gap_tables, output, plain_table, warn
+from placegap.experiments.stop_signals import stop_status
 from placegap.instances.errors import InputError
 
 if TYPE_CHECKING:
     from placegap.experiments.gap_table import GapCell
 
 METHODS_DISAGREE = 1
-INTERRUPTED = 130
 
 
 def study_command(
@@ -48,7 +48,7 @@ def study_command(
             f"stopped; {folder / LOG_NAME} keeps every run that is done,"
             " and the same command goes on from there"
         )
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(stop_status()) from None
     except PoolError as error:
         raise InputError(str(error)) from None
     files = write_report(study, cells, folder)

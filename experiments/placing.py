@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from placegap.experiments.options import Rules
-from placegap.experiments.pool import Ending, run_pool, send_news
+from placegap.experiments.pool import Ending, run_pool, send_news, stop_asked
 from placegap.experiments.run_task import GRACE_S, one_line, warm_up
 from placegap.experiments.sources import Source, load_source
 from placegap.instances.errors import InputError
@@ -324,6 +324,8 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
     try:
         compiled = compiled_s()
         warm_up(attempt.method, attempt.semantics, attempt.params, branching=False)
+        if stop_asked():  # and the method has taken it for an end of the warm-up
+            raise KeyboardInterrupt
         run: Callable[..., Result]
         if attempt.coarsen is not None:
             run = partial(

@@ -1,36 +1,33 @@
 """A small pool of spawned worker processes with hard time limits.
 
 A worker serves one task after another through a pipe. It is replaced when a task runs past its hard
-limit or takes the process down; the other workers go on. Workers never outlive their parent.
+limit or takes the process down; the other workers go on. Workers never outlive their parent, and
+never run its main module (`worker_process`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
-import multiprocessing
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any, Generic, Literal, TypeVar
 
+from placegap.experiments.stop_signals import allowed
+from placegap.solvers.worker_process import WorkerProcess, silence
+
 T = TypeVar("T")
 Fate = Literal["done", "timeout", "crashed"]
 
-PR_SET_PDEATHSIG = 1
-
-STOP = signal.SIGTERM
-"""Tells a worker's task to stop. Ctrl-C's own signal reaches a whole terminal's processes, and a
-second one must not hit what the first has set off."""
+STOP = signal.SIGUSR1
+"""Tells a worker's task to stop. The signals that stop a command reach whole process groups: a
+worker hears none of them, or a second one would hit what the first has set off."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,7 @@ def run_pool(
     function : callable
         A function of a module (it is pickled by name); it should not raise.
     workers : int
-        Most processes at a time.
+        Most processes at a time; a worker that is the only one may start processes of its own.
     hard_limit_s : callable
         Seconds after which a task's worker is killed.
     modules : sequence of str
@@ -133,7 +130,7 @@ def run_pool(
     Raises
     ------
     KeyboardInterrupt
-        On Ctrl-C.
+        On Ctrl-C, after the endings of all tasks that have returned.
     PoolError
         If a worker dies before it is ready for its first task.
     """
@@ -149,7 +146,9 @@ def run_pool(
                 except StopIteration:
                     exhausted = True
                     break
-                worker = idle.pop() if idle else _Worker(function, modules, stop_s > 0, on_news)
+                worker = (
+                    idle.pop() if idle else _Worker(function, modules, stop_s > 0, workers, on_news)
+                )
                 busy.append(worker)
                 worker.send(task, hard_limit_s(task))
             if not busy:
@@ -157,9 +156,7 @@ def run_pool(
             try:
                 ended = _endings(busy, _wait(busy))
             except KeyboardInterrupt:
-                if stop_s <= 0:
-                    raise
-                yield from _last_endings(busy, stop_s)
+                yield from _last_endings(busy, stop_s) if stop_s > 0 else _returned(busy)
                 raise
             for worker, ending in ended:
                 busy.remove(worker)
@@ -176,15 +173,23 @@ def run_pool(
 def _wait(busy: list[_Worker[T]]) -> Sequence[object]:
     """Wait until a worker answers, dies or runs out of time; the pipes that have something."""
     patience = max(0.0, min(worker.deadline for worker in busy) - time.monotonic())
-    return wait(
-        [worker.pipe for worker in busy], timeout=None if math.isinf(patience) else patience
-    )
+    pipes = [worker.pipe for worker in busy]
+    with allowed():
+        return wait(pipes, timeout=None if math.isinf(patience) else patience)
 
 
 def _endings(busy: list[_Worker[T]], heard: Sequence[object]) -> list[tuple[_Worker[T], Ending[T]]]:
     """The workers whose tasks have ended."""
     endings = ((worker, worker.ending(worker.pipe in heard)) for worker in busy)
     return [(worker, ending) for worker, ending in endings if ending is not None]
+
+
+def _returned(busy: list[_Worker[T]]) -> Generator[Ending[T]]:
+    """What has been computed already, and nobody has read."""
+    for worker in busy:
+        ending = worker.ending(heard=True) if worker.ready and worker.pipe.poll() else None
+        if ending is not None and ending.fate == "done":
+            yield ending
 
 
 def _last_endings(busy: list[_Worker[T]], stop_s: float) -> Generator[Ending[T]]:
@@ -205,25 +210,17 @@ class _Worker(Generic[T]):
         function: Callable[[T], Any],
         modules: Sequence[str],
         stoppable: bool,
+        workers: int,
         on_news: Callable[[Any], None] | None,
     ) -> None:
         self.on_news = on_news
-        context = multiprocessing.get_context("spawn")
-        self.pipe, other = context.Pipe()
-        self.process = context.Process(
-            target=_serve,
-            args=(other, function, tuple(modules), os.getpid(), stoppable),
-            daemon=True,
-        )
-        # A blocked signal stays blocked in the child: Ctrl-C is the parent's business alone. The
-        # tracker that `start` would begin unblocks it again (Python 3.11), so it is begun before.
-        resource_tracker.ensure_running()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            self.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            other.close()
+            self.process = WorkerProcess(
+                _serve, (function, tuple(modules), stoppable), alone=workers == 1
+            )
+        except OSError as error:
+            raise PoolError(f"worker processes cannot start ({error.strerror})") from None
+        self.pipe = self.process.pipe
         self.ready = False
 
     def send(self, task: T, limit_s: float) -> None:
@@ -245,10 +242,10 @@ class _Worker(Generic[T]):
         try:
             answer = self.pipe.recv()
         except (EOFError, ConnectionResetError):
-            self.process.join()
+            how = self.process.last_words()
             if not self.ready:
-                raise PoolError(f"worker processes cannot start ({self._last_words()})") from None
-            message = f"the worker process died ({self._last_words()})"
+                raise PoolError(f"worker processes cannot start ({how})") from None
+            message = f"the worker process died ({how})"
             return Ending(self.task, "crashed", None, message, wall_s)
         if isinstance(answer, _News):
             if self.on_news is not None:
@@ -268,39 +265,24 @@ class _Worker(Generic[T]):
         """Ask the task to end within some seconds; whether there is one that can be asked."""
         if not self.ready and self.pipe.poll():  # it may be at its task, and we have not read so
             self.ending(heard=True)
-        if not self.ready or self.process.pid is None:
+        if not self.ready:
             return False
         self.deadline = min(self.deadline, time.monotonic() + stop_s)
-        with contextlib.suppress(ProcessLookupError):  # reading from the pipe tells that it died
-            os.kill(self.process.pid, STOP)
+        self.process.send_signal(STOP)
         return True
 
     def kill(self) -> None:
-        """End the process now; workers hold nothing that needs an orderly end."""
+        """End the process now."""
         self.process.kill()
-        self.process.join()
-        self.pipe.close()
-
-    def _last_words(self) -> str:
-        code = self.process.exitcode or 0
-        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
 def _serve(
-    pipe: Connection,
-    function: Callable[[Any], Any],
-    modules: Sequence[str],
-    parent: int,
-    stoppable: bool,
+    pipe: Connection, function: Callable[[Any], Any], modules: Sequence[str], stoppable: bool
 ) -> None:
     """Life of a worker process."""
-    _die_with_parent(parent)
-    if "fork" in multiprocessing.get_all_start_methods():
-        # a lock that a library makes when it is loaded then has no name, which a kill would leak
-        multiprocessing.set_start_method("fork", force=True)
     for module in modules:
         import_module(module)
-    _silence()
+    silence()
     if stoppable:
         signal.signal(STOP, _interrupt_once)
     lock = threading.Lock()
@@ -309,40 +291,36 @@ def _serve(
         with lock:  # solvers tell of news from threads of their own
             pipe.send(message)
 
-    try:
-        send("ready")
-        with _hearing(lambda news: send(_News(news))):
-            while True:
-                send(function(pipe.recv()))
-    except (EOFError, BrokenPipeError):
-        pass  # the parent is gone, or done
+    send("ready")
+    with _hearing(lambda news: send(_News(news))):
+        while True:
+            task = pipe.recv()
+            _stop.working = True
+            if _stop.asked:  # before it was here
+                return
+            answer = function(task)
+            _stop.working = False
+            send(answer)
+
+
+@dataclass
+class _Stop:
+    """Whether this worker is at a task, and whether that has been asked to stop."""
+
+    working: bool = False
+    asked: bool = False
+
+
+_stop = _Stop()
+
+
+def stop_asked() -> bool:
+    """Whether this worker's task was asked to stop: what it calls may have used that up."""
+    return _stop.asked
 
 
 def _interrupt_once(signum: int, frame: FrameType | None) -> None:
     """Let the task end like one that Ctrl-C stops, and leave it alone afterwards."""
-    signal.signal(STOP, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
-def _die_with_parent(parent: int) -> None:
-    """Leave no orphan: a thread watches the parent, and on Linux the kernel does too."""
-    handle = multiprocessing.parent_process()
-    assert handle is not None
-
-    def watch() -> None:
-        handle.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before we asked
-            os._exit(1)
-
-
-def _silence() -> None:
-    """Solvers that print must not garble the parent's tables and progress."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
-    os.close(nowhere)
+    asked, _stop.asked = _stop.asked, True
+    if not asked and _stop.working:
+        raise KeyboardInterrupt

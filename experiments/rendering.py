@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -33,9 +33,25 @@ def output() -> Console:
     return _Output(file=sys.stdout, width=width, soft_wrap=False, highlight=False)
 
 
+class _Errors:
+    """Stderr, whose reader may be gone (a terminal that closed), which must not end the command."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
 def errors() -> Console:
     """The console for progress and warnings."""
-    return _Output(file=sys.stderr, highlight=False)
+    return Console(file=cast("TextIO", _Errors()), highlight=False)
 
 
 def shows_live() -> bool:
@@ -47,7 +63,7 @@ def warn(sentence: str) -> None:
     """One line on stderr."""
     if sys.stderr is None:  # closed: print would take stdout
         return
-    print(f"placegap: {' '.join(sentence.split())}", file=sys.stderr, flush=True)
+    print(f"placegap: {' '.join(sentence.split())}", file=_Errors(), flush=True)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,10 @@ def _write(path: Path, data: bytes) -> None:
         partial.write_bytes(data)
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise InputError(f"cannot be written: {error.strerror}", path) from None
+    finally:  # also after an interrupt
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def runs_csv(study: Study, cells: Sequence[GapCell]) -> str:

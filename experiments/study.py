@@ -12,6 +12,7 @@ from placegap.experiments.gap_table import GapCell, gap_cells
 from placegap.experiments.pool import run_pool
 from placegap.experiments.run_log import Record, RunLog
 from placegap.experiments.run_task import describe_ending, hard_limit_s, run_task
+from placegap.experiments.stop_signals import held
 from placegap.experiments.study_config import Study, load_study
 from placegap.experiments.study_plan import Cell, Run, plan_study
 
@@ -74,7 +75,8 @@ def run_study(
             hard_limit_s=hard_limit_s,
             modules=(REFEREE, *modules),
         )
-        with closing(endings):
+        # a signal that stops the study interrupts its waiting, and nothing else
+        with held(), closing(endings):
             for ending in endings:
                 log.append(describe_ending(ending))
                 done += 1

@@ -6,6 +6,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -195,8 +196,10 @@ def write_json(content: Any, path: str | Path) -> None:
         partial.write_bytes(data)
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise InputError(f"cannot be written: {error.strerror or error}", path) from None
+    finally:  # also after an interrupt
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

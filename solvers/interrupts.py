@@ -11,6 +11,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+STOP_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+"""What a terminal, `timeout` and batch systems send to stop a command and all of its processes."""
+
 POLL_S = 0.2
 PATIENCE_S = 3.0
 """How long after Ctrl-C a solver may take to end; HiGHS' presolve can take far longer."""

@@ -14,6 +14,7 @@ from placegap.instances.index import Ints
 from placegap.solvers.partition import Parting, place_parts, why_not_parts
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
+from placegap.solvers.worker_process import end_with_parent
 
 PROGRAMS = "scotch_gpart", "gpart"
 """Its names: Debian's first, where ``gpart`` is another program."""
@@ -40,7 +41,9 @@ def _partition(parting: Parting) -> Ints:
         graph, mapping = Path(folder, "graph.grf"), Path(folder, "parts.map")
         graph.write_text(graph_file(parting))
         command = [_program() or "", str(parting.num_parts), str(graph), str(mapping)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, preexec_fn=end_with_parent
+        )
         if done.returncode or not mapping.exists():
             said = (done.stderr or done.stdout).strip().splitlines()
             raise InputError(f"scotch: {command[0]} failed: {said[-1] if said else 'no message'}")

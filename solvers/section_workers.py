@@ -1,21 +1,19 @@
 """Where jobs on sections run: in this process, and in worker processes once the search takes long.
 
-Workers are spawned, not forked, and only after a while, so that small problems never wait for a
-process to start. A process that is itself a worker (daemonic) may have no children: it runs all of
-its jobs itself, as a single worker does.
+Workers are new processes (`worker_process`), and start only after a while, so that small problems
+never wait for one. A process that is itself one worker of many starts none: it runs all of its jobs
+itself, as a single worker does.
 """
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
-import signal
 from collections import deque
 from multiprocessing.connection import Connection, wait
 
 from placegap.solvers.limits import now_s
 from placegap.solvers.section_jobs import Answer, Job, work
+from placegap.solvers.worker_process import WorkerProcess, may_start_processes, silence
 
 SPAWN_AFTER_S = 1.0
 """Searches that are over by then start no processes, which take about as long to start."""
@@ -31,7 +29,7 @@ class SectionWorkers:
     """
 
     def __init__(self, number: int) -> None:
-        self.number = 1 if multiprocessing.current_process().daemon else number
+        self.number = number if may_start_processes() else 1
         self._began = now_s()
         self._queue: deque[tuple[int, Job]] = deque()
         self._workers: list[_Worker] = []
@@ -94,23 +92,19 @@ class SectionWorkers:
         waited = now_s() - self._began
         if self.number == 1 or self._failed or self._workers or waited < SPAWN_AFTER_S:
             return
-        self._workers = [_Worker() for _ in range(self.number)]
+        try:
+            for _ in range(self.number):
+                self._workers.append(_Worker())
+        except OSError:  # no more processes: those that there are must do
+            self._failed = not self._workers
 
 
 class _Worker:
     """One process, the parent's end of its pipe, and the job it is at."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, other = context.Pipe()
-        self.process = context.Process(target=_serve, args=(other,), daemon=True)
-        # A blocked signal stays blocked in the child: Ctrl-C is the parent's business alone.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            other.close()
+        self.process = WorkerProcess(_serve)
+        self.pipe = self.process.pipe
         self.ticket: int | None = None
         self._ready = False
 
@@ -139,24 +133,18 @@ class _Worker:
         return ticket, answer
 
     def kill(self) -> None:
-        """End the process; workers hold nothing that needs an orderly end."""
+        """End the process now."""
         self.process.kill()
-        self.process.join()
-        self.pipe.close()
 
 
 def _serve(pipe: Connection) -> None:
     """Life of a worker process."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
-    os.close(nowhere)
-    with contextlib.suppress(EOFError, BrokenPipeError):  # the parent is gone, or done
-        pipe.send("ready")
-        while True:
-            job = pipe.recv()
-            try:
-                answer: Answer | BaseException = work(job)
-            except Exception as error:  # raised again by the parent
-                answer = error
-            pipe.send(answer)
+    silence()
+    pipe.send("ready")
+    while True:
+        job = pipe.recv()
+        try:
+            answer: Answer | BaseException = work(job)
+        except Exception as error:  # raised again by the parent
+            answer = error
+        pipe.send(answer)

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +21,6 @@ from placegap.instances.document import Document, save_document
 from placegap.instances.plan_file import load_plan, load_stated_plan, save_plan
 from placegap.solvers import Result, SolverDisagreement, solve
 
-HERE = Path(__file__).parent
 Capture = pytest.CaptureFixture[str]
 
 
@@ -347,36 +341,3 @@ def test_if_a_later_attempt_crashes_the_plan_before_stands(
     assert len(warnings) == 1
     assert "SIGKILL" in warnings[0]
     assert "this is the plan of fake" in warnings[0]
-
-
-def test_ctrl_c_prints_what_was_found_and_exits_with_130(model: Path, tmp_path: Path) -> None:
-    code = (
-        "import sys\n"
-        "from functools import partial\n"
-        "from placegap.experiments import placing\n"
-        "placing.place = partial(placing.place, modules=['fake_methods'])\n"
-        "def attempts(first):\n"
-        "    yield placing._with(first, method='fake', params={})\n"
-        f"    open({str(tmp_path / 'now')!r}, 'w').close()\n"
-        "    yield placing._with(first, method='fake', params={'seconds': '60'})\n"
-        "placing.default_attempts = attempts\n"
-        "from placegap.experiments.cli import main\n"
-        f"sys.exit(main(['place', {str(model)!r}, '--json']))\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, sys.path)])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    patience = time.monotonic() + 30
-    while not (tmp_path / "now").exists():
-        assert time.monotonic() < patience
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert json.loads(out)["value_ns"] == 43
-    assert b"stopped; this is the plan of fake" in err
-    assert b"Traceback" not in err

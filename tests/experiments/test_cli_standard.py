@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from placegap.experiments import cli_standard
 from placegap.experiments.cli import main
 from placegap.experiments.deviation_plot import plot_deviations
 from placegap.instances import Document, Semantics, evaluate, example, load_plan, save_document
@@ -63,6 +64,17 @@ def test_the_estimate_is_an_instance_and_its_plan_fills_device_after_device(
     assert "batch 16 from batches 1, 2, 4, extrapolated 4-fold beyond the largest" in text
     assert "warning  1 x no tensors" not in text
     assert "warning  1 x tensor sizes of the model file, whatever its batch" in text
+
+
+def test_files_are_written_though_nobody_takes_the_report(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(cli_standard, "print_report", fail)
+    assert main([*ARGS, "--cluster", "two.yaml", "--plan", "plan.json"]) == 141
+    assert (folder / "plan.json").exists()
 
 
 def test_the_report_gives_the_figures_of_table_5(folder: Path, capsys: Capture) -> None:

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from pool_jobs import job
+from processes import begin, children, is_alive, no_session, send
 
 from placegap.experiments.pool import Ending, PoolError, run_here, run_pool, send_news
-
-HERE = Path(__file__).parent
+from placegap.solvers import worker_process
 
 
 def endings(
     tasks: list[tuple[str, object]], workers: int = 1, limit_s: float = 20.0
 ) -> list[Ending]:
     return list(run_pool(tasks, job, workers=workers, hard_limit_s=lambda task: limit_s))
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_one_worker_serves_many_tasks_in_order() -> None:
@@ -110,28 +99,44 @@ def test_workers_that_cannot_start_are_an_error_not_a_crash_of_every_task(
     assert "no_such_module" in capfd.readouterr().err
 
 
+PARENT = """
+from placegap.experiments.pool import run_pool
+from pool_jobs import job
+tasks = [('sleep', 0), ('sleep', 60)]
+for ending in run_pool(tasks, job, workers=1, hard_limit_s=lambda task: 99):
+    print(ending.answer, flush=True)
+"""
+
+
 def test_workers_die_with_a_parent_that_is_killed() -> None:
     # the worker computes (sleeps) and does not read its pipe when the parent dies
-    code = (
-        "from placegap.experiments.pool import run_pool\n"
-        "from pool_jobs import job\n"
-        "tasks = [('sleep', 0), ('sleep', 60)]\n"
-        "for ending in run_pool(tasks, job, workers=1, hard_limit_s=lambda task: 99):\n"
-        "    print(ending.answer, flush=True)\n"
-    )
-    paths = os.pathsep.join([str(HERE), *filter(None, sys.path)])
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths},
-    )
+    parent = begin(PARENT)
     assert parent.stdout is not None
     worker = int(parent.stdout.readline())
+    assert is_alive(worker)
     parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    patience = time.monotonic() + 10
-    while is_alive(worker) and time.monotonic() < patience:
-        time.sleep(0.02)
-    assert not is_alive(worker)
+    parent.communicate()
+    assert no_session(parent.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_all_processes_is_the_parents_business_alone(number: int) -> None:
+    parent = begin(PARENT, ignored=[number])  # it goes on, and so do its workers
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    send(parent, number)
+    time.sleep(0.2)
+    assert is_alive(worker)
+    parent.kill()
+    parent.communicate()
+    assert no_session(parent.pid)
+
+
+def test_processes_that_cannot_be_started_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(worker_process.subprocess, "Popen", fail)
+    with pytest.raises(PoolError, match=r"cannot start \(Resource temporarily unavailable\)"):
+        endings([("sleep", 0)])
+    assert not children()

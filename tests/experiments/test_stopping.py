@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
-import sys
-import time
 from functools import partial
 from pathlib import Path
 
+import processes
 import pytest
+from processes import finish, send, wait_for
 from support import tiny_instance
 
 from placegap.experiments import placing
 from placegap.experiments.cli import main
 from placegap.instances import example
 from placegap.instances.document import Document, save_document
-
-HERE = Path(__file__).parent
-PATIENCE_S = 120
-"""Against hanging for ever; nothing is measured."""
 
 POOL = """
 import sys
@@ -48,44 +42,14 @@ sys.exit(main(["place", *sys.argv[1:], "--json"]))
 
 
 def begin(code: str, folder: Path, *args: str) -> subprocess.Popen[str]:
-    """A process group of its own, as a terminal has."""
-    paths = os.pathsep.join([str(HERE), *filter(None, sys.path)])
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *args],
-        env={**os.environ, "PYTHONPATH": paths, "PLACEGAP_TEST_STOP": str(folder)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
-    )
-
-
-def ctrl_c(process: subprocess.Popen[str]) -> None:
-    """What a terminal does: the signal goes to every process of the group."""
-    os.killpg(process.pid, signal.SIGINT)
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
-    try:
-        return process.communicate(timeout=PATIENCE_S)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-
-
-def wait_for(process: subprocess.Popen[str], *files: Path) -> None:
-    patience = time.monotonic() + PATIENCE_S
-    while not all(file.exists() for file in files):
-        if process.poll() is not None or time.monotonic() > patience:
-            pytest.fail(f"no {files}: {finish(process)}")
-        time.sleep(0.02)
+    """A program whose jobs and solvers tell when they begin, by files in a folder."""
+    return processes.begin(code, *args, env={"PLACEGAP_TEST_STOP": str(folder)})
 
 
 def test_tasks_are_told_to_stop_and_what_they_return_is_kept(tmp_path: Path) -> None:
     process = begin(POOL, tmp_path, "60", "first", "deaf", "never")
     wait_for(process, tmp_path / "first-begun", tmp_path / "deaf-begun")
-    ctrl_c(process)
+    send(process)
     out, err = finish(process)
     # the deaf one fails; no further task is begun
     assert out == "first done first had this much\nstopped\n"
@@ -96,23 +60,23 @@ def test_tasks_are_told_to_stop_and_what_they_return_is_kept(tmp_path: Path) -> 
 def test_a_task_that_does_not_stop_in_time_is_killed(tmp_path: Path) -> None:
     process = begin(POOL, tmp_path, "0.2", "stubborn")
     wait_for(process, tmp_path / "stubborn-begun")
-    ctrl_c(process)
+    send(process)
     assert finish(process) == ("stopped\n", "")
 
 
 def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
     process = begin(POOL, tmp_path, "90", "stubborn")
     wait_for(process, tmp_path / "stubborn-begun")
-    ctrl_c(process)
+    send(process)
     wait_for(process, tmp_path / "stubborn-stopped")
-    ctrl_c(process)
+    send(process)
     assert finish(process) == ("stopped\n", "")
 
 
 def test_without_patience_the_first_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
     process = begin(POOL, tmp_path, "0", "stubborn")
     wait_for(process, tmp_path / "stubborn-begun")
-    ctrl_c(process)
+    send(process)
     assert finish(process) == ("stopped\n", "")
     assert not (tmp_path / "stubborn-stopped").exists()
 
@@ -130,7 +94,7 @@ def test_ctrl_c_keeps_what_the_solver_has(tmp_path: Path, hard: Path, method: st
     options = ["--time-limit", "300", *([] if method is None else ["--method", method])]
     process = begin(PLACE, tmp_path, str(hard), *options)
     wait_for(process, tmp_path / "solving")
-    ctrl_c(process)
+    send(process)
     out, err = finish(process)
     assert process.returncode == 130, err
     content = json.loads(out)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
+from subprocess import Popen
+from typing import Any
 
 import pytest
 from pool_jobs import run_here
+from processes import begin, finish, no_session, send
 
-from placegap.experiments import run_task, study
+from placegap.experiments import run_task, stop_signals, study
 from placegap.experiments.study import run_study
 from placegap.instances import InputError
 from placegap.instances.document import load_document, save_document
-
-HERE = Path(__file__).parent
 
 STUDY = """
 name: fakes
@@ -101,24 +99,19 @@ def test_runs_are_known_by_content_not_by_name(
     assert cells[0].value_ns == cells[1].value_ns is not None
 
 
-def study_process(path: Path, out: Path) -> subprocess.Popen[bytes]:
-    """A study with one worker in a process of its own."""
-    code = (
-        "import sys\n"
-        "from placegap.experiments import cli_study, study\n"
-        "from functools import partial\n"
-        "study.run_study = partial(study.run_study, modules=['fake_methods'])\n"
-        "from placegap.experiments.cli import main\n"
-        f"sys.exit(main(['study', {str(path)!r}, '--out', {str(out)!r}, '--workers', '1']))\n"
-    )
-    paths = os.pathsep.join([str(HERE), *filter(None, sys.path)])
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": paths},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+STUDY_WITH_FAKES = """
+import sys
+from functools import partial
+from placegap.experiments import cli_study, study
+study.run_study = partial(study.run_study, modules=['fake_methods'])
+from placegap.experiments.cli import main
+sys.exit(main(['study', sys.argv[1], '--out', sys.argv[2], '--workers', sys.argv[3]]))
+"""
+
+
+def study_process(path: Path, out: Path, workers: int = 1, **options: Any) -> Popen[str]:
+    """A study in a process of its own."""
+    return begin(STUDY_WITH_FAKES, str(path), str(out), str(workers), **options)
 
 
 def wait_for_lines(out: Path, count: int) -> None:
@@ -145,19 +138,59 @@ def test_a_study_killed_at_any_moment_loses_and_repeats_nothing(
     assert len(keys) == len(set(keys)) == 8
 
 
-def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
     path = study_file(tmp_path, "{seconds: 0.05}, {seconds: 60}", seeds="0, 1")
     process = study_process(path, tmp_path)
     wait_for_lines(tmp_path, 1)
-    os.killpg(process.pid, signal.SIGINT)  # the terminal sends it to the whole group
-    out, err = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert out == b""
-    assert err.decode().splitlines() == [
+    send(process, number)
+    out, err = finish(process)
+    assert process.returncode == 128 + number
+    assert out == ""
+    assert err.splitlines() == [
         f"placegap: stopped; {tmp_path / 'runs.jsonl'} keeps every run that is done,"
         " and the same command goes on from there"
     ]
     assert len(log_lines(tmp_path)) == 1
+    assert no_session(process.pid)
+
+
+def test_after_a_signal_to_all_processes_every_run_is_done_exactly_once(
+    tmp_path: Path, fakes: list[str]
+) -> None:
+    # A worker that the signal reached would leave the line of a crash, and its run undone.
+    path = study_file(tmp_path, "{seconds: 0.3}", seeds="0, 1, 2, 3, 4, 5")
+    process = study_process(path, tmp_path, workers=2)
+    wait_for_lines(tmp_path, 2)
+    send(process, signal.SIGTERM)
+    send(process, signal.SIGTERM)  # as `timeout` does
+    finish(process)
+    assert process.returncode == 143
+    before = (tmp_path / "runs.jsonl").read_bytes()
+    run_study(path, tmp_path, workers=2, modules=fakes)
+    assert (tmp_path / "runs.jsonl").read_bytes().startswith(before)
+    lines = log_lines(tmp_path)
+    assert [line["status"] for line in lines] == ["feasible"] * 6
+    assert len({line["key"] for line in lines}) == 6
+
+
+def test_what_has_been_computed_when_a_signal_comes_is_in_the_log(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # While the first line is written the second run ends, and Ctrl-C comes.
+    path = study_file(tmp_path, "{seconds: 0.1}", seeds="0, 1")
+    append = study.RunLog.append
+
+    def interrupt_and_append(log: study.RunLog, record: dict[str, Any]) -> None:
+        if not log.records:
+            time.sleep(3.0)
+            signal.raise_signal(signal.SIGINT)
+        append(log, record)
+
+    monkeypatch.setattr(study.RunLog, "append", interrupt_and_append)
+    with stop_signals.handled(), pytest.raises(KeyboardInterrupt):
+        run_study(path, tmp_path, workers=2, modules=fakes)
+    assert [line["status"] for line in log_lines(tmp_path)] == ["feasible"] * 2
 
 
 def test_an_instance_that_changes_while_the_study_runs_is_an_error(tmp_path: Path) -> None:

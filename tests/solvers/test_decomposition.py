@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -15,6 +14,7 @@ import pytest
 from bottleneck_graphs import SPOILS, bottleneck_instance
 from features import instance
 from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
+from processes import children
 from support import SHARED, needs_shared
 
 from placegap.instances import Instance, Op, Plan, Semantics, example, load_cluster, load_corpus
@@ -27,6 +27,7 @@ from placegap.solvers import (
     section_jobs,
     section_workers,
     solve,
+    worker_process,
 )
 from placegap.solvers import decomposition_search as search
 from placegap.solvers.cp_sat_run import Answer
@@ -194,7 +195,7 @@ def test_an_interrupt_ends_the_search_and_keeps_what_is_known(
     assert result.solve_s < 30
     assert result.bound_ns is not None
     assert 0 < result.bound_ns < OPTIMUM_OF_LONG_NS
-    assert not multiprocessing.active_children()
+    assert not children()
 
 
 def test_an_incumbent_is_never_lost() -> None:
@@ -230,7 +231,7 @@ def test_worker_processes_find_the_same_optimum(monkeypatch: pytest.MonkeyPatch)
     problem = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))
     result = solve(problem, PORT, "decomposition", {"workers": 2})
     assert (result.status, result.value_ns) == ("optimal", 786_996)
-    assert not multiprocessing.active_children()
+    assert not children()
 
 
 @pytest.mark.deep
@@ -242,22 +243,33 @@ def test_a_job_survives_the_death_of_its_process(monkeypatch: pytest.MonkeyPatch
         while workers.wanted < 2:
             time.sleep(0.1)
         tickets = {workers.submit(job), workers.submit(job)}
-        for process in multiprocessing.active_children():
-            process.kill()
+        for process in children():
+            os.kill(process, signal.SIGKILL)
         while tickets:
             for ticket, answer in workers.answers(None):
                 assert (answer.lower_ns, answer.upper_ns) == (34, 34)
                 tickets.remove(ticket)
 
 
-def test_a_process_that_may_have_no_children_does_the_work_itself(
+def test_a_process_that_is_one_worker_of_many_does_the_work_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(section_workers, "SPAWN_AFTER_S", 0.0)
-    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+    monkeypatch.setattr(worker_process, "_may_start_processes", False)
     with section_workers.SectionWorkers(2) as workers:
         assert workers.wanted == 1
-        assert not multiprocessing.active_children()
+        assert not children()
+
+
+def test_where_no_process_can_start_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(section_workers, "SPAWN_AFTER_S", 0.0)
+    monkeypatch.setattr(worker_process.subprocess, "Popen", fail)
+    problem = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))
+    result = solve(problem, PORT, "decomposition", {"workers": 2})
+    assert (result.status, result.value_ns) == ("optimal", 786_996)
 
 
 # ------------------------------------------------------------------------------------ real graphs

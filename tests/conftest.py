@@ -1,0 +1,18 @@
+"""What all tests rely on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_works() -> Iterator[None]:
+    """Tests interrupt themselves; ``nohup make test &`` in a script has Ctrl-C ignored."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
