@@ -13,6 +13,7 @@ STARTS = {
     "start: python alone": "pass",
     "start: placegap --version": COMMAND.format(["--version"]),
     "start: placegap --help": COMMAND.format(["--help"]),
+    "start: import placegap": "import placegap",
     "start: import placegap.instances": "import placegap.instances",
     "start: import placegap.solvers": "import placegap.solvers",
     "start: every name of placegap.instances": "from placegap.instances import *",

@@ -9,6 +9,7 @@ Modules that take long to load are loaded by the commands that need them.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from importlib.metadata import version
 
 from placegap.experiments.stop_signals import handled, is_stopped, stop_status
 from placegap.instances.errors import InputError
+from placegap.instances.near_names import near_names
 
 BAD_INPUT = 2
 BROKEN_PIPE = 141
@@ -105,7 +107,10 @@ def warn(message: str) -> None:
 
 def _message(error: Exception) -> str:
     text: str = getattr(error, "format_message", lambda: str(error))()
-    return text.rstrip(".")
+    text = text.replace("Value error, ", "").rstrip(".")
+    choice = re.search(r"'([^']*)' is not one of (.*)", text)
+    near = near_names(choice[1], re.findall("'([^']*)'", choice[2])) if choice else []
+    return f"{text}; did you mean {near[0]!r}?" if near else text
 
 
 def _open_streams() -> None:

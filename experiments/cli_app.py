@@ -23,6 +23,7 @@ app = typer.Typer(
     name="placegap",
     help="Place computation graphs on devices, and prove how far each placement is from optimal.",
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

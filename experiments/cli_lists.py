@@ -57,7 +57,7 @@ def _method_texts(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def instances_command(as_json: JsonOption = False) -> None:
-    """List the graphs of the corpus, the clusters that ship, and the families of random graphs."""
+    """List the corpus, the clusters that ship, the catalogue of device kinds, and random graphs."""
     with spinner("reading the corpus"):
         content = _instances()
     if as_json:
@@ -71,6 +71,7 @@ def instances_command(as_json: JsonOption = False) -> None:
 
 def _instances() -> dict[str, list[dict[str, Any]]]:
     from placegap.experiments.figures import format_bytes
+    from placegap.instances.catalogue import catalogue
     from placegap.instances.cluster_file import cluster_names, load_cluster
     from placegap.instances.corpus import corpus_names, load_corpus
     from placegap.instances.generate import FAMILIES
@@ -96,6 +97,16 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
                 "links": len(cluster.links),
             }
             for name, cluster in clusters.items()
+        ],
+        "device_kinds": [
+            {
+                "name": name,
+                "memory": format_bytes(spec.memory_bytes),
+                "fp32 TFLOP/s": f"{spec.peak_flops_per_s / 1e12:.3g}",
+                "memory GB/s": f"{spec.bandwidth_bytes_per_s / 1e9:.4g}",
+                "source": spec.source,
+            }
+            for name, spec in sorted(catalogue().items())
         ],
         "families_for_generate": [
             {

@@ -6,12 +6,11 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placegap.experiments.device_table import device_table, server_lines
-from placegap.experiments.figures import format_gap, format_ns, format_s
+from placegap.experiments.live_line import live_line
 from placegap.experiments.options import (
     ChannelsOption,
     ClusterOption,
@@ -31,6 +30,7 @@ from placegap.experiments.options import (
     parse_pairs,
 )
 from placegap.experiments.output_files import check_outputs
+from placegap.experiments.place_report import opinion_object, print_result, result_object
 from placegap.experiments.rendering import output, spinner, warn
 from placegap.experiments.stop_signals import held, stop_status
 from placegap.instances.errors import InputError
@@ -107,6 +107,15 @@ def place_command(
             " limit or all that is left of it; exit status 1 if the two contradict each other.",
         ),
     ] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--start",
+            metavar="PLAN",
+            help="A plan file to start from; the result is no worse.",
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
@@ -116,6 +125,7 @@ def place_command(
         Stopped,
         choose_semantics,
         default_attempts,
+        given_plan,
         place,
     )
     from placegap.experiments.sources import Source, load_source, warn_assumed
@@ -155,13 +165,19 @@ def place_command(
         coarsen=coarsen,
         coarsen_params=coarsen_params,
     )
+    known = None
+    if start is not None:
+        with spinner(f"reading {start}"):
+            known = given_plan(instance, first.semantics, start)
+        first = replace(first, incumbent=known.plan)
     if write is not None:
         _write_model(coarsened(instance, first), first, write, as_json)
         return
     attempts = iter([first]) if method is not None else default_attempts(first)
     try:
-        with spinner(f"placing {instance.name}, {first.semantics.label}"):
-            result, warnings = place(attempts)
+        what = f"placing {instance.name}, {first.semantics.label}"
+        with live_line(what, quiet=quiet or as_json) as on_news:
+            result, warnings = place(attempts, start=known, on_news=on_news)
     except Stopped as stopped:
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None
@@ -224,6 +240,7 @@ def _write_model(instance: Instance, attempt: Attempt, path: Path, as_json: bool
             path,
             time_limit_s=attempt.time_limit_s,
             seed=attempt.seed,
+            incumbent=None if attempt.coarsen else attempt.incumbent,
         )
     if as_json:
         content = {
@@ -253,7 +270,7 @@ def _report(
     as_json: bool,
     opinion: Opinion | None = None,
 ) -> None:
-    """Print a result, warn about idle devices, explain a missing plan, write the plan.
+    """Print a result, explain a missing plan, write the plan.
 
     A plan of a finer instance (operator splitting) is shown and written with that instance.
     """
@@ -267,7 +284,7 @@ def _report(
             content["second_opinion"] = opinion_object(opinion)
         print(json.dumps(content, ensure_ascii=False), flush=True)
     else:
-        _print_result(instance, result)
+        print_result(output(), instance, result)
         if opinion is not None:
             output().print(f"second  {opinion.verdict}: {opinion.sentence}", markup=False)
     for fault in result.faults:
@@ -278,8 +295,6 @@ def _report(
         else:
             _explain(instance, result)
         return
-    if result.evaluation.idle_devices:
-        warn(f"the plan leaves unused: {', '.join(result.evaluation.idle_devices)}")
     if out is not None and result.split is not None:
         warn(f"the plan is one of the finer instance, which is written to {finer_file(out)}")
 
@@ -303,77 +318,6 @@ def finer_file(plan: Path) -> Path:
     'plan.instance.json.gz'
     """
     return plan.with_name(f"{plan.name.removesuffix('.json')}.instance.json.gz")
-
-
-def result_object(instance: Instance, result: Result) -> dict[str, Any]:
-    """What ``--json`` prints: times in ns, the placement by name."""
-    placement = None
-    if result.plan is not None:
-        devices = [device.name for device in instance.cluster.devices]
-        placement = {
-            op.name: devices[on[0]] if len(on) == 1 else [devices[k] for k in on]
-            for op, on in zip(instance.graph.ops, result.plan.placement, strict=True)
-        }
-    return {
-        "instance": result.instance,
-        "semantics": result.semantics.model_dump(mode="json"),
-        "method": result.method,
-        "status": result.status,
-        "value_ns": result.value_ns,
-        "bound_ns": result.bound_ns,
-        "bound_origin": result.bound_origin,
-        "bound_class": result.bound_class,
-        "rests_on": result.rests_on,
-        "proved": result.proved,
-        "gap": result.gap,
-        "build_s": round(result.build_s, 6),
-        "solve_s": round(result.solve_s, 6),
-        "setup_s": round(result.setup_s, 6),
-        "message": result.message,
-        "faults": list(result.faults),
-        "details": dict(result.details),
-        "placement": placement,
-    }
-
-
-def opinion_object(opinion: Opinion) -> dict[str, Any]:
-    """What ``--json`` prints of a second opinion."""
-    result = opinion.result
-    return {
-        "verdict": opinion.verdict,
-        "method": opinion.method,
-        "sentence": opinion.sentence,
-        "value_ns": None if result is None else result.value_ns,
-        "bound_ns": None if result is None else result.bound_ns,
-        "rests_on": "" if result is None else result.rests_on,
-        "solve_s": None if result is None else round(result.solve_s, 6),
-    }
-
-
-def _print_result(instance: Instance, result: Result) -> None:
-    from placegap.solvers.trust import describe_basis
-
-    console = output()
-    console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
-    if result.evaluation is not None and result.plan is not None:
-        console.print(device_table(instance, result.evaluation, result.semantics))
-        for line in server_lines(result.evaluation):
-            console.print(line, markup=False)
-    value = "none" if result.value_ns is None else format_ns(result.value_ns)
-    bound = "none"
-    if result.bound_ns is not None:
-        basis = describe_basis(result.bound_origin or result.method, result.rests_on)
-        bound = f"{format_ns(result.bound_ns)} ({basis})"
-    gap = "unknown" if result.gap is None else format_gap(result.gap)
-    build = f"build {format_s(result.build_s)}, " if result.build_s else ""
-    console.print(f"status  {result.status}")
-    console.print(f"value   {value}")
-    console.print(f"bound   {bound}", markup=False)
-    console.print(f"gap     {gap}")
-    once = f"; compiling kernels, once: {format_s(result.setup_s)}" if result.setup_s else ""
-    console.print(f"time    {build}solve {format_s(result.solve_s)}{once}")
-    if result.message:
-        console.print(f"note    {result.message}", markup=False)
 
 
 def _explain(instance: Instance, result: Result) -> None:

@@ -7,13 +7,13 @@ one line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from placegap.experiments.options import Rules
-from placegap.experiments.pool import Ending, run_pool, stop_asked
+from placegap.experiments.pool import Ending, run_pool, send_news, stop_asked
 from placegap.experiments.run_task import GRACE_S, one_line, warm_up
 from placegap.experiments.sources import Source, load_source
 from placegap.instances.errors import InputError
@@ -23,8 +23,9 @@ from placegap.instances.semantics import PlanClass, Semantics
 from placegap.solvers import Result, solve
 from placegap.solvers.coarse import solve_coarse
 from placegap.solvers.limits import compiled_s
+from placegap.solvers.progress import Ledger, Listener, News
 from placegap.solvers.registry import find_method
-from placegap.solvers.result import SolverDisagreement, carry_bound
+from placegap.solvers.result import Outcome, SolverDisagreement, carry_bound, finish
 from placegap.solvers.second_opinion import Opinion, Verdict, compare, nobody_to_ask, second_methods
 
 DEFAULT_TIME_LIMIT_S = 60.0
@@ -44,10 +45,10 @@ CONTIGUOUS: Mapping[str, PlanClass] = {"no": "any", "convex": "convex", "chain":
 class Attempt:
     """One call of a method."""
 
-    source: Source
+    source: Source | Instance
     semantics: Semantics
     method: str
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
     time_limit_s: float = DEFAULT_TIME_LIMIT_S
     gap: float = 0.0
     seed: int = 0
@@ -82,7 +83,7 @@ def choose_semantics(
     rules: Rules,
     own: Semantics | None,
     method: str | None,
-    params: Mapping[str, str] | None = None,
+    params: Mapping[str, object] | None = None,
 ) -> Semantics:
     """What the value will mean, from the options, the file and the method, in this order.
 
@@ -105,7 +106,7 @@ def choose_semantics(
     if semantics.is_load and rules.plans is None:
         plans = "chain" if method is None or method in CHAIN_METHODS else semantics.plans
         if method == "throughput-ip":
-            plans = CONTIGUOUS.get((params or {}).get("contiguous", "no"), semantics.plans)
+            plans = CONTIGUOUS.get(str((params or {}).get("contiguous", "no")), semantics.plans)
         update = {"plans": plans}
     elif method == "pesto" and semantics.objective == "makespan" and rules.channels is None:
         update = {"channels": "link"}
@@ -140,12 +141,29 @@ def _with(attempt: Attempt, **changes: object) -> Attempt:
 
 
 def place(
-    attempts: Iterator[Attempt], modules: Sequence[str] = ()
+    attempts: Iterator[Attempt],
+    modules: Sequence[str] = (),
+    *,
+    start: Result | None = None,
+    on_news: Listener | None = None,
+    pool: Callable[..., Generator[Ending[Attempt]]] | None = None,
 ) -> tuple[Result, tuple[str, ...]]:
     """Run attempts one after another; the result of the best, and warnings.
 
     Each attempt starts from the best plan of those before. If a later attempt fails or finds
     nothing, the earlier plan stands, and a warning says so.
+
+    Parameters
+    ----------
+    attempts : iterator of Attempt
+    modules : sequence of str
+        Modules that the worker imports first.
+    start : Result, optional
+        A plan to start from (`given_plan`); what comes out is no worse.
+    on_news : callable, optional
+        Called with a `progress.News` whenever something better is known.
+    pool : callable, optional
+        What runs the attempts, by default `run_pool` in a process of their own.
 
     Raises
     ------
@@ -156,28 +174,39 @@ def place(
     RuntimeError
         If a method crashes or disagrees with the referee, and there is no plan yet.
     """
-    best: Result | None = None
+    best = start
     warnings: list[str] = []
+    names: list[str] = []
+    ledger = Ledger(on_news or (lambda news: None))
+    if start is not None:
+        ledger.enter(_news(start))
 
     def tasks() -> Iterator[Attempt]:
         for attempt in attempts:
-            plan = None if best is None else best.plan
-            yield _with(attempt, incumbent=plan)
+            yield attempt if best is None else _with(attempt, incumbent=best.plan)
 
-    endings = run_pool(
+    endings = (pool or run_pool)(
         tasks(),
         run_attempt,
         workers=1,
         hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
         modules=modules,
         stop_s=STOP_S,
+        on_news=ledger.enter,
     )
     try:
         with closing(endings):
             for ending in endings:
                 answer = _answer(ending)
+                names.append(ending.task.method)
                 if isinstance(answer, Result):
+                    ledger.enter(_news(answer))
+                    if answer.split is not None and best is not None:
+                        warnings.append(f"{answer.method} splits ops: what it started from is left")
+                        best = None
                     best = better(best, answer)
+                elif best is start and answer.is_input_error and not ending.task.optional:
+                    raise InputError(answer.message)
                 elif best is not None and best.plan is not None:
                     warnings.append(f"{answer.message}; this is the plan of {best.method}")
                 elif not ending.task.optional:
@@ -185,6 +214,8 @@ def place(
     except KeyboardInterrupt:
         raise Stopped(best) from None
     assert best is not None
+    if best.method == START:
+        best = replace(best, message=f"{' and '.join(names)} found no better plan")
     return best, tuple(warnings)
 
 
@@ -199,6 +230,44 @@ def better(best: Result | None, new: Result) -> Result:
         return carry_bound(new, best)
     return carry_bound(best, new)
 
+
+def _news(result: Result) -> News:
+    """What a result adds to what is known; a plan of a finer instance is worth nothing here."""
+    if result.split is not None:
+        return News()
+    return News(result.value_ns, result.bound_ns, result.method)
+
+
+def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
+    """The plan of a plan file or split file, judged, as a result to start from.
+
+    Raises
+    ------
+    InputError
+        If the file holds no plan of the instance, or its plan breaks a rule.
+    """
+    found = solve(instance, semantics, "expert", {"path": path})
+    if found.plan is None:
+        raise InputError(f"cannot be the start for {instance.name}: {found.message}", path)
+    return replace(found, method=START)
+
+
+def judged_plan(instance: Instance, semantics: Semantics, plan: Plan) -> Result:
+    """A plan, judged, as a result to start from.
+
+    Raises
+    ------
+    InputError
+        If it breaks a rule.
+    """
+    found = finish(instance, semantics, START, Outcome(plan), solve_s=0.0)
+    if found.plan is None:
+        raise InputError(f"the start is no plan of {instance.name}: {found.message}")
+    return found
+
+
+START = "start"
+"""Stands for the method in a result that is the plan that was given."""
 
 FIRST_SHARE = 2 / 3
 """Of the time limit, for the first method, where a second opinion is asked for."""
@@ -257,13 +326,16 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
         warm_up(attempt.method, attempt.semantics, attempt.params, branching=False)
         if stop_asked():  # and the method has taken it for an end of the warm-up
             raise KeyboardInterrupt
-        run: Callable[..., Result] = solve
+        run: Callable[..., Result]
         if attempt.coarsen is not None:
             run = partial(
                 solve_coarse, transform=attempt.coarsen, transform_params=attempt.coarsen_params
             )
+        else:
+            run = partial(solve, progress=send_news)
+        source = attempt.source
         result = run(
-            load_source(attempt.source),
+            source if isinstance(source, Instance) else load_source(source),
             attempt.semantics,
             attempt.method,
             attempt.params,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import math
 import signal
+import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
@@ -44,6 +45,53 @@ class PoolError(RuntimeError):
     """Worker processes cannot start at all."""
 
 
+@dataclass(frozen=True)
+class _News:
+    """What a task tells before it ends."""
+
+    content: Any
+
+
+_listeners: list[Callable[[Any], None]] = []
+
+
+def send_news(content: Any) -> None:
+    """Tell whoever runs this task of something that can be pickled; without a pool, nobody."""
+    for listener in _listeners:
+        with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+            listener(content)
+
+
+@contextlib.contextmanager
+def _hearing(listener: Callable[[Any], None]) -> Iterator[None]:
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def run_here(
+    tasks: Iterable[T],
+    function: Callable[[T], Any],
+    *,
+    on_news: Callable[[Any], None] | None = None,
+    **_: Any,
+) -> Generator[Ending[T]]:
+    """`run_pool` without processes: one task after another, with no hard limit.
+
+    Examples
+    --------
+    >>> [ending.answer for ending in run_here([1, 2], lambda number: number + 1)]
+    [2, 3]
+    """
+    for task in tasks:
+        began = time.monotonic()
+        with _hearing(on_news or (lambda _: None)):
+            answer = function(task)
+        yield Ending(task, "done", answer, "", time.monotonic() - began)
+
+
 def run_pool(
     tasks: Iterable[T],
     function: Callable[[T], Any],
@@ -52,6 +100,7 @@ def run_pool(
     hard_limit_s: Callable[[T], float],
     modules: Sequence[str] = (),
     stop_s: float = 0.0,
+    on_news: Callable[[Any], None] | None = None,
 ) -> Generator[Ending[T]]:
     """Run ``function(task)`` in worker processes; yield each task's ending as it comes.
 
@@ -75,6 +124,8 @@ def run_pool(
         `KeyboardInterrupt` of its own; those that return in time have their endings yielded, and
         then `KeyboardInterrupt` is raised. A second Ctrl-C raises it at once, as the first does
         by default.
+    on_news : callable, optional
+        Called with what tasks `send_news` of while they run.
 
     Raises
     ------
@@ -95,7 +146,9 @@ def run_pool(
                 except StopIteration:
                     exhausted = True
                     break
-                worker = idle.pop() if idle else _Worker(function, modules, stop_s > 0, workers)
+                worker = (
+                    idle.pop() if idle else _Worker(function, modules, stop_s > 0, workers, on_news)
+                )
                 busy.append(worker)
                 worker.send(task, hard_limit_s(task))
             if not busy:
@@ -153,8 +206,14 @@ class _Worker(Generic[T]):
     """One process, the parent's end of its pipe, and the task it is at."""
 
     def __init__(
-        self, function: Callable[[T], Any], modules: Sequence[str], stoppable: bool, workers: int
+        self,
+        function: Callable[[T], Any],
+        modules: Sequence[str],
+        stoppable: bool,
+        workers: int,
+        on_news: Callable[[Any], None] | None,
     ) -> None:
+        self.on_news = on_news
         try:
             self.process = WorkerProcess(
                 _serve, (function, tuple(modules), stoppable), alone=workers == 1
@@ -188,6 +247,10 @@ class _Worker(Generic[T]):
                 raise PoolError(f"worker processes cannot start ({how})") from None
             message = f"the worker process died ({how})"
             return Ending(self.task, "crashed", None, message, wall_s)
+        if isinstance(answer, _News):
+            if self.on_news is not None:
+                self.on_news(answer.content)
+            return self.ending(heard=False)  # telling is no excuse for running on
         if self.ready:
             return Ending(self.task, "done", answer, "", wall_s)
         self.ready = True
@@ -222,15 +285,22 @@ def _serve(
     silence()
     if stoppable:
         signal.signal(STOP, _interrupt_once)
-    pipe.send("ready")
-    while True:
-        task = pipe.recv()
-        _stop.working = True
-        if _stop.asked:  # before it was here
-            return
-        answer = function(task)
-        _stop.working = False
-        pipe.send(answer)
+    lock = threading.Lock()
+
+    def send(message: object) -> None:
+        with lock:  # solvers tell of news from threads of their own
+            pipe.send(message)
+
+    send("ready")
+    with _hearing(lambda news: send(_News(news))):
+        while True:
+            task = pipe.recv()
+            _stop.working = True
+            if _stop.asked:  # before it was here
+                return
+            answer = function(task)
+            _stop.working = False
+            send(answer)
 
 
 @dataclass

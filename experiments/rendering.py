@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from placegap.instances.errors import shorten
@@ -68,24 +68,37 @@ def errors() -> Console:
     return Console(file=cast("TextIO", _Errors()), highlight=False)
 
 
+def shows_live() -> bool:
+    """Whether stderr is a terminal on which a line can change; it is None where it was closed."""
+    return sys.stderr is not None and sys.stderr.isatty() and not errors().is_dumb_terminal
+
+
 def warn(sentence: str) -> None:
     """One line on stderr."""
+    if sys.stderr is None:  # closed: print would take stdout
+        return
     line = f"placegap: {' '.join(sentence.split())}"
     print(shorten(line, LONGEST_WARNING), file=_Errors(), flush=True)
 
 
 @contextmanager
-def spinner(what: str) -> Iterator[None]:
-    """A spinner with a clock on stderr, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield
+def spinner(what: str) -> Iterator[Callable[[str], None]]:
+    """A line with a spinner, a text and a clock on stderr, if that is a terminal; it goes away.
+
+    What it yields changes the text, which is cut where the terminal is too narrow for it.
+    """
+    if not shows_live():
+        yield lambda text: None
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    one_line = Column(no_wrap=True, overflow="ellipsis")
+    text_column = TextColumn("{task.description}", table_column=one_line)
+    clock = TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00")))
+    columns = (SpinnerColumn(), clock, text_column)
     with Progress(*columns, console=errors(), transient=True) as progress:
-        progress.add_task(escape(what), total=None)
-        yield
+        line = progress.add_task(escape(what), total=None)
+        yield lambda text: progress.update(line, description=escape(text))
 
 
 class PlainTable(Table):

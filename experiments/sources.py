@@ -12,6 +12,7 @@ from placegap.instances.corpus import corpus_names, load_corpus
 from placegap.instances.document import Document
 from placegap.instances.errors import InputError
 from placegap.instances.model import Cluster, Graph, Instance
+from placegap.instances.near_names import instead_of
 from placegap.instances.onnx_import import ASSUMED_DIMS
 from placegap.instances.reader import read_model
 from placegap.instances.time_unit import TimeUnit
@@ -90,8 +91,8 @@ def find_model(
             raise InputError(f"{model} has no open dimensions; leave out --dim")
         return load_corpus(model)
     if not os.path.exists(model) and "." not in os.path.basename(model):
-        names = ", ".join(corpus_names())
-        raise InputError(f"there is no file {model!r}, and the corpus holds only {names}")
+        hint = instead_of(model, corpus_names(), "placegap instances")
+        raise InputError(f"there is no file {model!r}, and no such graph in the corpus{hint}")
     return read_model(model, time_unit, dict(dims))
 
 

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from placegap.instances.data_files import data_path
 from placegap.instances.errors import InputError, from_validation_error
 from placegap.instances.model import Count, Name, Part, Positive
+from placegap.instances.near_names import instead_of
 from placegap.instances.yaml_file import read_yaml
 
 
@@ -65,9 +66,9 @@ def read_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
 
 
 def device_spec(kind: str) -> DeviceSpec:
-    """The catalogue's entry for a kind; an unknown kind is an InputError that lists the known."""
+    """The catalogue's entry for a kind; an unknown kind is an InputError that offers others."""
     spec = catalogue().get(kind)
     if spec is None:
-        known = ", ".join(sorted(catalogue()))
-        raise InputError(f"device kind {kind!r} is not in the catalogue (known: {known})")
+        hint = instead_of(kind, sorted(catalogue()), "placegap instances")
+        raise InputError(f"device kind {kind!r} is not in the catalogue{hint}")
     return spec

@@ -43,6 +43,7 @@ from placegap.instances.model import (
     Positive,
     Provenance,
 )
+from placegap.instances.near_names import instead_of
 from placegap.instances.yaml_file import read_yaml
 
 
@@ -64,10 +65,10 @@ class DeviceEntry(Part):
         if self.count is not None and self.names is not None:
             raise ValueError("count goes with name, not with names")
         if "memory_bytes" not in self.model_fields_set and self.kind not in catalogue():
-            known = ", ".join(sorted(catalogue()))
+            hint = instead_of(self.kind, sorted(catalogue()), "placegap instances")
             raise ValueError(
-                f"kind {self.kind!r} is not in the catalogue (known: {known});"
-                " give its memory_bytes (null for no limit) to use it all the same"
+                f"kind {self.kind!r} is not in the catalogue{hint} (to use it all the same, give"
+                " its memory_bytes, null for no limit)"
             )
         return self
 
@@ -209,9 +210,9 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
         cluster = parse_cluster(raw, path)
         shipped = isinstance(name_or_path, str) and name_or_path == cluster.name != str(path)
         return cluster.read_from(f"cluster {name_or_path}" if shipped else path)
-    known = ", ".join(cluster_names())
+    hint = instead_of(str(name_or_path), cluster_names(), "placegap instances")
     raise InputError(
-        f"there is no cluster {str(name_or_path)!r}: give a .yaml or .json file, or one of {known}"
+        f"there is no cluster {str(name_or_path)!r}, nor such a .yaml or .json file{hint}"
     )
 
 

@@ -17,6 +17,7 @@ from placegap.instances.data_files import data_path
 from placegap.instances.document import Document, load_document, read_json, write_json
 from placegap.instances.errors import InputError, from_validation_error
 from placegap.instances.model import BestKnown, Cluster, Instance, Name
+from placegap.instances.near_names import instead_of
 from placegap.instances.semantics import Semantics
 
 
@@ -38,12 +39,11 @@ def corpus_names() -> tuple[str, ...]:
 
 
 def corpus_path(name: str) -> Path:
-    """File of a graph of the corpus; an unknown name is an InputError that lists the known."""
+    """File of a graph of the corpus; an unknown name is an InputError that offers others."""
     path = _paths().get(name)
     if path is None:
-        raise InputError(
-            f"there is no graph {name!r} in the corpus; choose one of {', '.join(corpus_names())}"
-        )
+        hint = instead_of(name, corpus_names(), "placegap instances")
+        raise InputError(f"there is no graph {name!r} in the corpus{hint}")
     return path
 
 

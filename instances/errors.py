@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from placegap.instances.near_names import near_names
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -97,6 +100,9 @@ def from_validation_error(
         "json_invalid",
     ):
         message += f" (got {_short(value)})"
+    if first["type"] == "literal_error" and isinstance(value, str):
+        near = near_names(value, re.findall("'([^']*)'", first["ctx"]["expected"]))
+        message += f"; did you mean {near[0]!r}?" if near else ""
     more = error.error_count() - 1
     if more:
         message += f" (and {more} more)"

@@ -14,6 +14,7 @@ from placegap.instances import shapes
 from placegap.instances.collector import paused_collector
 from placegap.instances.errors import InputError, from_validation_error
 from placegap.instances.model import Edge, Graph, Name, Op, Provenance
+from placegap.instances.near_names import instead_of
 from placegap.instances.shapes import Shape
 from placegap.instances.training import mirror_training
 from placegap.instances.transfer import NS_PER_S
@@ -211,7 +212,7 @@ def generate(family: str, params: Mapping[str, Any] | None = None, seed: int = 0
     (20, True)
     """
     if family not in FAMILIES:
-        raise InputError(f"there is no family {family!r}; choose from {', '.join(FAMILIES)}")
+        raise InputError(f"there is no family {family!r}{instead_of(family, FAMILIES)}")
     chosen = FAMILIES[family]
     try:
         parsed = chosen.params.model_validate(dict(params or {}))

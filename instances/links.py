@@ -9,6 +9,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING, overload
 
 from placegap.instances.input_limits import MAX_LINK_GROUPS, MAX_LINKS
+from placegap.instances.near_names import instead_of
 
 if TYPE_CHECKING:
     from placegap.instances.model import Link
@@ -147,7 +148,8 @@ class Links(Sequence["Link"]):
             ends = entry.devices if isinstance(entry, Group) else (entry.source, entry.target)
             for end in ends:
                 if end not in devices:
-                    raise ValueError(f"links[{number}]: there is no device {end!r}")
+                    hint = instead_of(end, sorted(devices))
+                    raise ValueError(f"links[{number}]: there is no device {end!r}{hint}")
             if len(set(ends)) < len(ends):
                 twice = next(end for end in ends if ends.count(end) > 1)
                 raise ValueError(f"links[{number}]: joins {twice!r} with itself")

@@ -14,6 +14,7 @@ from placegap.instances.document import Version, read_json, write_json
 from placegap.instances.errors import InputError, from_validation_error
 from placegap.instances.file_kinds import refuse_other
 from placegap.instances.model import Count, Instance, Part
+from placegap.instances.near_names import instead_of
 from placegap.instances.plan import Plan, Times, Transfer
 from placegap.instances.semantics import Semantics
 
@@ -291,7 +292,8 @@ def _finder(what: str, index: Mapping[Any, int]) -> Any:
         try:
             return index[name]
         except KeyError:
-            raise LookupError(f"there is no {what} {name!r} in the instance") from None
+            near = instead_of(name, index) if what == "device" else ""
+            raise LookupError(f"there is no {what} {name!r} in the instance{near}") from None
 
     return find
 

@@ -21,6 +21,7 @@ from placegap.instances.fusion import fuse_by_rules
 from placegap.instances.fusion_rules import default_rules, read_rules
 from placegap.instances.merge import merge_ops
 from placegap.instances.model import Instance
+from placegap.instances.near_names import instead_of
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import Semantics
 from placegap.instances.zero_time import join_zero_time
@@ -203,7 +204,7 @@ def find_transform(
     20
     """
     if name not in TRANSFORMS:
-        raise InputError(f"there is no transform {name!r}; choose from {', '.join(TRANSFORMS)}")
+        raise InputError(f"there is no transform {name!r}{instead_of(name, TRANSFORMS)}")
     chosen = TRANSFORMS[name]
     try:
         return chosen, chosen.params.model_validate(dict(params or {}))

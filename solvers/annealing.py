@@ -7,6 +7,7 @@ from pydantic import Field
 from placegap.instances.evaluate import evaluate
 from placegap.solvers.limits import now_s
 from placegap.solvers.makespan_annealing import RUNS, Annealing
+from placegap.solvers.progress import tell
 from placegap.solvers.registry import Method, Params, Task, register
 from placegap.solvers.result import Outcome
 from placegap.solvers.start import best_start
@@ -58,6 +59,7 @@ def run(task: Task, params: Params) -> Outcome:
         value = evaluate(task.instance, plan, task.semantics).value_ns
         if value is not None and value < least:
             best, least = plan, value
+            tell(task.instance, task.semantics, "annealing", value_ns=value)
     return Outcome(
         best,
         message="interrupted" if search.interrupted else "",

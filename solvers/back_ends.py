@@ -9,7 +9,7 @@ from typing import Literal
 
 import pyomo.environ as pyo
 
-from placegap.solvers.mip_outcome import MipOutcome
+from placegap.solvers.mip_outcome import MipOutcome, Watch
 from placegap.solvers.registry import Limits
 from placegap.solvers.trust import word_of
 
@@ -33,6 +33,7 @@ def solve_model(
     solver: SolverName = "highs",
     warm: bool = False,
     relax: bool = False,
+    watch: Watch | None = None,
 ) -> MipOutcome:
     """Minimize a linear Pyomo model, and leave the best solution in its variables.
 
@@ -52,6 +53,8 @@ def solve_model(
         Start from the values of the variables, all of which are set.
     relax : bool
         Solve the LP relaxation.
+    watch : callable (objective, dual bound), optional
+        HiGHS calls it while it solves a MIP; the others do not.
 
     Raises
     ------
@@ -69,7 +72,9 @@ def solve_model(
     ('optimal', 2, 2)
     """
     run: Callable[..., MipOutcome] = _module(solver).solve_model
-    which = {"solver": solver} if solver in COMMERCIAL else {}
+    which: dict[str, object] = {"solver": solver} if solver in COMMERCIAL else {}
+    if solver == "highs":
+        which["watch"] = watch
     return run(model, limits, warm=warm, relax=relax, **which)
 
 

@@ -7,6 +7,7 @@ the solver: it is reported, and nothing that was proven in that run is believed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +25,7 @@ from placegap.solvers.endings import say_ending, say_rest
 from placegap.solvers.interrupts import run_stoppable
 from placegap.solvers.limits import now_s
 from placegap.solvers.mip_outcome import Ending
+from placegap.solvers.progress import is_heard, teller
 from placegap.solvers.registry import Task
 from placegap.solvers.result import Outcome
 from placegap.solvers.start import Start
@@ -170,7 +172,8 @@ def run_cp_sat(
         return Answer("refused", reason=f"no CP-SAT: its model is not safe for {SOLVER}: {error}")
     solver = _new_solver(settings)
     # An interrupt before the search begins is asked for until it is heard.
-    status, interrupted = run_stoppable(lambda: solver.solve(model.cp), solver.stop_search)
+    told = _told(model, semantics, solver)
+    status, interrupted = run_stoppable(lambda: solver.solve(model.cp, *told), solver.stop_search)
     if status == cp_model.MODEL_INVALID:
         said = model.cp.validate().strip()
         return Answer("refused", reason=f"no CP-SAT: {SOLVER} rejects its model: {said}")
@@ -340,6 +343,31 @@ def _checked(
     if known and bound > min(known):
         faults.append(f"{where}: {_proves_too_much(bound, min(known))}")
     return _replaced(answer, faults, plan, value, claim, bound)
+
+
+class _Told(cp_model.CpSolverSolutionCallback):
+    """Tells of solutions while CP-SAT goes on."""
+
+    def __init__(self, on_value: Callable[[int], None]) -> None:
+        super().__init__()
+        self.on_value = on_value
+
+    def on_solution_callback(self) -> None:
+        self.on_value(round(self.objective_value))
+
+
+def _told(model: CpModel, semantics: Semantics, solver: cp_model.CpSolver) -> tuple[_Told, ...]:
+    """A callback to tell of values, where times are exact, and of bounds, if anyone listens."""
+    if not is_heard(model.instance, semantics):
+        return ()
+    on_news = teller(model.instance, semantics, "cp-sat")
+
+    def on_bound(bound: float) -> None:
+        if math.isfinite(bound):
+            on_news(None, math.floor(bound) * model.unit_ns)
+
+    solver.best_bound_callback = on_bound
+    return (_Told(lambda value: on_news(value * model.unit_ns, None)),) if model.exact else ()
 
 
 def _proves_too_much(bound_ns: int, value_ns: int) -> str:

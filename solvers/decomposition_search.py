@@ -18,6 +18,7 @@ from placegap.instances.plan import Plan
 from placegap.instances.sections import SectionMaker
 from placegap.solvers.limits import now_s
 from placegap.solvers.makespan_annealing import Annealing
+from placegap.solvers.progress import tell
 from placegap.solvers.registry import Task
 from placegap.solvers.section_arcs import PROOFS, Arc, ArcTable, Use, lower_table, upper_table
 from placegap.solvers.section_chain import Chain, Lengths
@@ -145,6 +146,7 @@ class Search:
         if self.value_ns is not None and value >= self.value_ns:
             return False
         self.plan, self.value_ns, self.claim_ns = plan, value, claim_ns
+        tell(self.task.instance, self.task.semantics, "decomposition", value_ns=value)
         return True
 
     def found_bound(self, bound_ns: int, proof: int) -> None:
@@ -153,6 +155,7 @@ class Search:
             bound_ns = min(bound_ns, self.value_ns)
         if bound_ns > self.bound_ns:
             self.bound_ns, self.proof = bound_ns, proof
+            tell(self.task.instance, self.task.semantics, "decomposition", bound_ns=bound_ns)
 
     # ------------------------------------------------------------------------------------- search
 

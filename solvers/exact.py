@@ -18,6 +18,7 @@ from placegap.instances.errors import InputError
 from placegap.instances.evaluate import evaluate
 from placegap.solvers.cheap_bounds import Bound, method_bound, quick_bound
 from placegap.solvers.limits import now_s
+from placegap.solvers.progress import tell
 from placegap.solvers.registry import ExactParams, Method, Params, Start, Task
 from placegap.solvers.result import Outcome, SolverDisagreement
 from placegap.solvers.start import best_start, placers, starts
@@ -61,6 +62,7 @@ def run_exact(method: Method, task: Task, params: Params) -> Outcome:
     try:
         found = starts(task, placers(task) if before else ())
         floor = _floor(task, found[0] if found else None)
+        tell(task.instance, task.semantics, floor.origin, bound_ns=floor.ns)
         known = replace(task, starts=tuple(found), floor_ns=floor.ns)
         outcome = method.run(_rest(known, began), params)
     except InputError:

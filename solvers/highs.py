@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 
 import highspy
 import numpy as np
@@ -17,6 +18,7 @@ from placegap.solvers.mip_outcome import (
     THREADS,
     Ending,
     MipOutcome,
+    Watch,
     bound_ns,
     no_garbage_collection,
 )
@@ -35,6 +37,9 @@ __all__ = [
 ]
 
 
+WATCH_S = 0.1
+"""A watch is called so often at most."""
+
 PROBING, ENUMERATION = 1 << 15, 1 << 16
 """Presolve rules without which HiGHS 1.13.1 was right on models that it otherwise took for
 infeasible, or proved a wrong optimum for (tests/solvers/test_highs.py)."""
@@ -42,7 +47,7 @@ infeasible, or proved a wrong optimum for (tests/solvers/test_highs.py)."""
 
 def solve_model(
     model: pyo.ConcreteModel, limits: Limits, *, warm: bool = False, relax: bool = False,
-    most: float | None = None,
+    most: float | None = None, watch: Watch | None = None,
 ) -> MipOutcome:  # fmt: skip
     """Minimize a linear Pyomo model, and leave the best solution in its variables.
 
@@ -61,6 +66,9 @@ def solve_model(
     most : float, optional
         Of an LP: no variable of a solution that matters is beyond this. The bound is then what the
         duals prove (`safe_dual`), and an LP is infeasible only where they prove that.
+    watch : callable (objective, dual bound), optional
+        Of a MIP: called now and then, from another thread, with what the solver has; infinite
+        where it has nothing.
 
     Returns
     -------
@@ -79,7 +87,7 @@ def solve_model(
     if limits.time_limit_s is not None:
         solver.setOptionValue("time_limit", max(0.0, limits.time_limit_s - (handed_off - began)))
     try:
-        interrupted = _run(solver)
+        interrupted = _run(solver, watch if form.is_mip else None)
     except MemoryError:  # what the solver says now is not to be trusted
         return MipOutcome(
             "memory_limit",
@@ -154,15 +162,22 @@ def _new_solver(limits: Limits) -> highspy.Highs:
     return solver
 
 
-def _run(solver: highspy.Highs) -> bool:
+def _run(solver: highspy.Highs, watch: Watch | None) -> bool:
     """Run until the end or Ctrl-C; whether that came."""
-    stop = threading.Event()
+    stop, next_s = threading.Event(), 0.0
 
     def on_check(event: highspy.highs.HighsCallbackEvent) -> None:
         if stop.is_set():
             event.interrupt()
 
-    solver.cbMipInterrupt += on_check
+    def on_mip_check(event: highspy.highs.HighsCallbackEvent) -> None:
+        nonlocal next_s
+        on_check(event)
+        if watch is not None and time.monotonic() >= next_s:
+            next_s = time.monotonic() + WATCH_S
+            watch(event.data_out.mip_primal_bound, event.data_out.mip_dual_bound)
+
+    solver.cbMipInterrupt += on_mip_check
     solver.cbSimplexInterrupt += on_check
     _, interrupted = run_stoppable(solver.run, stop.set)
     return interrupted

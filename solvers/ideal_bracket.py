@@ -25,6 +25,7 @@ from placegap.solvers.ideal_walks import build_walks
 from placegap.solvers.ideal_windows import build_windows
 from placegap.solvers.ideals import Ideals, all_blocks, joined, record_prefixes
 from placegap.solvers.limits import Clock, LimitReached
+from placegap.solvers.progress import Told, unheard
 from placegap.solvers.result import relative_gap
 from placegap.solvers.slicing import Split, best_slices
 from placegap.solvers.topological_orders import orders
@@ -71,6 +72,8 @@ class Bracket:
         Device of each op in that plan.
     counts : dict
         How many ideals there are, and how many were kept.
+    on_news : callable (value, bound)
+        Called when one of the two is better.
     """
 
     problem: ChainProblem
@@ -82,6 +85,7 @@ class Bracket:
     lower: int = 0
     origin: str = "combinatorial"
     counts: dict[str, int] = field(default_factory=dict)
+    on_news: Told = unheard
 
     def __post_init__(self) -> None:
         self.relief = Relief(self.problem)
@@ -104,6 +108,10 @@ class Bracket:
         """The best plan so far."""
         return None if self.devices is None else Plan.on(self.devices.tolist())
 
+    def tell_to(self, told: Told) -> None:
+        """Let a function be called whenever value or bound are better."""
+        self.on_news = told
+
     def adopt(self, value: int | None, plan: Plan | None) -> None:
         """Take over a plan of a known value."""
         self.value, self.devices = value, None if plan is None else plan.devices
@@ -112,11 +120,13 @@ class Bracket:
         """Take over a split of at most `limit`; whether there is one."""
         if split is not None:
             self.value, self.devices = split.value, split.devices(self.problem)
+            self.on_news(self.value, self.lower)
         return split is not None
 
     def prove(self, lower: int) -> None:
         """Take over a bound that the DP has proven."""
         self.lower, self.origin = lower, "ideal-dp"
+        self.on_news(self.value, self.lower)
 
     def search(self, ideals: Ideals, max_nodes: int | None = None) -> Search:
         """The DP over some ideals."""

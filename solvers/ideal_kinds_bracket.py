@@ -19,6 +19,7 @@ from placegap.solvers.ideal_prices import PriceBook, keep_all_that_may_matter, w
 from placegap.solvers.ideal_servers import ServerSearch
 from placegap.solvers.ideal_sets import Sets, enumerate_sets, joined, prefixes, set_sums
 from placegap.solvers.limits import Clock, LimitReached
+from placegap.solvers.progress import Told, unheard
 from placegap.solvers.registry import Task
 from placegap.solvers.result import relative_gap
 from placegap.solvers.start import best_start
@@ -56,6 +57,8 @@ class KindsBracket:
     plan : Plan or None
     counts : dict
         How many ideals there are, and how many were kept.
+    on_news : callable (value, bound)
+        Called when one of the two is better.
     """
 
     task: Task
@@ -66,6 +69,7 @@ class KindsBracket:
     value: int | None = None
     plan: Plan | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    on_news: Told = unheard
 
     def __post_init__(self) -> None:
         self.book = PriceBook(self.problem)
@@ -82,6 +86,10 @@ class KindsBracket:
     def limit(self) -> int:
         """Loads up to this are better than what is known."""
         return self.problem.largest_load if self.value is None else self.value - 1
+
+    def tell_to(self, told: Told) -> None:
+        """Let a function be called whenever value or bound are better."""
+        self.on_news = told
 
     def adopt(self, value: int | None, plan: Plan | None) -> None:
         """Take over a plan of a known value."""
@@ -100,12 +108,14 @@ class KindsBracket:
         """Take over a pipeline of at most `limit`; whether there is one."""
         if found is not None:
             self.value, self.plan = found.value, Plan(found.placement)
+            self.on_news(self.value, self.lower)
         return found is not None
 
     def prove(self, lower: int, origin: str = "ideal-dp") -> None:
         """Take over a bound that the DP has proven."""
         if lower > self.lower:
             self.lower, self.origin = lower, origin
+            self.on_news(self.value, self.lower)
 
     def search(self, sets: Sets) -> LayerSearch:
         """The DP over some ideals, with servers if there are any."""

@@ -28,6 +28,7 @@ from placegap.instances.model import Instance
 from placegap.instances.plan import Plan
 from placegap.solvers.ideal_memory import roomy_within
 from placegap.solvers.limits import LimitReached, now_s
+from placegap.solvers.progress import Told, teller
 from placegap.solvers.registry import Task
 from placegap.solvers.result import relative_gap
 
@@ -62,6 +63,9 @@ class AnyBracket(Protocol):
 
     def adopt(self, value: int | None, plan: Plan | None) -> None:
         """Take over a plan of a known value."""
+
+    def tell_to(self, told: Told) -> None:
+        """Let a function be called whenever value or bound are better."""
 
 
 B = TypeVar("B", bound=AnyBracket)
@@ -208,6 +212,8 @@ class Steps(Generic[B]):
         """Work on a bracket of real plans, and take over what it learns."""
         if bracket.problem.fits.any(axis=0).all():
             self.last = bracket
+            told = teller(self.task.instance, self.task.semantics, "ideal-dp")
+            bracket.tell_to(told if proves else lambda value_ns, _: told(value_ns, None))
             try:
                 work(bracket)
             finally:

@@ -26,6 +26,7 @@ from placegap.solvers.latency_section_chain import best_row
 from placegap.solvers.latency_slices import group_slices, with_slices
 from placegap.solvers.latency_spine import Nodes, build_nodes, build_spine
 from placegap.solvers.limits import Clock, LimitReached, now_s
+from placegap.solvers.progress import Told, teller, unheard
 from placegap.solvers.registry import ExactParams, Method, Params, Task, register
 from placegap.solvers.result import Outcome, relative_gap
 from placegap.solvers.start import best_start
@@ -95,6 +96,7 @@ class Progress:
     origin: str = "critical path"
     rests_on: str = PROOF
     infeasible: str = ""
+    on_news: Told = unheard
     faults: tuple[str, ...] = ()
     details: dict[str, int | float | str] = field(default_factory=dict)
 
@@ -104,11 +106,13 @@ class Progress:
             value = self.problem.latency_ns(place)
             if self.value_ns is None or value < self.value_ns:
                 self.value_ns, self.place = value, place.copy()
+                self.on_news(value, None)
 
     def prove(self, bound_ns: int, origin: str, rests_on: str = PROOF) -> None:
         """Take over a bound if it is better."""
         if bound_ns > self.bound_ns:
             self.bound_ns, self.origin, self.rests_on = bound_ns, origin, rests_on
+            self.on_news(None, bound_ns)
 
     def prove_infeasible(self, reason: str, rests_on: str = PROOF) -> None:
         """No plan exists; of several reasons the first counts."""
@@ -158,6 +162,7 @@ class _Search:
         self.task, self.params, self.began = task, params, now_s()
         subgraphs = task.semantics.subgraphs
         self.progress = Progress(build_call_problem(task.instance, subgraphs), task.limits.gap)
+        self.progress.on_news = teller(task.instance, task.semantics, "latency")
         self.progress.prove(_critical_path_ns(task), "critical path")
         self.starts: list[Ints] = []
         self.steps_per_s = STEPS_PER_S

@@ -15,7 +15,14 @@ from placegap.instances.plan import Plan
 from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model, word
 from placegap.solvers.endings import say_ending, say_rest
 from placegap.solvers.limits import now_s
-from placegap.solvers.mip_outcome import Ending, MipOutcome, bound_ns, no_garbage_collection
+from placegap.solvers.mip_outcome import (
+    Ending,
+    MipOutcome,
+    Watch,
+    bound_ns,
+    no_garbage_collection,
+)
+from placegap.solvers.progress import is_heard, teller
 from placegap.solvers.registry import Limits, Params, Task
 from placegap.solvers.result import Outcome
 from placegap.solvers.start import Start, best_start
@@ -134,10 +141,10 @@ def _search(
     began: float,
 ) -> tuple[MipOutcome, Plan | None]:
     """Solve until the plan fits the devices' memory to the byte, or until the solver is stopped."""
-    proven = -math.inf
+    proven, watch = -math.inf, _watch(model, task, formulation)
     while True:
         limits = _remaining(task.limits, began)
-        found = solve_model(model, limits, solver=solver, warm=start is not None)
+        found = solve_model(model, limits, solver=solver, warm=start is not None, watch=watch)
         # rows that exclude a plan only raise the optimum: what was proven before stands
         proven = max(proven, -math.inf if found.dual_bound is None else found.dual_bound)
         if math.isfinite(proven) and found.ending != "infeasible":
@@ -149,6 +156,21 @@ def _search(
             return replace(found, has_solution=False), None
         if start is not None:
             formulation.warm_start(model, start.plan)
+
+
+def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Watch | None:
+    """Tells, while the solver is at it, of its own value and bound, if anyone listens."""
+    if not is_heard(task.instance, task.semantics):
+        return None
+    unit_ns = pyo.value(model.unit_ns)
+    on_news = teller(task.instance, task.semantics, formulation.name)
+
+    def watch(objective: float, dual_bound: float) -> None:
+        value = round(objective * unit_ns) if math.isfinite(objective) else None
+        known = dual_bound if math.isfinite(dual_bound) else None
+        on_news(value, bound_ns(known, unit_ns, formulation.granularity_ns))
+
+    return watch
 
 
 def _cut_short(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -19,6 +19,9 @@ BOUND_MARGIN = 1e-6
 Ending = Literal[
     "optimal", "infeasible", "unbounded", "time_limit", "interrupted", "memory_limit", "unknown"
 ]
+
+Watch = Callable[[float, float], None]
+"""Called with a MIP solver's objective and dual bound, infinite where it has none."""
 
 
 @dataclass(frozen=True)

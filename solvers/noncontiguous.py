@@ -14,6 +14,7 @@ from placegap.instances.explain import explain_infeasible
 from placegap.instances.plan import Plan
 from placegap.solvers import trust
 from placegap.solvers.limits import now_s
+from placegap.solvers.progress import teller
 from placegap.solvers.registry import Method, Params, Task, find_method, register, why_not
 from placegap.solvers.result import Outcome
 from placegap.solvers.split_merging import merge_blocks
@@ -48,8 +49,9 @@ def run(task: Task, params: Params) -> Outcome:
     merged = merge_blocks(whole, start.value_ns + 1, [device])
     problem = merged.problem
     progress = Progress(
-        problem, task.limits.gap, start.value_ns, start.plan.devices, merged.plans[0]
-    )
+        problem, task.limits.gap, start.value_ns, start.plan.devices, merged.plans[0],
+        on_news=teller(task.instance, task.semantics, "noncontiguous"),
+    )  # fmt: skip
     progress.prove(least_work(problem), "work")
     progress.details.update(blocks=problem.num_blocks, nets=problem.nets.num_nets)
     build_s = now_s() - began

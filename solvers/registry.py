@@ -12,11 +12,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from placegap.instances.errors import InputError, from_validation_error
 from placegap.instances.model import Instance
+from placegap.instances.near_names import instead_of
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import Objective, Semantics
 from placegap.instances.servers import check_semantics
 from placegap.solvers.limits import compiled_s, now_s
 from placegap.solvers.methods import HOMES
+from placegap.solvers.progress import Listener, listening
 from placegap.solvers.result import Outcome, Result, finish
 
 if TYPE_CHECKING:
@@ -184,11 +186,12 @@ def register(method: Method) -> Method:
 
 
 def find_method(name: str) -> Method:
-    """The method of that name, or an InputError that lists the names."""
+    """The method of that name, or an InputError that offers others."""
     try:
         return METHODS[name]
     except KeyError:
-        raise InputError(f"there is no method {name!r}; choose from {', '.join(METHODS)}") from None
+        hint = instead_of(name, METHODS, "placegap methods")
+        raise InputError(f"there is no method {name!r}{hint}") from None
 
 
 def parse_params(method: Method, params: Mapping[str, object]) -> Params:
@@ -246,6 +249,7 @@ def solve(
     gap: float = 0.0,
     seed: int = 0,
     incumbent: Plan | None = None,
+    progress: Listener | None = None,
 ) -> Result:
     """Run one method on one instance and let the referee judge it.
 
@@ -261,6 +265,9 @@ def solve(
         When to stop, and the seed of methods that draw random numbers.
     incumbent : Plan, optional
         A plan to start from; it is ignored by methods that cannot use one.
+    progress : callable, optional
+        Called with a `progress.News` whenever a better plan or bound is known, by methods that
+        tell, perhaps from other threads.
 
     Raises
     ------
@@ -287,7 +294,8 @@ def solve(
             raise InputError(f"{method} {reason}")
         raise InputError(f"{method} does not apply to {instance.name}: {reason}")
     began, compiled = now_s(), compiled_s()
-    outcome = _run(chosen, task, parsed)
+    with listening(instance, semantics, progress):
+        outcome = _run(chosen, task, parsed)
     elapsed = now_s() - began
     return finish(
         instance,

@@ -8,6 +8,7 @@ import numpy as np
 
 from placegap.instances.arrays import UNSUPPORTED
 from placegap.instances.index import Ints
+from placegap.solvers.progress import Told, unheard
 from placegap.solvers.result import relative_gap
 from placegap.solvers.split_problem import SplitProblem
 
@@ -30,6 +31,8 @@ class Progress:
     bound_ns : int
     origin : str
         What proves the bound.
+    on_news : callable (value, bound)
+        Called with what is better.
     details : dict
     faults : list of str
         What a phase or a solver said that a known plan contradicts, or how it failed.
@@ -42,6 +45,7 @@ class Progress:
     merged: Ints
     bound_ns: int = 0
     origin: str = "work"
+    on_news: Told = unheard
     details: dict[str, int | float | str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
@@ -56,6 +60,7 @@ class Progress:
         """Take over a feasible plan of the ops if it is better."""
         if value_ns < self.value_ns:
             self.value_ns, self.devices = value_ns, devices.copy()
+            self.on_news(value_ns, None)
 
     def prove(self, bound_ns: int, origin: str) -> None:
         """Take over a bound if it is better; one above the plan's value is a fault."""
@@ -66,6 +71,7 @@ class Progress:
             )
         elif bound_ns > self.bound_ns:
             self.bound_ns, self.origin = bound_ns, origin
+            self.on_news(None, bound_ns)
 
     @property
     def done(self) -> bool:

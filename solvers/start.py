@@ -10,6 +10,7 @@ from placegap.instances.evaluate import evaluate
 from placegap.instances.plan import Plan
 from placegap.instances.semantics import PLAN_CLASSES, Objective, Semantics
 from placegap.solvers.limits import now_s
+from placegap.solvers.progress import tell
 from placegap.solvers.registry import Start, Task, find_method, why_not
 
 __all__ = ["PLACERS", "Placer", "Start", "best_start", "placers", "starts"]
@@ -133,7 +134,7 @@ def starts(task: Task, methods: Iterable[str]) -> list[Start]:
     share_s = LONGEST_S if limit_s is None else min(LONGEST_S, limit_s * SHARE)
     stop_s = max(share_s, SECOND_S)
     known = any(start.plan is task.incumbent for start in task.starts)
-    found = [*task.starts, None if known else _judged(task, task.incumbent)]
+    found = [*task.starts, None if known else _judged(task, task.incumbent, "the start")]
     for name in methods:
         if limit_s is not None and now_s() - began > stop_s and name not in ALWAYS:
             break
@@ -141,7 +142,7 @@ def starts(task: Task, methods: Iterable[str]) -> list[Start]:
         params = method.params()
         for narrower in _narrower(task, share_s):
             if why_not(method, narrower, params) is None:
-                found.append(_judged(task, method.run(narrower, params).plan))
+                found.append(_judged(task, method.run(narrower, params).plan, name))
                 break
     kept = [start for start in found if start is not None]
     return sorted(kept, key=lambda start: start.value_ns)
@@ -161,12 +162,15 @@ def best_start(task: Task, methods: Iterable[str] = ()) -> Start | None:
     return next(iter(starts(task, methods)), None)
 
 
-def _judged(task: Task, plan: Plan | None) -> Start | None:
+def _judged(task: Task, plan: Plan | None, by: str) -> Start | None:
     if plan is None:
         return None
     verdict = evaluate(task.instance, plan, task.semantics)
     feasible = verdict.feasible and verdict.value_ns is not None
-    return Start(plan, verdict.value_ns or 0) if feasible else None
+    if not feasible:
+        return None
+    tell(task.instance, task.semantics, by, value_ns=verdict.value_ns)
+    return Start(plan, verdict.value_ns or 0)
 
 
 def _narrower(task: Task, share_s: float) -> Iterator[Task]:

@@ -16,11 +16,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("instances", "formulations", "solvers", "experiments")
+FACADE = "experiments/facade"
+"""The folder that is `placegap` itself."""
 
 
 def modules() -> list[str]:
     """Every module of placegap, by name."""
-    names = []
+    import placegap
+
+    names = [f"placegap.{module.name}" for module in pkgutil.iter_modules(placegap.__path__)]
+    names = [name for name in names if name.removeprefix("placegap.") not in (*LAYERS, "__main__")]
     for layer in LAYERS:
         package = importlib.import_module(f"placegap.{layer}")
         names.append(package.__name__)
@@ -37,8 +42,12 @@ def test_packages_are_the_folders_of_the_house() -> None:
         for layer in LAYERS
         for path in (ROOT / layer).rglob("*.py")
     }
-    assert sorted(setuptools["packages"]) == sorted(f"placegap.{name}" for name in with_code)
-    assert setuptools["package-dir"] == {f"placegap.{name}": name for name in LAYERS}
+    named = {
+        "placegap" if name == "experiments.facade" else f"placegap.{name}" for name in with_code
+    }
+    assert sorted(setuptools["packages"]) == sorted(named)
+    folders = {f"placegap.{name}": name for name in LAYERS}
+    assert setuptools["package-dir"] == {"placegap": FACADE, **folders}
     assert not (ROOT / "placegap").exists()
 
 
@@ -57,13 +66,16 @@ def test_the_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = tmp_path.glob("*.whl")
     shipped = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    suffixes = (".py", ".yaml", ".json", ".json.gz", "py.typed")
+    suffixes = (".py", ".pyi", ".yaml", ".json", ".json.gz", "py.typed")
     wanted = {
-        f"placegap/{name}"
+        f"placegap/{name}".replace(f"placegap/{FACADE}/", "placegap/")
         for name in filter(None, files.split("\0"))
         if name.startswith(tuple(f"{layer}/" for layer in LAYERS)) and name.endswith(suffixes)
     }
     assert wanted <= shipped
+    front = {"placegap/__init__.py", "placegap/__init__.pyi", "placegap/__main__.py"}
+    assert {*front, "placegap/solving.py", "placegap/py.typed"} <= shipped
+    assert not [name for name in shipped if "facade" in name]
     assert not [name for name in shipped if not name.startswith("placegap/")]
 
 
@@ -105,4 +117,4 @@ def test_highspy_and_ortools_load_in_one_process_in_either_order(order: str) -> 
 
 
 def test_every_package_is_marked_as_typed() -> None:
-    assert all((ROOT / layer / "py.typed").is_file() for layer in LAYERS)
+    assert all((ROOT / layer / "py.typed").is_file() for layer in (*LAYERS, FACADE))

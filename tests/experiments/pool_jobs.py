@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from placegap.experiments.pool import Ending
+from placegap.experiments.pool import Ending, send_news
 from placegap.solvers.worker_process import may_start_processes
 
 
@@ -25,6 +25,9 @@ def job(task: tuple[str, Any]) -> Any:
     elif what == "print":
         print("noise on stdout", flush=True)
         os.write(2, b"noise on stderr\n")
+    elif what == "news":
+        for each in argument:
+            send_news(each)
     return os.getpid()
 
 

@@ -17,10 +17,10 @@ LARGE = 300
 def _tell_when_solving() -> None:
     cp_sat_solve, highs_run = cp_model.CpSolver.solve, highspy.Highs.run
 
-    def solve(solver: Any, model: Any) -> Any:
+    def solve(solver: Any, model: Any, *callbacks: Any) -> Any:
         if len(model.proto.variables) > LARGE:
             mark("solving")
-        return cp_sat_solve(solver, model)
+        return cp_sat_solve(solver, model, *callbacks)
 
     def run(solver: Any) -> Any:
         if solver.getNumCol() > LARGE:

@@ -14,6 +14,7 @@ from bad_files import write_bad_files
 
 from placegap.experiments.cli import main
 from placegap.instances import Plan, Semantics, example
+from placegap.instances.catalogue import catalogue
 from placegap.instances.document import Document, load_document, save_document
 from placegap.instances.plan_file import save_plan
 
@@ -48,7 +49,10 @@ def one_line(capsys: Capture) -> str:
         (["place", "vgg19", "--seed", "x"], "Invalid value for '--seed'"),
         (["place", "vgg19", "--objective", "speed"], "Invalid value for '--objective'"),
         (["study", "s.yaml", "--workers", "0"], "Invalid value for '--workers'"),
-        (["place", "nosuch"], "there is no file 'nosuch', and the corpus holds only"),
+        (
+            ["place", "nosuch"],
+            "'nosuch', and no such graph in the corpus; choose from",
+        ),
         (["place", "nosuch.json"], "nosuch.json: No such file"),
         (["place", "vgg19"], "brings no devices; choose a cluster (--cluster)"),
         (["place", "vgg19", "--cluster", "nosuch"], "there is no cluster 'nosuch'"),
@@ -72,6 +76,33 @@ def test_bad_usage_is_one_line_and_exit_status_2(
     assert main(args) == 2
     assert message in one_line(capsys)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_near_names_are_offered_for_whatever_is_chosen_by_name(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = ["place", "zfnet512", "--cluster", "8xH100-nvlink"]
+    for args, name in (
+        (["plac"], "place"),
+        (["place", "zfnet", "--cluster", "8xH100-nvlink"], "zfnet512"),
+        (["place", "zfnet512", "--cluster", "8xH100"], "8xH100-nvlink"),
+        ([*place, "--method", "heff"], "heft"),
+        ([*place, "--objective", "maxload"], "max_load"),
+        ([*place, "--coarsen", "moirai"], "moirai-fusion"),
+        (["generate", "layerd", "x.json"], "layered"),
+    ):
+        assert main(args) == 2
+        assert f"did you mean '{name}'" in one_line(capsys).lower().replace("h100", "H100")
+
+
+@pytest.mark.parametrize("command", [[], ["place"], ["study"], ["instances"], ["verify"]])
+def test_h_is_help(command: list[str], capsys: Capture) -> None:
+    assert main([*command, "-h"]) == 0
+    short = capsys.readouterr()
+    assert main([*command, "--help"]) == 0
+    assert capsys.readouterr() == short
+    assert short.out.startswith("Usage: placegap")
 
 
 def test_every_malformed_file_is_one_line_and_exit_status_2(
@@ -169,6 +200,9 @@ def test_instances_lists_corpus_clusters_and_families(capsys: Capture) -> None:
     content = json.loads(capsys.readouterr().out)
     assert {"name": "zfnet512", "ops": 22, "edges": 21}.items() <= content["corpus"][-1].items()
     assert {row["name"] for row in content["clusters"]} >= {"8xH100-nvlink", "fd-dps-8xP100"}
+    kinds = {row["name"]: row for row in content["device_kinds"]}
+    assert kinds["T4"]["memory"] == "16 GB"  # of the product brief
+    assert set(kinds) == set(catalogue())
     assert {row["name"] for row in content["families_for_generate"]} >= {"layered", "training"}
     assert main(["instances"]) == 0
     assert "zfnet512" in capsys.readouterr().out

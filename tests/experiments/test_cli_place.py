@@ -54,11 +54,93 @@ def test_json_is_one_object_with_the_promised_fields(
     assert content["build_s"] == 0
     assert content["solve_s"] >= 0
     assert content["placement"] == dict.fromkeys(("op1", "op2", "op3", "op4"), "gpu1")
-    assert err == "placegap: the plan leaves unused: gpu0\n"
+    (sentence,) = content["notes"]
+    assert sentence.startswith("the plan uses gpu1 alone")
+    assert sentence.endswith("ask --objective max_load")
+    assert err == ""
     plan, semantics = load_plan(example(), plan_file)
     assert plan.devices.tolist() == [1, 1, 1, 1]
     assert semantics == Semantics(objective="makespan")
     assert load_stated_plan(example(), plan_file).value_ns == 43
+
+
+def test_progress_goes_to_stderr_unless_it_is_not_wanted(model: Path, capsys: Capture) -> None:
+    command = ["place", str(model), "--method", "fake"]
+    assert main(command) == 0
+    out, err = capsys.readouterr()
+    assert re.fullmatch(r"placegap: after [^:]+: best 43 ns, by fake\n", err)
+    assert "after" not in out
+    assert re.search(r"^note +the plan uses gpu0 alone", out, re.MULTILINE)
+    for silent in ("--quiet", "--json"):
+        assert main([*command, silent]) == 0
+        assert capsys.readouterr().err == ""
+
+
+def save_start(folder: Path, placement: list[int], semantics: Semantics) -> Path:
+    save_plan(example(), Plan.on(placement), semantics, folder / "start.json")
+    return folder / "start.json"
+
+
+def test_a_start_stands_where_the_method_finds_no_better_plan(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    start = save_start(tmp_path, [0, 1, 0, 0], Semantics(objective="makespan"))  # 35 ns
+    command = ["place", str(model), "--method", "fake", "--start", str(start)]
+    assert main([*command, "--param", "bound=30", "-o", str(tmp_path / "plan.json")]) == 0
+    out, err = capsys.readouterr()
+    assert "best 35 ns, by start" in err
+    for text in ("value   35 ns", "bound   30 ns", "fake found no better plan"):
+        assert text in out
+    assert load_plan(example(), tmp_path / "plan.json")[0] == Plan.on([0, 1, 0, 0])
+
+
+def test_an_exact_method_begins_at_the_start(model: Path, tmp_path: Path, capsys: Capture) -> None:
+    start = save_start(tmp_path, [0, 1, 0, 0], Semantics(objective="makespan"))
+    assert main(["place", str(model), "--start", str(start), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    # brute force finds 34 as well: the doctest of `solve`
+    assert (content["value_ns"], content["status"]) == (34, "optimal")
+    no_time = ["--method", "cp-sat", "--param", "start=no", "--time-limit", "1e-9"]
+    assert main(["place", str(model), "--start", str(start), "--json", *no_time]) == 0
+    assert json.loads(capsys.readouterr().out)["value_ns"] <= 35
+
+
+def test_a_start_that_does_not_fit_is_one_line(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    start = save_start(tmp_path, [0, 1, 0, 0], Semantics(objective="makespan"))
+    command = ["place", str(model), "--start", str(start)]
+    for options, words in (
+        # gpu0 -> gpu1 -> gpu0 is no chain
+        (["--objective", "max_load"], "cannot be the start for fd-dps-figure-3: its plan breaks"),
+        (["--method", "fake", "--param", "speed=1"], "speed: unknown field"),
+        (["--method", "fake", "--channels", "free"], "the fake does not do free"),
+    ):
+        assert main([*command, *options]) == 2
+        out, err = capsys.readouterr()
+        lines = [line for line in err.splitlines() if ": after " not in line]
+        assert (out, len(lines)) == ("", 1)
+        assert words in lines[0]
+    for content, words in (("{}", "start.json"), ("{", "start.json")):
+        start.write_text(content)
+        assert main(command) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_the_plan_that_a_bound_is_asked_for_is_the_incumbent_of_the_method(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Plan | None] = []
+
+    def pool(tasks: Any, function: Any, **options: Any) -> Any:
+        for task in tasks:
+            seen.append(task.incumbent)
+            yield from run_here([task], function, **options)
+
+    plan = Plan.on([0, 1, 0, 0])
+    attempt = Attempt(Source(str(model)), Semantics(objective="makespan"), "heft", incumbent=plan)
+    placing.place(iter([attempt]), pool=pool)
+    assert seen == [plan]
 
 
 def test_the_table_shows_devices_value_bound_and_gap(model: Path, capsys: Capture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 
@@ -9,7 +10,7 @@ import pytest
 from pool_jobs import job
 from processes import begin, children, is_alive, no_session, send
 
-from placegap.experiments.pool import Ending, PoolError, run_pool
+from placegap.experiments.pool import Ending, PoolError, run_here, run_pool, send_news
 from placegap.solvers import worker_process
 
 
@@ -45,6 +46,25 @@ def test_a_worker_past_the_hard_limit_is_killed_and_the_others_go_on() -> None:
     fates = {ending.task: ending.fate for ending in found}
     assert fates == {("sleep", 60): "timeout", ("sleep", 0): "done"}
     assert len(found) == 3
+
+
+def test_news_of_a_task_arrive_before_its_ending_and_in_order() -> None:
+    heard: list[object] = []
+    tasks = [("news", range(3)), ("news", ["last"])]
+    for ending in run_pool(
+        tasks, job, workers=1, hard_limit_s=lambda task: 20.0, on_news=heard.append
+    ):
+        heard.append(ending.fate)
+    assert heard == [0, 1, 2, "done", "last", "done"]
+    assert [ending.fate for ending in endings(tasks)] == ["done", "done"]  # nobody listens
+
+
+def test_without_processes_news_arrive_as_well() -> None:
+    heard: list[object] = []
+    (ending,) = run_here([("news", "ab")], job, on_news=heard.append)
+    assert ending.answer == os.getpid()
+    assert heard == ["a", "b"]
+    send_news("to nobody")
 
 
 def test_tasks_may_depend_on_endings_before() -> None:

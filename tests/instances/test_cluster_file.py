@@ -177,8 +177,8 @@ def test_a_bad_cluster_file_is_a_one_line_error_that_names_file_and_place(
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_clusters() -> None:
-    with pytest.raises(InputError, match=r"no cluster 'moria'.*one of 2x4-gpu-slow-link, "):
-        load_cluster("moria")
+    with pytest.raises(InputError, match=r"no cluster 'mine'.*; choose from 2x4-gpu-slow-link, "):
+        load_cluster("mine")
 
 
 def test_a_missing_file_is_a_one_line_error(tmp_path: Path) -> None:

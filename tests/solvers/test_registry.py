@@ -44,7 +44,7 @@ def test_a_name_is_taken_once() -> None:
 
 def test_an_unknown_method_is_an_input_error_that_lists_the_names() -> None:
     assert "magic" not in METHODS
-    with pytest.raises(InputError, match="there is no method 'magic'; choose from brute-force, "):
+    with pytest.raises(InputError, match="no method 'magic'; 'placegap methods' lists them"):
         find_method("magic")
 
 

@@ -74,7 +74,7 @@ def test_a_bound_of_a_narrower_class_is_refused() -> None:
 
 
 def test_unknown_methods_and_parameters_are_input_errors() -> None:
-    with pytest.raises(InputError, match="choose from"):
+    with pytest.raises(InputError, match="'placegap methods' lists them"):
         solve(example(), MAKESPAN, "no-such-method")
     with pytest.raises(InputError, match="colour"):
         solve(example(), MAKESPAN, "heft", {"colour": "red"})

@@ -1,0 +1,219 @@
+"""One call from a model and a cluster, however they are given, to a plan and its gap."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from placegap.experiments.options import Rules
+from placegap.experiments.place_report import named_placement, print_result
+from placegap.experiments.placing import (
+    DEFAULT_TIME_LIMIT_S,
+    Attempt,
+    Stopped,
+    choose_semantics,
+    default_attempts,
+    given_plan,
+    judged_plan,
+    place,
+)
+from placegap.experiments.plan_notes import plan_notes
+from placegap.experiments.pool import run_here
+from placegap.experiments.rendering import PLAIN_WIDTH
+from placegap.experiments.sources import find_cluster, find_model
+from placegap.instances.document import Document
+from placegap.instances.errors import InputError
+from placegap.instances.model import Cluster, Graph, Instance
+from placegap.instances.plan import Plan
+from placegap.instances.plan_file import save_plan
+from placegap.instances.semantics import Semantics
+from placegap.solvers.progress import Listener
+from placegap.solvers.result import Result, Status
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A result, with the instance whose ops and devices it is about; printed, it is readable.
+
+    Attributes
+    ----------
+    instance : Instance
+        What was solved: the finer instance, where the method split ops.
+    result : Result
+        All that is known: method, status, what the bound rests on, times, versions.
+    warnings : tuple of str
+        What went wrong on the way, if anything did.
+    """
+
+    instance: Instance
+    result: Result
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> Status:
+        """``optimal``, ``gap_met``, ``feasible``, ``infeasible``, ``bound`` or ``no_plan``."""
+        return self.result.status
+
+    @property
+    def value_ns(self) -> int | None:
+        """The value of the plan by the referee; None without a plan."""
+        return self.result.value_ns
+
+    @property
+    def bound_ns(self) -> int | None:
+        """No plan has less; None where nothing is proven."""
+        return self.result.bound_ns
+
+    @property
+    def gap(self) -> float | None:
+        """(value - bound) / value."""
+        return self.result.gap
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan, by the numbers of ops and devices."""
+        return self.result.plan
+
+    @property
+    def placement(self) -> dict[str, str | list[str]]:
+        """The device of each op by name, or the devices that share it; empty without a plan."""
+        return {} if self.plan is None else named_placement(self.instance, self.plan)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why devices are unused, if any are, and what to ask instead."""
+        return plan_notes(self.instance, self.result)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as ``placegap place -o`` does.
+
+        Raises
+        ------
+        InputError
+            If there is no plan.
+        """
+        if self.plan is None:
+            raise InputError(f"there is no plan of {self.instance.name} to write")
+        result = self.result
+        save_plan(
+            self.instance, self.plan, result.semantics, path, result.method,
+            value_ns=result.value_ns,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        console = Console(file=text, width=PLAIN_WIDTH, highlight=False, color_system=None)
+        print_result(console, self.instance, self.result)
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def solve(
+    model: str | Path | Graph | Document | Instance,
+    cluster: str | Path | Cluster | None = None,
+    objective: str | Semantics | None = None,
+    *,
+    method: str | None = None,
+    params: Mapping[str, object] | None = None,
+    plans: str | None = None,
+    channels: str | None = None,
+    transfers: str | None = None,
+    load: str | None = None,
+    replicas: bool | None = None,
+    levels: int | None = None,
+    subgraphs: int | None = None,
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S,
+    gap: float = 0.0,
+    seed: int = 0,
+    start: Plan | str | Path | None = None,
+    progress: Listener | None = None,
+) -> Solution:
+    """Place a model on a cluster, as ``placegap place`` does, in this process.
+
+    Parameters
+    ----------
+    model : str, Path, Graph, Document or Instance
+        A name of the corpus, a file of any readable format, or what `placegap.instances` made.
+    cluster : str, Path or Cluster, optional
+        Name of a shipped cluster, a file, or a cluster; by default the model's own devices.
+    objective : str or Semantics, optional
+        ``makespan``, ``max_load``, ``max_load_fwd_bwd`` or ``latency_subgraphs``, or all rules at
+        once. By default the file's own, or makespan.
+    method : str, optional
+        A name of ``placegap.solvers.METHODS``; by default a quick placer, and then the strongest
+        method for the objective, which starts from its plan.
+    params : mapping, optional
+        The method's own parameters.
+    plans, channels, transfers, load, replicas, levels, subgraphs : optional
+        Single rules, as the options of ``placegap place``.
+    time_limit_s, gap, seed
+        When the method stops, and the seed of one that draws numbers.
+    start : Plan, str or Path, optional
+        A plan, or the file of one, to start from: the result is no worse.
+    progress : callable, optional
+        Called with a `placegap.solvers.progress.News` whenever something better is known.
+
+    Raises
+    ------
+    InputError
+        In one line: what cannot be read, found or combined.
+    RuntimeError
+        A method fails, and there is no plan yet.
+
+    Examples
+    --------
+    >>> import placegap
+    >>> found = placegap.solve("zfnet512", "moirai-intra-server", "max_load", method="ideal-dp")
+    >>> found.status, found.value_ns == found.bound_ns, found.gap
+    ('optimal', True, 0.0)
+    """
+    instance = _instance(model, cluster)
+    rules = Rules(
+        None if isinstance(objective, Semantics) else objective,
+        plans, channels, transfers, load, replicas, levels, subgraphs,
+    )  # fmt: skip
+    own = instance.semantics
+    if isinstance(objective, Semantics):
+        if rules != Rules():
+            raise InputError("give the rules in the semantics, or one by one, not both")
+        semantics = objective
+    else:
+        semantics = choose_semantics(rules, own, method, params)
+    first = Attempt(
+        source=instance,
+        semantics=semantics,
+        method=method or "",
+        params=params or {},
+        time_limit_s=time_limit_s,
+        gap=gap,
+        seed=seed,
+    )
+    known = None
+    if isinstance(start, Plan):
+        known = judged_plan(instance, semantics, start)
+    elif start is not None:
+        known = given_plan(instance, semantics, str(start))
+    attempts = default_attempts(first) if method is None else iter([first])
+    try:
+        result, warnings = place(attempts, start=known, on_news=progress, pool=run_here)
+    except Stopped:
+        raise KeyboardInterrupt from None
+    fine = instance if result.split is None else result.split.fine
+    return Solution(fine, result, warnings)
+
+
+def _instance(
+    model: str | Path | Graph | Document | Instance, cluster: str | Path | Cluster | None
+) -> Instance:
+    found = cluster if isinstance(cluster, Cluster | None) else find_cluster(str(cluster))
+    if isinstance(model, Instance):
+        return model if found is None else Document.of(model).instance(found)
+    if isinstance(model, Graph):
+        model = Document(name=model.name, graph=model)
+    document = model if isinstance(model, Document) else find_model(str(model))
+    if found is None and document.cluster is None:
+        raise InputError(f"{document.name} brings no devices: name a cluster, a file or a Cluster")
+    return document.instance(found)
