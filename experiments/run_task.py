@@ -6,6 +6,7 @@ import contextlib
 import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from placegap.instances.generate import generate
 from placegap.instances.semantics import Semantics
 from placegap.solvers import Result, SolverDisagreement, solve
 from placegap.solvers.limits import compiled_s
+from placegap.solvers.registry import find_method
 
 GRACE_S = 180.0
 """A run's hard limit is its time limit plus this: the method's own clock leaves out reading the
@@ -157,6 +159,9 @@ def warm_up(
     if branching:
         graph = generate("layered", {"ops": 12, "width": 4}, seed=2)
         examples.append((Document(name="warm-up", graph=graph).instance(diamond.cluster), 1.0))
+    with contextlib.suppress(Exception):
+        if branching and "highspy" in find_method(method).packages:
+            import_module("placegap.solvers.highs")  # Pyomo takes a second to load
     for instance, limit_s in examples:
         # what fails here fails in the run itself, where it is reported
         with contextlib.suppress(Exception):
