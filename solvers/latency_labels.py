@@ -210,22 +210,32 @@ def extend(
         w.stamp[i], w.queue[0] = i, i
         w.own_ns[i] = w.size_bytes[i] = w.move_ns[i] = 0
         w.feed[i] = w.sinks[i] = w.torn[i] = 0
+        few, early = _least(lattice, labels, i)
         found, now = 1, 0
         while now < found:
             j = w.queue[now]
             now += 1
-            if j != i and w.torn[j] == 0:
+            left = costs.most_calls - few - 1
+            if (
+                j != i
+                and w.torn[j] == 0
+                and left >= 0
+                and costs.stays_bytes[j] <= left * costs.room
+                and costs.rest_ns[few + 1, j] < limit_ns
+            ):
                 took = w.own_ns[j] + w.move_ns[j]
                 _add(lattice, costs, labels, w, i, j, took, 1, limit_ns, most)
             for at in range(lattice.child_ptr[j], lattice.child_ptr[j + 1]):
                 k, v = lattice.child[at], lattice.added[at]
                 if j == i and costs.host_ns[v] < NEVER:
-                    w.feed[k], w.sinks[k] = _fed(costs, w, lattice.mask[i], v), costs.sink[v]
+                    w.feed[k] = _fed(lattice.mask, costs.pred_ptr, costs.pred, w.pos, i, v)
+                    w.sinks[k] = costs.sink[v]
                     _add(lattice, costs, labels, w, i, k, costs.host_ns[v], 0, limit_ns, most)
                 if (
                     w.stamp[k] != i
                     and costs.own_ns[v] < NEVER
                     and w.size_bytes[j] + costs.size_bytes[v] <= costs.room
+                    and early + w.own_ns[j] + costs.own_ns[v] < limit_ns
                 ):
                     w.stamp[k] = i
                     _grow(lattice, costs, w, i, j, k, v)
@@ -234,33 +244,47 @@ def extend(
 
 
 @njit(cache=True)
-def _fed(costs: Costs, w: Walk, below: Ints, v: int) -> int:
+def _least(lattice: Lattice, labels: Labels, i: int) -> tuple[int, int]:
+    """Fewest calls of the labels of an ideal, and the earliest end in its front."""
+    size = lattice.front_ptr[i + 1] - lattice.front_ptr[i]
+    few, early = NEVER, NEVER if size else 0
+    label = labels.head[i]
+    while label >= 0:
+        few = min(few, labels.calls[label])
+        for x in range(size):
+            early = min(early, labels.end_ns[label, 1 + x])
+        label = labels.next[label]
+    return few, early
+
+
+@njit(cache=True)
+def _fed(mask: Ints, pred_ptr: Ints, pred: Ints, pos: Ints, i: int, v: int) -> int:
     """Bits of the places in the front of an ideal that feed a node."""
     bits = 0
-    for at in range(costs.pred_ptr[v], costs.pred_ptr[v + 1]):
-        if has(below, costs.pred[at]):
-            bits |= 1 << w.pos[costs.pred[at]]
+    for at in range(pred_ptr[v], pred_ptr[v + 1]):
+        if _holds(mask, i, pred[at]):
+            bits |= 1 << pos[pred[at]]
     return bits
 
 
 @njit(cache=True)
 def _grow(lattice: Lattice, costs: Costs, w: Walk, i: int, j: int, k: int, v: int) -> None:
     """The call from ideal i to k, which has node v more than the one to j."""
-    below, old = lattice.mask[i], lattice.mask[j]
     w.own_ns[k] = w.own_ns[j] + costs.own_ns[v]
     w.size_bytes[k] = w.size_bytes[j] + costs.size_bytes[v]
-    w.feed[k] = w.feed[j] | _fed(costs, w, below, v)
+    w.feed[k] = w.feed[j] | _fed(lattice.mask, costs.pred_ptr, costs.pred, w.pos, i, v)
     w.sinks[k] = w.sinks[j] + costs.sink[v]
-    w.move_ns[k] = w.move_ns[j]
+    moves = w.move_ns[j]
     for at in range(costs.net_ptr[v], costs.net_ptr[v + 1]):
         net = costs.net[at]
-        producer, consumers = costs.net_producer[net], costs.net_consumers[net]
-        paid = _pays(producer, consumers, below, lattice.mask[k], costs.backward)
-        paid -= _pays(producer, consumers, below, old, costs.backward)
-        w.move_ns[k] += paid * costs.move_ns[net]
+        ends, producer = costs.net_consumers, costs.net_producer[net]
+        paid = _pays(lattice.mask, ends, net, producer, costs.backward, i, k)
+        paid -= _pays(lattice.mask, ends, net, producer, costs.backward, i, j)
+        moves += paid * costs.move_ns[net]
+    w.move_ns[k] = moves
     some, all_but = False, True
-    for word in range(len(old)):
-        here = old[word] & ~below[word]
+    for word in range(costs.mates.shape[1]):
+        here = lattice.mask[j, word] & ~lattice.mask[i, word]
         some |= costs.mates[v, word] & here != 0
         all_but &= costs.mates[v, word] & ~here == 0
     lonely = not some and all_but
@@ -268,16 +292,24 @@ def _grow(lattice: Lattice, costs: Costs, w: Walk, i: int, j: int, k: int, v: in
 
 
 @njit(cache=True)
-def _pays(producer: int, consumers: Ints, below: Ints, above: Ints, backward: bool) -> int:
+def _holds(mask: Ints, i: int, v: int) -> bool:
+    """Whether node v is in ideal i; no view of the row is made, which would take longer."""
+    return bool(mask[i, v // 64] >> (v % 64) & 1)
+
+
+@njit(cache=True)
+def _pays(mask: Ints, ends: Ints, net: int, producer: int, backward: bool, i: int, j: int) -> int:
     """1 if the call between two ideals brings a tensor in, or takes it out."""
     inside, before, after = False, False, False
-    for word in range(len(below)):
-        inside |= consumers[word] & above[word] & ~below[word] != 0
-        before |= consumers[word] & below[word] != 0
-        after |= consumers[word] & ~above[word] != 0
-    if has(above, producer) and not has(below, producer):
+    for word in range(ends.shape[1]):
+        below, above = mask[i, word], mask[j, word]
+        inside |= ends[net, word] & above & ~below != 0
+        before |= ends[net, word] & below != 0
+        after |= ends[net, word] & ~above != 0
+    made_below = _holds(mask, i, producer)
+    if _holds(mask, j, producer) and not made_below:
         return int(before if backward else after)
-    return int(inside and has(below, producer) != backward)
+    return int(inside and made_below != backward)
 
 
 @njit(cache=True)
@@ -287,7 +319,6 @@ def _add(
 ) -> None:  # fmt: skip
     """The labels of ideal i with one call more, or one op more on a host, go to ideal j."""
     offset, size = lattice.front_ptr[j], lattice.front_ptr[j + 1] - lattice.front_ptr[j]
-    below = lattice.mask[i]
     label = labels.head[i]
     while label >= 0:
         start, bits, place = 0, w.feed[j], 0
@@ -306,13 +337,14 @@ def _add(
         )
         if cheap:
             new = _take(labels)
-            row = labels.end_ns[new]
-            row[0] = max(labels.end_ns[label, 0], end if w.sinks[j] else 0)
-            bound = max(row[0], costs.rest_ns[spent, j])
+            done = max(labels.end_ns[label, 0], end if w.sinks[j] else 0)
+            bound = max(done, costs.rest_ns[spent, j])
+            labels.end_ns[new, 0] = done
             for at in range(size):
                 f = lattice.front[offset + at]
-                row[1 + at] = labels.end_ns[label, 1 + w.pos[f]] if has(below, f) else end
-                bound = max(bound, row[1 + at] + costs.tail_ns[spent, offset + at])
+                ends = labels.end_ns[label, 1 + w.pos[f]] if _holds(lattice.mask, i, f) else end
+                labels.end_ns[new, 1 + at] = ends
+                bound = max(bound, ends + costs.tail_ns[spent, offset + at])
             cheap = bound < limit_ns
             labels.bound_ns[new] = bound
             labels.calls[new], labels.parent[new] = spent, label
