@@ -110,7 +110,7 @@ def assumed_dims(graph: Graph, model: str) -> str | None:
     assumed = graph.provenance.parameters.get(ASSUMED_DIMS)
     if not isinstance(assumed, str) or Path(model).name.endswith((".json", ".json.gz")):
         return None
-    taken = assumed.replace("=", " taken as ")
+    taken = assumed.replace("=", " taken as ").removeprefix("batch ")
     first = assumed.partition("=")[0]
     return f"batch: {taken}, which {Path(model).name} leaves open; --dim {first}=8 asks for another"
 

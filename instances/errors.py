@@ -43,8 +43,8 @@ def shorten(line: str, most: int = LONGEST_LINE) -> str:
 
     Examples
     --------
-    >>> shorten("op '" + 400 * "x" + "' is not placed", 40)
-    "op 'xxxxxxxx...xxxxxxxxx' is not placed"
+    >>> shorten("op '" + 400 * "x" + "' is not placed", 44)
+    "op 'xxxxxxxxx...xxxxxxxxxx' is not placed"
     """
     if len(line) <= most:
         return line

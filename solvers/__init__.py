@@ -1,18 +1,9 @@
 """Instance in, result out: exact algorithms, solver back ends, bounds and placers.
 
-Methods are loaded when they are asked for (`methods`).
+The public names stand in ``__init__.pyi``; the module of a name is loaded when it is first used,
+and methods are loaded when they are asked for (`methods`).
 """
 
-from placegap.solvers.registry import METHODS, Limits, Method, Task, solve
-from placegap.solvers.result import Outcome, Result, SolverDisagreement
+import lazy_loader
 
-__all__ = [
-    "METHODS",
-    "Limits",
-    "Method",
-    "Outcome",
-    "Result",
-    "SolverDisagreement",
-    "Task",
-    "solve",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

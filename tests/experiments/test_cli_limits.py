@@ -121,9 +121,9 @@ def test_a_study_names_itself_and_the_file_at_fault(tmp_path: Path, capsys: Capt
         "   clusters: [8xH100-nvlink], methods: [heft]}\n"
     )
     assert main(["study", str(study)]) == 2
-    assert one_line(capsys).startswith(
-        f"{study}: table 't': {tmp_path}/bad.json: is not valid JSON"
-    )
+    intention, found = capsys.readouterr().err.splitlines()
+    assert intention.startswith("placegap: s: at most 1 runs")
+    assert found.startswith(f"placegap: {study}: table 't': {tmp_path}/bad.json: is not valid JSON")
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,16 @@ def test_everything_fits_forty_columns_with_names_and_figures_whole(
         assert max(map(len, out.splitlines())) <= 40
 
 
-def test_a_warning_names_few_of_a_thousand_devices(tmp_path: Path, capsys: Capture) -> None:
+def test_a_note_on_unused_devices_is_short_however_many_there_are(
+    tmp_path: Path, capsys: Capture
+) -> None:
     links = "all_to_all: all, bandwidth_bytes_per_s: 1000000000"
     path = cluster(tmp_path, "name: g, count: 300, kind: T4", links)
     assert main(["place", "squeezenet", "--cluster", path, "--method", "single-device"]) == 0
-    lines = capsys.readouterr().err.splitlines()
-    assert any("unused" in line for line in lines)
-    assert max(map(len, lines)) <= 300
+    out, err = capsys.readouterr()
+    note = out[out.index("\nnote ") :]
+    assert "over more devices" in note
+    assert max(len(note), *map(len, err.splitlines())) <= 310
 
 
 def test_a_plan_may_go_to_a_device_and_leaves_it_there(tmp_path: Path) -> None:

@@ -1,0 +1,13 @@
+from .registry import METHODS, Limits, Method, Task, solve
+from .result import Outcome, Result, SolverDisagreement
+
+__all__ = [
+    "METHODS",
+    "Limits",
+    "Method",
+    "Outcome",
+    "Result",
+    "SolverDisagreement",
+    "Task",
+    "solve",
+]
