@@ -75,9 +75,10 @@ class _Side:
         """Labels of all ideals, and whether all are extended."""
         lattice, costs = self.lattice, self._with_stays_bytes(limit_ns)
         width = 1 + int(np.diff(lattice.front_ptr).max(initial=0))
-        labels = new_labels(lattice, MOST_NUMBERS // (width + 7))
-        walk = new_walk(lattice, len(self.nodes))
         first, count = 0, len(lattice.mask)
+        enough = count * most * (costs.most_calls + 1)
+        labels = new_labels(lattice, min(enough, MOST_NUMBERS // (width + 7)))
+        walk = new_walk(lattice, len(self.nodes))
         while first < count:
             try:
                 clock.check()

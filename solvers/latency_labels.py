@@ -119,19 +119,18 @@ class Walk(NamedTuple):
 
 
 def new_labels(lattice: Lattice, most: int) -> Labels:
-    """Lists with the label of the empty ideal, and room for `most` labels in all."""
+    """Lists with the label of the empty ideal, and room for `most` labels and one per ideal."""
     count = len(lattice.mask)
     width = 1 + int(np.diff(lattice.front_ptr).max(initial=0))
     size = max(most, 4) + count
     head = np.full(count, -1, np.int64)
-    head[0] = 0
-    found = np.zeros(count, np.int64)
-    found[0] = 1
-    state = np.array([1, -1, count - 1])
+    length = np.zeros(count, np.int64)
+    head[0], length[0] = 0, 1
+    following, calls, parent, ideal, bound = (np.zeros(size, np.int64) for _ in range(5))
+    following[0] = parent[0] = -1
     return Labels(
-        head, found, np.full(size, -1, np.int64), np.zeros(size, np.int64),
-        np.full(size, -1, np.int64), np.zeros(size, np.int64), np.zeros(size, np.bool_),
-        np.zeros(size, np.int64), np.zeros((size, width), np.int64), state,
+        head, length, following, calls, parent, ideal, np.zeros(size, np.bool_), bound,
+        np.zeros((size, width), np.int64), np.array([1, -1, count - 1]),
     )  # fmt: skip
 
 
@@ -210,7 +209,7 @@ def extend(
         w.stamp[i], w.queue[0] = i, i
         w.own_ns[i] = w.size_bytes[i] = w.move_ns[i] = 0
         w.feed[i] = w.sinks[i] = w.torn[i] = 0
-        few, early = _least(lattice, labels, i)
+        few = _fewest_calls(labels, i)
         found, now = 1, 0
         while now < found:
             j = w.queue[now]
@@ -235,7 +234,7 @@ def extend(
                     w.stamp[k] != i
                     and costs.own_ns[v] < NEVER
                     and w.size_bytes[j] + costs.size_bytes[v] <= costs.room
-                    and early + w.own_ns[j] + costs.own_ns[v] < limit_ns
+                    and w.own_ns[j] + costs.own_ns[v] < limit_ns
                 ):
                     w.stamp[k] = i
                     _grow(lattice, costs, w, i, j, k, v)
@@ -244,17 +243,13 @@ def extend(
 
 
 @njit(cache=True)
-def _least(lattice: Lattice, labels: Labels, i: int) -> tuple[int, int]:
-    """Fewest calls of the labels of an ideal, and the earliest end in its front."""
-    size = lattice.front_ptr[i + 1] - lattice.front_ptr[i]
-    few, early = NEVER, NEVER if size else 0
-    label = labels.head[i]
+def _fewest_calls(labels: Labels, i: int) -> int:
+    """Of the labels of an ideal."""
+    few, label = NEVER, labels.head[i]
     while label >= 0:
         few = min(few, labels.calls[label])
-        for x in range(size):
-            early = min(early, labels.end_ns[label, 1 + x])
         label = labels.next[label]
-    return few, early
+    return few
 
 
 @njit(cache=True)

@@ -10,6 +10,9 @@ from numba import njit
 from placegap.instances.index import Ints
 from placegap.solvers.latency_masks import beyond, has, ideals
 
+FEW = 1_000
+"""Ideals that there is room for at first."""
+
 
 class Lattice(NamedTuple):
     """N ideals of m nodes, none before one of fewer nodes.
@@ -54,9 +57,12 @@ def build_lattice(before: Ints, feeds: Ints, most: int) -> Lattice | None:
     >>> lattice.mask[:, 0].tolist(), lattice.child[: lattice.child_ptr[1]].tolist()
     ([0, 1, 4, 3, 5, 7], [1, 2])
     """
-    mask, count = ideals(before, most)
-    if count > most:
-        return None
+    room, count = min(FEW, most), most + 1
+    while count > room:  # room for all that there may be takes long to clear
+        mask, count = ideals(before, room)
+        if count > room and room == most:
+            return None
+        room = room if count <= room else min(30 * room, most)
     mask = np.ascontiguousarray(mask[:count])
     return Lattice(mask, *_arcs(before, mask), *_fronts(feeds, mask))
 

@@ -16,3 +16,9 @@ def ctrl_c_works() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def wide_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A width that the terminal hands down would fold lines that tests look for."""
+    monkeypatch.delenv("COLUMNS", raising=False)

@@ -101,7 +101,7 @@ def test_its_value_is_the_optimum_of_brute_force_on_many() -> None:
 def test_two_lines_of_any_length_are_proven(count: int) -> None:
     # a call holds half of one line at most; nothing but the chains of ideals sees that
     instance = lines(count, count, 4, 1)
-    result = solve(instance, ONCE, "latency", {"workers": 1}, time_limit_s=60)
+    result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 20_000}, time_limit_s=60)
     assert result.status == "optimal"
 
 
