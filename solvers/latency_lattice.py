@@ -57,12 +57,13 @@ def build_lattice(before: Ints, feeds: Ints, most: int) -> Lattice | None:
     >>> lattice.mask[:, 0].tolist(), lattice.child[: lattice.child_ptr[1]].tolist()
     ([0, 1, 4, 3, 5, 7], [1, 2])
     """
-    room, count = min(FEW, most), most + 1
-    while count > room:  # room for all that there may be takes long to clear
+    room = min(FEW, most)  # room for all that there may be takes long to clear
+    mask, count = ideals(before, room)
+    while count > room and room < most:
+        room = min(30 * room, most)
         mask, count = ideals(before, room)
-        if count > room and room == most:
-            return None
-        room = room if count <= room else min(30 * room, most)
+    if count > room:
+        return None
     mask = np.ascontiguousarray(mask[:count])
     return Lattice(mask, *_arcs(before, mask), *_fronts(feeds, mask))
 
