@@ -26,7 +26,7 @@ from placegap.solvers.latency_lattice import Lattice, build_lattice
 from placegap.solvers.latency_masks import masks, members
 from placegap.solvers.latency_section_chain import Row
 from placegap.solvers.latency_spine import NEVER, Bools, Spine
-from placegap.solvers.limits import Clock, LimitReached, now_s
+from placegap.solvers.limits import Clock, LimitReached
 
 MOST_NUMBERS = 2**26
 """Numbers of 8 bytes in all labels, and in the table of what is left."""
@@ -34,8 +34,8 @@ MOST_NUMBERS = 2**26
 WIDEST = 62
 """Most nodes that feed the rest of an ideal: they are bits of a word."""
 
-BATCH, BATCH_S = 64, 0.1
-"""Labels between two looks at the clock, at first; then as many as take about so many seconds."""
+STEPS = 100_000
+"""Labels times calls between two looks at the clock: a tenth of a second, about."""
 
 MOST_PLACES = 30_000_000
 """Ideals times nodes: so many pairs are looked at for the lattice."""
@@ -75,7 +75,7 @@ class _Side:
         """Labels of all ideals, and whether all are extended."""
         lattice, costs = self.lattice, self._with_stays_bytes(limit_ns)
         width = 1 + int(np.diff(lattice.front_ptr).max(initial=0))
-        first, count, batch = 0, len(lattice.mask), BATCH
+        first, count = 0, len(lattice.mask)
         enough = count * most * (costs.most_calls + 1)
         labels = new_labels(lattice, min(enough, MOST_NUMBERS // (width + 7)))
         walk = new_walk(lattice, len(self.nodes))
@@ -85,12 +85,7 @@ class _Side:
             except LimitReached:
                 labels.head[:first] = -1
                 return labels, False
-            sizes = np.cumsum(labels.length[first:])
-            last = min(count, first + 1 + int(np.searchsorted(sizes, batch)))
-            began = now_s()
-            extend(lattice, costs, labels, walk, first, last, limit_ns, most)
-            batch = max(1, batch // 2) if now_s() - began > BATCH_S else 2 * batch
-            first = last
+            first = extend(lattice, costs, labels, walk, first, STEPS, limit_ns, most)
         return labels, True
 
     def _with_stays_bytes(self, limit_ns: int) -> Costs:

@@ -198,12 +198,17 @@ def tails(
 @njit(cache=True)
 def extend(
     lattice: Lattice, costs: Costs, labels: Labels, w: Walk,
-    first: int, last: int, limit_ns: int, most: int,
-) -> None:  # fmt: skip
-    """Go on from the labels of ideals first to last - 1, to latencies below `limit_ns`."""
-    for i in range(first, last):
+    first: int, steps: int, limit_ns: int, most: int,
+) -> int:  # fmt: skip
+    """Go on from the labels of ideals from `first` on, to latencies below `limit_ns`.
+
+    Returns the ideal to go on from after about so many steps; one step is a label and a call.
+    """
+    for i in range(first, len(lattice.mask)):
         if labels.head[i] < 0:
             continue
+        if steps <= 0:
+            return i
         for at in range(lattice.front_ptr[i], lattice.front_ptr[i + 1]):
             w.pos[lattice.front[at]] = at - lattice.front_ptr[i]
         w.stamp[i], w.queue[0] = i, i
@@ -213,7 +218,7 @@ def extend(
         found, now = 1, 0
         while now < found:
             j = w.queue[now]
-            now += 1
+            now, steps = now + 1, steps - labels.length[i]
             left = costs.most_calls - few - 1
             if (
                 j != i
@@ -240,6 +245,7 @@ def extend(
                     _grow(lattice, costs, w, i, j, k, v)
                     w.queue[found] = k
                     found += 1
+    return len(lattice.mask)
 
 
 @njit(cache=True)
