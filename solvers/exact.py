@@ -58,12 +58,15 @@ def run_exact(method: Method, task: Task, params: Params) -> Outcome:
     asked = params.start
     began, limit_s = now_s(), task.limits.time_limit_s
     before = asked and method.name not in AFTERWARDS
-    known, floor = task, Bound(0, "")
+    found: list[Start] = []
+    floor = Bound(0, "")
     try:
-        found = starts(task, placers(task) if before else ())
-        floor = _floor(task, found[0] if found else None)
+        floor = quick_bound(task.instance, task.semantics)
         tell(task.instance, task.semantics, floor.origin, bound_ns=floor.ns)
-        known = replace(task, starts=tuple(found), floor_ns=floor.ns)
+        ordered = starts(task, placers(task) if before else (), found)
+        floor = _floor(task, floor, ordered[0] if ordered else None)
+        tell(task.instance, task.semantics, floor.origin, bound_ns=floor.ns)
+        known = replace(task, starts=tuple(ordered), floor_ns=floor.ns)
         outcome = method.run(_rest(known, began), params)
     except InputError:
         raise
@@ -73,7 +76,8 @@ def run_exact(method: Method, task: Task, params: Params) -> Outcome:
         outcome = Outcome(message="out of memory")
     except Exception as error:  # the user gets the best plan so far, and the reason
         outcome = _failed(method, task, error)
-    outcome, best = _not_worse(method, task, outcome, best_start(known))
+    best = best_start(replace(task, starts=tuple(found)))
+    outcome, best = _not_worse(method, task, outcome, best)
     open_ = _is_open(task, outcome, best, floor)
     if open_ and asked and not before:
         again = best_start(task, placers(task))
@@ -85,9 +89,8 @@ def run_exact(method: Method, task: Task, params: Params) -> Outcome:
     return _in_words(outcome, best, task.limits.gap, limit_s, now_s() - began)
 
 
-def _floor(task: Task, start: Start | None) -> Bound:
+def _floor(task: Task, floor: Bound, start: Start | None) -> Bound:
     """What cheap methods prove; the registry's are asked where the plan known leaves a gap."""
-    floor = quick_bound(task.instance, task.semantics)
     small = task.instance.num_ops + len(task.instance.graph.edges) <= SMALL
     if small or (start is not None and start.value_ns <= floor.ns):
         return floor

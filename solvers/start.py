@@ -115,7 +115,7 @@ def placers(task: Task) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def starts(task: Task, methods: Iterable[str]) -> list[Start]:
+def starts(task: Task, methods: Iterable[str], found: list[Start] | None = None) -> list[Start]:
     """The feasible plans of the task's incumbent and of the named methods, the best first.
 
     A method that does not do the task's class of plans is asked for a narrower class: a chain is
@@ -133,8 +133,10 @@ def starts(task: Task, methods: Iterable[str]) -> list[Start]:
     began, limit_s = now_s(), task.limits.time_limit_s
     share_s = LONGEST_S if limit_s is None else min(LONGEST_S, limit_s * SHARE)
     stop_s = max(share_s, SECOND_S)
-    known = any(start.plan is task.incumbent for start in task.starts)
-    found = [*task.starts, None if known else _judged(task, task.incumbent, "the start")]
+    found = [] if found is None else found
+    found.extend(task.starts)
+    if not any(start.plan is task.incumbent for start in task.starts):
+        found.extend(_judged(task, task.incumbent, "the start"))
     for name in methods:
         if limit_s is not None and now_s() - began > stop_s and name not in ALWAYS:
             break
@@ -142,10 +144,9 @@ def starts(task: Task, methods: Iterable[str]) -> list[Start]:
         params = method.params()
         for narrower in _narrower(task, share_s):
             if why_not(method, narrower, params) is None:
-                found.append(_judged(task, method.run(narrower, params).plan, name))
+                found.extend(_judged(task, method.run(narrower, params).plan, name))
                 break
-    kept = [start for start in found if start is not None]
-    return sorted(kept, key=lambda start: start.value_ns)
+    return sorted(found, key=lambda start: start.value_ns)
 
 
 def best_start(task: Task, methods: Iterable[str] = ()) -> Start | None:
@@ -162,15 +163,14 @@ def best_start(task: Task, methods: Iterable[str] = ()) -> Start | None:
     return next(iter(starts(task, methods)), None)
 
 
-def _judged(task: Task, plan: Plan | None, by: str) -> Start | None:
+def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
+    """The plan with its value, if there is one and it is feasible."""
     if plan is None:
-        return None
+        return
     verdict = evaluate(task.instance, plan, task.semantics)
-    feasible = verdict.feasible and verdict.value_ns is not None
-    if not feasible:
-        return None
-    tell(task.instance, task.semantics, by, value_ns=verdict.value_ns)
-    return Start(plan, verdict.value_ns or 0)
+    if verdict.feasible and verdict.value_ns is not None:
+        yield Start(plan, verdict.value_ns)
+        tell(task.instance, task.semantics, by, value_ns=verdict.value_ns)
 
 
 def _narrower(task: Task, share_s: float) -> Iterator[Task]:

@@ -213,6 +213,21 @@ def test_an_interrupt_and_a_lack_of_memory_are_no_faults(
     assert found.plan is not None
 
 
+def test_an_interrupt_while_placers_are_asked_loses_no_plan_of_those_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(task: Task, params: Params) -> Outcome:
+        raise KeyboardInterrupt
+
+    after_heft = placers(Task(example(), PORT))[3]
+    monkeypatch.setitem(METHODS, after_heft, replace(METHODS[after_heft], run=stop))
+    found = run_exact(_method(Outcome()), Task(example(), PORT), ExactParams())
+    before = starts(Task(example(), PORT), ("single-device", "m-topo", "heft"))
+    assert found.plan == before[0].plan
+    # the critical path is known before any placer is asked
+    assert (found.message, found.bound_ns) == ("interrupted", 33)
+
+
 def test_a_method_s_own_figures_can_still_be_seen() -> None:
     method = _method(Outcome(Plan.on([0] * 4), bound_ns=7, bound_origin="its own"))
     found = run_exact(method, Task(example(), PORT), ExactParams())
