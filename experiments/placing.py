@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from placegap.experiments.options import Rules
-from placegap.experiments.pool import Ending, run_pool, send_news, stop_asked
+from placegap.experiments.pool import Ending, run_pool, send_news
 from placegap.experiments.run_task import GRACE_S, one_line, warm_up
 from placegap.experiments.sources import Source, load_source
 from placegap.instances.errors import InputError
@@ -22,6 +22,7 @@ from placegap.instances.plan import Plan
 from placegap.instances.semantics import PlanClass, Semantics
 from placegap.solvers import Result, solve
 from placegap.solvers.coarse import solve_coarse
+from placegap.solvers.interrupts import stop_asked
 from placegap.solvers.limits import compiled_s
 from placegap.solvers.progress import Ledger, Listener, News
 from placegap.solvers.registry import find_method

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any, Generic, Literal, TypeVar
 
 from placegap.experiments.stop_signals import allowed
+from placegap.solvers.interrupts import note_stop, stop_asked
 from placegap.solvers.worker_process import WorkerProcess, silence
 
 T = TypeVar("T")
@@ -295,32 +296,27 @@ def _serve(
     with _hearing(lambda news: send(_News(news))):
         while True:
             task = pipe.recv()
-            _stop.working = True
-            if _stop.asked:  # before it was here
+            _state.working = True
+            if stop_asked():  # before it was here
                 return
             answer = function(task)
-            _stop.working = False
+            _state.working = False
             send(answer)
 
 
 @dataclass
-class _Stop:
-    """Whether this worker is at a task, and whether that has been asked to stop."""
+class _State:
+    """Whether this worker is at a task."""
 
     working: bool = False
-    asked: bool = False
 
 
-_stop = _Stop()
-
-
-def stop_asked() -> bool:
-    """Whether this worker's task was asked to stop: what it calls may have used that up."""
-    return _stop.asked
+_state = _State()
 
 
 def _interrupt_once(signum: int, frame: FrameType | None) -> None:
     """Let the task end like one that Ctrl-C stops, and leave it alone afterwards."""
-    asked, _stop.asked = _stop.asked, True
-    if not asked and _stop.working:
+    asked = stop_asked()
+    note_stop()
+    if not asked and _state.working:
         raise KeyboardInterrupt

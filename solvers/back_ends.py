@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
-from typing import Literal
-
-import pyomo.environ as pyo
+from typing import TYPE_CHECKING, Literal
 
 from placegap.solvers.mip_outcome import MipOutcome, Watch
 from placegap.solvers.registry import Limits
 from placegap.solvers.trust import word_of
+
+if TYPE_CHECKING:  # Pyomo takes a second to load, and most who ask here build no model
+    import pyomo.environ as pyo
 
 SolverName = Literal["highs", "scip", "gurobi", "cplex"]
 
@@ -63,6 +64,7 @@ def solve_model(
 
     Examples
     --------
+    >>> import pyomo.environ as pyo
     >>> model = pyo.ConcreteModel()
     >>> model.x = pyo.Var(bounds=(0, 3), domain=pyo.Integers)
     >>> model.row = pyo.Constraint(expr=2 * model.x >= 3)

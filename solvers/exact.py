@@ -17,6 +17,7 @@ from dataclasses import replace
 from placegap.instances.errors import InputError
 from placegap.instances.evaluate import evaluate
 from placegap.solvers.cheap_bounds import Bound, method_bound, quick_bound
+from placegap.solvers.interrupts import stop_asked
 from placegap.solvers.limits import now_s
 from placegap.solvers.progress import tell
 from placegap.solvers.registry import ExactParams, Method, Params, Start, Task
@@ -62,7 +63,6 @@ def run_exact(method: Method, task: Task, params: Params) -> Outcome:
     floor = Bound(0, "")
     try:
         floor = quick_bound(task.instance, task.semantics)
-        tell(task.instance, task.semantics, floor.origin, bound_ns=floor.ns)
         ordered = starts(task, placers(task) if before else (), found)
         floor = _floor(task, floor, ordered[0] if ordered else None)
         tell(task.instance, task.semantics, floor.origin, bound_ns=floor.ns)
@@ -75,7 +75,8 @@ def run_exact(method: Method, task: Task, params: Params) -> Outcome:
     except MemoryError:
         outcome = Outcome(message="out of memory")
     except Exception as error:  # the user gets the best plan so far, and the reason
-        outcome = _failed(method, task, error)
+        stopped = Outcome(message="interrupted") if stop_asked() else None
+        outcome = stopped or _failed(method, task, error)
     best = best_start(replace(task, starts=tuple(found)))
     outcome, best = _not_worse(method, task, outcome, best)
     open_ = _is_open(task, outcome, best, floor)

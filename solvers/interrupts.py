@@ -21,6 +21,22 @@ PATIENCE_S = 3.0
 """How long after Ctrl-C a solver may take to end; HiGHS' presolve can take far longer."""
 
 
+_asked = threading.Event()
+
+
+def note_stop() -> None:
+    """Remember that this process was asked to stop, for good."""
+    _asked.set()
+
+
+def stop_asked() -> bool:
+    """Whether a worker was asked to stop: what it calls may have used the interrupt up.
+
+    A compiler that is interrupted fails with an error of its own, for example.
+    """
+    return _asked.is_set()
+
+
 def _take_ctrl_c_back() -> None:
     """Install Python's own handler again: CP-SAT, called elsewhere, leaves one that ends us."""
     handler = signal.getsignal(signal.SIGINT)

@@ -18,6 +18,7 @@ from placegap.instances.evaluate import evaluate
 from placegap.instances.index import Ints
 from placegap.instances.plan import Plan
 from placegap.solvers import latency_ip
+from placegap.solvers.interrupts import stop_asked
 from placegap.solvers.latency_annealing import anneal_calls
 from placegap.solvers.latency_calls import NEVER, CallProblem, build_call_problem
 from placegap.solvers.latency_ideals import IdealChains, build_chains
@@ -195,6 +196,8 @@ class _Search:
         except (LimitReached, MemoryError):
             raise
         except Exception as error:
+            if stop_asked():
+                raise KeyboardInterrupt from error
             reason = f"{phase} failed: {type(error).__name__}: {error}"
             self.words.append(reason)
             known = self.progress.details.get("failed")

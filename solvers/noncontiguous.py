@@ -13,6 +13,7 @@ import numpy as np
 from placegap.instances.explain import explain_infeasible
 from placegap.instances.plan import Plan
 from placegap.solvers import trust
+from placegap.solvers.interrupts import stop_asked
 from placegap.solvers.limits import now_s
 from placegap.solvers.progress import teller
 from placegap.solvers.registry import Method, Params, Task, find_method, register, why_not
@@ -84,6 +85,8 @@ def _without_start(task: Task, params: NoncontiguousParams) -> Outcome:
     try:
         outcome = method.run(task, method.params())
     except Exception as error:
+        if stop_asked():
+            raise KeyboardInterrupt from error
         fault = f"the MIP ({trust.word_of('highspy')}) failed: {type(error).__name__}: {error}"
         return Outcome(message=f"{missing}; {fault}", faults=(fault,))
     if outcome.rests_on or (outcome.bound_ns is None and not outcome.proven_infeasible):

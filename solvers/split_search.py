@@ -16,6 +16,7 @@ from placegap.instances.index import Ints
 from placegap.instances.plan import Plan
 from placegap.solvers import trust
 from placegap.solvers.column_generation import ColumnGeneration, choose_pricer, cover_all
+from placegap.solvers.interrupts import stop_asked
 from placegap.solvers.limits import Clock, LimitReached, now_s
 from placegap.solvers.net_annealing import anneal
 from placegap.solvers.pair_search import exchange_pairs, shake
@@ -174,6 +175,8 @@ class SplitSearch:
         except (LimitReached, KeyboardInterrupt):
             raise
         except Exception as error:
+            if stop_asked():
+                raise KeyboardInterrupt from error
             words = f"{phase} failed: {type(error).__name__}: {error}".rstrip(": ")
             if words not in self.progress.faults:
                 self.progress.faults.append(words)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -217,19 +216,21 @@ def command_line(*args: str, **options: object) -> subprocess.CompletedProcess[b
     )
 
 
-def test_help_comes_without_the_solvers(tmp_path: Path) -> None:
+PLACE = ["place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--method", "heft"]
+
+
+@pytest.mark.parametrize("args", [["--help"], PLACE], ids=["help", "place"])
+def test_help_and_a_placer_come_without_the_solvers(args: list[str]) -> None:
     code = (
         "import sys\n"
         "from placegap.experiments.cli import main\n"
-        "assert main(['--help']) == 0\n"
+        f"assert main({args!r}) == 0\n"
         "slow = {'pyomo', 'ortools', 'highspy', 'matplotlib', 'pandas', 'onnx'}\n"
         "assert not slow & set(sys.modules), slow & set(sys.modules)\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=False)
     assert done.returncode == 0, done.stderr.decode()
-    assert time.monotonic() - began < 10
 
 
 def test_a_reader_that_goes_away_causes_no_traceback() -> None:

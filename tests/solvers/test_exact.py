@@ -228,6 +228,15 @@ def test_an_interrupt_while_placers_are_asked_loses_no_plan_of_those_before(
     assert (found.message, found.bound_ns) == ("interrupted", 33)
 
 
+def test_what_fails_after_a_stop_was_asked_for_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # numba, interrupted, ends with "RuntimeError: no compiled object yet"
+    monkeypatch.setattr("placegap.solvers.exact.stop_asked", lambda: True)
+    found = run_exact(_method(RuntimeError("no object")), Task(example(), PORT), ExactParams())
+    assert (found.faults, found.message, found.bound_ns) == ((), "interrupted", 33)
+
+
 def test_a_method_s_own_figures_can_still_be_seen() -> None:
     method = _method(Outcome(Plan.on([0] * 4), bound_ns=7, bound_origin="its own"))
     found = run_exact(method, Task(example(), PORT), ExactParams())
