@@ -25,12 +25,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.common import Linear, granularity_ns, time_unit_ns
-from placegap.formulations.getf import least_transfers
-from placegap.formulations.getf_groups import possible_placements
-from placegap.formulations.getf_lp import Pairs
-from placegap.instances.arrays import NO_LIMIT
-from placegap.instances.model import Instance
+from placegap.formulations.getf.groups import possible_placements
+from placegap.formulations.getf.lp import Pairs
+from placegap.formulations.getf.milp import least_transfers
+from placegap.formulations.shared.families import Linear, granularity_ns, time_unit_ns
+from placegap.instances.problem.arrays import NO_LIMIT
+from placegap.instances.problem.instance import Instance
 
 Favourites = list[int | None]
 """The favourite child of each op, None where it has none."""

@@ -1,15 +1,14 @@
-from .check import check, check_schedule
-from .cluster_file import cluster_names, load_cluster
-from .corpus import best_known, corpus_names, load_corpus
-from .costing import cost_graph
-from .dnn_split import read_split
-from .document import Document, load_document, save_document
-from .errors import InputError
-from .evaluate import evaluate
-from .examples import example
-from .explain import explain_infeasible
-from .generate import generate
-from .model import (
+from .corpus.corpus import best_known, corpus_names, load_corpus
+from .corpus.generate import generate
+from .costing.roofline import cost_graph
+from .files.cluster_file import cluster_names, load_cluster
+from .files.document import Document, load_document, save_document
+from .files.networkx_graph import from_networkx, to_networkx
+from .files.plan_file import load_plan, save_plan
+from .importers.dnn_partitioning_split import read_split
+from .importers.reader import read_model
+from .problem.example import example
+from .problem.instance import (
     BestKnown,
     Cluster,
     Device,
@@ -20,9 +19,13 @@ from .model import (
     Op,
     Provenance,
 )
-from .networkx_graph import from_networkx, to_networkx
-from .orders import plan_from_times
-from .plan import (
+from .problem.semantics import Semantics
+from .reading.errors import InputError
+from .referee.check import check, check_schedule
+from .referee.evaluate import evaluate
+from .referee.explain import explain_infeasible
+from .referee.orders import plan_from_times
+from .referee.plan import (
     DeviceUse,
     Evaluation,
     Plan,
@@ -32,11 +35,8 @@ from .plan import (
     TransferTimes,
     Violation,
 )
-from .plan_file import load_plan, save_plan
-from .reader import read_model
-from .recheck import recheck
-from .semantics import Semantics
-from .simulate import PlanError, simulate
+from .referee.recheck.recheck import recheck
+from .referee.simulate import PlanError, simulate
 
 __all__ = [
     "BestKnown",

@@ -1,5 +1,5 @@
-from .registry import METHODS, Limits, Method, Task, solve
-from .result import Outcome, Result, SolverDisagreement
+from .core.registry import METHODS, Limits, Method, Task, solve
+from .core.result import Outcome, Result, SolverDisagreement
 
 __all__ = [
     "METHODS",

@@ -9,7 +9,7 @@ from itertools import count, cycle
 from support import tiny_instance
 
 from placegap.instances import Instance, Plan, Semantics
-from placegap.solvers.brute_force_latency import best_calls
+from placegap.solvers.brute_force.latency import best_calls
 
 ONCE, TWICE = (Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2))
 LATENCY_SEMANTICS = (ONCE, TWICE)

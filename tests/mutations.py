@@ -319,13 +319,13 @@ def ops_csv() -> str:
 
 
 def _instance() -> Any:
-    from placegap.instances.document import parse_document
+    from placegap.instances.files.document import parse_document
 
     return parse_document(good_document(), "good").instance()
 
 
 def _dnn_instance(folder: Path) -> Any:
-    from placegap.instances.reader import read_model
+    from placegap.instances.importers.reader import read_model
 
     path = folder / "good-dnn.json"
     path.write_bytes(as_json(good_dnn()))
@@ -335,8 +335,8 @@ def _dnn_instance(folder: Path) -> Any:
 def good_plan() -> dict[str, Any]:
     """A plan of the good document, with all that a file may state."""
     from placegap.instances import Semantics, simulate
-    from placegap.instances.plan import Plan
-    from placegap.instances.plan_file import describe_plan
+    from placegap.instances.files.plan_file import describe_plan
+    from placegap.instances.referee.plan import Plan
 
     instance, semantics = _instance(), Semantics(objective="makespan", channels="link")
     plan = Plan.on([0, 1, 1])
@@ -358,8 +358,8 @@ def good_plan() -> dict[str, Any]:
 
 def read_instance(path: Path) -> object:
     """Read a model, and what every command asks of it."""
-    from placegap.instances.cluster_file import load_cluster
-    from placegap.instances.reader import read_model
+    from placegap.instances.files.cluster_file import load_cluster
+    from placegap.instances.importers.reader import read_model
 
     document = read_model(path)
     instance = document.instance(load_cluster(OTHER_CLUSTER) if document.cluster is None else None)
@@ -369,15 +369,15 @@ def read_instance(path: Path) -> object:
 def read_cluster(path: Path) -> object:
     """Read a cluster, and place a graph's arrays on it."""
     from placegap.instances import load_corpus
-    from placegap.instances.cluster_file import load_cluster
+    from placegap.instances.files.cluster_file import load_cluster
 
     return load_corpus("squeezenet").instance(load_cluster(path)).content_hash
 
 
 def read_plan(path: Path) -> object:
     """Read a plan and let both referees judge it."""
-    from placegap.instances.plan_file import load_stated_plan
-    from placegap.instances.verification import verify
+    from placegap.instances.files.plan_file import load_stated_plan
+    from placegap.instances.files.verification import verify
 
     instance = _instance()
     return verify(instance, load_stated_plan(instance, path), any_content=True)
@@ -385,9 +385,9 @@ def read_plan(path: Path) -> object:
 
 def read_measurements(path: Path) -> object:
     """Read measurements and estimate a batch from them."""
-    from placegap.instances.document import parse_document
-    from placegap.instances.measurements import read_ops
-    from placegap.instances.standard_evaluation import standard_evaluation
+    from placegap.instances.files.document import parse_document
+    from placegap.instances.standard_evaluation.measurements import read_ops
+    from placegap.instances.standard_evaluation.standard_evaluation import standard_evaluation
 
     document = parse_document(good_document(), "good")
     assert document.cluster is not None
@@ -396,36 +396,36 @@ def read_measurements(path: Path) -> object:
 
 def read_study(path: Path) -> object:
     """Read a study and plan its runs."""
-    from placegap.experiments.study_config import load_study
-    from placegap.experiments.study_plan import plan_study
+    from placegap.experiments.studies.config import load_study
+    from placegap.experiments.studies.plan import plan_study
 
     return list(plan_study(load_study(path), path))
 
 
 def read_split_file(path: Path) -> object:
     """Read a split of the good dnn-partitioning input."""
-    from placegap.instances.dnn_split import read_split
+    from placegap.instances.importers.dnn_partitioning_split import read_split
 
     return read_split(_dnn_instance(path.parent), path)
 
 
 def read_catalogue_file(path: Path) -> object:
     """Read a device catalogue."""
-    from placegap.instances.catalogue import read_catalogue
+    from placegap.instances.costing.catalogue import read_catalogue
 
     return read_catalogue(path)
 
 
 def read_best(path: Path) -> object:
     """Read best-known values."""
-    from placegap.instances.corpus import read_best_known
+    from placegap.instances.corpus.corpus import read_best_known
 
     return read_best_known(path)
 
 
 def read_log(path: Path) -> object:
     """Open a log of runs."""
-    from placegap.experiments.run_log import RunLog
+    from placegap.experiments.studies.log import RunLog
 
     with RunLog(path) as log:
         return log.records

@@ -15,9 +15,9 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from placegap.experiments.gap_table import GapCell, summarize
-from placegap.experiments.report import SUMMARY_HEAD, summary_row
-from placegap.experiments.study_plan import Cell
+from placegap.experiments.studies.gaps import GapCell, summarize
+from placegap.experiments.studies.plan import Cell
+from placegap.experiments.studies.report import SUMMARY_HEAD, summary_row
 from placegap.instances import Semantics
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,7 +8,7 @@ from oracles import scattered_instance
 from support import tiny_instance
 
 from placegap.instances import Instance, example
-from placegap.instances.splitting import AXES
+from placegap.instances.op_splitting.rule import AXES
 
 
 def splittable_diamond() -> Instance:

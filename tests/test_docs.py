@@ -15,7 +15,8 @@ import placegap.formulations
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-MODULES = [module.name for module in pkgutil.iter_modules(placegap.formulations.__path__)]
+FORMULATIONS = placegap.formulations.__path__
+MODULES = [module.name for module in pkgutil.walk_packages(FORMULATIONS, "placegap.formulations.")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -29,8 +30,8 @@ def test_the_code_of_a_page_runs(page: Path) -> None:
 def test_the_functions_that_a_page_names_exist(page: Path) -> None:
     missing = [
         f"{module}.{name}"
-        for module, name in re.findall(r"`(\w+)\.(\w+)`", page.read_text())
-        if module in MODULES
+        for module, name in re.findall(r"`([\w.]+)\.(\w+)`", page.read_text())
+        if f"placegap.formulations.{module}" in MODULES
         and not hasattr(importlib.import_module(f"placegap.formulations.{module}"), name)
     ]
     assert missing == []
@@ -50,7 +51,7 @@ def test_every_constraint_family_stands_in_the_page_of_formulations() -> None:
 def constraint_families() -> Iterator[str]:
     """Public functions that add to a model: their first argument is `model`, they return None."""
     for name in MODULES:
-        module = importlib.import_module(f"placegap.formulations.{name}")
+        module = importlib.import_module(name)
         for function_name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ != module.__name__ or function_name.startswith("_"):
                 continue
@@ -58,4 +59,4 @@ def constraint_families() -> Iterator[str]:
             first = next(iter(signature.parameters), None)
             adds = first == "model" and signature.return_annotation in (None, "None")
             if adds and function_name != "warm_start":
-                yield f"{name}.{function_name}"
+                yield f"{name.removeprefix('placegap.formulations.')}.{function_name}"

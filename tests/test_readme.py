@@ -14,12 +14,12 @@ import pytest
 import readme_tables
 from readme_tables import README, RUNS, SENTENCES, SHOWN, cells_of, grid, grids_of_readme
 
-from placegap.experiments.gap_table import GapCell
-from placegap.experiments.known_bounds import recorded_bounds, recorded_value_ns
-from placegap.experiments.sources import Source, load_source
-from placegap.experiments.study_config import load_study
-from placegap.experiments.study_plan import plan_study
-from placegap.instances.corpus import corpus_names
+from placegap.experiments.running.known_bounds import recorded_bounds, recorded_value_ns
+from placegap.experiments.running.sources import Source, load_source
+from placegap.experiments.studies.config import load_study
+from placegap.experiments.studies.gaps import GapCell
+from placegap.experiments.studies.plan import plan_study
+from placegap.instances.corpus.corpus import corpus_names
 from placegap.solvers import METHODS, solve
 
 STUDY = Path(__file__).resolve().parents[1] / "experiments" / "quickstart.yaml"

@@ -9,8 +9,8 @@ import pyomo.environ as pyo
 
 from placegap.instances import Cluster, Device, Graph, Instance, Op, Plan, Semantics
 from placegap.solvers import METHODS, Method, Outcome, Task
-from placegap.solvers.mip import Formulation, MipParams, run_mip
-from placegap.solvers.registry import Params, register
+from placegap.solvers.core.registry import Params, register
+from placegap.solvers.models.run_mip import Formulation, MipParams, run_mip
 
 ANY = Semantics(objective="max_load")
 NAME = "tiny-mip"

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from placegap.experiments.options import Rules
-from placegap.experiments.place_report import named_placement, print_result
-from placegap.experiments.placing import (
+from placegap.experiments.cli.options import Rules
+from placegap.experiments.running.placing import (
     DEFAULT_TIME_LIMIT_S,
     Attempt,
     Stopped,
@@ -21,18 +20,19 @@ from placegap.experiments.placing import (
     judged_plan,
     place,
 )
-from placegap.experiments.plan_notes import plan_notes
-from placegap.experiments.pool import run_here
-from placegap.experiments.rendering import PLAIN_WIDTH
-from placegap.experiments.sources import find_cluster, find_model
-from placegap.instances.document import Document
-from placegap.instances.errors import InputError
-from placegap.instances.model import Cluster, Graph, Instance
-from placegap.instances.plan import Plan
-from placegap.instances.plan_file import save_plan
-from placegap.instances.semantics import Semantics
-from placegap.solvers.progress import Listener
-from placegap.solvers.result import Result, Status
+from placegap.experiments.running.pool import run_here
+from placegap.experiments.running.sources import find_cluster, find_model
+from placegap.experiments.show.place_report import named_placement, print_result
+from placegap.experiments.show.plan_notes import plan_notes
+from placegap.experiments.show.rendering import PLAIN_WIDTH
+from placegap.instances.files.document import Document
+from placegap.instances.files.plan_file import save_plan
+from placegap.instances.problem.instance import Cluster, Graph, Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.progress import Listener
+from placegap.solvers.core.result import Result, Status
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def solve(
     start : Plan, str or Path, optional
         A plan, or the file of one, to start from: the result is no worse.
     progress : callable, optional
-        Called with a `placegap.solvers.progress.News` whenever something better is known.
+        Called with a `placegap.solvers.core.progress.News` whenever something better is known.
 
     Raises
     ------

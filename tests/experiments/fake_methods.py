@@ -7,10 +7,10 @@ import time
 
 from pydantic import Field
 
-from placegap.instances.plan import Plan
+from placegap.instances.referee.plan import Plan
 from placegap.solvers import METHODS, Method, Outcome, Task
-from placegap.solvers.registry import Params, register
-from placegap.solvers.trust import PROOF
+from placegap.solvers.core.registry import Params, register
+from placegap.solvers.core.trust import PROOF
 
 
 class Fake(Params):

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from placegap.instances import Semantics, example
-from placegap.solvers import section_workers
-from placegap.solvers.section_jobs import Job
+from placegap.solvers.decomposition import workers as section_workers
+from placegap.solvers.decomposition.jobs import Job
 
 
 def nest(name: str) -> None:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from placegap.experiments.pool import Ending, send_news
-from placegap.solvers.worker_process import may_start_processes
+from placegap.experiments.running.pool import Ending, send_news
+from placegap.solvers.core.worker_process import may_start_processes
 
 
 def job(task: tuple[str, Any]) -> Any:

@@ -8,7 +8,7 @@ import highspy
 from ortools.sat.python import cp_model
 from stop_jobs import mark
 
-from placegap.solvers import interrupts
+from placegap.solvers.core import interrupts
 
 LARGE = 300
 """Models of the warm-up are smaller."""

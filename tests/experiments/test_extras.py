@@ -46,8 +46,8 @@ def test_a_method_that_is_not_installed_is_a_cell_with_the_command_below(tmp_pat
 def test_the_studies_that_ship_need_no_extra(tmp_path: Path) -> None:
     code = (
         "import json\n"
-        "from placegap.experiments.study_config import load_study\n"
-        "from placegap.experiments.study_plan import plan_study\n"
+        "from placegap.experiments.studies.config import load_study\n"
+        "from placegap.experiments.studies.plan import plan_study\n"
         "cells = list(plan_study(load_study(sys.argv[1]), sys.argv[1], tell=lambda said: None))\n"
         "print(json.dumps(sorted({cell.method for cell in cells if cell.is_missing})))\n"
     )
@@ -78,7 +78,7 @@ def test_place_says_in_one_line_what_to_install(tmp_path: Path) -> None:
     code = (
         "from placegap.experiments import placing\n"
         "from placegap.experiments.cli import main\n"
-        "from placegap.experiments.pool import Ending\n"
+        "from placegap.experiments.running.pool import Ending\n"
         "placing.run_pool = lambda tasks, function, **options: (\n"
         "    Ending(task, 'done', function(task), '', 0.0) for task in tasks)\n"
         f"place = {PLACE!r}\n"
@@ -104,8 +104,8 @@ def test_the_list_of_methods_says_what_to_install(tmp_path: Path) -> None:
 
 def test_the_benchmarks_say_what_to_install(tmp_path: Path) -> None:
     code = (
-        "from placegap.experiments.bench_placers import layered, measure\n"
-        "from placegap.experiments.bench_inputs import workbooks\n"
+        "from placegap.experiments.bench.placers import layered, measure\n"
+        "from placegap.experiments.bench.inputs import workbooks\n"
         "print(measure(layered(200, 4), 'metis'))\n"
         "print(workbooks(__import__('pathlib').Path('.')))\n"
     )

@@ -13,17 +13,10 @@ from pathlib import Path
 import pyomo.environ as pyo
 import pytest
 
-from placegap.formulations import (
-    archer,
-    getf,
-    getf_lp,
-    latency_ip,
-    m_sct,
-    moirai,
-    pesto,
-    throughput_ip,
-)
-from placegap.formulations.getf_groups import device_groups
+from placegap.formulations import archer, latency_ip, m_sct, moirai, pesto, throughput_ip
+from placegap.formulations.getf import lp as getf_lp
+from placegap.formulations.getf import milp as getf
+from placegap.formulations.getf.groups import device_groups
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -11,8 +11,8 @@ import pytest
 from bad_files import bad_files, good_dnn, good_document, good_rows, workbook, write_bad_files
 
 from placegap.instances import InputError
-from placegap.instances.document import parse_document, write_json
-from placegap.instances.reader import read_model
+from placegap.instances.files.document import parse_document, write_json
+from placegap.instances.importers.reader import read_model
 
 CASES = bad_files()
 

@@ -1,0 +1,125 @@
+"""Benchmarks of exact methods on real graphs: the corpus, and published inputs if at hand.
+
+Methods that have proven their value stop; the others use their time limit up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from placegap.experiments.bench.exact import ExactRow, apart, measure
+from placegap.experiments.bench.inputs import workbooks
+from placegap.experiments.running.sources import Source, load_source
+from placegap.instances.corpus.corpus import corpus_names
+from placegap.instances.corpus.generate import generate
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.files.document import Document
+from placegap.instances.problem.semantics import Semantics
+from placegap.solvers.core.registry import Task
+from placegap.solvers.core.starts import best_start, placers
+
+PORT = Semantics(objective="makespan", channels="port")
+CHAIN = Semantics(objective="max_load", plans="chain")
+ANY = Semantics(objective="max_load", plans="any")
+CLUSTERS = ("celeritas-4xV100-pcie", "moirai-inter-server")
+"""Four alike, and four of which no two are."""
+
+CORPUS_S, PUBLISHED_S = 20.0, 60.0
+"""Time limits."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method on an instance."""
+
+    source: Source
+    semantics: Semantics
+    method: str
+    time_limit_s: float
+
+    @property
+    def name(self) -> str:
+        """Method, input and, where there is one, cluster."""
+        path = Path(self.source.model)
+        model = f"{path.parent.name}/{path.stem}" if path.suffix else self.source.model
+        words = [self.method, model, self.source.cluster or ""]
+        if self.semantics.objective == "latency_subgraphs":
+            words.append(f"q={self.semantics.subgraphs}")
+        return " ".join(filter(None, words))
+
+
+@dataclass(frozen=True)
+class Wide:
+    """A generated graph without cuts; every device holds `share` of all bytes, if that is given."""
+
+    family: str
+    ops: int
+    width: int
+    share: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Method, family, size, memory."""
+        memory = "" if self.share is None else f" memory {self.share:.0%}"
+        return f"decomposition {self.family} {self.ops} width {self.width}{memory}"
+
+
+WIDE = (
+    Wide("training", 334, 12),
+    Wide("training", 1_270, 12),
+    Wide("layered", 1_000, 50),
+    Wide("layered", 3_810, 50),
+    Wide("training", 334, 12, 0.4),
+    Wide("layered", 60, 4, 0.3),
+)
+"""A training graph has three times as many ops."""
+
+
+def optima_rows(inputs: Path, only: str = "") -> Iterator[ExactRow]:
+    """Run the cases whose names contain `only`."""
+    yield from apart((case for case in WIDE if only in case.name), run_wide)
+    yield from apart((case for case in cases(inputs) if only in case.name), run)
+
+
+def cases(inputs: Path) -> Iterator[Case]:
+    """Every exact method for large graphs on what it was made for."""
+    for model in corpus_names():
+        for cluster in CLUSTERS:
+            source = Source(model, cluster)
+            yield Case(source, PORT, "decomposition", CORPUS_S)
+            yield Case(source, CHAIN, "ideal-dp", CORPUS_S)
+            yield Case(source, ANY, "noncontiguous", CORPUS_S)
+    for path in workbooks(inputs):
+        yield Case(Source(str(path)), PORT, "decomposition", PUBLISHED_S)
+    published = inputs / "dnn-partitioning"
+    for path in sorted((published / "throughput-inputs").glob("*/*.json")):
+        yield Case(Source(str(path)), CHAIN, "ideal-dp", PUBLISHED_S)
+        yield Case(Source(str(path)), ANY, "noncontiguous", PUBLISHED_S)
+    for path in sorted((published / "latency-inputs").glob("*/*.json")):
+        for calls in (1, 2):
+            semantics = Semantics(objective="latency_subgraphs", subgraphs=calls)
+            yield Case(Source(str(path)), semantics, "latency", PUBLISHED_S)
+
+
+def run(case: Case) -> ExactRow:
+    """Run a case in this process."""
+    instance = load_source(case.source)
+    return measure(case.name, instance, case.semantics, case.method, {}, case.time_limit_s)
+
+
+def run_wide(case: Wide) -> ExactRow:
+    """Run a case in this process; the best fast placer's value stands where the size does."""
+    cluster = load_cluster(CLUSTERS[0])
+    shape = {"ops": case.ops, "width": case.width, "kinds": f"{cluster.devices[0].kind}:1"}
+    graph = generate(case.family, shape, seed=1)
+    if case.share is not None:
+        room = int(case.share * sum(op.resident_bytes for op in graph.ops))
+        devices = [d.model_copy(update={"memory_bytes": room}) for d in cluster.devices]
+        cluster = cluster.model_copy(update={"devices": tuple(devices)})
+    instance = Document(name=case.name, graph=graph).instance(cluster)
+    task = Task(instance, PORT)
+    start = best_start(task, placers(task))
+    row = measure(case.name, instance, PORT, "decomposition", {"workers": 1}, CORPUS_S)
+    return replace(row, size="-" if start is None else f"placers {start.value_ns / 1e6:.3f}")

@@ -1,0 +1,134 @@
+"""The command line: ``placegap COMMAND``, its exit status and its one-line errors.
+
+0: done. 1: no feasible plan, a plan that breaks a rule, or methods that contradict each other.
+2: bad input, or an output that cannot be written. 130, 143, 129: stopped by Ctrl-C, SIGTERM or
+SIGHUP. 141: the reader of the output has gone. Files are written first, then what is printed.
+Modules that take long to load are loaded by the commands that need them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib.metadata import version
+
+from placegap.experiments.running.stop_signals import handled, is_stopped, stop_status
+from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.near_names import near_names
+
+BAD_INPUT = 2
+BROKEN_PIPE = 141
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit status; nothing but bugs raises.
+
+    Examples
+    --------
+    >>> main(["instances", "--help"])  # doctest: +ELLIPSIS
+    Usage: placegap instances [OPTIONS]
+    ...
+    0
+    """
+    _open_streams()
+    given = list(sys.argv[1:] if args is None else args)
+    with handled(for_good=args is None):
+        # the version without the half second that loading the commands takes
+        status = _end(print_version if given == ["--version"] else partial(_run, given))
+        _drop_output()
+    return status
+
+
+def _end(run: Callable[[], int]) -> int:
+    """The exit status of a command, with the line that tells why it ended early."""
+    try:
+        status = run()
+        sys.stdout.flush()
+    except InputError as error:
+        warn(str(error))
+        status = BAD_INPUT
+    except KeyboardInterrupt:
+        warn("stopped")
+        status = stop_status()
+    except BrokenPipeError:  # the reader has seen enough
+        status = BROKEN_PIPE
+    except MemoryError:
+        warn("out of memory")
+        status = BAD_INPUT
+    except OSError as error:
+        warn(f"{error.filename or 'output'}: {error.strerror or error}")
+        status = BAD_INPUT
+    except Exception:
+        if not is_stopped():
+            raise
+        warn("stopped")  # what an interrupt has made of a module that was being loaded
+    return stop_status() if is_stopped() else status
+
+
+def print_version() -> int:
+    """Print the name and the version; the exit status."""
+    print(f"placegap {version('placegap')}")
+    return 0
+
+
+def _run(args: list[str]) -> int:
+    import typer
+
+    from placegap.experiments.cli.app import app
+
+    # typer brings its own copy of click, or uses the installed one
+    usage_error: type[Exception] = typer.BadParameter.__bases__[0]
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("placegap", list(args)) as context:
+            command.invoke(context)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except usage_error as error:
+        if not args:  # the help has been asked for by saying nothing
+            print(error)
+            return BAD_INPUT
+        raise InputError(f"{_message(error)} (see 'placegap --help')") from None
+    return 0
+
+
+def warn(message: str) -> None:
+    """Print one line on stderr, as the commands do."""
+    from placegap.experiments.show.rendering import warn as print_line
+
+    print_line(message)
+
+
+def _message(error: Exception) -> str:
+    text: str = getattr(error, "format_message", lambda: str(error))()
+    text = text.replace("Value error, ", "").rstrip(".")
+    choice = re.search(r"'([^']*)' is not one of (.*)", text)
+    near = near_names(choice[1], re.findall("'([^']*)'", choice[2])) if choice else []
+    return f"{text}; did you mean {near[0]!r}?" if near else text
+
+
+def _open_streams() -> None:
+    """What was closed by the caller goes nowhere, and no file gets its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 (stays open)
+            setattr(sys, name, stream)
+            if stream.fileno() == number:
+                os.set_inheritable(number, True)
+
+
+def _drop_output() -> None:
+    """What cannot be written must not be tried again when Python ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

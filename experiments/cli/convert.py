@@ -1,0 +1,66 @@
+"""``placegap convert`` and ``generate``: commands that write graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from placegap.experiments.cli.options import (
+    ClusterOption,
+    DimOption,
+    UnitOption,
+    parse_dims,
+    parse_pairs,
+)
+from placegap.experiments.show.rendering import spinner
+from placegap.instances.reading.errors import InputError
+
+
+def convert_command(
+    model: Annotated[
+        str, typer.Argument(metavar="IN", help="A readable file, or a name of the corpus.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")],
+    cluster: ClusterOption = None,
+    time_unit: UnitOption = None,
+    dim: DimOption = None,
+) -> None:
+    """Write a model in placegap's own format; with a cluster, as an instance on it."""
+    from placegap.experiments.running.sources import find_cluster, find_model, warn_assumed
+    from placegap.instances.files.document import Document, save_document
+
+    check_json_name(out)
+    with spinner(f"reading {model}"):
+        document = find_model(model, time_unit.value if time_unit else None, parse_dims(dim))
+        if cluster is not None:
+            document = Document.of(document.instance(find_cluster(cluster)))
+        save_document(document, out)
+    warn_assumed(document.graph, model)
+
+
+def generate_command(
+    family: Annotated[
+        str, typer.Argument(metavar="FAMILY", help="A family of graphs; see 'instances'.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")],
+    param: Annotated[
+        list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+) -> None:
+    """Write a random graph of a family; the same seed gives the same file."""
+    from placegap.instances.corpus.generate import generate
+    from placegap.instances.files.document import Document, save_document
+
+    check_json_name(out)
+    with spinner(f"generating {family}"):
+        graph = generate(family, parse_pairs(param or ()), seed)
+        save_document(Document(name=graph.name, graph=graph), out)
+
+
+def check_json_name(path: Path) -> None:
+    """Refuse names of other files than .json and .json.gz."""
+    if not path.name.endswith((".json", ".json.gz")):
+        raise InputError("the name must end in .json or .json.gz", path)

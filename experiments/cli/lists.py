@@ -1,0 +1,131 @@
+"""``placegap methods`` and ``placegap instances``: what there is to choose from."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from placegap.experiments.cli.options import JsonOption
+from placegap.experiments.show.rendering import output, plain_table, spinner
+
+METHOD_HEAD = ("method", "claim", "objectives", "paper", "what it does", "parameters")
+TABLES = {
+    "methods that return plans": ("exact", "heuristic"),
+    "bounds: no plan, but a value that no plan undercuts": ("bound",),
+}
+
+
+def methods_command(as_json: JsonOption = False) -> None:
+    """List the methods: what each claims, for which objectives, its paper and its parameters."""
+    with spinner("loading the methods"):
+        from placegap.solvers import METHODS
+
+    rows: list[dict[str, Any]] = [
+        {
+            "method": method.name,
+            "claim": method.claim,
+            "objectives": list(method.objectives),
+            "paper": method.paper,
+            "summary": method.summary,
+            "missing": method.missing(),
+            "params": {
+                name: field.get_default(call_default_factory=True)
+                for name, field in method.params.model_fields.items()
+            },
+        }
+        for method in METHODS.values()
+    ]
+    if as_json:
+        print(json.dumps({"methods": rows}, default=str), flush=True)
+        return
+    console = output()
+    for title, claims in TABLES.items():
+        texts = [_method_texts(row) for row in rows if row["claim"] in claims]
+        if texts:
+            console.print(plain_table(title, METHOD_HEAD, texts))
+
+
+def _method_texts(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["method"],
+        row["claim"],
+        "\n".join(row["objectives"]),
+        row["paper"],
+        row["summary"] + (f"; not installed: {row['missing']}" if row["missing"] else ""),
+        "\n".join(f"{name}={_plain(value)}" for name, value in row["params"].items()),
+    )
+
+
+def instances_command(as_json: JsonOption = False) -> None:
+    """List the corpus, the clusters that ship, the catalogue of device kinds, and random graphs."""
+    with spinner("reading the corpus"):
+        content = _instances()
+    if as_json:
+        print(json.dumps(content), flush=True)
+        return
+    console = output()
+    for title, rows in content.items():
+        texts = [tuple(_plain(value) for value in row.values()) for row in rows]
+        console.print(plain_table(title.replace("_", " "), list(rows[0]), texts))
+
+
+def _instances() -> dict[str, list[dict[str, Any]]]:
+    from placegap.experiments.show.figures import format_bytes
+    from placegap.instances.corpus.corpus import corpus_names, load_corpus
+    from placegap.instances.corpus.generate import FAMILIES
+    from placegap.instances.costing.catalogue import catalogue
+    from placegap.instances.files.cluster_file import cluster_names, load_cluster
+
+    documents = {name: load_corpus(name) for name in corpus_names()}
+    clusters = {name: load_cluster(name) for name in cluster_names()}
+    return {
+        "corpus": [
+            {
+                "name": name,
+                "ops": len(document.graph.ops),
+                "edges": len(document.graph.edges),
+                "parameters": format_bytes(sum(op.parameter_bytes for op in document.graph.ops)),
+                "GFLOP": f"{sum(op.flops or 0 for op in document.graph.ops) / 1e9:.2f}",
+            }
+            for name, document in documents.items()
+        ],
+        "clusters": [
+            {
+                "name": name,
+                "devices": len(cluster.devices),
+                "kinds": ", ".join(dict.fromkeys(device.kind for device in cluster.devices)),
+                "links": len(cluster.links),
+            }
+            for name, cluster in clusters.items()
+        ],
+        "device_kinds": [
+            {
+                "name": name,
+                "memory": format_bytes(spec.memory_bytes),
+                "fp32 TFLOP/s": f"{spec.peak_flops_per_s / 1e12:.3g}",
+                "memory GB/s": f"{spec.bandwidth_bytes_per_s / 1e9:.4g}",
+                "source": spec.source,
+            }
+            for name, spec in sorted(catalogue().items())
+        ],
+        "families_for_generate": [
+            {
+                "name": name,
+                "summary": family.summary,
+                "parameters": " ".join(
+                    f"{key}={_plain(field.get_default(call_default_factory=True))}"
+                    for key, field in family.params.model_fields.items()
+                ),
+            }
+            for name, family in FAMILIES.items()
+        ],
+    }
+
+
+def _plain(value: Any) -> str:
+    """A value as ``--param`` takes it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{_plain(item)}" for key, item in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,329 @@
+"""``placegap place``: one model, one plan, its value and how far it can be from optimal."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placegap.experiments.cli.options import (
+    ChannelsOption,
+    ClusterOption,
+    DimOption,
+    JsonOption,
+    LevelsOption,
+    LoadOption,
+    Model,
+    ObjectiveOption,
+    PlansOption,
+    ReplicasOption,
+    Rules,
+    SubgraphsOption,
+    TransfersOption,
+    UnitOption,
+    parse_dims,
+    parse_pairs,
+)
+from placegap.experiments.running.stop_signals import held, stop_status
+from placegap.experiments.show.live_line import live_line
+from placegap.experiments.show.output_files import check_outputs
+from placegap.experiments.show.place_report import opinion_object, print_result, result_object
+from placegap.experiments.show.rendering import output, spinner, warn
+from placegap.instances.problem.instance import Instance
+from placegap.instances.reading.errors import InputError
+
+if TYPE_CHECKING:
+    from placegap.experiments.running.placing import Attempt
+    from placegap.instances.referee.plan import Plan
+    from placegap.solvers import Result
+    from placegap.solvers.solving.second_opinion import Opinion
+
+NO_PLAN = 1
+LONGEST_S = 10**7
+
+
+def place_command(
+    model: Model,
+    cluster: ClusterOption = None,
+    objective: ObjectiveOption = None,
+    plans: PlansOption = None,
+    channels: ChannelsOption = None,
+    transfers: TransfersOption = None,
+    load: LoadOption = None,
+    replicas: ReplicasOption = None,
+    levels: LevelsOption = None,
+    subgraphs: SubgraphsOption = None,
+    time_unit: UnitOption = None,
+    dim: DimOption = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method",
+            help="See 'placegap methods'. Default: for makespan decomposition, started from"
+            " heft's plan; for max_load ideal-dp on chains, noncontiguous on any plans; for"
+            " latency_subgraphs latency; else throughput-ip.",
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", metavar="S", help="Seconds for the method.")
+    ] = 60.0,
+    gap: Annotated[float, typer.Option("--gap", help="Relative gap that suffices.")] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", help="For methods that draw numbers.")] = 0,
+    coarsen: Annotated[
+        str | None,
+        typer.Option(
+            "--coarsen",
+            metavar="TRANSFORM",
+            help="Place a coarser model and bring the plan back; see 'placegap coarsen'.",
+        ),
+    ] = None,
+    coarsen_param: Annotated[
+        list[str] | None,
+        typer.Option("--coarsen-param", metavar="KEY=VALUE", help="Of the transform; repeatable."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the plan to this file.")
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            "--write",
+            metavar="FILE",
+            help="Write the method's MIP to this .mps or .lp file (or .gz of it); do not solve it.",
+        ),
+    ] = None,
+    second_opinion: Annotated[
+        bool,
+        typer.Option(
+            "--second-opinion",
+            help="Let another solver or method check the result, in the last third of the time"
+            " limit or all that is left of it; exit status 1 if the two contradict each other.",
+        ),
+    ] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--start",
+            metavar="PLAN",
+            help="A plan file to start from; the result is no worse.",
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
+    from placegap.experiments.running.placing import (
+        FIRST_SHARE,
+        Attempt,
+        Stopped,
+        choose_semantics,
+        default_attempts,
+        given_plan,
+        place,
+    )
+    from placegap.experiments.running.sources import Source, load_source, warn_assumed
+    from placegap.instances.transforms.table import find_transform
+    from placegap.solvers.core.registry import find_method
+
+    if not (0 < time_limit <= LONGEST_S or time_limit == math.inf):
+        raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
+    if not 0 <= gap < 1 or seed < 0:
+        raise InputError("--gap must be in [0, 1), --seed not negative")
+    check_outputs(out, write)
+    if out is not None:
+        check_outputs(finer_file(out))
+    if out is not None and method is not None and find_method(method).claim == "bound":
+        raise InputError(f"{method} makes no plans: there is none for -o")
+    if write is not None and out is not None:
+        raise InputError("--write solves nothing: there is no plan for -o")
+    source = Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
+    with spinner(f"reading {model}"):
+        instance = load_source(source)
+    warn_assumed(instance.graph, model)
+    rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
+    params = parse_pairs(param or ())
+    coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")
+    if coarsen is None and coarsen_params:
+        raise InputError("--coarsen-param belongs to a transform: name it by --coarsen")
+    if coarsen is not None:
+        find_transform(coarsen, coarsen_params)
+    first = Attempt(
+        source=source,
+        semantics=choose_semantics(rules, instance.semantics, method, params),
+        method=method or "",
+        params=params,
+        time_limit_s=time_limit * (FIRST_SHARE if second_opinion else 1.0),
+        gap=gap,
+        seed=seed,
+        coarsen=coarsen,
+        coarsen_params=coarsen_params,
+    )
+    known = None
+    if start is not None:
+        with spinner(f"reading {start}"):
+            known = given_plan(instance, first.semantics, start)
+        first = replace(first, incumbent=known.plan)
+    if write is not None:
+        _write_model(coarsened(instance, first), first, write, as_json)
+        return
+    attempts = iter([first]) if method is not None else default_attempts(first)
+    try:
+        what = f"placing {instance.name}, {first.semantics.label}"
+        with live_line(what, quiet=quiet or as_json) as on_news:
+            result, warnings = place(attempts, start=known, on_news=on_news)
+    except Stopped as stopped:
+        if stopped.best is None or stopped.best.plan is None:
+            raise KeyboardInterrupt from None
+        with held():
+            _report(instance, stopped.best, out, as_json)
+        warn(f"stopped; this is the plan of {stopped.best.method}")
+        raise typer.Exit(stop_status()) from None
+    except RuntimeError as error:
+        warn(f"no plan: {error}")
+        raise typer.Exit(NO_PLAN) from None
+    for sentence in warnings:
+        warn(sentence)
+    opinion = None
+    if second_opinion:
+        result, opinion = _ask_second(instance, replace(first, time_limit_s=time_limit), result)
+    with (
+        held()
+    ):  # a signal that comes now keeps neither the plan nor what is printed from being whole
+        _report(instance, result, out, as_json, opinion)
+    if opinion is not None and opinion.verdict == "CONTRADICTS":
+        warn("two methods contradict each other: one of them is wrong; please report this model")
+        raise typer.Exit(NO_PLAN)
+    if result.plan is None and result.status != "bound":
+        raise typer.Exit(NO_PLAN)
+
+
+def _ask_second(instance: Instance, first: Attempt, result: Result) -> tuple[Result, Opinion]:
+    from placegap.experiments.running.placing import ask_second
+    from placegap.solvers.solving.second_opinion import Opinion
+
+    try:
+        with spinner(f"a second opinion on {instance.name}"):
+            return ask_second(instance, first, result)
+    except KeyboardInterrupt:
+        return result, Opinion("none", "stopped")
+
+
+def coarsened(instance: Instance, attempt: Attempt) -> Instance:
+    """What the method of an attempt gets to see."""
+    if attempt.coarsen is None:
+        return instance
+    from placegap.instances.transforms.table import coarsen
+
+    found = coarsen(instance, attempt.coarsen, attempt.coarsen_params, attempt.semantics)
+    return found.merge.coarse
+
+
+def _write_model(instance: Instance, attempt: Attempt, path: Path, as_json: bool) -> None:
+    """Write the model of the method, or of the one that proves values by default, and say so."""
+    from placegap.experiments.running.placing import default_attempts
+    from placegap.solvers.models.export import write_model
+
+    method = attempt.method or list(default_attempts(attempt))[-1].method
+    with spinner(f"building the model of {method} for {instance.name}"):
+        written = write_model(
+            instance,
+            attempt.semantics,
+            method,
+            attempt.params,
+            path,
+            time_limit_s=attempt.time_limit_s,
+            seed=attempt.seed,
+            incumbent=None if attempt.coarsen else attempt.incumbent,
+        )
+    if as_json:
+        content = {
+            "instance": instance.name,
+            "semantics": attempt.semantics.model_dump(mode="json"),
+            "method": method,
+            "path": str(path),
+            "rows": written.rows,
+            "columns": written.columns,
+            "unit_ns": written.unit_ns,
+            "start_ns": written.start_ns,
+        }
+        print(json.dumps(content, ensure_ascii=False), flush=True)
+        return
+    size = f"{written.rows} rows, {written.columns} columns"
+    output().print(
+        f"{path}: {method}, {size}; 1 unit of the objective is {written.unit_ns:.15g} ns",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _report(
+    instance: Instance,
+    result: Result,
+    out: Path | None,
+    as_json: bool,
+    opinion: Opinion | None = None,
+) -> None:
+    """Print a result, explain a missing plan, write the plan.
+
+    A plan of a finer instance (operator splitting) is shown and written with that instance.
+    """
+    if result.split is not None:
+        instance = result.split.fine
+    if out is not None and result.plan is not None and result.evaluation is not None:
+        _write_plan(instance, result, result.plan, out)  # first: stdout may be full, or closed
+    if as_json:
+        content = result_object(instance, result)
+        if opinion is not None:
+            content["second_opinion"] = opinion_object(opinion)
+        print(json.dumps(content, ensure_ascii=False), flush=True)
+    else:
+        print_result(output(), instance, result)
+        if opinion is not None:
+            output().print(f"second  {opinion.verdict}: {opinion.sentence}", markup=False)
+    for fault in result.faults:
+        warn(f"a solver was wrong: {fault}")
+    if result.plan is None or result.evaluation is None:
+        if result.status == "bound":
+            warn(f"{result.method} makes no plans, only bounds")
+        else:
+            _explain(instance, result)
+        return
+    if out is not None and result.split is not None:
+        warn(f"the plan is one of the finer instance, which is written to {finer_file(out)}")
+
+
+def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> None:
+    """The plan, and the finer instance that it is one of, if it is."""
+    from placegap.instances.files.document import Document, save_document
+    from placegap.instances.files.plan_file import save_plan
+
+    save_plan(instance, plan, result.semantics, out, result.method, value_ns=result.value_ns)
+    if result.split is not None:
+        save_document(Document.of(instance), finer_file(out))
+
+
+def finer_file(plan: Path) -> Path:
+    """Where the instance of a plan goes, if the method has split ops.
+
+    Examples
+    --------
+    >>> finer_file(Path("plan.json")).name
+    'plan.instance.json.gz'
+    """
+    return plan.with_name(f"{plan.name.removesuffix('.json')}.instance.json.gz")
+
+
+def _explain(instance: Instance, result: Result) -> None:
+    """Why there is no plan, as far as cheap conditions tell."""
+    from placegap.instances.referee.explain import explain_infeasible
+
+    warn(f"{result.instance}: no feasible plan ({result.message or result.status})")
+    for sentence in explain_infeasible(instance):
+        warn(sentence)

@@ -1,0 +1,113 @@
+"""``placegap study``: run what is missing of a study, then print and write its gap tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placegap.experiments.running.stop_signals import stop_status
+from placegap.experiments.show.drawing import NO_FIGURES
+from placegap.experiments.show.figures import format_s
+from placegap.experiments.show.rendering import gap_tables, output, plain_table, warn
+from placegap.instances.reading.errors import InputError
+
+if TYPE_CHECKING:
+    from placegap.experiments.studies.gaps import GapCell
+
+METHODS_DISAGREE = 1
+
+
+def study_command(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A study's YAML file.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder for all files; default results/NAME."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes; default: all cores.")
+    ] = None,
+    rows: Annotated[
+        bool, typer.Option("--rows", help="Print every row too, which table.md holds anyway.")
+    ] = False,
+) -> None:
+    """Run a study; what is in its log already is not run again."""
+    from placegap.experiments.running.pool import PoolError
+    from placegap.experiments.studies.config import load_study
+    from placegap.experiments.studies.plan import absent_models
+    from placegap.experiments.studies.progress import intention, progress_shown
+    from placegap.experiments.studies.report import write_report
+    from placegap.experiments.studies.run import LOG_NAME, num_cores, results_folder, run_study
+
+    asked = load_study(config)
+    folder = results_folder(asked, out)
+    workers = workers or num_cores()
+    warn(intention(asked, workers, folder / LOG_NAME))
+    for model in absent_models(asked, config):
+        warn(f"{config}: left out, since it is not there: {model}")
+    try:
+        with progress_shown(workers) as told:
+            study, cells = run_study(config, folder, workers=workers, progress=told, tell=warn)
+    except KeyboardInterrupt:
+        warn(
+            f"stopped; {folder / LOG_NAME} keeps every run that is done,"
+            " and the same command goes on from there"
+        )
+        raise typer.Exit(stop_status()) from None
+    except PoolError as error:
+        raise InputError(str(error)) from None
+    files = write_report(study, cells, folder)
+    if not any(file.suffix == ".png" for file in files):
+        warn(f"no plot: {NO_FIGURES}")
+    print_summaries(cells)
+    if rows:
+        print_rows(cells)
+    output().print(f"written: {', '.join(map(str, files))}", markup=False, soft_wrap=True)
+    if not _judge(cells):
+        raise typer.Exit(METHODS_DISAGREE)
+
+
+def print_summaries(cells: Sequence[GapCell]) -> None:
+    """A line per method and the notes of every table on stdout, and what compiling took."""
+    from placegap.experiments.studies.gap_layout import lay_out
+    from placegap.experiments.studies.report import SUMMARY_HEAD, summary_row
+
+    console = output()
+    for table in lay_out(cells):
+        rows = [summary_row(summary) for summary in table.summaries]
+        console.print(plain_table(f"{table.name}: {table.semantics}", SUMMARY_HEAD, rows))
+        for note in table.notes:
+            console.print(note, markup=False)
+        console.print()
+    took = {cell.cell.run.key: cell.setup_s or 0.0 for cell in cells if cell.cell.run}
+    setup_s = sum(took.values())
+    if setup_s:
+        console.print(f"compiling kernels, once: {format_s(setup_s)}; no time above includes it")
+
+
+def print_rows(cells: Sequence[GapCell]) -> None:
+    """Every row of the gap tables and every model that was built, on stdout."""
+    from placegap.experiments.studies.gap_layout import lay_out
+    from placegap.experiments.studies.model_table import MODEL_HEAD
+
+    console = output()
+    for table in lay_out(cells):
+        for grid in gap_tables(table, console.width):
+            console.print(grid)
+        if table.models:
+            console.print(plain_table(None, MODEL_HEAD, table.models))
+
+
+def _judge(cells: Sequence[GapCell]) -> bool:
+    """Report failures and contradictions on stderr; whether there are no contradictions."""
+    from placegap.experiments.studies.gaps import FAILURES, disagreements
+
+    failed = [cell for cell in cells if cell.status in FAILURES]
+    if failed:
+        warn(f"{len(failed)} of {len(cells)} runs failed; the notes under the tables say why")
+    contradictions = disagreements(cells)
+    for sentence in contradictions:
+        warn(f"METHODS DISAGREE: {sentence}")
+    return not contradictions

@@ -1,0 +1,219 @@
+"""``placegap verify``: the verdict of both referees on a plan, and how good it may be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from placegap.experiments.cli.options import (
+    ChannelsOption,
+    ClusterOption,
+    DimOption,
+    JsonOption,
+    LevelsOption,
+    LoadOption,
+    Model,
+    ObjectiveOption,
+    PlansOption,
+    ReplicasOption,
+    Rules,
+    SubgraphsOption,
+    TransfersOption,
+    UnitOption,
+    parse_dims,
+    parse_pairs,
+)
+from placegap.experiments.show.device_table import device_table, server_lines
+from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.rendering import output, print_line, spinner, warn
+
+if TYPE_CHECKING:
+    from placegap.experiments.running.sources import Source
+    from placegap.instances.files.verification import Verification
+    from placegap.instances.problem.instance import Instance
+    from placegap.instances.problem.semantics import Semantics
+    from placegap.solvers.solving.cheap_bounds import Bound
+
+BROKEN_RULES = 1
+
+
+def verify_command(
+    model: Model,
+    plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file.")],
+    cluster: ClusterOption = None,
+    objective: ObjectiveOption = None,
+    plans: PlansOption = None,
+    channels: ChannelsOption = None,
+    transfers: TransfersOption = None,
+    load: LoadOption = None,
+    replicas: ReplicasOption = None,
+    levels: LevelsOption = None,
+    subgraphs: SubgraphsOption = None,
+    time_unit: UnitOption = None,
+    dim: DimOption = None,
+    any_content: Annotated[
+        bool,
+        typer.Option("--any-content", help="Judge a plan that was made for another content."),
+    ] = False,
+    method: Annotated[
+        str | None,
+        typer.Option("--method", help="Let this method prove a bound, from the plan on."),
+    ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", metavar="S", help="Seconds for --method.")
+    ] = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Let two referees that share no code judge a plan, and say how good it is.
+
+    Every broken rule is listed. The exit status is 1 if there is one, if the referees disagree, or
+    if a bound contradicts the plan. The plan's own semantics applies; options replace single fields
+    of it, and then only the plan is judged, not what its file says about its value and times.
+    """
+    from dataclasses import replace
+
+    from placegap.experiments.running.sources import Source, load_source, warn_assumed
+    from placegap.instances.files.plan_file import load_stated_plan
+    from placegap.instances.files.verification import verify
+    from placegap.instances.referee.plan import Plan
+
+    source = Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
+    with spinner(f"reading {model}"):
+        instance = load_source(source)
+        stated = load_stated_plan(instance, plan_file)
+    warn_assumed(instance.graph, model)
+    rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
+    own, semantics = stated.semantics, rules.override(stated.semantics)
+    if semantics != own:
+        stated = replace(stated, semantics=semantics, value_ns=None, times=None)
+    if semantics.objective != own.objective and stated.plan != Plan(stated.plan.placement):
+        stated = replace(stated, plan=Plan(stated.plan.placement))
+        warn(f"{plan_file}: only its placement is used: the rest was made for {own.objective}")
+    verdict = verify(instance, stated, any_content=any_content)
+    bound, best_ns = None, None
+    if verdict.agree and verdict.first.value_ns is not None:
+        proof = None if method is None else (method, parse_pairs(param or ()), time_limit)
+        bound, best_ns = _known(source, instance, verdict, semantics, proof)
+    contradicted = verdict.holds and bound is not None and bound.ns > _value(verdict)
+    if as_json:
+        content = _json(instance, semantics, verdict, bound, best_ns)
+        print(json.dumps(content, ensure_ascii=False), flush=True)
+    else:
+        _print(instance, semantics, verdict, bound, best_ns)
+    if not verdict.agree:
+        warn("the two referees disagree: one of them is wrong; please report this plan")
+    if contradicted:
+        warn(
+            "the bound is above the value of a feasible plan: the bound is wrong; please report it"
+        )
+    if not verdict.holds or contradicted:
+        raise typer.Exit(BROKEN_RULES)
+    if verdict.first.idle_devices:
+        warn(f"the plan leaves unused: {', '.join(verdict.first.idle_devices)}")
+
+
+def _value(verdict: Verification) -> int:
+    assert verdict.first.value_ns is not None
+    return verdict.first.value_ns
+
+
+def _known(
+    source: Source,
+    instance: Instance,
+    verdict: Verification,
+    semantics: Semantics,
+    proof: tuple[str, dict[str, str], float] | None,
+) -> tuple[Bound | None, int | None]:
+    """The best bound, and the best value that is recorded."""
+    from placegap.experiments.running import known_bounds as known
+
+    bounds = [*known.recorded_bounds(instance, semantics), *known.cheap_bounds(instance, semantics)]
+    if proof is not None:
+        from placegap.experiments.running.placing import Attempt, place
+
+        name, params, limit_s = proof
+        start = verdict.plan if verdict.holds else None
+        attempt = Attempt(source, semantics, name, params, limit_s, incumbent=start)
+        with spinner(f"{name} looks for a bound"):
+            try:
+                result, warnings = place(iter([attempt]))
+            except RuntimeError as error:
+                warn(f"no bound: {error}")
+            else:
+                bounds += known.bound_of(result)
+                for sentence in (*warnings, *result.faults):
+                    warn(sentence)
+    return known.best_bound(bounds), known.recorded_value_ns(instance, semantics)
+
+
+def _json(
+    instance: Instance,
+    semantics: Semantics,
+    verdict: Verification,
+    bound: Bound | None,
+    best_ns: int | None,
+) -> dict[str, Any]:
+    from placegap.solvers.core.result import relative_gap
+
+    first, second = verdict.first, verdict.second
+    return {
+        "instance": instance.name,
+        "semantics": semantics.model_dump(mode="json"),
+        "feasible": verdict.holds,
+        "value_ns": first.value_ns,
+        "violations": [vars(violation) for violation in first.violations],
+        "referees_agree": verdict.agree,
+        "second_referee": {
+            "value_ns": second.value_ns,
+            "violations": [vars(violation) for violation in second.violations],
+        },
+        "bound_ns": None if bound is None else bound.ns,
+        "bound_origin": "" if bound is None else bound.origin,
+        "rests_on": "" if bound is None else bound.rests_on,
+        "gap": relative_gap(first.value_ns, None if bound is None else bound.ns),
+        "best_known_value_ns": best_ns,
+    }
+
+
+def _print(
+    instance: Instance,
+    semantics: Semantics,
+    verdict: Verification,
+    bound: Bound | None,
+    best_ns: int | None,
+) -> None:
+    from placegap.solvers.core.result import relative_gap
+    from placegap.solvers.core.trust import describe_basis
+
+    console, first, second = output(), verdict.first, verdict.second
+    console.print(f"{instance.name}: {semantics.label}", markup=False)
+    if first.uses:
+        console.print(device_table(instance, first, semantics))
+        for line in server_lines(first):
+            console.print(line, markup=False)
+    values = ["none" if v is None else format_ns(v) for v in (first.value_ns, second.value_ns)]
+    if verdict.agree:
+        console.print(f"value    {values[0]} (both referees)")
+    else:
+        exact = f" ({first.value_ns} and {second.value_ns} ns)"
+        console.print(f"value    {values[0]} and {values[1]}{exact}: the referees DISAGREE")
+    if bound is not None:
+        basis = describe_basis(bound.origin, bound.rests_on)
+        gap = relative_gap(first.value_ns, bound.ns)
+        console.print(f"bound    {format_ns(bound.ns)} ({basis})", markup=False)
+        console.print(f"gap      {'unknown' if gap is None else format_gap(gap)}")
+    if best_ns is not None and best_ns != first.value_ns:
+        console.print(f"best     {format_ns(best_ns)} is recorded")
+    console.print(f"verdict  {'feasible' if first.feasible else 'infeasible'}")
+    for violation in first.violations:
+        print_line(f"- {violation}")
+    if not verdict.agree:
+        console.print(f"second referee: {'' if second.feasible else 'in'}feasible")
+        for violation in second.violations:
+            print_line(f"- {violation}")

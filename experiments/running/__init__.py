@@ -1,0 +1,1 @@
+"""Processes and limits: the pool of workers, and placing one instance."""

@@ -1,0 +1,360 @@
+"""Placing one model: which method under which semantics, run in a worker process.
+
+The worker keeps the command alive: Ctrl-C works while a solver computes, what the solver has by
+then is kept or else the best plan of the attempts before, and a solver that crashes or hangs costs
+one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from placegap.experiments.cli.options import Rules
+from placegap.experiments.running.pool import Ending, run_pool, send_news
+from placegap.experiments.running.sources import Source, load_source
+from placegap.experiments.studies.task import GRACE_S, one_line, warm_up
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import PlanClass, Semantics
+from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.plan import Plan
+from placegap.solvers import Result, solve
+from placegap.solvers.core.clock import compiled_s
+from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.progress import Ledger, Listener, News
+from placegap.solvers.core.registry import find_method
+from placegap.solvers.core.result import Outcome, SolverDisagreement, carry_bound, finish
+from placegap.solvers.solving.coarsened import solve_coarse
+from placegap.solvers.solving.second_opinion import (
+    Opinion,
+    Verdict,
+    compare,
+    nobody_to_ask,
+    second_methods,
+)
+
+DEFAULT_TIME_LIMIT_S = 60.0
+STOP_S = 5.0
+"""What a method gets after Ctrl-C to return what it has; a second Ctrl-C ends it at once."""
+
+CHAIN_METHODS = (
+    "ideal-dp", "archer-exact", "archer-combinatorial", "archer-three-blocks", "archer-bottleneck",
+)  # fmt: skip
+"""Methods for plans that are chains."""
+
+CONTIGUOUS: Mapping[str, PlanClass] = {"no": "any", "convex": "convex", "chain": "chain"}
+"""The class of plans that the throughput IP's parameter asks for."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One call of a method."""
+
+    source: Source | Instance
+    semantics: Semantics
+    method: str
+    params: Mapping[str, object] = field(default_factory=dict)
+    time_limit_s: float = DEFAULT_TIME_LIMIT_S
+    gap: float = 0.0
+    seed: int = 0
+    incumbent: Plan | None = None
+    optional: bool = False
+    """Whether the placement goes on if this attempt fails: there is another."""
+
+    coarsen: str | None = None
+    """The transform that makes the instance coarser, if any, and its parameters."""
+
+    coarsen_params: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an attempt has no result."""
+
+    message: str
+    is_input_error: bool
+    is_disagreement: bool = False
+
+
+class Stopped(Exception):
+    """Ctrl-C; `best` is the best result until then."""
+
+    def __init__(self, best: Result | None) -> None:
+        super().__init__()
+        self.best = best
+
+
+def choose_semantics(
+    rules: Rules,
+    own: Semantics | None,
+    method: str | None,
+    params: Mapping[str, object] | None = None,
+) -> Semantics:
+    """What the value will mean, from the options, the file and the method, in this order.
+
+    Without ``--plans``, max_load means chains where no method is named, and the class that a named
+    method, or its parameter ``contiguous``, is for. Pesto is for links.
+
+    Examples
+    --------
+    >>> choose_semantics(Rules(), None, None).label
+    'makespan port per_edge'
+    >>> choose_semantics(Rules(objective="max_load"), None, None).label
+    'max_load chain add'
+    >>> choose_semantics(Rules(objective="max_load"), None, "throughput-ip").label
+    'max_load any add'
+    """
+    objectives = () if method is None else find_method(method).objectives
+    default = "makespan" if "makespan" in objectives or not objectives else objectives[0]
+    semantics = rules.override(own, default)
+    update: dict[str, str] = {}
+    if semantics.is_load and rules.plans is None:
+        plans = "chain" if method is None or method in CHAIN_METHODS else semantics.plans
+        if method == "throughput-ip":
+            plans = CONTIGUOUS.get(str((params or {}).get("contiguous", "no")), semantics.plans)
+        update = {"plans": plans}
+    elif method == "pesto" and semantics.objective == "makespan" and rules.channels is None:
+        update = {"channels": "link"}
+    return semantics.model_copy(update=update)
+
+
+def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
+    """What runs where no method is named; `place` fills in incumbents.
+
+    First a placer that takes no time, whose plan stands if what follows fails: HEFT for makespan,
+    else m-TOPO. Then, for makespan, decomposition; max_load: the ideal DP for chains, column
+    generation for plans of any kind; latency_subgraphs: rows of calls. Else the throughput IP.
+    """
+    semantics = attempt.semantics
+    plain = not semantics.replicas and semantics.levels == 1
+    quick = "heft" if semantics.objective == "makespan" else "m-topo"
+    yield _with(attempt, method=quick, params={}, optional=True)
+    if semantics.objective == "makespan":
+        yield _with(attempt, method="decomposition")
+    elif semantics.objective == "latency_subgraphs":
+        yield _with(attempt, method="latency")
+    elif semantics.objective == "max_load" and semantics.plans == "chain":
+        yield _with(attempt, method="ideal-dp")
+    elif semantics.objective == "max_load" and semantics.plans == "any" and plain:
+        yield _with(attempt, method="noncontiguous")
+    else:
+        yield _with(attempt, method="throughput-ip")
+
+
+def _with(attempt: Attempt, **changes: object) -> Attempt:
+    return Attempt(**{**vars(attempt), **changes})
+
+
+def place(
+    attempts: Iterator[Attempt],
+    modules: Sequence[str] = (),
+    *,
+    start: Result | None = None,
+    on_news: Listener | None = None,
+    pool: Callable[..., Generator[Ending[Attempt]]] | None = None,
+) -> tuple[Result, tuple[str, ...]]:
+    """Run attempts one after another; the result of the best, and warnings.
+
+    Each attempt starts from the best plan of those before. If a later attempt fails or finds
+    nothing, the earlier plan stands, and a warning says so.
+
+    Parameters
+    ----------
+    attempts : iterator of Attempt
+    modules : sequence of str
+        Modules that the worker imports first.
+    start : Result, optional
+        A plan to start from (`given_plan`); what comes out is no worse.
+    on_news : callable, optional
+        Called with a `progress.News` whenever something better is known.
+    pool : callable, optional
+        What runs the attempts, by default `run_pool` in a process of their own.
+
+    Raises
+    ------
+    InputError
+        If a method does not apply, or its parameters are wrong, and there is no plan yet.
+    Stopped
+        On Ctrl-C.
+    RuntimeError
+        If a method crashes or disagrees with the referee, and there is no plan yet.
+    """
+    best = start
+    warnings: list[str] = []
+    names: list[str] = []
+    ledger = Ledger(on_news or (lambda news: None))
+    if start is not None:
+        ledger.enter(_news(start))
+
+    def tasks() -> Iterator[Attempt]:
+        for attempt in attempts:
+            yield attempt if best is None else _with(attempt, incumbent=best.plan)
+
+    endings = (pool or run_pool)(
+        tasks(),
+        run_attempt,
+        workers=1,
+        hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
+        modules=modules,
+        stop_s=STOP_S,
+        on_news=ledger.enter,
+    )
+    try:
+        with closing(endings):
+            for ending in endings:
+                answer = _answer(ending)
+                names.append(ending.task.method)
+                if isinstance(answer, Result):
+                    ledger.enter(_news(answer))
+                    if answer.split is not None and best is not None:
+                        warnings.append(f"{answer.method} splits ops: what it started from is left")
+                        best = None
+                    best = better(best, answer)
+                elif best is start and answer.is_input_error and not ending.task.optional:
+                    raise InputError(answer.message)
+                elif best is not None and best.plan is not None:
+                    warnings.append(f"{answer.message}; this is the plan of {best.method}")
+                elif not ending.task.optional:
+                    raise (InputError if answer.is_input_error else RuntimeError)(answer.message)
+    except KeyboardInterrupt:
+        raise Stopped(best) from None
+    assert best is not None
+    if best.method == START:
+        best = replace(best, message=f"{' and '.join(names)} found no better plan")
+    return best, tuple(warnings)
+
+
+def better(best: Result | None, new: Result) -> Result:
+    """The result to report: the better plan, the later of equal ones, and the better bound.
+
+    What one says and the plan of the other refutes becomes a fault of the result.
+    """
+    if best is None or best.value_ns is None:
+        return new
+    if new.value_ns is not None and new.value_ns <= best.value_ns:
+        return carry_bound(new, best)
+    return carry_bound(best, new)
+
+
+def _news(result: Result) -> News:
+    """What a result adds to what is known; a plan of a finer instance is worth nothing here."""
+    if result.split is not None:
+        return News()
+    return News(result.value_ns, result.bound_ns, result.method)
+
+
+def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
+    """The plan of a plan file or split file, judged, as a result to start from.
+
+    Raises
+    ------
+    InputError
+        If the file holds no plan of the instance, or its plan breaks a rule.
+    """
+    found = solve(instance, semantics, "expert", {"path": path})
+    if found.plan is None:
+        raise InputError(f"cannot be the start for {instance.name}: {found.message}", path)
+    return replace(found, method=START)
+
+
+def judged_plan(instance: Instance, semantics: Semantics, plan: Plan) -> Result:
+    """A plan, judged, as a result to start from.
+
+    Raises
+    ------
+    InputError
+        If it breaks a rule.
+    """
+    found = finish(instance, semantics, START, Outcome(plan), solve_s=0.0)
+    if found.plan is None:
+        raise InputError(f"the start is no plan of {instance.name}: {found.message}")
+    return found
+
+
+START = "start"
+"""Stands for the method in a result that is the plan that was given."""
+
+FIRST_SHARE = 2 / 3
+"""Of the time limit, for the first method, where a second opinion is asked for."""
+
+
+def ask_second(
+    instance: Instance, first: Attempt, result: Result, modules: Sequence[str] = ()
+) -> tuple[Result, Opinion]:
+    """Let another method check a result in the time that is left; the better of both, and why.
+
+    `first` has the time limit of both together.
+    """
+    asked = next(second_methods(instance, first.semantics, result.method), None)
+    if asked is None or result.split is not None:
+        return result, nobody_to_ask(result)
+    left_s = first.time_limit_s - result.build_s - result.solve_s
+    attempt = _with(
+        first,
+        method=asked[0],
+        params=asked[1],
+        time_limit_s=max(left_s, (1 - FIRST_SHARE) * first.time_limit_s),
+        gap=0.0,
+        coarsen=None,
+        coarsen_params={},
+    )
+    started = _with(attempt, incumbent=result.plan)
+    endings = run_pool(
+        [started], run_attempt, workers=1, modules=modules,
+        hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
+    )  # fmt: skip
+    with closing(endings):
+        answer = _answer(next(iter(endings)))
+    if isinstance(answer, Failure):
+        verdict: Verdict = "CONTRADICTS" if answer.is_disagreement else "none"
+        return result, Opinion(verdict, answer.message, asked[0])
+    opinion = compare(result, answer)
+    if opinion.verdict == "CONTRADICTS":
+        return result, opinion
+    is_better = answer.value_ns is not None and (
+        result.value_ns is None or answer.value_ns < result.value_ns
+    )
+    return (carry_bound(answer, result) if is_better else carry_bound(result, answer)), opinion
+
+
+def _answer(ending: Ending[Attempt]) -> Result | Failure:
+    if ending.fate == "done":
+        answer: Result | Failure = ending.answer
+        return answer
+    return Failure(f"{ending.task.method}: {ending.message}", is_input_error=False)
+
+
+def run_attempt(attempt: Attempt) -> Result | Failure:
+    """What the worker does: read the instance, solve, judge."""
+    try:
+        compiled = compiled_s()
+        warm_up(attempt.method, attempt.semantics, attempt.params, branching=False)
+        if stop_asked():  # and the method has taken it for an end of the warm-up
+            raise KeyboardInterrupt
+        run: Callable[..., Result]
+        if attempt.coarsen is not None:
+            run = partial(
+                solve_coarse, transform=attempt.coarsen, transform_params=attempt.coarsen_params
+            )
+        else:
+            run = partial(solve, progress=send_news)
+        source = attempt.source
+        result = run(
+            source if isinstance(source, Instance) else load_source(source),
+            attempt.semantics,
+            attempt.method,
+            attempt.params,
+            time_limit_s=attempt.time_limit_s,
+            gap=attempt.gap,
+            seed=attempt.seed,
+            incumbent=attempt.incumbent,
+        )
+        return replace(result, setup_s=compiled_s() - compiled)  # with what the warm-up took
+    except InputError as error:
+        return Failure(str(error), is_input_error=True)
+    except SolverDisagreement as error:
+        return Failure(str(error), is_input_error=False, is_disagreement=True)
+    except Exception as error:  # one line for the user, whatever it is
+        return Failure(f"{attempt.method}: {one_line(error)}", is_input_error=False)

@@ -1,0 +1,322 @@
+"""A small pool of spawned worker processes with hard time limits.
+
+A worker serves one task after another through a pipe. It is replaced when a task runs past its hard
+limit or takes the process down; the other workers go on. Workers never outlive their parent, and
+never run its main module (`worker_process`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from types import FrameType
+from typing import Any, Generic, Literal, TypeVar
+
+from placegap.experiments.running.stop_signals import allowed
+from placegap.solvers.core.interrupts import note_stop, stop_asked
+from placegap.solvers.core.worker_process import WorkerProcess, silence
+
+T = TypeVar("T")
+Fate = Literal["done", "timeout", "crashed"]
+
+STOP = signal.SIGUSR1
+"""Tells a worker's task to stop. The signals that stop a command reach whole process groups: a
+worker hears none of them, or a second one would hit what the first has set off."""
+
+
+@dataclass(frozen=True)
+class Ending(Generic[T]):
+    """How a task ended: `answer` is what the function returned, if the fate is "done"."""
+
+    task: T
+    fate: Fate
+    answer: Any
+    message: str
+    wall_s: float
+
+
+class PoolError(RuntimeError):
+    """Worker processes cannot start at all."""
+
+
+@dataclass(frozen=True)
+class _News:
+    """What a task tells before it ends."""
+
+    content: Any
+
+
+_listeners: list[Callable[[Any], None]] = []
+
+
+def send_news(content: Any) -> None:
+    """Tell whoever runs this task of something that can be pickled; without a pool, nobody."""
+    for listener in _listeners:
+        with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+            listener(content)
+
+
+@contextlib.contextmanager
+def _hearing(listener: Callable[[Any], None]) -> Iterator[None]:
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def run_here(
+    tasks: Iterable[T],
+    function: Callable[[T], Any],
+    *,
+    on_news: Callable[[Any], None] | None = None,
+    **_: Any,
+) -> Generator[Ending[T]]:
+    """`run_pool` without processes: one task after another, with no hard limit.
+
+    Examples
+    --------
+    >>> [ending.answer for ending in run_here([1, 2], lambda number: number + 1)]
+    [2, 3]
+    """
+    for task in tasks:
+        began = time.monotonic()
+        with _hearing(on_news or (lambda _: None)):
+            answer = function(task)
+        yield Ending(task, "done", answer, "", time.monotonic() - began)
+
+
+def run_pool(
+    tasks: Iterable[T],
+    function: Callable[[T], Any],
+    *,
+    workers: int,
+    hard_limit_s: Callable[[T], float],
+    modules: Sequence[str] = (),
+    stop_s: float = 0.0,
+    on_news: Callable[[Any], None] | None = None,
+) -> Generator[Ending[T]]:
+    """Run ``function(task)`` in worker processes; yield each task's ending as it comes.
+
+    Tasks are drawn only when a worker is free, so with one worker a generator of tasks may look at
+    the endings before. Closing the generator, or an exception in its consumer, kills the workers.
+
+    Parameters
+    ----------
+    tasks : iterable
+        Whatever can be pickled.
+    function : callable
+        A function of a module (it is pickled by name); it should not raise.
+    workers : int
+        Most processes at a time; a worker that is the only one may start processes of its own.
+    hard_limit_s : callable
+        Seconds after which a task's worker is killed.
+    modules : sequence of str
+        Modules that each worker imports first.
+    stop_s : float
+        Seconds that tasks get to end by themselves after Ctrl-C. Each is told once, as a
+        `KeyboardInterrupt` of its own; those that return in time have their endings yielded, and
+        then `KeyboardInterrupt` is raised. A second Ctrl-C raises it at once, as the first does
+        by default.
+    on_news : callable, optional
+        Called with what tasks `send_news` of while they run.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        On Ctrl-C, after the endings of all tasks that have returned.
+    PoolError
+        If a worker dies before it is ready for its first task.
+    """
+    queue = iter(tasks)
+    idle: list[_Worker[T]] = []
+    busy: list[_Worker[T]] = []
+    exhausted = False
+    try:
+        while True:
+            while not exhausted and len(busy) < workers:
+                try:
+                    task = next(queue)
+                except StopIteration:
+                    exhausted = True
+                    break
+                worker = (
+                    idle.pop() if idle else _Worker(function, modules, stop_s > 0, workers, on_news)
+                )
+                busy.append(worker)
+                worker.send(task, hard_limit_s(task))
+            if not busy:
+                return
+            try:
+                ended = _endings(busy, _wait(busy))
+            except KeyboardInterrupt:
+                yield from _last_endings(busy, stop_s) if stop_s > 0 else _returned(busy)
+                raise
+            for worker, ending in ended:
+                busy.remove(worker)
+                if ending.fate == "done":
+                    idle.append(worker)
+                else:
+                    worker.kill()
+                yield ending
+    finally:
+        for worker in idle + busy:
+            worker.kill()
+
+
+def _wait(busy: list[_Worker[T]]) -> Sequence[object]:
+    """Wait until a worker answers, dies or runs out of time; the pipes that have something."""
+    patience = max(0.0, min(worker.deadline for worker in busy) - time.monotonic())
+    pipes = [worker.pipe for worker in busy]
+    with allowed():
+        return wait(pipes, timeout=None if math.isinf(patience) else patience)
+
+
+def _endings(busy: list[_Worker[T]], heard: Sequence[object]) -> list[tuple[_Worker[T], Ending[T]]]:
+    """The workers whose tasks have ended."""
+    endings = ((worker, worker.ending(worker.pipe in heard)) for worker in busy)
+    return [(worker, ending) for worker, ending in endings if ending is not None]
+
+
+def _returned(busy: list[_Worker[T]]) -> Generator[Ending[T]]:
+    """What has been computed already, and nobody has read."""
+    for worker in busy:
+        ending = worker.ending(heard=True) if worker.ready and worker.pipe.poll() else None
+        if ending is not None and ending.fate == "done":
+            yield ending
+
+
+def _last_endings(busy: list[_Worker[T]], stop_s: float) -> Generator[Ending[T]]:
+    """Tell the workers to stop; the endings of those that return in time."""
+    asked = [worker for worker in busy if worker.ask_to_stop(stop_s)]
+    while asked:
+        for worker, ending in _endings(asked, _wait(asked)):
+            asked.remove(worker)
+            if ending.fate == "done":
+                yield ending
+
+
+class _Worker(Generic[T]):
+    """One process, the parent's end of its pipe, and the task it is at."""
+
+    def __init__(
+        self,
+        function: Callable[[T], Any],
+        modules: Sequence[str],
+        stoppable: bool,
+        workers: int,
+        on_news: Callable[[Any], None] | None,
+    ) -> None:
+        self.on_news = on_news
+        try:
+            self.process = WorkerProcess(
+                _serve, (function, tuple(modules), stoppable), alone=workers == 1
+            )
+        except OSError as error:
+            raise PoolError(f"worker processes cannot start ({error.strerror})") from None
+        self.pipe = self.process.pipe
+        self.ready = False
+
+    def send(self, task: T, limit_s: float) -> None:
+        """Hand over a task; its clock starts when the worker has started."""
+        self.task = task
+        self.limit_s = limit_s
+        self._start_clock()
+        with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+            self.pipe.send(task)
+
+    def ending(self, heard: bool) -> Ending[T] | None:
+        """The ending of the current task, or None while it runs."""
+        wall_s = time.monotonic() - self.began
+        if not heard:
+            if time.monotonic() < self.deadline:
+                return None
+            message = f"killed at the hard limit of {self.limit_s:g} s"
+            return Ending(self.task, "timeout", None, message, wall_s)
+        try:
+            answer = self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            how = self.process.last_words()
+            if not self.ready:
+                raise PoolError(f"worker processes cannot start ({how})") from None
+            message = f"the worker process died ({how})"
+            return Ending(self.task, "crashed", None, message, wall_s)
+        if isinstance(answer, _News):
+            if self.on_news is not None:
+                self.on_news(answer.content)
+            return self.ending(heard=False)  # telling is no excuse for running on
+        if self.ready:
+            return Ending(self.task, "done", answer, "", wall_s)
+        self.ready = True
+        self._start_clock()
+        return None
+
+    def _start_clock(self) -> None:
+        self.began = time.monotonic()
+        self.deadline = self.began + self.limit_s if self.ready else math.inf
+
+    def ask_to_stop(self, stop_s: float) -> bool:
+        """Ask the task to end within some seconds; whether there is one that can be asked."""
+        if not self.ready and self.pipe.poll():  # it may be at its task, and we have not read so
+            self.ending(heard=True)
+        if not self.ready:
+            return False
+        self.deadline = min(self.deadline, time.monotonic() + stop_s)
+        self.process.send_signal(STOP)
+        return True
+
+    def kill(self) -> None:
+        """End the process now."""
+        self.process.kill()
+
+
+def _serve(
+    pipe: Connection, function: Callable[[Any], Any], modules: Sequence[str], stoppable: bool
+) -> None:
+    """Life of a worker process."""
+    for module in modules:
+        import_module(module)
+    silence()
+    if stoppable:
+        signal.signal(STOP, _interrupt_once)
+    lock = threading.Lock()
+
+    def send(message: object) -> None:
+        with lock:  # solvers tell of news from threads of their own
+            pipe.send(message)
+
+    send("ready")
+    with _hearing(lambda news: send(_News(news))):
+        while True:
+            task = pipe.recv()
+            _state.working = True
+            if stop_asked():  # before it was here
+                return
+            answer = function(task)
+            _state.working = False
+            send(answer)
+
+
+@dataclass
+class _State:
+    """Whether this worker is at a task."""
+
+    working: bool = False
+
+
+_state = _State()
+
+
+def _interrupt_once(signum: int, frame: FrameType | None) -> None:
+    """Let the task end like one that Ctrl-C stops, and leave it alone afterwards."""
+    asked = stop_asked()
+    note_stop()
+    if not asked and _state.working:
+        raise KeyboardInterrupt

@@ -1,0 +1,1 @@
+"""Numbers, tables and pictures as people read them."""

@@ -1,0 +1,104 @@
+"""Why a plan leaves devices unused, and what to ask instead: a sentence below the result."""
+
+from __future__ import annotations
+
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.plan import Evaluation
+from placegap.solvers.core.registry import METHODS
+from placegap.solvers.core.result import Result
+
+MOST_NAMES = 4
+"""More devices are counted, not named."""
+
+PIPELINE = "for the throughput of a pipeline over all devices ask --objective max_load"
+
+
+def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
+    """Sentences about a result's plan, for people who expected all devices to be used.
+
+    Parameters
+    ----------
+    instance : Instance
+        The one of the plan: the finer one, where the method split ops.
+    result : Result
+
+    Examples
+    --------
+    >>> from placegap.instances import Semantics, example
+    >>> from placegap.solvers import solve
+    >>> result = solve(example(), Semantics(objective="makespan"), "single-device")
+    >>> plan_notes(example(), result)[0].partition(":")[0]
+    'the plan uses gpu0 alone'
+    """
+    verdict = result.evaluation
+    if result.plan is None or verdict is None or not verdict.idle_devices:
+        return ()
+    cluster, time_ns = instance.cluster, instance.arrays.time_ns
+    idle = [cluster.device_index[name] for name in verdict.idle_devices]
+    if (time_ns[:, idle] == UNSUPPORTED).all():
+        return (f"{_unused(verdict)}: no op of this model can run there",)
+    if all(cluster.devices[k].is_host for k in idle):
+        return (f"{_unused(verdict)}: a host",)
+    return ((_stages if result.semantics.is_load else _one_pass)(verdict, result),)
+
+
+def _one_pass(verdict: Evaluation, result: Result) -> str:
+    """Makespan and latency: the end of one pass."""
+    used = [use.device for use in verdict.uses if use.num_ops]
+    proven = result.status == "optimal"
+    if len(used) == 1 and proven:
+        what = f"{used[0]} alone is optimal for one pass"
+    elif len(used) == 1:
+        what = f"the plan uses {used[0]} alone"
+    else:
+        what = _unused(verdict)
+    why = "only ops that wait for no other gain from more devices, and transfers cost time"
+    if not proven:
+        why = f"no better plan over more devices was found: {why}"
+    return f"{what}: {why}; {PIPELINE}"
+
+
+def _stages(verdict: Evaluation, result: Result) -> str:
+    """max_load and max_load_fwd_bwd: the heaviest stages."""
+    heaviest = max(verdict.uses, key=lambda use: use.load_ns)
+    found = "no plan has less" if result.status == "optimal" else "no plan with less was found"
+    if result.semantics.objective == "max_load_fwd_bwd":
+        why = "the heaviest forward and backward loads decide"
+    elif result.semantics.levels == 2:
+        why = "the heaviest load of a device or server decides"
+    else:
+        why = f"the heaviest stage decides, {heaviest.device}'s"
+    asked = _instead(result.semantics, heaviest.num_ops)
+    if result.status != "optimal" and _is_heuristic(result.method):
+        asked = "an exact method may find one: leave --method out"
+    return f"{_unused(verdict)}: {why}, and {found}; {asked}"
+
+
+def _instead(semantics: Semantics, num_ops: int) -> str:
+    if num_ops == 1:
+        return "'placegap split' divides an op that is a stage of its own"
+    if semantics.objective == "max_load" and not semantics.replicas:
+        return "with --replicas equal devices may share a stage"
+    if semantics.plans != "any":
+        return "with --plans any a device may run any ops"
+    return "'placegap split' divides heavy ops"
+
+
+def _is_heuristic(method: str) -> bool:
+    return method in METHODS and METHODS[method].claim == "heuristic"
+
+
+def _unused(verdict: Evaluation) -> str:
+    idle = verdict.idle_devices
+    return f"{_names(idle)} {'stays' if len(idle) == 1 else 'stay'} unused"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    """``gpu0``, ``gpu0 and gpu1``, ``gpu0, gpu1, gpu2 and 5 more``."""
+    if len(names) > MOST_NAMES:
+        shown = [*names[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1} more"]
+    else:
+        shown = list(names)
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))

@@ -1,0 +1,213 @@
+"""Tables on stdout, progress and warnings on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from placegap.instances.reading.errors import shorten
+
+if TYPE_CHECKING:
+    from placegap.experiments.studies.gap_layout import CellText, TableText
+
+TONES = {"optimal": "bold green", "plain": "", "empty": "dim", "failed": "bold red"}
+LONGEST_WARNING = 300
+PADDING = 3
+"""Between two columns."""
+
+PLAIN_WIDTH = 120
+"""Width of tables where there is no terminal to ask."""
+
+
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command line handle a reader that went away."""
+        raise  # noqa: PLE0704 (rich calls this while it handles the BrokenPipeError)
+
+
+def output() -> Console:
+    """The console for results; made anew, since tests replace stdout."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
+    return _Output(file=sys.stdout, width=width, soft_wrap=False, highlight=False)
+
+
+class _Errors:
+    """Stderr, whose reader may be gone (a terminal that closed), which must not end the command."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
+def print_line(text: str) -> None:
+    """One line on stdout, at most 300 characters; folded only where a width is asked for."""
+    folds = sys.stdout.isatty() or "COLUMNS" in os.environ
+    output().print(shorten(text, LONGEST_WARNING), markup=False, soft_wrap=not folds)
+
+
+def errors() -> Console:
+    """The console for progress and warnings."""
+    return Console(file=cast("TextIO", _Errors()), highlight=False)
+
+
+def shows_live() -> bool:
+    """Whether stderr is a terminal on which a line can change; it is None where it was closed."""
+    return sys.stderr is not None and sys.stderr.isatty() and not errors().is_dumb_terminal
+
+
+def warn(sentence: str) -> None:
+    """One line on stderr."""
+    if sys.stderr is None:  # closed: print would take stdout
+        return
+    line = f"placegap: {' '.join(sentence.split())}"
+    print(shorten(line, LONGEST_WARNING), file=_Errors(), flush=True)
+
+
+@contextmanager
+def spinner(what: str) -> Iterator[Callable[[str], None]]:
+    """A line with a spinner, a text and a clock on stderr, if that is a terminal; it goes away.
+
+    What it yields changes the text, which is cut where the terminal is too narrow for it.
+    """
+    if not shows_live():
+        yield lambda text: None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    one_line = Column(no_wrap=True, overflow="ellipsis")
+    text_column = TextColumn("{task.description}", table_column=one_line)
+    clock = TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00")))
+    columns = (SpinnerColumn(), clock, text_column)
+    with Progress(*columns, console=errors(), transient=True) as progress:
+        line = progress.add_task(escape(what), total=None)
+        yield lambda text: progress.update(line, description=escape(text))
+
+
+class PlainTable(Table):
+    """A table of texts; where it is too narrow for its words, one line per cell."""
+
+    head: Sequence[str] = ()
+    texts: Sequence[Sequence[str]] = ()
+    needs: int = 0
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table, or its rows one below the other."""
+        if self.needs <= options.max_width or not self.show_header:
+            yield from super().__rich_console__(console, options)
+            return
+        if self.title is not None:
+            yield Text(str(self.title), style="bold")
+        for row in self.texts:
+            yield Text(row[0], overflow="fold")
+            for name, value in zip(self.head[1:], row[1:], strict=True):
+                if value:
+                    yield Padding(Text(f"{name}: {value}", overflow="fold"), (0, 0, 0, 2))
+
+
+def plain_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table of texts; every column but the first is aligned right if it holds figures."""
+    table = PlainTable(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        show_header=any(head),
+    )
+    table.head, table.texts = head, rows
+    for number, name in enumerate(head):
+        figures = bool(rows) and all(
+            row[number][:1].isdigit() or row[number] in "-" for row in rows
+        )
+        whole = number == 0 or figures  # names that are copied from here, and 1.5 ms
+        pieces = [
+            text for row in rows for text in ([row[number]] if whole else row[number].split())
+        ]
+        longest = max(map(len, (*pieces, *name.split())), default=0)
+        table.needs += longest + PADDING
+        table.add_column(
+            escape(name),
+            justify="right" if figures else "left",
+            overflow="fold",
+            no_wrap=number == 0,
+            min_width=longest if any(head) else None,
+        )
+    for row in rows:
+        table.add_row(*(Text(value) for value in row))
+    return table
+
+
+def gap_tables(table: TableText, width: int) -> Iterator[Table]:
+    """A gap table, cut into as many tables, one below the other, as the width asks for."""
+    parts = list(_parts(table, width))
+    for part in parts:
+        yield _gap_table(table, part, len(parts) > 1)
+
+
+HEADING_WIDTH = 18
+LABEL_WIDTH = 28
+
+
+def _parts(table: TableText, width: int) -> Iterator[slice]:
+    """Ranges of columns that fit side by side, at least one each."""
+    labels = max(len(text) for row in table.rows for text in (row.instance, row.cluster))
+    bounds = max(5, *(len(row.bound) for row in table.rows))
+    room = width - (min(LABEL_WIDTH, max(8, labels)) + bounds + 2 * PADDING)
+    start, used = 0, 0
+    for number, name in enumerate(table.columns):
+        texts = (text for row in table.rows for text in _lines(row.cells[number]))
+        needs = max(min(HEADING_WIDTH, len(name)), *map(len, texts)) + PADDING
+        if used + needs > room and number > start:
+            yield slice(start, number)
+            start, used = number, 0
+        used += needs
+    yield slice(start, len(table.columns))
+
+
+def _lines(cell: CellText) -> tuple[str, str, str]:
+    return cell.value, cell.gap, cell.time
+
+
+def _gap_table(table: TableText, part: slice, is_part: bool) -> Table:
+    columns = table.columns[part]
+    title = f"{table.name}: {table.semantics} ({table.unit})"
+    if is_part:
+        title += f", {part.start + 1}-{part.start + len(columns)} of {len(table.columns)} methods"
+    grid = Table(
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
+    )
+    grid.add_column("instance\ncluster", max_width=LABEL_WIDTH, overflow="fold")
+    grid.add_column("best\nbound", justify="right", no_wrap=True)
+    for name in columns:
+        grid.add_column(escape(name), justify="right", max_width=HEADING_WIDTH, overflow="fold")
+    for row in table.rows:
+        label = Text.assemble(row.instance, "\n", (row.cluster, "dim"))
+        grid.add_row(label, row.bound, *map(_cell, row.cells[part]))
+    return grid
+
+
+def _cell(cell: CellText) -> Text:
+    lines = [(cell.value, TONES[cell.tone])]
+    if cell.gap:
+        lines.append((f"\n{cell.gap}", TONES[cell.tone]))
+    if cell.time:
+        lines.append((f"\n{cell.time}", "dim"))
+    return Text.assemble(*lines)

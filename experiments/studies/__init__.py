@@ -1,0 +1,1 @@
+"""Studies from YAML: what to run, the log of runs, gap tables."""

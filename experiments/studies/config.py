@@ -1,0 +1,152 @@
+"""What a study is: a YAML file, validated at the door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from placegap.instances.importers.time_unit import TimeUnit
+from placegap.instances.problem.instance import Name
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.file_kinds import refuse_other
+from placegap.instances.reading.yaml_file import read_yaml
+
+Scalar = bool | int | float | str
+ParamValue = Scalar | None
+Seed = Annotated[int, Field(strict=True, ge=0)]
+Seconds = Annotated[float, Field(gt=0, le=10**7, allow_inf_nan=False)]
+
+
+class Entry(BaseModel):
+    """Base of all parts of a study: frozen, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RunLimits(Entry):
+    """When a run stops: seconds, and the relative gap that suffices."""
+
+    time_limit_s: Seconds = 60.0
+    gap: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
+class InstanceEntry(Entry):
+    """A model: a name of the corpus or a path, or a generator family with parameters and seeds.
+
+    An `optional` file is left out, with a warning, where it is not there.
+    """
+
+    model: Name | None = None
+    optional: Annotated[bool, Field(strict=True)] = False
+    generate: Name | None = None
+    params: dict[str, Scalar] = Field(default_factory=dict)
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
+    time_unit: TimeUnit | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, raw: Any) -> Any:
+        return {"model": raw} if isinstance(raw, str) else raw
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.model is None) == (self.generate is None):
+            raise ValueError("give either model or generate")
+        foreign = {"params", "seeds"} if self.generate is None else {"time_unit", "optional"}
+        for name in sorted(foreign & self.model_fields_set):
+            raise ValueError(f"{name} does not go with {'model' if self.model else 'generate'}")
+        return self
+
+
+class MethodEntry(Entry):
+    """A method, with one set of parameters or a list of them."""
+
+    name: Name
+    params: tuple[dict[str, ParamValue], ...] = ({},)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, raw: Any) -> Any:
+        if isinstance(raw, str):
+            return {"name": raw}
+        if isinstance(raw, dict) and isinstance(raw.get("params"), dict):
+            return {**raw, "params": [raw["params"]]}
+        return raw
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.params:
+            raise ValueError("params is an empty list; leave it out to use the defaults")
+        return self
+
+
+class TableEntry(Entry):
+    """One table: every method in it is judged under one semantics."""
+
+    name: Name
+    semantics: Semantics
+    instances: Annotated[tuple[InstanceEntry, ...], Field(min_length=1)]
+    clusters: tuple[Name, ...] = ()
+    methods: Annotated[tuple[MethodEntry, ...], Field(min_length=1)]
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
+    limits: RunLimits = RunLimits()
+
+    @property
+    def num_runs(self) -> int:
+        """Cells of the table, if every optional file is there: no fewer than its runs."""
+        rows = sum(len(entry.seeds) for entry in self.instances) * max(1, len(self.clusters))
+        return rows * len(self.seeds) * sum(len(entry.params) for entry in self.methods)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for number, entry in enumerate(self.instances):
+            if entry.generate is not None and not self.clusters:
+                raise ValueError(f"instances[{number}] is generated and needs clusters")
+        return self
+
+
+class Study(Entry):
+    """A study: a name and its tables.
+
+    Examples
+    --------
+    >>> table = {"name": "t", "semantics": {"objective": "makespan"}, "instances": ["resnet50"],
+    ...          "clusters": ["8xH100-nvlink"], "methods": ["heft", {"name": "etf"}]}
+    >>> study = Study.model_validate({"name": "two-placers", "tables": [table]})
+    >>> [entry.name for entry in study.tables[0].methods]
+    ['heft', 'etf']
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    tables: Annotated[tuple[TableEntry, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        names = [table.name for table in self.tables]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                raise ValueError(f"tables[{number}]: {name!r} appears twice")
+        return self
+
+
+def load_study(path: str | Path) -> Study:
+    """Read and validate a study.
+
+    Raises
+    ------
+    InputError
+        One line that names the file, the place and what is wrong there.
+    """
+    raw = read_yaml(path)
+    refuse_other(raw, "a study", path)
+    if not isinstance(raw, dict):
+        raise InputError("is not a study: expected the keys name and tables", path)
+    try:
+        return Study.model_validate(raw)
+    except ValidationError as error:
+        raise from_validation_error(error, raw, path) from None
+    except RecursionError:
+        raise InputError("nested too deeply", path) from None

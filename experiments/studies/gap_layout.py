@@ -1,0 +1,188 @@
+"""The texts of a gap table, laid out once for the terminal and for Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from placegap.experiments.show.figures import common_unit, format_gap, format_in, format_s
+from placegap.experiments.studies.gaps import (
+    FAILURES,
+    NOT_APPLICABLE,
+    NOT_INSTALLED,
+    NOT_RUN,
+    GapCell,
+    MethodSummary,
+    summarize,
+)
+from placegap.experiments.studies.model_table import model_rows
+from placegap.solvers.core.trust import describe_basis
+
+WORDS = {NOT_APPLICABLE: "n/a", NOT_INSTALLED: "not installed", "no_plan": "no plan"}
+"""What stands in a cell without a value, if it is not the status."""
+
+
+@dataclass(frozen=True)
+class CellText:
+    """Value, gap and time of a cell; or one word in place of the value.
+
+    `tone` is "optimal", "plain", "empty" or "failed".
+    """
+
+    value: str
+    gap: str = ""
+    time: str = ""
+    tone: str = "plain"
+
+
+@dataclass(frozen=True)
+class RowText:
+    """A row: its instance, cluster and seed, the best bound, and a cell per column."""
+
+    instance: str
+    cluster: str
+    bound: str
+    cells: tuple[CellText, ...]
+
+
+@dataclass(frozen=True)
+class TableText:
+    """A gap table in words; values and bounds are in `unit`.
+
+    `models` has a line, as `model_table` makes it, for every run that built a model.
+    """
+
+    name: str
+    semantics: str
+    unit: str
+    columns: tuple[str, ...]
+    rows: tuple[RowText, ...]
+    notes: tuple[str, ...]
+    summaries: tuple[MethodSummary, ...]
+    models: tuple[tuple[str, ...], ...] = ()
+
+
+class Notes:
+    """Footnotes of a table; sentences that differ only in figures share one.
+
+    Examples
+    --------
+    >>> notes = Notes()
+    >>> [notes.number(text) for text in ("at most 8, not 22", "at most 8, not 66", "failed")]
+    [1, 1, 2]
+    >>> notes.lines()
+    ('[1] at most 8, not 22 / 66', '[2] failed')
+    """
+
+    def __init__(self) -> None:
+        self._figures: dict[tuple[str, ...], list[dict[str, None]]] = {}
+
+    def number(self, sentence: str) -> int:
+        """Number of the note that says this."""
+        pieces = re.split(r"(\d+)", sentence)
+        words = tuple(pieces[::2])
+        figures = self._figures.setdefault(words, [{} for _ in pieces[1::2]])
+        for seen, figure in zip(figures, pieces[1::2], strict=True):
+            seen[figure] = None
+        return list(self._figures).index(words) + 1
+
+    def lines(self) -> tuple[str, ...]:
+        """Every note with its number; figures that differ are listed."""
+        return tuple(
+            f"[{number}] "
+            + "".join(
+                word + " / ".join(seen) for word, seen in zip(words, [*figures, {}], strict=True)
+            )
+            for number, (words, figures) in enumerate(self._figures.items(), start=1)
+        )
+
+
+def lay_out(cells: Sequence[GapCell]) -> list[TableText]:
+    """Every table of a study, in order."""
+    tables: dict[str, list[GapCell]] = {}
+    for cell in cells:
+        tables.setdefault(cell.cell.table, []).append(cell)
+    return [_lay_out_table(table) for table in tables.values()]
+
+
+def _lay_out_table(cells: list[GapCell]) -> TableText:
+    first = cells[0].cell
+    unit, size = common_unit(cell.value_ns for cell in cells if cell.value_ns is not None)
+    rows: dict[tuple[str, str, str, int], list[GapCell]] = {}
+    for cell in cells:
+        place = cell.cell
+        key = (place.instance, place.cluster, place.instance_hash, place.seed)
+        rows.setdefault(key, []).append(cell)
+    several = len({cell.cell.seed for cell in cells}) > 1
+    contents = {(name, cluster): set[str]() for name, cluster, _, _ in rows}
+    for name, cluster, content, _ in rows:
+        contents[name, cluster].add(content)
+    notes = Notes()
+    texts = []
+    for (name, cluster, content, seed), row in rows.items():
+        bound_ns = row[0].best_bound_ns
+        texts.append(
+            RowText(
+                instance=" ".join(
+                    [
+                        name,
+                        # graphs that differ in parameters only have one name
+                        *([content[:6]] if len(contents[name, cluster]) > 1 else []),
+                        *([f"(seed {seed})"] if several else []),
+                    ]
+                ),
+                cluster=cluster,
+                bound="-" if bound_ns is None else format_in(bound_ns, size),
+                cells=tuple(_cell_text(cell, size, notes) for cell in row),
+            )
+        )
+    return TableText(
+        name=first.table,
+        semantics=first.semantics.label,
+        unit=unit,
+        columns=tuple(dict.fromkeys(cell.cell.label for cell in cells)),
+        rows=tuple(texts),
+        notes=(*notes.lines(), *_bases(rows.values()), *_faults(cells)),
+        summaries=tuple(summarize(cells)),
+        models=tuple(model_rows(cells)),
+    )
+
+
+def _bases(rows: Iterable[Sequence[GapCell]]) -> Iterator[str]:
+    """What the rows' best bounds rest on, where their methods say so."""
+    count = Counter(row[0].best_rests_on for row in rows if row[0].best_rests_on)
+    words = [f"{describe_basis('', rests_on)} ({count[rests_on]})" for rests_on in sorted(count)]
+    if words:
+        yield f"best bounds rest on: {'; '.join(words)}"
+
+
+def _faults(cells: Sequence[GapCell]) -> Iterator[str]:
+    """What a solver said that a known plan contradicts."""
+    for cell in cells:
+        for fault in cell.faults:
+            yield f"a solver was wrong: {cell.cell.instance}, {cell.cell.label}: {fault}"
+
+
+def _cell_text(cell: GapCell, size: int, notes: Notes) -> CellText:
+    time = "" if cell.time_s is None else format_s(cell.time_s)
+    if cell.value_ns is not None:
+        gap = "?" if cell.gap is None else format_gap(cell.gap)
+        tone = "optimal" if cell.is_optimal else "plain"
+        return CellText(format_in(cell.value_ns, size), gap, time, tone)
+    if "split_value_ns" in cell.details:  # of another instance: no bound of the row holds for it
+        note = notes.number(
+            f"{cell.cell.label}: {cell.details['split_ops']} ops split into"
+            f" {cell.details['split_parts']} parts; a plan of that finer instance, without a gap"
+        )
+        value = format_in(int(cell.details["split_value_ns"]), size)
+        return CellText(value, f"split [{note}]", time)
+    if cell.status == NOT_RUN:
+        return CellText("not run", tone="empty")
+    if cell.status == "bound" and cell.bound_ns is not None:
+        return CellText(f">= {format_in(cell.bound_ns, size)}", "", time)
+    word = WORDS.get(cell.status, cell.status)
+    if cell.message:
+        word += f" [{notes.number(f'{cell.cell.label}: {cell.message}')}]"
+    return CellText(word, "", time, "failed" if cell.status in FAILURES else "empty")

@@ -1,0 +1,217 @@
+"""Gap tables: what every method reached, against the best bound that is valid for it.
+
+A bound holds for the class of plans it was proven for and for the classes nested in it (chain in
+convex in any). So a row's best bound is the largest among all methods' bounds whose class contains
+the class of the table, over all tables of the study that ask for the same instance and the same
+objective. A chain bound never meets a plan that need not be a chain.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from placegap.experiments.studies.log import Record
+from placegap.experiments.studies.plan import Cell
+from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass
+from placegap.solvers.core.result import relative_gap
+from placegap.solvers.core.trust import PROOF
+
+NOT_RUN = "not_run"
+NOT_APPLICABLE = "not_applicable"
+NOT_INSTALLED = "not_installed"
+FAILURES = ("error", "timeout", "crashed", "disagreement")
+
+
+@dataclass(frozen=True)
+class GapCell:
+    """A cell of a gap table.
+
+    `bound_ns` is the method's own bound, `best_bound_ns` the best that is valid for the table's
+    class of plans, and `gap` is measured against the latter. `rests_on` and `best_rests_on` say
+    what the two rest on (`solvers.core.trust`). `time_s` is build plus solve time;
+    compiling kernels (`setup_s`) is no part of it.
+    """
+
+    cell: Cell
+    status: str
+    value_ns: int | None = None
+    bound_ns: int | None = None
+    bound_class: PlanClass | None = None
+    best_bound_ns: int | None = None
+    best_bound_by: str = ""
+    bound_origin: str = ""
+    rests_on: str = ""
+    best_rests_on: str = ""
+    faults: tuple[str, ...] = ()
+    gap: float | None = None
+    build_s: float | None = None
+    solve_s: float | None = None
+    setup_s: float | None = None
+    message: str = ""
+    details: Mapping[str, int | float | str] = field(default_factory=dict)
+
+    @property
+    def time_s(self) -> float | None:
+        """Build and solve time together."""
+        return None if self.solve_s is None else self.solve_s + (self.build_s or 0.0)
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the value meets the best bound."""
+        return self.value_ns is not None and self.value_ns == self.best_bound_ns
+
+
+class BestBound(NamedTuple):
+    """The best bound for a class of plans, the column that proved it, and what it rests on."""
+
+    bound_ns: int
+    by: str
+    rests_on: str
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """The higher bound wins; of equal ones, a proof of ours, or else the first."""
+        return self.bound_ns, self.rests_on == PROOF
+
+
+@dataclass(frozen=True)
+class MethodSummary:
+    """One column of a table, summed up over the rows where it has a gap."""
+
+    table: str
+    label: str
+    num_plans: int
+    num_gaps: int
+    mean_gap: float | None
+    median_gap: float | None
+    num_optimal: int
+    num_proved: int
+    total_s: float
+
+
+def gap_cells(cells: Iterable[Cell], records: Mapping[str, Record]) -> list[GapCell]:
+    """Join cells with the log's records and measure every gap.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+    records : mapping
+        Records of the log by key; cells whose run is not there yet are "not_run".
+    """
+    cells = list(cells)
+    best: dict[tuple[str, str, PlanClass], BestBound] = {}
+    for cell in cells:
+        for bound, by in _bounds(cell, records):
+            for plan_class in _nested_in(bound["bound_class"]):
+                where = (*_problem(cell), plan_class)
+                found = BestBound(bound["bound_ns"], by, bound.get("rests_on", ""))
+                if where not in best or found.rank > best[where].rank:
+                    best[where] = found
+    return [_gap_cell(cell, records, best) for cell in cells]
+
+
+def _bounds(cell: Cell, records: Mapping[str, Record]) -> Iterable[tuple[Record, str]]:
+    record = records.get(cell.run.key) if cell.run is not None else None
+    if record is not None and record.get("bound_ns") is not None:
+        yield record, cell.label
+
+
+def _gap_cell(
+    cell: Cell,
+    records: Mapping[str, Record],
+    best: Mapping[tuple[str, str, PlanClass], BestBound],
+) -> GapCell:
+    bound_ns, by, rests_on = best.get((*_problem(cell), cell.semantics.plans), (None, "", ""))
+    empty = GapCell(
+        cell, NOT_RUN, best_bound_ns=bound_ns, best_bound_by=by, best_rests_on=rests_on
+    )  # fmt: skip
+    if cell.run is None:
+        status = NOT_INSTALLED if cell.is_missing else NOT_APPLICABLE
+        return replace(empty, status=status, message=cell.reason)
+    record = records.get(cell.run.key)
+    if record is None:
+        return empty
+    value_ns = record.get("value_ns")
+    return replace(
+        empty,
+        status=record["status"],
+        value_ns=value_ns,
+        bound_ns=record.get("bound_ns"),
+        bound_class=record.get("bound_class"),
+        bound_origin=record.get("bound_origin", ""),
+        rests_on=record.get("rests_on", ""),
+        faults=tuple(record.get("faults", ())),
+        gap=relative_gap(value_ns, bound_ns),
+        build_s=record.get("build_s"),
+        solve_s=record.get("solve_s"),
+        setup_s=record.get("setup_s"),
+        message=record.get("message", ""),
+        details=record.get("details", {}),
+    )
+
+
+def _problem(cell: Cell) -> tuple[str, str]:
+    """The instance, and all of the semantics but the class of plans."""
+    rules = cell.semantics.model_copy(update={"plans": "any"})
+    return cell.instance_hash, rules.label
+
+
+def _nested_in(plan_class: PlanClass) -> tuple[PlanClass, ...]:
+    return PLAN_CLASSES[: PLAN_CLASSES.index(plan_class) + 1]
+
+
+def disagreements(cells: Sequence[GapCell]) -> list[str]:
+    """Every contradiction between methods, as a sentence; there must be none.
+
+    A bound above a value of its class, a proof of infeasibility beside a plan, or what the referee
+    objected to in a single run.
+    """
+    found = [f"{_where(cell)}: {cell.message}" for cell in cells if cell.status == "disagreement"]
+    for cell in cells:
+        value_ns, bound_ns = cell.value_ns, cell.best_bound_ns
+        if value_ns is not None and bound_ns is not None and value_ns < bound_ns:
+            found.append(
+                f"{_where(cell)}: value {value_ns} ns is below the bound"
+                f" {bound_ns} ns of {cell.best_bound_by}"
+            )
+    for proof in (cell for cell in cells if cell.status == "infeasible"):
+        for cell in cells:
+            same = _problem(cell.cell) == _problem(proof.cell)
+            nested = cell.cell.semantics.plans in _nested_in(proof.cell.semantics.plans)
+            if same and nested and cell.value_ns is not None:
+                found.append(
+                    f"{_where(cell)}: has a plan of {cell.value_ns} ns where"
+                    f" {proof.cell.label} proved that there is none"
+                )
+    return found
+
+
+def _where(cell: GapCell) -> str:
+    place = cell.cell
+    return f"table {place.table!r}, {place.instance} on {place.cluster}, {place.label}"
+
+
+def summarize(cells: Sequence[GapCell]) -> list[MethodSummary]:
+    """Mean and median gap and number of optima of every method of every table, in order."""
+    columns: dict[tuple[str, str], list[GapCell]] = {}
+    for cell in cells:
+        columns.setdefault((cell.cell.table, cell.cell.label), []).append(cell)
+    return [_summary(table, label, column) for (table, label), column in columns.items()]
+
+
+def _summary(table: str, label: str, column: Sequence[GapCell]) -> MethodSummary:
+    gaps = [cell.gap for cell in column if cell.gap is not None]
+    return MethodSummary(
+        table=table,
+        label=label,
+        num_plans=sum(cell.value_ns is not None for cell in column),
+        num_gaps=len(gaps),
+        mean_gap=statistics.fmean(gaps) if gaps else None,
+        median_gap=statistics.median(gaps) if gaps else None,
+        num_optimal=sum(cell.is_optimal for cell in column),
+        num_proved=sum(cell.status == "optimal" for cell in column),
+        total_s=sum(cell.time_s or 0.0 for cell in column),
+    )

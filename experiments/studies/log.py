@@ -1,0 +1,141 @@
+"""The log of a study: one JSON line per run, appended and synced, never rewritten.
+
+A study may be killed at any moment. What can be missing then is the end of the last line; it is cut
+off when the log is opened again, and that run is done anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from placegap.instances.reading.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+Record = dict[str, Any]
+
+
+def canonical_json(content: Any) -> str:
+    """JSON with one spelling per content: sorted keys, no spaces, no NaN.
+
+    Examples
+    --------
+    >>> canonical_json({"b": 1, "a": [True, None]})
+    '{"a":[true,null],"b":1}'
+    """
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def run_key(identity: Mapping[str, Any]) -> str:
+    """SHA-256 of what identifies a run (`Run.identity`).
+
+    Examples
+    --------
+    >>> run_key({"method": "heft", "seed": 0}) == run_key({"seed": 0, "method": "heft"})
+    True
+    """
+    return hashlib.sha256(canonical_json(identity).encode()).hexdigest()
+
+
+class RunLog:
+    """An open log: `records` by key, and `append`.
+
+    One process at a time may hold it. A context manager.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be opened, is held by another process, or holds anything but runs.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise InputError(f"cannot be opened: {error.strerror}", self.path) from None
+        try:
+            self._lock()
+            self.records = self._recover()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def append(self, record: Record) -> None:
+        """Write one run, which has a "key", and wait until it is on the disk."""
+        line = (canonical_json(record) + "\n").encode()
+        before = os.fstat(self._file).st_size
+        try:
+            written = 0
+            while written < len(line):
+                written += os.write(self._file, line[written:])
+            os.fsync(self._file)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, before)
+            raise InputError(
+                f"cannot be written: {error.strerror}; the {len(self.records)} runs before are"
+                " intact, and the same command goes on from there",
+                self.path,
+            ) from None
+        self.records[record["key"]] = record
+
+    def __enter__(self) -> Self:
+        """Nothing to do: the log is open."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the file, which also releases the lock."""
+        os.close(self._file)
+
+    def _lock(self) -> None:
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise InputError("another study is writing to it", self.path) from None
+            # a file system without locks: go on without
+
+    def _recover(self) -> dict[str, Record]:
+        """Read all runs; cut off a line that was killed while it was written."""
+        records: dict[str, Record] = {}
+        data = self.path.read_bytes()
+        lines = data.splitlines(keepends=True)
+        for number, line in enumerate(lines, start=1):
+            record = _parse(line)
+            if record is not None:
+                records[record["key"]] = record
+                if not line.endswith(b"\n"):
+                    os.write(self._file, b"\n")
+            elif number == len(lines) and not line.endswith(b"\n"):
+                os.ftruncate(self._file, len(data) - len(line))
+            else:
+                raise InputError(f"line {number} is not a run; mend or remove it", self.path)
+        return records
+
+
+def _parse(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("key"), str) else None

@@ -1,0 +1,226 @@
+"""From a study to its runs: every cell of every table, and why a cell stays empty."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from placegap.experiments.running.sources import Source, is_shipped_cluster, load_source
+from placegap.experiments.studies.config import InstanceEntry, MethodEntry, Study, TableEntry
+from placegap.experiments.studies.log import run_key
+from placegap.instances.corpus.corpus import corpus_names
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.errors import InputError, MissingExtra
+from placegap.solvers import Limits, Task
+from placegap.solvers.core.registry import (
+    Method,
+    Params,
+    find_method,
+    parse_params,
+    versions_of,
+    what_is_missing,
+    why_not,
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method on one instance, with all that decides its result."""
+
+    source: Source
+    instance_hash: str
+    semantics: Semantics
+    method: str
+    params: Mapping[str, Any]
+    seed: int
+    time_limit_s: float
+    gap: float
+    versions: Mapping[str, str]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the key is made of; names of files and instances are not part of it."""
+        return {
+            "instance_hash": self.instance_hash,
+            "semantics": self.semantics.model_dump(mode="json"),
+            "method": self.method,
+            "params": dict(self.params),
+            "seed": self.seed,
+            "limits": {"time_limit_s": self.time_limit_s, "gap": self.gap},
+            "versions": dict(self.versions),
+        }
+
+    @property
+    def label(self) -> str:
+        """What runs on what, for people."""
+        return f"{self.method} on {Path(self.source.model).name}"
+
+    @cached_property
+    def key(self) -> str:
+        """Content hash under which the log keeps the run."""
+        return run_key(self.identity)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table: where it is, and its run or the reason why there is none."""
+
+    table: str
+    semantics: Semantics
+    instance: str
+    cluster: str
+    instance_hash: str
+    num_ops: int
+    num_devices: int
+    method: str
+    label: str
+    params: Mapping[str, Any]
+    seed: int
+    run: Run | None
+    reason: str = ""
+    is_missing: bool = False
+    """Whether the reason is that something has to be installed."""
+
+
+def plan_study(
+    study: Study, path: str | Path, tell: Callable[[str], None] = lambda sentence: None
+) -> Iterator[Cell]:
+    """Every cell of a study, table by table, row by row.
+
+    Each instance is read once, for its content hash and to ask the methods whether they apply.
+
+    Parameters
+    ----------
+    study : Study
+    path : str or Path
+        The study's file: paths in it are relative to its folder, and errors name it.
+    tell : callable
+        Told in a sentence of each optional file that nothing installed can read.
+
+    Raises
+    ------
+    InputError
+        Unknown methods, parameters, models or clusters, and everything wrong inside them.
+    """
+    columns = [
+        [column for entry in table.methods for column in _columns(table, entry, path)]
+        for table in study.tables
+    ]
+    for table, table_columns in zip(study.tables, columns, strict=True):
+        for source, optional in _sources(table, Path(path).parent):
+            try:
+                yield from _row(table, source, table_columns, path)
+            except MissingExtra as error:
+                if not optional:
+                    raise
+                tell(f"left out: {error}")
+
+
+def _columns(
+    table: TableEntry, entry: MethodEntry, path: str | Path
+) -> Iterator[tuple[Method, Params, str]]:
+    """The methods of a table with their parameters, and what the column is called."""
+    for given in entry.params:
+        try:
+            method = find_method(entry.name)
+            params = parse_params(method, given)
+        except InputError as error:
+            raise InputError(f"table {table.name!r}: {error}", path) from None
+        shown = ", ".join(f"{name}={_plain(value)}" for name, value in given.items())
+        yield method, params, f"{method.name} {shown}".strip()
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
+    """Where the instances of a table come from, and whether each may be left out."""
+    for entry in table.instances:
+        for cluster in table.clusters or (None,):
+            where = cluster
+            if cluster is not None and not is_shipped_cluster(cluster):
+                where = str((folder / cluster).resolve())
+            for source in _expand(entry, where, folder):
+                yield source, entry.optional
+
+
+def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator[Source]:
+    if entry.generate is not None:
+        params = tuple(sorted(entry.params.items()))
+        for seed in entry.seeds:
+            yield Source(entry.generate, cluster, None, (params, seed))
+        return
+    assert entry.model is not None  # validated
+    if not _is_absent(entry, folder):
+        model = entry.model
+        if model not in corpus_names():
+            model = str((folder / model).resolve())
+        yield Source(model, cluster, entry.time_unit)
+
+
+def absent_models(study: Study, path: str | Path) -> list[str]:
+    """Optional files of a study that are not there, each once."""
+    entries = (entry for table in study.tables for entry in table.instances)
+    absent = (str(entry.model) for entry in entries if _is_absent(entry, Path(path).parent))
+    return list(dict.fromkeys(absent))
+
+
+def _is_absent(entry: InstanceEntry, folder: Path) -> bool:
+    return (
+        entry.optional
+        and entry.model is not None
+        and entry.model not in corpus_names()
+        and not (folder / entry.model).exists()
+    )
+
+
+def _row(
+    table: TableEntry, source: Source, columns: list[tuple[Method, Params, str]], path: str | Path
+) -> Iterator[Cell]:
+    try:
+        instance = load_source(source)
+    except MissingExtra as error:
+        raise MissingExtra(f"table {table.name!r}: {error}", path) from None
+    except InputError as error:
+        raise InputError(f"table {table.name!r}: {error}", path) from None
+    for seed in table.seeds:
+        for method, params, label in columns:
+            limits = Limits(table.limits.time_limit_s, table.limits.gap, seed)
+            reason = why_not(method, Task(instance, table.semantics, limits), params)
+            missing = what_is_missing(method, params)
+            reason = reason or missing
+            options = params.model_dump(mode="json")
+            run = None
+            if reason is None:
+                run = Run(
+                    source=source,
+                    instance_hash=instance.content_hash,
+                    semantics=table.semantics,
+                    method=method.name,
+                    params=options,
+                    seed=seed,
+                    time_limit_s=table.limits.time_limit_s,
+                    gap=table.limits.gap,
+                    versions=versions_of(method),
+                )
+            yield Cell(
+                table=table.name,
+                semantics=table.semantics,
+                instance=instance.name.removesuffix(f"@{instance.cluster.name}"),
+                cluster=instance.cluster.name,
+                instance_hash=instance.content_hash,
+                num_ops=instance.num_ops,
+                num_devices=instance.num_devices,
+                method=method.name,
+                label=label,
+                params=options,
+                seed=seed,
+                run=run,
+                reason=reason or "",
+                is_missing=reason is not None and reason == missing,
+            )

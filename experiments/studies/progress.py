@@ -1,0 +1,209 @@
+"""What a study says while it runs: what it will do, for how long at most, and how far it is."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placegap.experiments.show.figures import format_duration
+from placegap.experiments.show.rendering import errors, warn
+from placegap.instances.reading.errors import shorten
+
+if TYPE_CHECKING:
+    from placegap.experiments.studies.config import Study
+    from placegap.experiments.studies.plan import Run
+
+LINE_S = 5.0
+"""Seconds between two lines of progress, in the first five minutes."""
+
+LINES = 60
+"""Later a line appears whenever the time has grown by one part in so many."""
+
+BAR_S = 0.25
+
+LONGEST = 160
+"""Characters of a line of progress."""
+
+
+class Progress:
+    """Told what a study does; this one keeps it to itself."""
+
+    def reading(self, name: str) -> None:
+        """Be told that an instance has been read."""
+
+    def planned(self, todo: Sequence[Run], total: int, notices: Path) -> None:
+        """Be told what runs; a file in `notices` named after a run's key: it compiles kernels."""
+
+    def started(self, run: Run) -> None:
+        """Be told that a worker has got a run."""
+
+    def ended(self, run: Run) -> None:
+        """Be told that a run stands in the log."""
+
+
+def intention(study: Study, workers: int, log: Path) -> str:
+    """What a study will do and for how long at most, before any instance has been read.
+
+    Examples
+    --------
+    >>> from placegap.experiments.studies.config import Study
+    >>> table = {"name": "t", "semantics": {"objective": "makespan"}, "instances": ["resnet50"],
+    ...          "clusters": ["8xH100-nvlink"], "methods": ["heft", "etf"],
+    ...          "limits": {"time_limit_s": 90}}
+    >>> study = Study.model_validate({"name": "two-placers", "tables": [table]})
+    >>> intention(study, 2, Path("runs.jsonl"))
+    'two-placers: at most 2 runs of at most 90 s each, 2 at a time: at most 3 min in all'
+    """
+    limits = [table.limits.time_limit_s for table in study.tables for _ in range(table.num_runs)]
+    least, most = min(limits), max(limits)
+    each = f"{least:g} s" if least == most else f"{least:g} to {most:g} s"
+    sentence = (
+        f"{study.name}: at most {len(limits)} runs of at most {each} each, {workers} at a time:"
+        f" at most {format_duration(longest_s(limits, workers))} in all"
+    )
+    kept = _num_lines(log)
+    return f"{sentence}; {log} holds {kept} runs already" if kept else sentence
+
+
+def longest_s(limits_s: Sequence[float], workers: int) -> float:
+    """Most seconds that runs with these limits take, started in order, so many at a time.
+
+    The last run starts when all workers have been busy with the others.
+
+    Examples
+    --------
+    >>> longest_s([4.0] * 10, 1), longest_s([4.0] * 10, 2), longest_s([], 2)
+    (40.0, 22.0, 0.0)
+    """
+    if not limits_s:
+        return 0.0
+    last = max(limits_s)
+    return (sum(limits_s) - last) / workers + last
+
+
+def _num_lines(log: Path) -> int:
+    try:
+        return log.read_bytes().count(b"\n")
+    except OSError:  # opening the log says what is wrong with it
+        return 0
+
+
+class Told(Progress):
+    """How far a study is, as a sentence."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.done = self.total = 0
+        self._running: dict[str, Run] = {}
+        self._notices: Path | None = None
+        self._reading = ""
+        self._began = time.monotonic()
+
+    def reading(self, name: str) -> None:
+        """Be told that an instance has been read."""
+        self._reading = name
+
+    def planned(self, todo: Sequence[Run], total: int, notices: Path) -> None:
+        """Say what is left to do."""
+        self._reading, self._notices = "", notices
+        self.done, self.total = total - len(todo), total
+        if not todo:
+            warn(f"all {total} runs are in the log: there is nothing to run")
+            return
+        in_all = format_duration(longest_s([run.time_limit_s for run in todo], self.workers))
+        kept = f"; {self.done} more are in the log" if self.done else ""
+        warn(f"{len(todo)} runs to do{kept}: at most {in_all}, and kernels to compile, once")
+
+    def started(self, run: Run) -> None:
+        """Be told that a worker has got a run."""
+        self._running[run.key] = run
+
+    def ended(self, run: Run) -> None:
+        """Be told that a run stands in the log."""
+        self._running.pop(run.key, None)
+        self.done += 1
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the study began."""
+        return time.monotonic() - self._began
+
+    def now(self) -> str:
+        """What runs, and what of it compiles kernels."""
+        if self._notices is None:
+            return f"reading {self._reading or 'the instances'}"
+        texts = []
+        for run in list(self._running.values()):
+            compiles = (self._notices / run.key).exists()
+            texts.append("compiling kernels for " * compiles + run.label)
+        return "; ".join(texts)
+
+
+@contextmanager
+def progress_shown(workers: int) -> Iterator[Progress]:
+    """A bar on stderr if that is a terminal, else a line every few seconds."""
+    console = errors()
+    if sys.stderr is None or not console.is_terminal or console.is_dumb_terminal:
+        told = Told(workers)
+        with _every(lambda: next_line_s(told.elapsed_s), lambda: _print_line(told)):
+            yield told
+        return
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        BarColumn(16), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"),
+    )  # fmt: skip
+    told = Told(workers)
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
+        task = bar.add_task("", total=None)
+
+        def show() -> None:
+            text = escape(shorten(told.now(), LONGEST))
+            bar.update(task, completed=told.done, total=told.total or None, description=text)
+            bar.refresh()
+
+        with _every(lambda: BAR_S, show):
+            yield told
+
+
+def next_line_s(elapsed_s: float) -> float:
+    """Seconds until the next line of progress."""
+    return max(LINE_S, elapsed_s / LINES)
+
+
+def _print_line(told: Told) -> None:
+    minutes, seconds = divmod(int(told.elapsed_s), 60)
+    how_far = f"{told.done} of {told.total} runs, " if told.total else ""
+    if told.now():
+        warn(shorten(f"{how_far}{minutes}:{seconds:02d}: {told.now()}", LONGEST))
+
+
+@contextmanager
+def _every(pause_s: Callable[[], float], show: Callable[[], None]) -> Iterator[None]:
+    """Call `show` again and again, from a thread that no signal reaches."""
+    over = threading.Event()
+
+    def tick() -> None:
+        while not over.wait(pause_s()):
+            with suppress(OSError):  # nobody reads it
+                show()
+
+    thread = threading.Thread(target=tick, daemon=True)
+    # a thread starts with the mask of the one that starts it: signals are the main thread's
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

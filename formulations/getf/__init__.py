@@ -1,0 +1,1 @@
+"""GETF: the LP of its bound, its groups of devices, and a MILP."""

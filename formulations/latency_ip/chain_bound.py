@@ -1,0 +1,256 @@
+"""A lower bound on latency_subgraphs from chains of ops, each of which feeds the next somehow.
+
+A call is convex, so it meets a chain in an interval; calls that meet it run one after the other.
+The latency is at least the least sum of durations over all ways to cut the chain into intervals,
+at most one per call, each within a memory, with single ops on hosts between them.
+
+What an interval from op a to op b costs at least is known without solving anything: all ops between
+a and b (after a and before b) are in its call; what comes after the op that follows b on the chain
+is not, nor is what comes before the op that precedes a; a tensor with ends among both is paid. The
+other ops are on the side where they cost least: a minimum cut (`latency_ip.chain_cuts`), which is
+computed only for the intervals of the best ways to cut the chain.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from placegap.formulations.latency_ip.chain_cuts import INSIDE, OUTSIDE, CallCuts
+from placegap.formulations.shared.families import op_reach
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.graph_index import GraphIndex, Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+
+NEVER = 2**62
+MOST_OPS = 2500
+"""Larger graphs have no bound but 0: reachability is a matrix of ops by ops."""
+
+MOST_CUTS = 20_000
+"""Intervals per chain whose cost is refined by a minimum cut."""
+
+Bools = NDArray[np.bool_]
+Sides = NDArray[np.int8]
+
+
+def chain_bound_ns(
+    instance: Instance, semantics: Semantics, time_limit_s: float | None = None
+) -> int:
+    """A latency that no plan is below, `NEVER` if no plan fits: the best bound of a few long paths.
+
+    Paths of most accelerator time, of most time with transfers, of most bytes, of most ops.
+    O(L^2 (n + m)) for a path of length L, and up to `MOST_CUTS` minimum cuts, fewer where time is
+    up: the bound holds after any number. Deterministic without a time limit.
+
+    Examples
+    --------
+    All of the diamond in one call takes 43. Cut after op 1, the long side takes 5 + 1 and
+    1 + 20 + 8, and the op beside it, wherever it is, 10 or the transfers of 20 and 10:
+
+    >>> from placegap.instances import example
+    >>> chain_bound_ns(example(), Semantics(objective="latency_subgraphs"))
+    43
+    """
+    index, n = instance.arrays.index, instance.num_ops
+    if n > MOST_OPS:
+        return 0
+    after = _matrix(op_reach(index)[1])
+    chains = dict.fromkeys(tuple(_longest_path(index, w)) for w in _weights(instance))
+    until = None if time_limit_s is None else time.perf_counter() + time_limit_s
+    best = 0
+    for chain in chains:
+        if best == 0 or until is None or time.perf_counter() < until:
+            bound = _ChainBound(instance, semantics, np.array(chain), after)
+            best = max(best, bound.refined(MOST_CUTS, until))
+    return best
+
+
+def _weights(instance: Instance) -> list[Ints]:
+    """What paths are long in: (n,) each."""
+    arrays, index = instance.arrays, instance.arrays.index
+    times = np.where(arrays.time_ns == UNSUPPORTED, NEVER, arrays.time_ns).min(axis=1)
+    moves = np.zeros(instance.num_ops, np.int64)
+    np.add.at(moves, index.tensor_producer, arrays.host_ns.min(axis=1, initial=NEVER))
+    one = np.ones_like(times)
+    return [times, times + moves, arrays.resident_bytes, one]
+
+
+def _longest_path(index: GraphIndex, weight: Ints) -> list[int]:
+    """Ops of a path of most weight, then of most ops."""
+    n = len(weight)
+    length: list[tuple[int, int]] = [(0, 0)] * n
+    before = [-1] * n
+    for i in index.topological_order.tolist():
+        best = (0, 0)
+        for e in index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]].tolist():
+            j = int(index.producer[e])
+            if length[j] > best:
+                best, before[i] = length[j], j
+        length[i] = best[0] + int(weight[i]), best[1] + 1
+    at = max(range(n), key=lambda i: length[i])
+    path = []
+    while at >= 0:
+        path.append(at)
+        at = before[at]
+    return path[::-1]
+
+
+def _matrix(after: list[int]) -> Bools:
+    """Whether op j comes after op i, (n, n)."""
+    n = len(after)
+    size = (n + 7) // 8
+    rows = np.frombuffer(b"".join(bits.to_bytes(size, "little") for bits in after), np.uint8)
+    bits = np.unpackbits(rows.reshape(n, size), axis=1, bitorder="little")
+    reach: Bools = np.ascontiguousarray(bits[:, :n].astype(np.bool_))
+    return reach
+
+
+class _ChainBound:
+    """The bound of one chain: (L,) ops, each after the one before; `after`: is op j after op i."""
+
+    def __init__(self, instance: Instance, semantics: Semantics, chain: Ints, after: Bools) -> None:
+        arrays, index = instance.arrays, instance.arrays.index
+        accelerators = np.flatnonzero(~arrays.is_host)
+        times = np.where(arrays.time_ns == UNSUPPORTED, NEVER, arrays.time_ns)
+        own = times[:, accelerators].min(axis=1, initial=NEVER)
+        able: Bools = np.asarray(own < NEVER)
+        own = np.where(able, own, 0)
+        room = int(arrays.memory_bytes[accelerators].max(initial=0))
+        # without accelerators no call moves anything
+        most = NEVER if len(accelerators) else 0
+        move = arrays.host_ns[:, accelerators].min(axis=1, initial=most)
+        self.chain, self.after, self.own = chain, after, own
+        self.alone = times[:, arrays.is_host].min(axis=1, initial=NEVER)[chain]
+        self.calls = min(len(accelerators) * semantics.subgraphs, len(chain))
+        of_group = np.zeros(arrays.num_groups, np.int64)
+        np.add.at(of_group, arrays.group, arrays.resident_bytes)
+        self.costs = _intervals(
+            chain, after, own, able, arrays.group, of_group, semantics.subgraphs == 1, room,
+            index.tensor_ptr, index.consumer[index.tensor_edge], index.tensor_producer, move,
+        )  # fmt: skip
+        self.cuts = CallCuts(index, own, able, move)
+
+    def value(self) -> tuple[int, list[tuple[int, int]]]:
+        """The bound, and the intervals of a way to cut the chain that has it."""
+        value, intervals = _cut_chain(self.costs, self.alone, self.calls)
+        return int(value), [(i, j) for i, j in intervals.tolist()]
+
+    def refined(self, most_cuts: int, until: float | None) -> int:
+        """The bound when the intervals that decide it have their minimum cuts."""
+        value, intervals = self.value()
+        done: dict[tuple[int, int], None] = {}
+        while any(interval not in done for interval in intervals) and len(done) < most_cuts:
+            if until is not None and time.perf_counter() > until:
+                break
+            for i, j in intervals:
+                if (i, j) not in done:
+                    done[i, j] = None
+                    side = _sides(self.chain, i, j, self.after)
+                    first, last = int(self.chain[i]), int(self.chain[j])
+                    cut = self.cuts.least_ns(side, self.after[first], self.after[:, last])
+                    base = int(self.own[side == INSIDE].sum())
+                    self.costs[i, j] = max(self.costs[i, j], base + cut)
+            value, intervals = self.value()
+        return value
+
+
+@njit(cache=True)
+def _intervals(
+    chain: Ints, after: Bools, own: Ints, able: Bools, group: Ints, size: Ints, once: bool,
+    room: int, tensor_ptr: Ints, consumer: Ints, producer: Ints, move: Ints,
+) -> Ints:  # fmt: skip
+    """What a call that meets the chain from i to j takes at least, (L, L); `NEVER`: it cannot.
+
+    It has the memory of all colocation groups that it holds an op of, and if accelerators make one
+    call, all ops of these groups.
+    """
+    costs = np.full((len(chain), len(chain)), NEVER, np.int64)
+    seen, stamp = np.full(len(size), -1, np.int64), 0
+    for i in range(len(chain)):
+        for j in range(i, len(chain)):
+            side = _sides(chain, i, j, after)
+            total, used, fits, whole = np.int64(0), np.int64(0), True, True
+            for v in range(len(side)):
+                if side[v] == INSIDE:
+                    total += own[v]
+                    used += size[group[v]] if seen[group[v]] != stamp else 0
+                    seen[group[v]] = stamp
+                    fits = bool(fits and able[v] and used <= room)
+            for v in range(len(side)):
+                if once and side[v] == OUTSIDE and seen[group[v]] == stamp:
+                    whole = False
+            stamp += 1
+            if not fits:
+                break
+            if whole:
+                costs[i, j] = total + _known_cut(side, tensor_ptr, consumer, producer, move)
+    return costs
+
+
+@njit(cache=True)
+def _sides(chain: Ints, i: int, j: int, after: Bools) -> Sides:
+    """Which ops are in a call that meets the chain from i to j, and which are not, (n,)."""
+    first, last = chain[i], chain[j]
+    side = np.zeros(len(after), np.int8)
+    for v in range(len(after)):
+        if (v == first or after[first, v]) and (v == last or after[v, last]):
+            side[v] = INSIDE
+        elif (i > 0 and (v == chain[i - 1] or after[v, chain[i - 1]])) or (
+            j + 1 < len(chain) and (v == chain[j + 1] or after[chain[j + 1], v])
+        ):
+            side[v] = OUTSIDE
+    return side
+
+
+@njit(cache=True)
+def _known_cut(side: Sides, tensor_ptr: Ints, consumer: Ints, producer: Ints, move: Ints) -> int:
+    """What the tensors with an end inside and an end outside take."""
+    total = 0
+    for u in range(len(producer)):
+        inside, outside = side[producer[u]] == INSIDE, side[producer[u]] == OUTSIDE
+        for at in range(tensor_ptr[u], tensor_ptr[u + 1]):
+            inside |= side[consumer[at]] == INSIDE
+            outside |= side[consumer[at]] == OUTSIDE
+        if inside and outside:
+            total += move[u]
+    return total
+
+
+@njit(cache=True)
+def _cut_chain(costs: Ints, alone: Ints, calls: int) -> tuple[int, Ints]:
+    """Least time to cut the chain into at most so many intervals, and those intervals, (c, 2).
+
+    ``value[j, s]`` is that of the first j ops with s calls; ``origin[j, s]`` the first op of the
+    last interval, -1 where the last op is on a host.
+    """
+    length = len(alone)
+    value = np.full((length + 1, calls + 1), NEVER, np.int64)
+    origin = np.full((length + 1, calls + 1), -1, np.int64)
+    value[0, 0] = 0
+    for i in range(length):
+        for s in range(calls + 1):
+            before = value[i, s]
+            if before < NEVER and alone[i] < NEVER and before + alone[i] < value[i + 1, s]:
+                value[i + 1, s], origin[i + 1, s] = before + alone[i], -1
+        for j in range(i, length):
+            if costs[i, j] == NEVER:
+                continue
+            for s in range(calls):
+                now = value[i, s] + costs[i, j]
+                if value[i, s] < NEVER and now < value[j + 1, s + 1]:
+                    value[j + 1, s + 1], origin[j + 1, s + 1] = now, i
+    best = int(np.argmin(value[length]))
+    intervals, found = np.zeros((calls, 2), np.int64), 0
+    at, s = length, best
+    while at > 0 and value[length, best] < NEVER:
+        i = origin[at, s]
+        if i < 0:
+            at -= 1
+        else:
+            intervals[found, 0], intervals[found, 1] = i, at - 1
+            at, s, found = i, s - 1, found + 1
+    return value[length, best], intervals[:found]

@@ -1,0 +1,1 @@
+"""Bounds for sections of a graph between cuts."""

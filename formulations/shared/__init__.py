@@ -1,0 +1,1 @@
+"""Families of variables and rows that several papers use."""

@@ -1,0 +1,252 @@
+"""What the CP-SAT models share: rows of small numbers only, and the check that they are.
+
+CP-SAT 9.15 adds coefficients of Boolean terms in 32 bits in a part of its presolve
+(google/or-tools issue 5293), and then proves wrong optima. So no row of ours may get near: sums of
+large numbers are stated digit by digit, and `refuse_large_rows` looks at the finished model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from ortools.sat.python import cp_model
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.transfer_times import ceil_div
+
+Literal = cp_model.LiteralT
+"""A Boolean variable, its negation, or a constant."""
+
+LARGEST_ACTIVITY = 2**30
+"""No linear expression of a model may get above this, nor below its negative.
+
+CP-SAT was right on all models within it, and began to be wrong at twice as much; presolve puts two
+rows together now and then.
+"""
+
+
+DIGIT_BITS = 16
+"""Of a variable that `at_most` splits: its largest value and one digit stay within the cap."""
+
+LARGEST_TIME = LARGEST_ACTIVITY - 2**DIGIT_BITS
+"""No time, and no sum of times in a row, may be more units than this."""
+
+
+class RowTooLarge(ValueError):
+    """A model has a row whose coefficients times ranges pass `LARGEST_ACTIVITY`."""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A variable of a model that follows from others.
+
+    Attributes
+    ----------
+    variable : IntVar
+    value : callable
+        Values of variables, by index -> its value.
+    """
+
+    variable: cp_model.IntVar
+    value: Callable[[Mapping[int, int]], int]
+
+
+@dataclass(frozen=True)
+class Term:
+    """Coefficient times variable, which is at least 0 and at most `most`."""
+
+    coefficient: int
+    variable: cp_model.IntVar
+    most: int = 1
+
+
+def memory_capacity(
+    cp: cp_model.CpModel, instance: Instance, x: Sequence[Mapping[int, cp_model.IntVar]]
+) -> list[Derived]:
+    """Sum over i of m_i x[i, k] <= M_k, to the byte: `at_most`, in units of the sizes' gcd.
+
+    Ops of a literal count together. What exceeds a device alone is not there.
+    """
+    size, derived = instance.arrays.resident_bytes.tolist(), list[Derived]()
+    for k, limit in enumerate(instance.arrays.memory_bytes.tolist()):
+        held, literal = dict[int, int](), dict[int, cp_model.IntVar]()
+        for i, row in enumerate(x):
+            if k in row:
+                literal[row[k].index] = row[k]
+                held[row[k].index] = held.get(row[k].index, 0) + size[i]
+        for index, total in held.items():
+            if total > limit:
+                cp.add_bool_or([literal[index].negated()])
+        fitting = {index: total for index, total in held.items() if 0 < total <= limit}
+        if sum(fitting.values()) > limit:
+            unit = math.gcd(*fitting.values())
+            terms = [Term(total // unit, literal[index]) for index, total in fitting.items()]
+            derived += at_most(cp, terms, limit // unit)
+    return derived
+
+
+def at_most(
+    cp: cp_model.CpModel, terms: Sequence[Term], limit: int | cp_model.IntVar
+) -> list[Derived]:
+    """Sum of terms <= limit, exactly, in rows within `LARGEST_ACTIVITY`; what they need besides.
+
+    A sum of numbers a = low + B high is at most r + B q if and only if there is a carry c >= 0 with
+    sum low <= r + B c and sum high + c <= q: c is by how many B the low parts exceed r, rounded up.
+    The second row is split again where its numbers are still too large. A limit that is a variable
+    of at most `LARGEST_TIME` is split into q and r by a row of its own.
+
+    Parameters
+    ----------
+    cp : CpModel
+    terms : sequence of Term
+        Coefficients of at least 0.
+    limit : int or variable
+        At least 0.
+
+    Examples
+    --------
+    >>> cp = cp_model.CpModel()
+    >>> x = [cp.new_bool_var(f"x{i}") for i in range(2)]
+    >>> rest = at_most(cp, [Term(2**40, x[0]), Term(2**40 + 1, x[1])], 2**41)
+    >>> refuse_large_rows(cp)  # doctest: +ELLIPSIS
+    >>> cp.maximize(sum(x))
+    >>> solver = cp_model.CpSolver()
+    >>> solver.solve(cp) == cp_model.OPTIMAL, solver.objective_value, len(rest)
+    (True, 1.0, 1)
+    """
+    terms = [term for term in terms if term.coefficient]
+    if sum(term.coefficient * term.most for term in terms) <= LARGEST_ACTIVITY:
+        cp.add(_sum(terms) <= limit)
+        return []
+    width = _digit_bits(terms)
+    if not isinstance(limit, int):
+        width = min(width, DIGIT_BITS)
+    base = 1 << width
+    low = [Term(t.coefficient % base, t.variable, t.most) for t in terms if t.coefficient % base]
+    high = [Term(t.coefficient >> width, t.variable, t.most) for t in terms]
+    derived: list[Derived] = []
+    quotient: int | cp_model.IntVar
+    remainder: int | cp_model.IntVar
+    if isinstance(limit, int):
+        quotient, remainder = divmod(limit, base)
+    else:
+        quotient = cp.new_int_var(0, LARGEST_TIME >> width, "")
+        remainder = cp.new_int_var(0, base - 1, "")
+        cp.add(base * quotient + remainder == limit)
+        at = limit.index
+        derived.append(Derived(quotient, lambda value: value[at] >> width))
+        derived.append(Derived(remainder, lambda value: value[at] % base))
+    least = remainder if isinstance(remainder, int) else 0
+    most = ceil_div(max(0, sum(t.coefficient * t.most for t in low) - least), base)
+    if most:
+        carry = cp.new_int_var(0, most, "")
+        cp.add(_sum(low) <= remainder + base * carry)
+        derived.append(Derived(carry, lambda value: _carried(low, remainder, base, value)))
+        high.append(Term(1, carry, most))
+    return derived + at_most(cp, high, quotient)
+
+
+def _digit_bits(terms: Sequence[Term]) -> int:
+    """Bits of the lowest digit: as few digits as will do, of equal size but for the highest."""
+    count = sum(term.most for term in terms)
+    excess = 1
+    while sum((t.coefficient >> excess) * t.most for t in terms) + count + 1 > LARGEST_ACTIVITY:
+        excess += 1
+    widest = (LARGEST_ACTIVITY // (count + 2)).bit_length() - 1
+    return ceil_div(excess, ceil_div(excess, widest))
+
+
+def _carried(
+    low: Sequence[Term], remainder: int | cp_model.IntVar, base: int, value: Mapping[int, int]
+) -> int:
+    total = sum(term.coefficient * value[term.variable.index] for term in low)
+    room = remainder if isinstance(remainder, int) else value[remainder.index]
+    return ceil_div(max(0, total - room), base)
+
+
+def _sum(terms: Sequence[Term]) -> cp_model.LinearExpr:
+    total: cp_model.LinearExpr = cp_model.LinearExpr.weighted_sum(
+        [term.variable for term in terms], [term.coefficient for term in terms]
+    )
+    return total
+
+
+def by_device(x: Mapping[int, cp_model.IntVar], table: NDArray[np.int64]) -> cp_model.LinearExpr:
+    """Sum over k of table[k] x[k], exactly one of which is 1: its least, and what is above."""
+    least = min((int(table[k]) for k in x), default=0)
+    return least + _sum([Term(int(table[k]) - least, literal) for k, literal in x.items()])
+
+
+def largest_spread(table: NDArray[np.int64], possible: NDArray[np.bool_]) -> int:
+    """The largest sum of coefficients in `by_device`, over the rows of a table.
+
+    Examples
+    --------
+    >>> possible = np.array([[True, True, True], [True, True, False]])
+    >>> largest_spread(np.array([[3, 5, 9], [4, 4, 80]]), possible)
+    8
+    """
+    least = np.where(possible, table, table.max()).min(axis=1, keepdims=True)
+    above = np.where(possible, table - least, 0).astype(object)  # K of them may pass 2**63
+    return int(above.sum(axis=1).max())
+
+
+def hint_derived(cp: cp_model.CpModel, derived: Sequence[Derived]) -> None:
+    """Hint variables that follow from others, which are hinted already."""
+    if derived:
+        hint = cp.proto.solution_hint
+        value = dict(zip(hint.vars, hint.values, strict=True))
+        for part in derived:
+            value[part.variable.index] = part.value(value)
+            cp.add_hint(part.variable, value[part.variable.index])
+
+
+def refuse_large_rows(cp: cp_model.CpModel) -> None:
+    """Raise `RowTooLarge` if an expression of the model can pass `LARGEST_ACTIVITY`.
+
+    Rows, intervals and the objective are looked at, and other kinds of constraints refused; O(size
+    of the model).
+
+    Examples
+    --------
+    >>> cp = cp_model.CpModel()
+    >>> x = [cp.new_int_var(0, 2**20, f"x{i}") for i in range(2)]
+    >>> _ = cp.add(2**10 * x[0] >= x[1])
+    >>> refuse_large_rows(cp)  # doctest: +ELLIPSIS
+    >>> _ = cp.add(2**10 * x[0] + x[1] >= 1)
+    >>> refuse_large_rows(cp)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    placegap.formulations.shared.cp_families.RowTooLarge: row 1 can reach 1074790400, above ...
+    """
+    proto = cp.proto
+    domain = [(min(v.domain), max(v.domain)) for v in proto.variables]
+
+    def check(name: str, variables: Iterable[int], factors: Iterable[int], offset: int) -> None:
+        above = below = offset
+        for at, coefficient in zip(variables, factors, strict=True):
+            low, high = domain[at]
+            if coefficient < 0:
+                low, high = high, low
+            above += max(0, coefficient * high)
+            below += min(0, coefficient * low)
+        reach = max(above, -below)
+        if reach > LARGEST_ACTIVITY:
+            raise RowTooLarge(f"{name} can reach {reach}, above {LARGEST_ACTIVITY}")
+
+    for number, row in enumerate(proto.constraints):
+        if row.has_linear():
+            check(f"row {number}", row.linear.vars, row.linear.coeffs, 0)
+        elif row.has_interval():
+            for part in (row.interval.start, row.interval.size, row.interval.end):
+                check(f"interval {number}", part.vars, part.coeffs, part.offset)
+        elif not (
+            row.has_bool_or() or row.has_bool_and() or row.has_exactly_one()
+            or row.has_at_most_one() or row.has_no_overlap()
+        ):  # fmt: skip
+            raise RowTooLarge(f"row {number} is of a kind that is not checked")
+    objective = proto.objective
+    check("the objective", objective.vars, objective.coeffs, 0)

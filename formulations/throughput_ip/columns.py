@@ -1,0 +1,257 @@
+"""What the throughput IP is made from: columns of devices, costs at borders, readers of tensors.
+
+A *column* is a set of devices that run a stage together: every single device and, where stages may
+be replicated, sets of equal devices. The other modules of the throughput IP number columns, not
+devices; column k < K is device k alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from placegap.formulations.shared.families import time_unit_ns
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.paths import widest_paths
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.replication import equal_devices, narrowest_bandwidth
+from placegap.instances.referee.servers import border_costs, server_costs, server_numbers
+
+MOST_UNEVEN = 6
+"""Equal devices with links of different bandwidths: every set of them is a column of its own."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Sets of devices that may run a stage.
+
+    Attributes
+    ----------
+    devices : tuple of tuples of int
+        Of each column, ascending.
+    bandwidth : tuple of int or None
+        Narrowest bandwidth between two devices of the column, where links give one.
+    alike : tuple of int
+        Columns with the same number may be swapped, if they have no device in common.
+    packed : tuple of (column, columns)
+        Where a class of equal devices is filled from the left, large stages first: a column that is
+        used only if one of some other columns is.
+    """
+
+    devices: tuple[tuple[int, ...], ...]
+    bandwidth: tuple[int | None, ...]
+    alike: tuple[int, ...]
+    packed: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    @property
+    def classes(self) -> tuple[tuple[int, ...], ...]:
+        """Two or more single devices each that may be swapped."""
+        members: dict[int, list[int]] = {}
+        for s, number in enumerate(self.alike):
+            if len(self.devices[s]) == 1:
+                members.setdefault(number, []).append(s)
+        return tuple(tuple(own) for own in members.values() if len(own) > 1)
+
+    @property
+    def replicated(self) -> tuple[int, ...]:
+        """Columns of two or more devices."""
+        return tuple(s for s, devices in enumerate(self.devices) if len(devices) > 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """An instance with n ops, t tensors and S columns under a semantics.
+
+    Attributes
+    ----------
+    instance, semantics
+    columns : Columns
+    time_ns : (n, S) int64
+        `UNSUPPORTED` where the column's devices cannot run the op.
+    border_ns : (t, S) int64
+        What a tensor costs at the column's border, 0 on hosts.
+    servers : tuple of str
+        Names, with two levels of communication, else none.
+    server : (S,) int64
+        Server of each column, or 0.
+    server_ns : (t, V) int64
+    producer : list of int
+        Of each tensor.
+    consumers : list of lists of int
+        Of each tensor, every op once.
+    horizon_ns : int
+        Plans with a larger value are of no interest: some best plan is no such plan.
+    unit_ns : float
+        Nanoseconds per unit of model time.
+    """
+
+    instance: Instance
+    semantics: Semantics
+    columns: Columns
+    time_ns: Ints
+    border_ns: Ints
+    servers: tuple[str, ...]
+    server: Ints
+    server_ns: Ints
+    producer: list[int]
+    consumers: list[list[int]]
+    horizon_ns: int
+    unit_ns: float
+
+    @property
+    def rounds(self) -> bool:
+        """Whether the model rounds the shares of replicas up, as the referee does.
+
+        It does if its unit is a nanosecond. Otherwise its values are up to 2 ns too low: a bound.
+        """
+        return self.unit_ns == 1
+
+
+def throughput_data(
+    instance: Instance, semantics: Semantics, symmetry: bool = False, most_ns: int | None = None
+) -> Data:
+    """Everything that `throughput_ip.build` needs; O(m + (n + t) S).
+
+    With `most_ns`, the value of a plan that is known, what would cost more than that costs just
+    enough to be out of the question: then the unit of time fits the values that matter.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> replicas = Semantics(objective="max_load", replicas=True)
+    >>> data = throughput_data(example(), replicas, symmetry=True)
+    >>> data.columns.devices, data.columns.packed
+    (((0,), (1,), (0, 1)), ((1, (0,)),))
+    """
+    arrays, index = instance.arrays, instance.arrays.index
+    columns = device_columns(instance, semantics, symmetry)
+    first = np.array([devices[0] for devices in columns.devices])
+    horizon = horizon_ns(instance, semantics)
+    if most_ns is not None:
+        horizon = min(horizon, most_ns)
+    load = horizon * np.array([len(devices) for devices in columns.devices])
+    border = np.where(arrays.is_host, 0, border_costs(instance, semantics))
+    border = np.minimum(border[:, first], load + 1)
+    servers: tuple[str, ...] = ()
+    server, server_ns = np.zeros(len(first), np.int64), np.zeros((len(border), 0), np.int64)
+    if semantics.levels == 2:
+        servers, of_device = server_numbers(instance)
+        server, server_ns = of_device[first], np.minimum(server_costs(instance), horizon + 1)
+    consumers = [
+        sorted(set(index.consumer[index.tensor_edge[a:b]].tolist()))
+        for a, b in zip(index.tensor_ptr[:-1], index.tensor_ptr[1:], strict=True)
+    ]
+    return Data(
+        instance=instance,
+        semantics=semantics,
+        columns=columns,
+        time_ns=arrays.time_ns[:, first],
+        border_ns=border,
+        servers=servers,
+        server=server,
+        server_ns=server_ns,
+        producer=index.tensor_producer.tolist(),
+        consumers=consumers,
+        horizon_ns=horizon,
+        unit_ns=time_unit_ns(horizon, value_step_ns(instance, semantics)),
+    )
+
+
+def device_columns(instance: Instance, semantics: Semantics, symmetry: bool = False) -> Columns:
+    """The columns: the devices one by one, then sets of equal devices where stages are replicated.
+
+    Equal devices among which all links have one bandwidth need not be told apart: stages take them
+    from the left, larger ones first, so that a column of r devices begins at the first or after at
+    least r others. Otherwise, and without `symmetry`, every set of them is a column.
+    """
+    kind, num_devices = equal_devices(instance, semantics), instance.num_devices
+    single = tuple((k,) for k in range(num_devices))
+    if not semantics.replicas:
+        return Columns(
+            single, (None,) * num_devices, kind if symmetry else tuple(range(num_devices))
+        )
+    paths = widest_paths(instance.cluster)
+    devices: list[tuple[int, ...]] = list(single)
+    alike = [(0, 1, kind[k]) for k in range(num_devices)]
+    packed: list[tuple[int, tuple[int, ...]]] = []
+    for number in range(max(kind) + 1):
+        members = tuple(k for k in range(num_devices) if kind[k] == number)
+        widths = {narrowest_bandwidth(paths, pair) for pair in combinations(members, 2)}
+        if len(widths) > 1 or not symmetry:
+            for k in members:
+                alike[k] = (1, k, number)  # its links tell it apart
+            for r in range(2, len(members) + 1):
+                for chosen in combinations(members, r):
+                    alike.append((1, len(devices), number))
+                    devices.append(chosen)
+            continue
+        starts: dict[tuple[int, int], int] = {(k, 1): members[k] for k in range(len(members))}
+        for r in range(2, len(members) + 1):
+            for a in (0, *range(r, len(members) - r + 1)):
+                starts[a, r] = len(devices)
+                alike.append((0, r, number))
+                devices.append(members[a : a + r])
+        for (a, r), s in starts.items():
+            if a > 0:
+                packed.append(
+                    (s, tuple(o for (b, q), o in starts.items() if b + q == a and q >= r))
+                )
+    number_of = {key: n for n, key in enumerate(dict.fromkeys(alike))}
+    return Columns(
+        tuple(devices),
+        tuple(narrowest_bandwidth(paths, chosen) for chosen in devices),
+        tuple(number_of[key] for key in alike),
+        tuple(packed),
+    )
+
+
+def uneven_class(instance: Instance, semantics: Semantics, symmetry: bool = False) -> int:
+    """Size of the largest class of equal devices all sets of which are columns, or 0."""
+    kind, paths, largest = equal_devices(instance, semantics), widest_paths(instance.cluster), 0
+    for number in range(max(kind) + 1):
+        members = [k for k in range(len(kind)) if kind[k] == number]
+        widths = {narrowest_bandwidth(paths, pair) for pair in combinations(members, 2)}
+        if len(widths) > 1 or not symmetry:
+            largest = max(largest, len(members))
+    return largest
+
+
+def horizon_ns(instance: Instance, semantics: Semantics) -> int:
+    """Some best plan loads no device or server with more, nor with both passes together.
+
+    What replicas have to synchronise is left out: a stage may do without them.
+    """
+    arrays = instance.arrays
+    ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1).tolist()
+    border = border_costs(instance, semantics).max(axis=1, initial=0).tolist()
+    most = sum(ops) + 2 * sum(border)
+    if semantics.levels == 2:
+        most = max(most, sum(server_costs(instance).max(axis=1, initial=0).tolist()))
+    return int(most)
+
+
+def value_step_ns(instance: Instance, semantics: Semantics) -> int:
+    """Greatest common divisor of all times that a value is a sum of; 1 if shares are rounded.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> value_step_ns(example(), Semantics(objective="max_load"))
+    1
+    """
+    if semantics.replicas:
+        return 1
+    arrays = instance.arrays
+    ops = arrays.time_ns[arrays.time_ns != UNSUPPORTED]
+    paid = [border_costs(instance, semantics)[:, ~arrays.is_host]]
+    if semantics.levels == 2:
+        paid.append(server_costs(instance))
+    return math.gcd(*(int(t) for part in (ops, *paid) for t in np.unique(part))) or 1

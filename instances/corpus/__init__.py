@@ -1,0 +1,1 @@
+"""Graphs that ship with the package, best-known values, and generators."""

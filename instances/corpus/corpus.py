@@ -1,0 +1,197 @@
+"""The corpus: graphs that ship with the package, and the best values that are known for them.
+
+Graphs lie in ``data/corpus/<family>/<name>.json.gz``, without a cluster; each family's README says
+where they come from, under which licence, and what was changed. `corpus.build` makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import StringConstraints, TypeAdapter, ValidationError, model_validator
+
+from placegap.instances.files.document import Document, load_document, read_json, write_json
+from placegap.instances.problem.instance import BestKnown, Cluster, Instance, Name
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.data_files import data_path
+from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.near_names import instead_of
+
+
+@cache
+def _paths() -> dict[str, Path]:
+    found = sorted(data_path("corpus").glob("*/*.json.gz"), key=lambda path: path.name)
+    return {path.name.removesuffix(".json.gz"): path for path in found}
+
+
+def corpus_names() -> tuple[str, ...]:
+    """Names of the graphs that ship with the package, sorted.
+
+    Examples
+    --------
+    >>> "resnet50" in corpus_names()
+    True
+    """
+    return tuple(_paths())
+
+
+def corpus_path(name: str) -> Path:
+    """File of a graph of the corpus; an unknown name is an InputError that offers others."""
+    path = _paths().get(name)
+    if path is None:
+        hint = instead_of(name, corpus_names(), "placegap instances")
+        raise InputError(f"there is no graph {name!r} in the corpus{hint}")
+    return path
+
+
+def load_corpus(name: str) -> Document:
+    """A graph of the corpus, as a document without a cluster.
+
+    Examples
+    --------
+    >>> len(load_corpus("bvlc_alexnet").graph.ops)
+    24
+    """
+    return load_document(corpus_path(name)).read_from(name)
+
+
+class BestEntry(BestKnown):
+    """What is known of one instance under one semantics.
+
+    `content_hash` is the instance's: an entry says nothing about a graph or a cluster that changed
+    under its name since.
+    """
+
+    graph: Name
+    cluster: Name
+    content_hash: Annotated[str, StringConstraints(strict=True, pattern="^[0-9a-f]{64}$")]
+
+    @model_validator(mode="after")
+    def _bound_below_value(self) -> Self:
+        value, bound = self.value_ns, self.bound_ns
+        if value is not None and bound is not None and bound > value:
+            raise ValueError(
+                f"bound {bound} ({self.bound_origin}) of {self.graph} on {self.cluster},"
+                f" {self.semantics.label}, is above the value {value} ({self.value_origin})"
+            )
+        return self
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Graph, cluster and semantics: an entry is the only one of its key."""
+        return self.graph, self.cluster, self.semantics.label
+
+
+def read_best_known(path: str | Path | None = None) -> tuple[BestEntry, ...]:
+    """All entries of a best-known file: the package's own, or another.
+
+    Raises
+    ------
+    InputError
+        One line that names the file and the entry.
+    """
+    path = data_path("corpus", "best-known.json") if path is None else path
+    raw = read_json(path)
+    try:
+        entries = TypeAdapter(tuple[BestEntry, ...]).validate_python(raw)
+    except ValidationError as error:
+        raise from_validation_error(error, raw, path) from None
+    except RecursionError:
+        raise InputError("nested too deeply", path) from None
+    seen = set()
+    for number, entry in enumerate(entries):
+        if entry.key in seen:
+            raise InputError(f"[{number}]: {' / '.join(entry.key)} appears twice", path)
+        seen.add(entry.key)
+    return entries
+
+
+def best_known(
+    name: str, cluster: str | Cluster, semantics: Semantics, path: str | Path | None = None
+) -> BestKnown | None:
+    """What is known of a graph on a cluster under one semantics, or None.
+
+    Parameters
+    ----------
+    name : str
+        Name of the graph.
+    cluster : str or Cluster
+        The cluster, or its name.
+    semantics : Semantics
+    path : str or Path, optional
+        A best-known file; the package's own by default.
+    """
+    wanted = (name, cluster if isinstance(cluster, str) else cluster.name, semantics.label)
+    for entry in read_best_known(path):
+        if entry.key == wanted:
+            return BestKnown(**{field: getattr(entry, field) for field in BestKnown.model_fields})
+    return None
+
+
+def known_of(instance: Instance, semantics: Semantics) -> tuple[BestKnown, ...]:
+    """What the instance's file and the corpus know of this very content under one semantics.
+
+    Examples
+    --------
+    >>> from placegap.instances import Semantics, example
+    >>> known_of(example(), Semantics(objective="makespan"))
+    ()
+    """
+    own = (found for found in instance.best_known if found.semantics == semantics)
+    shipped = (
+        entry
+        for entry in read_best_known()
+        if entry.content_hash == instance.content_hash and entry.semantics == semantics
+    )
+    return (*own, *shipped)
+
+
+def record_best(instance: Instance, found: BestKnown, path: str | Path) -> BestEntry:
+    """Enter a value and a bound into a best-known file, keeping what is better there already.
+
+    The smaller value and the larger bound win, each with its origin; on a tie the old one stays.
+    An entry for another content (the graph or a cluster changed) is replaced. The file is made if
+    it is missing.
+
+    Raises
+    ------
+    InputError
+        If the bound that remains is above the value: one of the two is wrong.
+    """
+    names = {"graph": instance.graph.name, "cluster": instance.cluster.name}
+    fresh = _entry({**names, "content_hash": instance.content_hash, **dict(found)}, path)
+    entries = {entry.key: entry for entry in read_best_known(path)} if Path(path).exists() else {}
+    old = entries.get(fresh.key)
+    if old is not None and old.content_hash == fresh.content_hash:
+        fresh = _better(old, fresh, path)
+    entries[fresh.key] = fresh
+    _write(entries.values(), path)
+    return fresh
+
+
+def _better(old: BestEntry, new: BestEntry, path: str | Path) -> BestEntry:
+    merged = dict(old)
+    if new.value_ns is not None and (old.value_ns is None or new.value_ns < old.value_ns):
+        merged.update(value_ns=new.value_ns, value_origin=new.value_origin)
+    if new.bound_ns is not None and (old.bound_ns is None or new.bound_ns > old.bound_ns):
+        merged.update(bound_ns=new.bound_ns, bound_origin=new.bound_origin, rests_on=new.rests_on)
+    return _entry(merged, path)
+
+
+def _entry(fields: dict[str, object], path: str | Path) -> BestEntry:
+    try:
+        return BestEntry.model_validate(fields)
+    except ValidationError as error:
+        raise from_validation_error(error, fields, path) from None
+
+
+def _write(entries: Iterable[BestEntry], path: str | Path) -> None:
+    order = ("graph", "cluster", "content_hash", *BestKnown.model_fields)
+    content = []
+    for entry in sorted(entries, key=lambda entry: entry.key):
+        fields = entry.model_dump(mode="json", exclude_defaults=True)
+        content.append({name: fields[name] for name in order if name in fields})
+    write_json(content, path)

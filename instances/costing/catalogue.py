@@ -1,0 +1,74 @@
+"""The device catalogue: peak FLOP/s, bandwidth and memory of known device kinds, with sources."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from placegap.instances.problem.instance import Count, Name, Part, Positive
+from placegap.instances.reading.data_files import data_path
+from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.yaml_file import read_yaml
+
+
+class DeviceSpec(Part):
+    """What is known of a device kind.
+
+    Attributes
+    ----------
+    peak_flops_per_s : int
+        Peak rate in fp32, dense, outside tensor cores.
+    bandwidth_bytes_per_s : int
+        Bandwidth of the device's memory.
+    memory_bytes : int
+        Its capacity; GB of the source read as 10**9 bytes.
+    launch_overhead_ns : int
+        Time that every op takes on top of its roofline; an assumption, not a datasheet's value.
+    source : str
+        Datasheet, and the board it describes.
+    """
+
+    peak_flops_per_s: Positive
+    bandwidth_bytes_per_s: Positive
+    memory_bytes: Positive
+    launch_overhead_ns: Count
+    source: Name
+
+
+@cache
+def catalogue() -> dict[str, DeviceSpec]:
+    """The catalogue that ships with the package, by device kind.
+
+    Examples
+    --------
+    >>> catalogue()["T4"].peak_flops_per_s
+    8100000000000
+    """
+    return read_catalogue(data_path("devices.yaml"))
+
+
+def read_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
+    """Read a catalogue file: a mapping from device kind to the fields of `DeviceSpec`.
+
+    Raises
+    ------
+    InputError
+        One line that names the file, the kind and the field.
+    """
+    raw = read_yaml(path)
+    try:
+        return TypeAdapter(dict[Name, DeviceSpec]).validate_python(raw)
+    except ValidationError as error:
+        raise from_validation_error(error, raw, path) from None
+
+
+def device_spec(kind: str) -> DeviceSpec:
+    """The catalogue's entry for a kind; an unknown kind is an InputError that offers others."""
+    spec = catalogue().get(kind)
+    if spec is None:
+        hint = instead_of(kind, sorted(catalogue()), "placegap instances")
+        raise InputError(f"device kind {kind!r} is not in the catalogue{hint}")
+    return spec

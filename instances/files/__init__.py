@@ -1,0 +1,1 @@
+"""placegap's own files: instances, plans, clusters, and graphs of networkx."""

@@ -1,0 +1,221 @@
+"""The instance format: one JSON document for a graph, with or without its cluster."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from placegap.instances.costing.roofline import cost_graph
+from placegap.instances.problem.instance import BestKnown, Cluster, Graph, Instance, Name, Part
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import InputError, from_validation_error, lies_in_cluster
+from placegap.instances.reading.input_files import read_content
+from placegap.instances.reading.input_limits import MAX_LINKS, MAX_VALUES
+
+FORMAT = "placegap"
+VERSION = 1
+
+
+def _integer(value: Any) -> Any:
+    if type(value) is not int:  # True == 1 == 1.0 would pass for a literal 1
+        raise ValueError("must be an integer")
+    return value
+
+
+Version = Annotated[Literal[1], BeforeValidator(_integer)]
+"""The version of a format; there is one so far."""
+
+
+class Document(Part):
+    """What a model file says: a graph, and a cluster, semantics and best values where it has them.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> document = Document.of(example())
+    >>> document.cluster.name, document.instance().content_hash == example().content_hash
+    ('two-gpus', True)
+    """
+
+    format: Literal["placegap"] = "placegap"
+    version: Version = 1
+    name: Name
+    graph: Graph
+    cluster: Cluster | None = None
+    semantics: Semantics | None = None
+    best_known: tuple[BestKnown, ...] = Field(default=())
+
+    @classmethod
+    def of(cls, instance: Instance) -> Document:
+        """The document that describes an instance."""
+        return cls(
+            name=instance.name,
+            graph=instance.graph,
+            cluster=instance.cluster,
+            semantics=instance.semantics,
+            best_known=instance.best_known,
+        )
+
+    def instance(self, cluster: Cluster | None = None) -> Instance:
+        """The instance on the given cluster, or on the file's own.
+
+        Ops without a time for one of the cluster's device kinds are costed from their FLOPs and
+        bytes moved, where the catalogue knows the kind (`costing`).
+
+        Raises
+        ------
+        InputError
+            If there is no cluster, or an op cannot run on any of its devices.
+        """
+        chosen = cluster if cluster is not None else self.cluster
+        if chosen is None:
+            raise InputError("brings no devices; choose a cluster (--cluster)", self.source)
+        own = chosen == self.cluster
+        bare = (
+            self.name if self.cluster is None else self.name.removesuffix(f"@{self.cluster.name}")
+        )
+        graph = cost_graph(self.graph, chosen)
+        try:
+            with paused_collector():
+                return Instance(
+                    name=self.name if own else f"{bare}@{chosen.name}",
+                    graph=graph,
+                    cluster=chosen,
+                    semantics=self.semantics,
+                    best_known=self.best_known if own else (),
+                )
+        except ValidationError as error:
+            source = self.source
+            if not own and lies_in_cluster(error):
+                is_file = not chosen.source.startswith("cluster ")
+                source = chosen.source if is_file else f"{source} on {chosen.source}"
+            raise from_validation_error(error, source=source) from None
+
+    @cached_property
+    def source(self) -> str:
+        """What messages name: the file that the document was read from, else its own name."""
+        return self.name
+
+    def read_from(self, path: str | Path) -> Document:
+        """Note the file that messages about the document name, and return the document."""
+        self.__dict__["source"] = str(path)  # like a cached property: no part of its value
+        return self
+
+
+def load_document(path: str | Path) -> Document:
+    """Read a ``.json`` or ``.json.gz`` document in placegap's own format.
+
+    Raises
+    ------
+    InputError
+        One line that names the file, the place and what is wrong there.
+    """
+    return parse_document(read_json(path), path)
+
+
+def parse_document(raw: Any, source: str | Path) -> Document:
+    """Validate parsed JSON as a document that comes from `source`."""
+    try:
+        with paused_collector():
+            return Document.model_validate(raw).read_from(source)
+    except ValidationError as error:
+        raise from_validation_error(error, raw, source) from None
+    except RecursionError:
+        raise InputError("nested too deeply", source) from None
+
+
+def save_document(document: Document, path: str | Path) -> None:
+    """Write a document; the bytes depend on its content alone.
+
+    Fields at their default are left out, so that files stay small; reading gives back an equal
+    document.
+    """
+    if document.cluster is not None:
+        MAX_LINKS.check(len(document.cluster.links), "the cluster, written link by link,", path)
+    content = document.model_dump(mode="json", exclude_defaults=True)
+    head = {"format": FORMAT, "version": VERSION}
+    write_json({**head, **content}, path)
+
+
+def read_json(path: str | Path) -> Any:
+    """Parse a JSON file, gzipped or not; a key that appears twice in an object is an error."""
+    return parse_json(read_content(path), path)
+
+
+def parse_json(
+    data: bytes | str, source: str | Path, parse_float: Callable[[str], Any] = float
+) -> Any:
+    """Parse JSON text of a file; `parse_float` makes the numbers that are no integers.
+
+    NaN and Infinity come through, for the models to refuse them by the name of their place.
+    """
+    _count_values(data, source)
+    try:
+        with paused_collector():
+            return json.loads(
+                data,
+                object_pairs_hook=_no_duplicates,
+                parse_float=parse_float,
+            )
+    except RecursionError:
+        raise InputError("nested too deeply", source) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"is not UTF-8 text: {error}", source) from None
+    except ArithmeticError:  # of a parse_float
+        raise InputError("holds a number that is out of range", source) from None
+    except ValueError as error:  # JSONDecodeError, the hook, and integers of thousands of digits
+        if "integer string conversion" in str(error):
+            raise InputError("holds an integer of thousands of digits", source) from None
+        raise InputError(f"is not valid JSON: {error}", source) from None
+
+
+def _count_values(data: bytes | str, source: str | Path) -> None:
+    """Refuse, before anything is built, what may hold more values than the limit.
+
+    Every value but the first follows one of three characters; in texts they count as well.
+    """
+    if isinstance(data, bytes):
+        most = data.count(b",") + data.count(b"[") + data.count(b"{")
+    else:
+        most = data.count(",") + data.count("[") + data.count("{")
+    MAX_VALUES.check(most, "the file", source)
+
+
+def write_json(content: Any, path: str | Path) -> None:
+    """Write JSON, gzipped without a time stamp if the name ends in ``.gz``; never half a file."""
+    path = Path(path)
+    data = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+    if path.suffix == ".gz":
+        data = gzip.compress(data, compresslevel=9, mtime=0)
+    special = path.exists() and not path.is_file()  # a pipe or /dev/stdout must stay what it is
+    partial = path if special else path.with_name(path.name + ".partial")
+    try:
+        partial.write_bytes(data)
+        if not special:
+            partial.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror or error}", path) from None
+    finally:  # also after an interrupt
+        if not special:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        count = Counter(key for key, _ in pairs)
+        twice = next(key for key in count if count[key] > 1)
+        name = content.get("name")
+        where = f"the object of name {name!r}" if isinstance(name, str) else "one object"
+        raise ValueError(f"key {twice!r} appears twice in {where}")
+    return content

@@ -1,0 +1,1 @@
+"""ONNX models: their ops, FLOPs and sizes."""

@@ -1,0 +1,1 @@
+"""Ops cut into parts along an axis."""

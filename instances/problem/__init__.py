@@ -1,0 +1,1 @@
+"""What the problem is: ops, edges, devices, links, semantics, and their arrays."""

@@ -1,0 +1,177 @@
+"""Integer arrays of a graph's structure, and the checks that need them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from placegap.instances.problem.instance import Edge, Graph
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphIndex:
+    """Structure of a graph with n ops, m edges and t tensors as int64 arrays.
+
+    Attributes
+    ----------
+    producer, consumer, tensor : (m,)
+        Ends and tensor of each edge.
+    succ_ptr, succ_edge : (n + 1,), (m,)
+        Edges out of op i are ``succ_edge[succ_ptr[i]:succ_ptr[i + 1]]``, in input order.
+    pred_ptr, pred_edge : (n + 1,), (m,)
+        Edges into op i, likewise.
+    tensor_ptr, tensor_edge : (t + 1,), (m,)
+        Edges that carry each tensor.
+    tensor_producer, tensor_first_edge : (t,)
+        Producer of each tensor, and the edge that describes it.
+    topological_order, topological_position : (n,)
+        First-in-first-out Kahn order over the input order, and its inverse.
+    """
+
+    producer: Ints
+    consumer: Ints
+    tensor: Ints
+    succ_ptr: Ints
+    succ_edge: Ints
+    pred_ptr: Ints
+    pred_edge: Ints
+    tensor_ptr: Ints
+    tensor_edge: Ints
+    tensor_producer: Ints
+    tensor_first_edge: Ints
+    topological_order: Ints
+    topological_position: Ints
+
+
+def index_graph(graph: Graph) -> GraphIndex:
+    """Build the index; unknown ends, duplicate edges, bad tensors and cycles are ValueErrors.
+
+    O(V + E) time and memory.
+    """
+    producer, consumer = _ends(graph)
+    tensor, first = _tensors(graph, producer)
+    n = len(graph.ops)
+    succ_ptr, succ_edge = group_by(producer, n)
+    pred_ptr, pred_edge = group_by(consumer, n)
+    tensor_ptr, tensor_edge = group_by(tensor, len(first))
+    order = _fifo_kahn(graph, consumer, succ_ptr, succ_edge, pred_ptr)
+    position = np.empty(n, np.int64)
+    position[order] = np.arange(n)
+    index = GraphIndex(
+        producer, consumer, tensor, succ_ptr, succ_edge, pred_ptr, pred_edge, tensor_ptr,
+        tensor_edge, producer[first], first, order, position,
+    )  # fmt: skip
+    freeze(index)
+    return index
+
+
+def group_by(key: Ints, num_groups: int) -> tuple[Ints, Ints]:
+    """Pointers and members of ``range(len(key))`` grouped by key, members in order.
+
+    Examples
+    --------
+    >>> group_by(np.array([1, 0, 1]), 2)
+    (array([0, 1, 3]), array([1, 0, 2]))
+    """
+    pointer = np.zeros(num_groups + 1, np.int64)
+    np.cumsum(np.bincount(key, minlength=num_groups), out=pointer[1:])
+    return pointer, np.argsort(key, kind="stable").astype(np.int64)
+
+
+def freeze(holder: object) -> None:
+    """Make every array of a dataclass read-only."""
+    for value in vars(holder).values():
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+
+
+def _ends(graph: Graph) -> tuple[Ints, Ints]:
+    where = graph.op_index
+    try:
+        producer = np.array([where[edge.producer] for edge in graph.edges], np.int64)
+        consumer = np.array([where[edge.consumer] for edge in graph.edges], np.int64)
+    except KeyError:
+        for number, edge in enumerate(graph.edges):
+            for end in (edge.producer, edge.consumer):
+                if end not in where:
+                    raise ValueError(f"{_edge(number, edge)}: there is no op {end!r}") from None
+        raise
+    pairs = np.sort(producer * len(graph.ops) + consumer)
+    if (pairs[1:] == pairs[:-1]).any():
+        _check_parallel(graph)
+    return producer, consumer
+
+
+def _check_parallel(graph: Graph) -> None:
+    """Edges between the same two ops must carry tensors of different names."""
+    seen: set[tuple[str, str, str | None]] = set()
+    for number, edge in enumerate(graph.edges):
+        key = (edge.producer, edge.consumer, edge.tensor)
+        if key in seen:
+            raise ValueError(f"{_edge(number, edge)}: appears twice")
+        seen.add(key)
+
+
+def _tensors(graph: Graph, producer: Ints) -> tuple[Ints, Ints]:
+    """Tensor of each edge, and the first edge of each tensor."""
+    if all(edge.tensor is None for edge in graph.edges):
+        each = np.arange(len(graph.edges), dtype=np.int64)
+        return each, each.copy()
+    tensor = np.empty(len(graph.edges), np.int64)
+    first: list[int] = []
+    known: dict[tuple[str, str], int] = {}
+    for number, edge in enumerate(graph.edges):
+        if edge.tensor is None:
+            tensor[number] = len(first)
+            first.append(number)
+            continue
+        key = (edge.producer, edge.tensor)
+        at = known.setdefault(key, len(first))
+        if at == len(first):
+            first.append(number)
+        tensor[number] = at
+        other = graph.edges[first[at]]
+        if (edge.bytes, edge.host_time_ns, edge.transfer_ns) != (
+            other.bytes, other.host_time_ns, other.transfer_ns,
+        ):  # fmt: skip
+            raise ValueError(
+                f"{_edge(number, edge)}: tensor {edge.tensor!r} has another size or time on the"
+                f" edge to {other.consumer!r}"
+            )
+    return tensor, np.array(first, np.int64)
+
+
+def _fifo_kahn(
+    graph: Graph, consumer: Ints, succ_ptr: Ints, succ_edge: Ints, pred_ptr: Ints
+) -> Ints:
+    waiting = np.diff(pred_ptr).tolist()
+    target, pointer = consumer[succ_edge].tolist(), succ_ptr.tolist()
+    order = [op for op, count in enumerate(waiting) if count == 0]
+    for op in order:  # grows while it is read: first in, first out
+        for succ in target[pointer[op] : pointer[op + 1]]:
+            waiting[succ] -= 1
+            if waiting[succ] == 0:
+                order.append(succ)
+    if len(order) < len(graph.ops):
+        raise ValueError(f"edges: they form a cycle: {_name_cycle(graph, waiting)}")
+    return np.array(order, np.int64)
+
+
+def _name_cycle(graph: Graph, waiting: list[int]) -> str:
+    stuck = {op.name for op, count in zip(graph.ops, waiting, strict=True) if count}
+    arcs = [(e.producer, e.consumer) for e in graph.edges if {e.producer, e.consumer} <= stuck]
+    import networkx as nx  # takes a tenth of a second to load, for an error
+
+    names = [arc[0] for arc in nx.find_cycle(nx.DiGraph(arcs))]
+    shown = [*names, names[0]] if len(names) <= 6 else [*names[:5], "...", names[0]]
+    return " -> ".join(shown)
+
+
+def _edge(number: int, edge: Edge) -> str:
+    return f"edges[{number}] '{edge.producer} -> {edge.consumer}'"

@@ -1,0 +1,410 @@
+"""What the problem is: ops and edges, devices and links, and the instance that joins them.
+
+Every class is frozen and validated once, when it is made; nothing downstream checks again.
+Times are integer nanoseconds, sizes integer bytes, bandwidths bytes per second.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidatorFunctionWrapHandler,
+    WrapSerializer,
+    WrapValidator,
+    model_validator,
+)
+
+from placegap.instances.problem.arrays import Arrays, derive_arrays
+from placegap.instances.problem.graph_index import GraphIndex, index_graph
+from placegap.instances.problem.links import Group, Links
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.errors import ClusterError
+from placegap.instances.reading.input_limits import MAX_DEVICES
+
+LARGEST_SUM = 2**62
+"""Sums of times or of bytes above this are input errors: kernels add in int64."""
+
+Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM)]
+Positive = Annotated[int, Field(strict=True, gt=0, le=LARGEST_SUM)]
+Flag = Annotated[bool, Field(strict=True)]
+Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]
+
+
+class Part(BaseModel):
+    """Base of all parts of an instance: frozen, and unknown fields are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A changed copy, validated anew; pydantic's own would keep stale derived arrays."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**(copy.deepcopy(fields) if deep else fields), **(update or {})})
+
+
+class Provenance(Part):
+    """Where something came from, under which licence, and what was changed on the way."""
+
+    source: str = ""
+    licence: str = ""
+    changes: tuple[str, ...] = ()
+    parameters: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
+
+
+class Op(Part):
+    """One operation of a computation graph.
+
+    Attributes
+    ----------
+    name : str
+        Unique in its graph.
+    kind : str
+        What it computes ("Conv"); a label.
+    time_ns : dict of str to int
+        Time per device kind; a kind that is absent cannot run the op.
+    resident_bytes : int
+        Bytes that occupy the op's device for as long as the plan is installed; the only size that
+        counts against a device's memory.
+    parameter_bytes, workspace_bytes : int
+        Weights (a part of `resident_bytes`) and scratch memory; information for methods.
+    colocation : str or None
+        Ops of one group (colour class) run on one device.
+    backward : bool
+        Whether the op belongs to the backward pass of a training graph.
+    module : str or None
+        Path of the module the op came from.
+    flops, bytes_moved : int or None
+        What costing turns into times.
+    splittable_axes : tuple of str
+        Axes along which an op may be split into parts (`splitting`).
+    axis_sizes : dict of str to int
+        Sizes of its axes, where known; a part of an axis has whole elements of it.
+
+    Examples
+    --------
+    >>> Op(name="conv1", kind="Conv", time_ns={"gpu": 1200}).time_ns["gpu"]
+    1200
+    """
+
+    name: Name
+    kind: str = "op"
+    time_ns: dict[str, Count] = Field(default_factory=dict)
+    resident_bytes: Count = 0
+    parameter_bytes: Count = 0
+    workspace_bytes: Count = 0
+    colocation: Name | None = None
+    backward: Flag = False
+    module: str | None = None
+    flops: Count | None = None
+    bytes_moved: Count | None = None
+    splittable_axes: tuple[str, ...] = ()
+    axis_sizes: dict[str, Positive] = Field(default_factory=dict)
+
+
+class Edge(Part):
+    """A tensor that a producer hands to one consumer.
+
+    Edges out of one op that name the same `tensor` share it (and must agree on its size and times);
+    an edge without a tensor name carries a tensor of its own.
+
+    Attributes
+    ----------
+    producer, consumer : str
+        Names of ops.
+    bytes : int
+        Size of the tensor.
+    tensor : str or None
+        Name of the tensor, unique per producer.
+    host_time_ns : int or None
+        Time to move the tensor between an accelerator and host memory, where the source states it.
+    transfer_ns : tuple of tuples of int, or None
+        Explicit transfer times, row = sending device, column = receiving device, in the order of
+        the cluster's devices; used in place of the links.
+    """
+
+    producer: Name
+    consumer: Name
+    bytes: Count = 0
+    tensor: Name | None = None
+    host_time_ns: Count | None = None
+    transfer_ns: tuple[tuple[Count, ...], ...] | None = None
+
+
+class Device(Part):
+    """A device that runs one op at a time.
+
+    `kind` is a label that ops' times refer to, and decides nothing else; `memory_bytes` None means
+    no limit; an `is_host` device pays no communication in max_load. `server` names the machine
+    that the device is in, for two levels of communication (`servers`); it decides nothing else.
+    """
+
+    name: Name
+    kind: Name
+    memory_bytes: Count | None = None
+    is_host: Flag = False
+    server: Name | None = None
+
+
+class Link(Part):
+    """A one-way link between two devices: a transfer takes latency + ceil(bytes / bandwidth)."""
+
+    source: Name
+    target: Name
+    bandwidth_bytes_per_s: Positive
+    latency_ns: Count = 0
+
+
+def _as_links(value: Any, handler: ValidatorFunctionWrapHandler) -> Links:
+    return value if isinstance(value, Links) else Links(handler(value))
+
+
+def _written_out(links: Links, handler: SerializerFunctionWrapHandler) -> Any:
+    return handler(tuple(links))
+
+
+AllLinks = Annotated[
+    Sequence[Link],
+    GetPydanticSchema(lambda _source, handler: handler(tuple[Link, ...])),
+    WrapValidator(_as_links),
+    WrapSerializer(_written_out),
+]
+"""Links of a cluster: stated one by one in a document, held as `Links`, with groups if given so."""
+
+
+class Cluster(Part):
+    """Devices and the links between them.
+
+    A pair without a link uses the widest multi-hop path (Moirai, section III-A).
+
+    Examples
+    --------
+    >>> gpus = (Device(name="g0", kind="gpu"), Device(name="g1", kind="gpu"))
+    >>> Cluster(name="pair", devices=gpus).device_index["g1"]
+    1
+    """
+
+    name: Name
+    devices: Annotated[tuple[Device, ...], Field(min_length=1)]
+    links: AllLinks = Field(default=(), validate_default=True)
+    provenance: Provenance = Provenance()
+
+    @cached_property
+    def device_index(self) -> dict[str, int]:
+        """Position of each device by name."""
+        return {device.name: k for k, device in enumerate(self.devices)}
+
+    @model_validator(mode="after")
+    def _check_references(self) -> Self:
+        MAX_DEVICES.check(len(self.devices), "the cluster")
+        if len(self.device_index) < len(self.devices):
+            raise ValueError(f"devices: {_twice(d.name for d in self.devices)!r} appears twice")
+        for number, device in enumerate(self.devices):
+            if " -> " in device.name:  # how links are named in files and messages
+                raise ValueError(f"devices[{number}] {device.name!r}: a name must not hold ' -> '")
+        self.all_links.check(self.device_index)
+        return self
+
+    @property
+    def all_links(self) -> Links:
+        """The links, whose groups need not be written out."""
+        assert isinstance(self.links, Links)  # validated
+        return self.links
+
+    @cached_property
+    def source(self) -> str:
+        """What messages name: the file that the cluster was read from, else its own name."""
+        return f"cluster {self.name!r}"
+
+    def read_from(self, path: str | Path) -> Cluster:
+        """Note the file that messages about the cluster name, and return the cluster."""
+        self.__dict__["source"] = str(path)  # like a cached property: no part of its value
+        return self
+
+
+class Graph(Part):
+    """A computation graph: a directed acyclic graph of ops.
+
+    Examples
+    --------
+    >>> ops = (Op(name="a", time_ns={"gpu": 1}), Op(name="b", time_ns={"gpu": 2}))
+    >>> graph = Graph(name="two", ops=ops, edges=(Edge(producer="a", consumer="b", bytes=4),))
+    >>> graph.index.topological_order.tolist()
+    [0, 1]
+    """
+
+    name: Name
+    ops: Annotated[tuple[Op, ...], Field(min_length=1)]
+    edges: tuple[Edge, ...] = ()
+    provenance: Provenance = Provenance()
+
+    @cached_property
+    def op_index(self) -> dict[str, int]:
+        """Position of each op by name."""
+        return {op.name: i for i, op in enumerate(self.ops)}
+
+    @cached_property
+    def index(self) -> GraphIndex:
+        """Integer arrays of the graph's structure, built once."""
+        return index_graph(self)
+
+    @model_validator(mode="after")
+    def _check_references(self) -> Self:
+        if len(self.op_index) < len(self.ops):
+            raise ValueError(f"ops: {_twice(op.name for op in self.ops)!r} appears twice")
+        _ = self.index  # unknown ends, duplicate edges, tensors that disagree, cycles
+        for what, total in (
+            ("times", sum(max(op.time_ns.values(), default=0) for op in self.ops)),
+            ("resident bytes", sum(op.resident_bytes for op in self.ops)),
+            ("tensor bytes", sum(edge.bytes for edge in self.edges)),
+        ):
+            if total > LARGEST_SUM:
+                raise ValueError(f"ops: the sum of the {what}, {total}, is above 2**62")
+        return self
+
+
+class BestKnown(Part):
+    """The best value and bound that are known under one semantics, and what proves them.
+
+    `bound_origin` names the method behind the bound, `rests_on` whose word it is if it is no proof
+    of placegap's own; value == bound is a proven optimum.
+    """
+
+    semantics: Semantics
+    value_ns: Count | None = None
+    bound_ns: Count | None = None
+    value_origin: str = ""
+    bound_origin: str = ""
+    rests_on: str = ""
+
+
+class Instance(Part):
+    """A graph to place on a cluster.
+
+    Attributes
+    ----------
+    name : str
+    graph : Graph
+    cluster : Cluster
+    semantics : Semantics or None
+        The semantics the source states its numbers under, if it does.
+    best_known : tuple of BestKnown
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> instance = example()
+    >>> instance.num_ops, instance.num_devices
+    (4, 2)
+    >>> instance.arrays.time_ns[0].tolist()
+    [5, 5]
+    """
+
+    name: Name
+    graph: Graph
+    cluster: Cluster
+    semantics: Semantics | None = None
+    best_known: tuple[BestKnown, ...] = ()
+
+    @property
+    def num_ops(self) -> int:
+        """Number of ops."""
+        return len(self.graph.ops)
+
+    @property
+    def num_devices(self) -> int:
+        """Number of devices."""
+        return len(self.cluster.devices)
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        """Integer arrays for the kernels, built once."""
+        return derive_arrays(self)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 of what decides values: ops, edges, devices and links."""
+        digest = hashlib.sha256()
+        for text in _hashed_text(self.graph, self.cluster):
+            digest.update(text.encode())
+        return digest.hexdigest()
+
+    @model_validator(mode="after")
+    def _check_references(self) -> Self:
+        kinds = frozenset(device.kind for device in self.cluster.devices)
+        groups: dict[str, frozenset[str]] = {}
+        for number, op in enumerate(self.graph.ops):
+            supported = kinds.intersection(op.time_ns)
+            if not supported:
+                self._check_kinds(kinds)
+                raise ValueError(
+                    f"ops[{number}] {op.name!r}: has no time for any device kind of the cluster"
+                    f" ({', '.join(sorted(kinds))}); add one to its time_ns"
+                )
+            if op.colocation is not None:
+                together = groups.get(op.colocation, kinds) & supported
+                if not together:
+                    raise ValueError(
+                        f"ops[{number}] {op.name!r}: no device kind runs all ops of its"
+                        f" colocation group {op.colocation!r}"
+                    )
+                groups[op.colocation] = together
+        _ = self.arrays  # unreachable pairs, matrices of the wrong shape, sums that overflow
+        return self
+
+    def _check_kinds(self, kinds: frozenset[str]) -> None:
+        """The cluster is at fault if no op at all has a time on it."""
+        known = sorted({kind for op in self.graph.ops for kind in op.time_ns})
+        if kinds.intersection(known) or not (known or any(op.flops for op in self.graph.ops)):
+            return
+        mend = (
+            f"name kinds that it has times for ({', '.join(known[:9])})"
+            if known
+            else ("name kinds of the catalogue, by which it is costed")
+        )
+        raise ClusterError(
+            f"devices: no op of {self.graph.name!r} has a time for any of the device kinds"
+            f" ({', '.join(sorted(kinds))}); {mend}, or add times to the model"
+        )
+
+
+def _hashed_text(graph: Graph, cluster: Cluster) -> Iterator[str]:
+    """Canonical JSON of devices, edges, links and ops, piece by piece: links may be many."""
+
+    def listed(parts: Sequence[Part]) -> str:
+        content = [part.model_dump(exclude_defaults=True) for part in parts]
+        return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+    yield f'{{"devices":{listed(cluster.devices)},"edges":{listed(graph.edges)},"links":['
+    comma = ""
+    for entry in cluster.all_links.entries:
+        latency = f',"latency_ns":{entry.latency_ns}' if entry.latency_ns else ""
+        head = f'{{"bandwidth_bytes_per_s":{entry.bandwidth_bytes_per_s}{latency},"source":'
+        ends = entry.devices if isinstance(entry, Group) else (entry.source, entry.target)
+        names = [json.dumps(name) for name in ends]
+        for a in names if isinstance(entry, Group) else names[:1]:
+            row = ",".join(f'{head}{a},"target":{b}}}' for b in names if b != a)
+            if row:
+                yield comma + row
+                comma = ","
+    yield f'],"ops":{listed(graph.ops)}}}'
+
+
+def _twice(names: Iterable[str]) -> str:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise AssertionError("no name appears twice")

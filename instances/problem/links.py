@@ -1,0 +1,183 @@
+"""The links of a cluster: one by one, and groups that join every pair, which stay implicit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
+from typing import TYPE_CHECKING, overload
+
+from placegap.instances.reading.input_limits import MAX_LINK_GROUPS, MAX_LINKS
+from placegap.instances.reading.near_names import instead_of
+
+if TYPE_CHECKING:
+    from placegap.instances.problem.instance import Link
+
+
+@dataclass(frozen=True)
+class Group:
+    """A link between every ordered pair of some devices, all alike; nobody writes them out."""
+
+    devices: tuple[str, ...]
+    bandwidth_bytes_per_s: int
+    latency_ns: int = 0
+
+
+class Links(Sequence["Link"]):
+    """All links of a cluster, in order; those of a group are made when they are read.
+
+    Examples
+    --------
+    >>> links = Links((Group(("a", "b", "c"), bandwidth_bytes_per_s=9),))
+    >>> len(links), links.find("c", "a"), links.find("a", "a")
+    (6, (9, 0), None)
+    >>> [link.source + link.target for link in links]
+    ['ab', 'ac', 'ba', 'bc', 'ca', 'cb']
+    """
+
+    def __init__(self, entries: Iterable[Link | Group] = ()) -> None:
+        self.entries = tuple(entries)
+
+    def __len__(self) -> int:
+        """Number of ordered pairs that have a link."""
+        return self.num_single + sum(len(g.devices) * (len(g.devices) - 1) for g in self.groups)
+
+    def __iter__(self) -> Iterator[Link]:
+        """All links, entry by entry."""
+        from placegap.instances.problem.instance import Link
+
+        for entry in self.entries:
+            if isinstance(entry, Link):
+                yield entry
+                continue
+            for source, target in permutations(entry.devices, 2):
+                yield Link.model_construct(
+                    {"source", "target", "bandwidth_bytes_per_s"}
+                    | ({"latency_ns"} if entry.latency_ns else set()),
+                    source=source,
+                    target=target,
+                    bandwidth_bytes_per_s=entry.bandwidth_bytes_per_s,
+                    latency_ns=entry.latency_ns,
+                )
+
+    @overload
+    def __getitem__(self, at: int) -> Link: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Link, ...]: ...
+    def __getitem__(self, at: int | slice) -> Link | tuple[Link, ...]:
+        """Links by number; for reading them all, iterate."""
+        return tuple(self)[at]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both hold the same links in the same order, grouped or not."""
+        if isinstance(other, Links) and self.entries == other.entries:
+            return True
+        if not isinstance(other, Links | tuple) or len(self) != len(other):
+            return False
+        return all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """The entries, groups unwritten."""
+        return f"Links({self.entries!r})"
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups, in order."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Group))
+
+    @property
+    def num_single(self) -> int:
+        """Number of links that are stated one by one."""
+        return len(self.entries) - len(self.groups)
+
+    @cached_property
+    def _single(self) -> dict[tuple[str, str], Link]:
+        return {(x.source, x.target): x for x in self.entries if not isinstance(x, Group)}
+
+    @cached_property
+    def _groups_of(self) -> dict[str, frozenset[int]]:
+        found: dict[str, list[int]] = {}
+        for number, group in enumerate(self.groups):
+            for device in group.devices:
+                found.setdefault(device, []).append(number)
+        return {device: frozenset(numbers) for device, numbers in found.items()}
+
+    def find(self, source: str, target: str) -> tuple[int, int] | None:
+        """Bandwidth and latency of the link of a pair, None where it has none."""
+        link: Link | Group | None = self._single.get((source, target))
+        if link is None and source != target:
+            none: frozenset[int] = frozenset()
+            shared = self._groups_of.get(source, none) & self._groups_of.get(target, none)
+            link = self.groups[min(shared)] if shared else None
+        return None if link is None else (link.bandwidth_bytes_per_s, link.latency_ns)
+
+    def renamed(self, names: dict[str, str]) -> Links:
+        """The same links between devices of other names."""
+        from placegap.instances.problem.instance import Link
+
+        return Links(
+            Link(
+                source=names[entry.source],
+                target=names[entry.target],
+                bandwidth_bytes_per_s=entry.bandwidth_bytes_per_s,
+                latency_ns=entry.latency_ns,
+            )
+            if not isinstance(entry, Group)
+            else Group(
+                tuple(names[device] for device in entry.devices),
+                entry.bandwidth_bytes_per_s,
+                entry.latency_ns,
+            )
+            for entry in self.entries
+        )
+
+    def check(self, known: Iterable[str], numbers: Sequence[int] | None = None) -> None:
+        """Unknown ends, a device with itself and pairs that appear twice are ValueErrors.
+
+        `numbers` are those of the entries in the file, where they differ.
+        """
+        MAX_LINKS.check(self.num_single, "links: the cluster")
+        MAX_LINK_GROUPS.check(len(self.groups), "links: the cluster")
+        devices = set(known)
+        pairs: set[tuple[str, str]] = set()
+        groups_of: dict[str, list[int]] = {}
+        for number, entry in zip(numbers or range(len(self.entries)), self.entries, strict=True):
+            ends = entry.devices if isinstance(entry, Group) else (entry.source, entry.target)
+            for end in ends:
+                if end not in devices:
+                    hint = instead_of(end, sorted(devices))
+                    raise ValueError(f"links[{number}]: there is no device {end!r}{hint}")
+            if len(set(ends)) < len(ends):
+                twice = next(end for end in ends if ends.count(end) > 1)
+                raise ValueError(f"links[{number}]: joins {twice!r} with itself")
+            again = _again(entry, pairs, groups_of)
+            if again is not None:
+                raise ValueError(f"links[{number}]: {again[0]!r} -> {again[1]!r} appears twice")
+            if isinstance(entry, Group):
+                for end in ends:
+                    groups_of.setdefault(end, []).append(number)
+            else:
+                pairs.add((entry.source, entry.target))
+
+
+def _again(
+    entry: Link | Group, pairs: set[tuple[str, str]], groups_of: dict[str, list[int]]
+) -> tuple[str, str] | None:
+    """A pair of the entry that an earlier entry has joined."""
+    if not isinstance(entry, Group):
+        pair = entry.source, entry.target
+        joined = set(groups_of.get(pair[0], ())) & set(groups_of.get(pair[1], ()))
+        return pair if pair in pairs or joined else None
+    met: dict[int, str] = {}
+    for device in entry.devices:  # two groups may share one device, not two
+        for other in groups_of.get(device, ()):
+            if other in met:
+                return met[other], device
+            met[other] = device
+    inside = set(entry.devices)
+    if len(inside) * (len(inside) - 1) < len(pairs):
+        return next((pair for pair in permutations(entry.devices, 2) if pair in pairs), None)
+    return min((pair for pair in pairs if inside.issuperset(pair)), default=None)

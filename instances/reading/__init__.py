@@ -1,0 +1,1 @@
+"""What every reader of a file needs: errors in one line, limits, JSON, YAML, compressed files."""

@@ -1,0 +1,165 @@
+"""The one exception that bad input raises, and the one line that it prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from placegap.instances.reading.near_names import near_names
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+
+class InputError(ValueError):
+    """Input that cannot be used: one line that names the place and the mend.
+
+    Examples
+    --------
+    >>> str(InputError("ops: 'conv1' appears twice", source="net.json"))
+    "net.json: ops: 'conv1' appears twice"
+    """
+
+    def __init__(self, message: str, source: str | Path | None = None) -> None:
+        line = " ".join(message.split())
+        place = "" if source is None else f"{_cut(str(source), LONGEST_PLACE)}: "
+        super().__init__(place + shorten(line, LONGEST_LINE - len(place)))
+
+
+LONGEST_LINE = 290
+"""Characters of a message; with what the command line puts before it, 300."""
+
+LONGEST_PLACE = 150
+"""Characters of the file that a message names first."""
+
+WORD_LENGTHS = (120, 80, 60, 40, 24)
+"""To what the words of a long message are cut, until it is short enough."""
+
+
+def shorten(line: str, most: int = LONGEST_LINE) -> str:
+    """A line of at most so many characters: first its long words lose their middle, then itself.
+
+    Examples
+    --------
+    >>> shorten("op '" + 400 * "x" + "' is not placed", 44)
+    "op 'xxxxxxxxx...xxxxxxxxxx' is not placed"
+    """
+    if len(line) <= most:
+        return line
+    line = _cut(line, 100 * most)
+    for length in WORD_LENGTHS:
+        line = " ".join(_cut(word, length) for word in line.split(" "))
+        if len(line) <= most:
+            return line
+    return _cut(line, most, 0.7)  # file and place stand first
+
+
+def _cut(text: str, length: int, share: float = 0.5) -> str:
+    if len(text) <= length:
+        return text
+    head = int((length - 3) * share)
+    return f"{text[:head]}...{text[len(text) - (length - 3 - head) :]}"
+
+
+class ClusterError(ValueError):
+    """What is wrong with an instance lies in its cluster, not in its model."""
+
+
+def lies_in_cluster(error: ValidationError) -> bool:
+    """Whether the first finding is a `ClusterError`."""
+    context = error.errors(include_url=False)[0].get("ctx", {})
+    return isinstance(context.get("error"), ClusterError)
+
+
+class MissingExtra(InputError):
+    """A file that no installed package can read; the line says what to install."""
+
+
+def from_validation_error(
+    error: ValidationError, raw: Any = None, source: str | Path | None = None
+) -> InputError:
+    """Turn pydantic's report into one line about its first finding.
+
+    Parameters
+    ----------
+    error : ValidationError
+        What pydantic raised.
+    raw : object, optional
+        The parsed document, from which the names of ops, edges and devices are read.
+    source : str or Path, optional
+        The file to name.
+    """
+    first = error.errors(include_url=False)[0]
+    message = _message(first)
+    value = first.get("input")
+    if isinstance(value, str | int | float | bool | None) and first["type"] not in (
+        "value_error",
+        "missing",
+        "json_invalid",
+    ):
+        message += f" (got {_short(value)})"
+    if first["type"] == "literal_error" and isinstance(value, str):
+        near = near_names(value, re.findall("'([^']*)'", first["ctx"]["expected"]))
+        message += f"; did you mean {near[0]!r}?" if near else ""
+    more = error.error_count() - 1
+    if more:
+        message += f" (and {more} more)"
+    place = _place(first["loc"], raw)
+    return InputError(f"{place}: {message}" if place else message, source)
+
+
+def _message(finding: Mapping[str, Any]) -> str:
+    match finding["type"]:
+        case "extra_forbidden":
+            return "unknown field"
+        case "missing":
+            return "field is missing"
+        case "too_short" | "string_too_short":
+            least = finding["ctx"]["min_length"]
+            return "must not be empty" if least == 1 else f"must have {least} items or more"
+        case "tuple_type" | "list_type":
+            return "must be a list"
+        case "model_type" | "dict_type":
+            return "must be an object"
+        case _:
+            text = str(finding["msg"]).removeprefix("Value error, ")
+            return text.replace("Input should be", "must be")
+
+
+def _short(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return "an integer of hundreds of digits"  # Python refuses to write thousands
+    text = repr(value[:200] if isinstance(value, str) else value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _place(loc: Sequence[int | str], raw: Any) -> str:
+    """``graph.ops[3] 'conv1'.time_ns.gpu`` from a location path."""
+    text, node = "", raw
+    for step in loc:
+        node = _child(node, step)
+        if isinstance(step, int):
+            text += f"[{step}]{_name_of(node)}"
+        else:
+            text += f".{step}" if text else str(step)
+    return text
+
+
+def _child(node: Any, step: int | str) -> Any:
+    if isinstance(node, Mapping):
+        return node.get(step)
+    if isinstance(node, Sequence) and not isinstance(node, str) and isinstance(step, int):
+        return node[step] if step < len(node) else None
+    return None
+
+
+def _name_of(node: Any) -> str:
+    if not isinstance(node, Mapping):
+        return ""
+    if isinstance(node.get("name"), str):
+        return f" {_short(node['name'])}"
+    if isinstance(node.get("producer"), str) and isinstance(node.get("consumer"), str):
+        return f" {_short(node['producer'] + ' -> ' + node['consumer'])}"
+    return ""

@@ -1,0 +1,1 @@
+"""What a number means: plans, schedules, and the referee that judges them."""

@@ -1,0 +1,277 @@
+"""Is a plan allowed? Every broken rule, named with its op, device and time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.channels import channel_name, channels_of
+from placegap.instances.referee.plan import Plan, Schedule, Times, TransferTimes, Violation
+from placegap.instances.referee.plan_classes import check_class
+from placegap.instances.referee.replication import check_replicas
+from placegap.instances.referee.servers import check_semantics, server_numbers
+from placegap.instances.referee.simulate import PlanError, check_shape, simulate
+from placegap.instances.referee.simulate_calls import simulate_subgraphs
+
+
+def check(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violation, ...]:
+    """All rules that the plan breaks; an empty tuple means that the plan is feasible.
+
+    The rules: one known device per op that can run it; no field that the semantics does not
+    define; memory; colocation; replicated stages; the class of plans; orders that can be executed.
+
+    Raises
+    ------
+    InputError
+        If the instance lacks what the semantics needs (`servers.check_semantics`).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> check(example(), Plan.on([0, 0, 1]), Semantics(objective="makespan"))[0].rule
+    'shape'
+    """
+    return check_and_simulate(instance, plan, semantics)[0]
+
+
+def check_and_simulate(
+    instance: Instance, plan: Plan, semantics: Semantics
+) -> tuple[tuple[Violation, ...], Schedule | None]:
+    """All broken rules, and the schedule where the semantics has one and the plan can be run."""
+    check_semantics(instance, semantics)
+    try:
+        check_shape(instance, plan, replicas=semantics.replicas)
+    except PlanError as error:
+        return (Violation("shape", str(error)),), None
+    foreign = tuple(_foreign_fields(plan, semantics))
+    found = foreign + check_placement(instance, plan, semantics)
+    if foreign or semantics.is_load:
+        return found, None
+    run = simulate if semantics.objective == "makespan" else simulate_subgraphs
+    try:
+        return found, run(instance, plan, semantics)
+    except PlanError as error:
+        return (*found, Violation("order", str(error))), None
+
+
+def check_placement(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violation, ...]:
+    """The rules about where ops are: memory, colocation, replicated stages, class of plans."""
+    device = plan.devices  # a replicated stage is where its first device is
+    pooled = semantics.objective == "latency_subgraphs"  # hosts are one pool there
+    found = [*_memory(instance, plan), *_colocation(instance, device, pooled)]
+    if semantics.replicas:
+        found += check_replicas(instance, plan, semantics)
+    names = [spec.name for spec in instance.cluster.devices]
+    found += check_class(instance, semantics.plans, device, names, "device")
+    if semantics.levels == 2:
+        servers, server = server_numbers(instance)
+        found += check_class(instance, semantics.plans, server[device], servers, "server")
+    return tuple(found)
+
+
+def check_schedule(
+    instance: Instance, schedule: Schedule, semantics: Semantics
+) -> tuple[Violation, ...]:
+    """Verify the times of a makespan schedule, independently of how they came about.
+
+    Every op runs after its inputs have arrived, every transfer after its producer, each for its
+    full duration; devices and channels serve one at a time.
+    """
+    return (
+        *_transfers_cover_edges(instance, schedule, semantics),
+        *_durations(instance, schedule, semantics),
+        *_exclusive(instance, schedule, semantics),
+    )
+
+
+def check_times(
+    instance: Instance, plan: Plan, semantics: Semantics, times: Times
+) -> tuple[Violation, ...]:
+    """Verify the times that are stated for a makespan plan, whatever clock they are from.
+
+    As `check_schedule`; and no transfer is there that no op waits for.
+    """
+    device, index = plan.devices, instance.arrays.index
+    moves = sorted(times.transfers)
+    item = np.array([move.item for move in moves], np.int64)
+    target = np.array([move.destination for move in moves], np.int64)
+    tensor = index.tensor[item] if semantics.transfers == "per_edge" else item
+    producer = index.tensor_producer[tensor]
+    spans = np.array([times.transfers[move] for move in moves], np.int64).reshape(-1, 2)
+    table = TransferTimes(item, producer, device[producer], target, spans[:, 0], spans[:, 1])
+    ops = np.array(times.ops, np.int64)
+    schedule = Schedule(device, ops[:, 0], ops[:, 1], table)
+    return (
+        *check_schedule(instance, schedule, semantics),
+        *_needless_transfers(instance, schedule, semantics),
+    )
+
+
+def _needless_transfers(
+    instance: Instance, schedule: Schedule, semantics: Semantics
+) -> Iterator[Violation]:
+    index, device, table = instance.arrays.index, schedule.device, schedule.transfers
+    item = index.tensor if semantics.transfers == "per_tensor" else np.arange(len(index.tensor))
+    remote = device[index.producer] != device[index.consumer]
+    needed = set(zip(item[remote].tolist(), device[index.consumer[remote]].tolist(), strict=True))
+    rows = zip(
+        table.item.tolist(), table.destination.tolist(), table.producer.tolist(), strict=True
+    )
+    for move, target, producer in rows:
+        if (move, target) not in needed:
+            name = instance.graph.ops[producer].name
+            where = instance.cluster.devices[target].name
+            yield Violation(
+                "transfer", f"nothing on {where!r} waits for the output of {name!r}", op=name
+            )
+
+
+def _foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
+    if semantics.objective != "latency_subgraphs" and plan.call is not None:
+        yield Violation("fields", f"call is not defined under {semantics.label}")
+    if semantics.objective != "makespan":
+        if plan.device_order is not None:
+            yield Violation("fields", f"device_order is not defined under {semantics.label}")
+        if plan.channel_order is not None:
+            yield Violation("fields", f"channel_order is not defined under {semantics.label}")
+    elif semantics.channels == "free" and plan.channel_order:
+        yield Violation("fields", "channel_order is not defined: channels are free")
+
+
+def _memory(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Every device holds what is on it, replicas all of it."""
+    arrays = instance.arrays
+    devices = np.array([k for on in plan.placement for k in on], np.int64)
+    op = np.repeat(np.arange(instance.num_ops), [len(on) for on in plan.placement])
+    used = np.zeros(instance.num_devices, np.int64)
+    np.add.at(used, devices, arrays.resident_bytes[op])
+    for k in np.flatnonzero(used > arrays.memory_bytes).tolist():
+        name, limit = instance.cluster.devices[k].name, int(arrays.memory_bytes[k])
+        on_it = op[devices == k]
+        largest = instance.graph.ops[on_it[np.argmax(arrays.resident_bytes[on_it])]].name
+        yield Violation(
+            "memory",
+            f"device {name!r} holds {int(used[k])} bytes, {int(used[k]) - limit} more than its"
+            f" {limit}, from time 0 on; its largest op is {largest!r}",
+            op=largest, device=name, time_ns=0,
+        )  # fmt: skip
+
+
+def _colocation(instance: Instance, device: Ints, pooled: bool) -> Iterator[Violation]:
+    """Ops of a group share a device or, where the hosts are one pool, any of the hosts."""
+    is_host = instance.arrays.is_host
+    home: dict[str, int] = {}
+    for i, op in enumerate(instance.graph.ops):
+        if op.colocation is None:
+            continue
+        first = home.setdefault(op.colocation, i)
+        if device[first] != device[i] and not (
+            pooled and is_host[device[first]] and is_host[device[i]]
+        ):
+            here, there = (instance.cluster.devices[device[j]].name for j in (i, first))
+            yield Violation(
+                "colocation",
+                f"op {op.name!r} is on {here!r}, but {instance.graph.ops[first].name!r} of its"
+                f" group {op.colocation!r} is on {there!r}",
+                op=op.name, device=here,
+            )  # fmt: skip
+
+
+def _transfers_cover_edges(
+    instance: Instance, schedule: Schedule, semantics: Semantics
+) -> Iterator[Violation]:
+    index, ops = instance.arrays.index, instance.graph.ops
+    table = schedule.transfers
+    arrival = {
+        (item, destination): end
+        for item, destination, end in zip(
+            table.item.tolist(), table.destination.tolist(), table.end_ns.tolist(), strict=True
+        )
+    }
+    for e in range(len(index.producer)):
+        a, b = int(index.producer[e]), int(index.consumer[e])
+        start = int(schedule.start_ns[b])
+        where = int(schedule.device[b])
+        if schedule.device[a] == where:
+            ready: int | None = int(schedule.end_ns[a])
+        else:
+            item = e if semantics.transfers == "per_edge" else int(index.tensor[e])
+            ready = arrival.get((item, where))
+        name = instance.cluster.devices[where].name
+        if ready is None:
+            yield Violation(
+                "transfer", f"{ops[b].name!r} never receives the output of {ops[a].name!r}",
+                op=ops[b].name, device=name, time_ns=start,
+            )  # fmt: skip
+        elif start < ready:
+            yield Violation(
+                "precedence",
+                f"op {ops[b].name!r} starts at {start} ns, before its input from {ops[a].name!r}"
+                f" is there at {ready} ns",
+                op=ops[b].name, device=name, time_ns=start,
+            )  # fmt: skip
+
+
+def _durations(instance: Instance, schedule: Schedule, semantics: Semantics) -> Iterator[Violation]:
+    arrays, ops, devices = instance.arrays, instance.graph.ops, instance.cluster.devices
+    for i, op in enumerate(ops):
+        k, start = int(schedule.device[i]), int(schedule.start_ns[i])
+        if start < 0 or schedule.end_ns[i] - start != arrays.time_ns[i, k]:
+            yield Violation(
+                "duration", f"op {op.name!r} does not run for its time from {start} ns on",
+                op=op.name, device=devices[k].name, time_ns=start,
+            )  # fmt: skip
+    table = schedule.transfers
+    for row in range(len(table.item)):
+        item, a, b = int(table.item[row]), int(table.source[row]), int(table.destination[row])
+        tensor = int(arrays.index.tensor[item]) if semantics.transfers == "per_edge" else item
+        producer, start = int(arrays.index.tensor_producer[tensor]), int(table.start_ns[row])
+        needed = int(arrays.transfer_ns[tensor, arrays.link_class[a, b]])
+        if a != schedule.device[producer] or start < schedule.end_ns[producer]:
+            yield Violation(
+                "transfer", f"the output of {ops[producer].name!r} is sent before it is there",
+                op=ops[producer].name, device=devices[a].name, time_ns=start,
+            )  # fmt: skip
+        if table.end_ns[row] - start != needed:
+            yield Violation(
+                "duration", f"the transfer of {ops[producer].name!r} does not take {needed} ns",
+                op=ops[producer].name, device=devices[b].name, time_ns=start,
+            )  # fmt: skip
+
+
+def _exclusive(instance: Instance, schedule: Schedule, semantics: Semantics) -> Iterator[Violation]:
+    ops, devices = instance.graph.ops, instance.cluster.devices
+    uses: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    for i in range(instance.num_ops):
+        row = (int(schedule.start_ns[i]), int(schedule.end_ns[i]), i)
+        uses.setdefault(("device", int(schedule.device[i])), []).append(row)
+    table = schedule.transfers
+    for row_number in range(len(table.item)):
+        pair = int(table.source[row_number]), int(table.destination[row_number])
+        row = (
+            int(table.start_ns[row_number]), int(table.end_ns[row_number]),
+            int(table.producer[row_number]),
+        )  # fmt: skip
+        for channel in channels_of(semantics.channels, instance.num_devices, *pair):
+            if channel >= 0:
+                uses.setdefault(("channel", channel), []).append(row)
+    for (what, number), rows in uses.items():
+        rows.sort()
+        latest = rows[0]
+        for row in rows[1:]:
+            if row[0] < latest[1]:
+                name = (
+                    devices[number].name if what == "device"
+                    else channel_name(semantics.channels, instance.cluster, number)
+                )  # fmt: skip
+                yield Violation(
+                    f"{what}_overlap",
+                    f"{what} '{name}' serves {ops[latest[2]].name!r} and {ops[row[2]].name!r} at"
+                    f" once at {row[0]} ns",
+                    op=ops[row[2]].name, device=name if what == "device" else None, time_ns=row[0],
+                )  # fmt: skip
+            latest = max(latest, row, key=lambda r: r[1])

@@ -1,0 +1,118 @@
+"""The second referee's loads: what each device, stage and server does per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.plan import Plan, Violation
+from placegap.instances.referee.recheck.facts import Facts
+
+Stages = dict[tuple[int, ...], list[int]]
+
+
+def load_value(facts: Facts, plan: Plan, semantics: Semantics) -> int:
+    """The heaviest device, stage or server; of fwd_bwd, the heaviest forward plus backward load."""
+    home = [on[0] for on in plan.placement]
+    if semantics.objective == "max_load_fwd_bwd":
+        return sum(
+            max(
+                _load(facts, semantics, home, k, {which}) for k in range(len(facts.devices))
+            )
+            for which in (False, True)
+        )  # fmt: skip
+    worst = 0
+    for devices, ops in stages_of(plan).items():
+        load, r = _load(facts, semantics, home, devices[0], {False, True}), len(devices)
+        if r > 1:
+            load = load // r + (load % r > 0) + _sync(facts, devices, ops)
+        worst = max(worst, load)
+    if semantics.levels == 2:
+        for v in set(facts.server):
+            worst = max(worst, _server_load(facts, home, v))
+    return worst
+
+
+def stages_of(plan: Plan) -> Stages:
+    """Ops of each stage, by its devices."""
+    stages: Stages = {}
+    for i, on in enumerate(plan.placement):
+        stages.setdefault(on, []).append(i)
+    return stages
+
+
+def replica_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Violation]:
+    """Stages are disjoint, their devices equal and, where there are weights to sum, joined."""
+    stages = stages_of(plan)
+    for k, device in enumerate(facts.devices):
+        if sum(k in devices for devices in stages) > 1:
+            yield Violation("replicas", f"{device.name!r} belongs to two stages")
+    for devices, ops in stages.items():
+        if any(not _alike(facts, semantics, devices[0], k) for k in devices[1:]):
+            yield Violation("replicas", f"the devices {list(devices)} are not equal")
+        if any(facts.ops[i].parameter_bytes for i in ops) and any(
+            a != b and facts.path(a, b) is None for a in devices for b in devices
+        ):
+            yield Violation("replicas", f"no path joins the devices {list(devices)}")
+
+
+def _sync(facts: Facts, devices: Sequence[int], ops: Sequence[int]) -> int:
+    """The all-reduce of a stage's weights over its narrowest path."""
+    weights, r = sum(facts.ops[i].parameter_bytes for i in ops), len(devices)
+    paths = [facts.path(a, b) for a in devices for b in devices if a != b]
+    widths = [path[0] for path in paths if path is not None]
+    if len(widths) < len(paths):
+        return 0  # without weights no path is needed
+    whole, rest = divmod(2 * (r - 1) * weights * 1_000_000_000, r * min(widths))
+    return whole + (rest > 0)
+
+
+def _load(
+    facts: Facts, semantics: Semantics, home: Sequence[int], k: int, passes: set[bool]
+) -> int:
+    """Load of device k: its ops' times, and each tensor that crosses its border once."""
+    compute = moves = 0
+    for i, op in enumerate(facts.ops):
+        if home[i] == k and op.backward in passes:
+            compute += op.time_ns[facts.devices[k].kind]
+    if not facts.devices[k].is_host:
+        crossing = {
+            u for a, b, u in facts.ends
+            if (home[a] == k) != (home[b] == k) and facts.ops[a].backward in passes
+        }  # fmt: skip
+        moves = sum(_border_time(facts, semantics, u, k) for u in crossing)
+    return compute + moves if semantics.load == "add" else max(compute, moves)
+
+
+def _border_time(facts: Facts, semantics: Semantics, u: int, k: int) -> int:
+    """What a tensor costs at a device's border; with two levels, within its server."""
+    stated = facts.tensors[u][1].host_time_ns
+    if semantics.levels == 1 or stated is not None:
+        return facts.host_time(u, k)
+    beside = [j for j, server in enumerate(facts.server) if j != k and server == facts.server[k]]
+    return facts.least_time(u, [k], beside)
+
+
+def _server_load(facts: Facts, home: Sequence[int], v: int) -> int:
+    """What crosses the border of server v."""
+    inside = [k for k, server in enumerate(facts.server) if server == v]
+    outside = [k for k, server in enumerate(facts.server) if server != v]
+    crossing = {u for a, b, u in facts.ends if (home[a] in inside) != (home[b] in inside)}
+    return sum(facts.least_time(u, inside, outside) for u in crossing)
+
+
+def _alike(facts: Facts, semantics: Semantics, a: int, b: int) -> bool:
+    one, other = facts.devices[a], facts.devices[b]
+    return (
+        one.memory_bytes == other.memory_bytes
+        and one.is_host == other.is_host
+        and (semantics.levels == 1 or one.server == other.server)
+        and all(op.time_ns.get(one.kind) == op.time_ns.get(other.kind) for op in facts.ops)
+        and (
+            one.is_host
+            or all(
+                _border_time(facts, semantics, u, a) == _border_time(facts, semantics, u, b)
+                for u in range(len(facts.tensors))
+            )
+        )
+    )

@@ -1,0 +1,401 @@
+"""The referee's clock: a plan becomes a schedule by one fixed, event-driven rule.
+
+At each instant every ready op whose device is free, and every ready transfer all of whose channels
+are free, starts, in the order (-priority, topological position, destination). An op's priority is
+its bottom level with the times of the assigned devices and remote transfers included; a transfer's
+is the largest bottom level of its consumers at its destination. Orders that the plan gives are
+obeyed; what it leaves open is filled by this rule.
+
+Ops and transfers are *items*. An item holds up to two *resources* (a device; channels) for its
+whole duration and waits for other items (producers, transfers, its predecessor in a given order).
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+from numba import njit
+
+from placegap.instances.problem.arrays import UNSUPPORTED, Arrays
+from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.channels import (
+    NO_CHANNEL,
+    channel_name,
+    channels_of,
+    num_channels,
+)
+from placegap.instances.referee.plan import Plan, Schedule, Transfer, TransferTimes
+
+
+class PlanError(ValueError):
+    """A plan that cannot be executed: wrong shape, an op where it cannot run, cyclic orders."""
+
+
+def simulate(instance: Instance, plan: Plan, semantics: Semantics) -> Schedule:
+    """Times of all ops and transfers under a makespan semantics.
+
+    Memory, colocation and classes of plans do not matter here; `check` judges them.
+
+    Parameters
+    ----------
+    instance : Instance
+    plan : Plan
+        One device per op; given orders must list exactly the ops or transfers of their device or
+        channel.
+    semantics : Semantics
+        Of objective makespan.
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    PlanError
+        If the plan cannot be executed; cyclic orders are named.
+
+    Notes
+    -----
+    O((n + m) log(n + m)) plus, per event, the device pairs that share a channel with what ended.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> simulate(example(), Plan.on([0, 0, 1, 0]), Semantics(objective="makespan")).makespan_ns
+    53
+    """
+    arrays = instance.arrays
+    device = check_shape(instance, plan)
+    transfers = _list_transfers(arrays, device, semantics)
+    items = _Items(instance, device, transfers, semantics)
+    items.add_orders(plan)
+    start = items.run()
+    n = instance.num_ops
+    transfers.start_ns[:] = start[n:]
+    transfers.end_ns[:] = start[n:] + items.duration[n:]
+    return Schedule(device, start[:n], start[:n] + items.duration[:n], transfers)
+
+
+def check_shape(instance: Instance, plan: Plan, *, replicas: bool = False) -> Ints:
+    """The device of each op, or a PlanError that says why there is none.
+
+    With `replicas` an op may be on several devices, in ascending order; the first is returned.
+    """
+    if len(plan.placement) != instance.num_ops:
+        raise PlanError(f"placement has {len(plan.placement)} ops, the graph {instance.num_ops}")
+    num_devices, ops = instance.num_devices, instance.graph.ops
+    for i, devices in enumerate(plan.placement):
+        if len(devices) == 1 and 0 <= devices[0] < num_devices:
+            continue  # nearly always
+        op = ops[i]
+        if len(devices) != 1 and not (replicas and devices):
+            raise PlanError(f"op {op.name!r} is on {len(devices)} devices, not on one")
+        for k in devices:
+            if not 0 <= k < num_devices:
+                raise PlanError(f"op {op.name!r} is on device number {k}, which is not there")
+        if any(a >= b for a, b in pairwise(devices)):
+            raise PlanError(
+                f"op {op.name!r} is on the devices {list(devices)}: not in ascending order"
+            )
+    device = plan.devices
+    times = instance.arrays.time_ns[np.arange(instance.num_ops), device]
+    if (times == UNSUPPORTED).any():
+        i = int(np.argmax(times == UNSUPPORTED))
+        where = instance.cluster.devices[device[i]]
+        raise PlanError(
+            f"op {instance.graph.ops[i].name!r} cannot run on {where.name!r} (kind {where.kind!r})"
+        )
+    return device
+
+
+def _list_transfers(arrays: Arrays, device: Ints, semantics: Semantics) -> TransferTimes:
+    """One row per transfer, ordered by item and destination; times still unset."""
+    index = arrays.index
+    remote = np.flatnonzero(device[index.producer] != device[index.consumer])
+    if semantics.transfers == "per_edge":
+        item, tensor = remote, index.tensor[remote]
+        destination = device[index.consumer[remote]]
+    else:
+        num_devices = len(arrays.memory_bytes)
+        key = index.tensor[remote] * num_devices + device[index.consumer[remote]]
+        tensor, destination = np.divmod(np.unique(key), num_devices)
+        item = tensor
+    producer = index.tensor_producer[tensor]
+    unset = np.zeros(len(item), np.int64)
+    return TransferTimes(item, producer, device[producer], destination, unset, unset.copy())
+
+
+class _Items:
+    """Ops and transfers of one simulation: durations, resources, dependencies, ranks."""
+
+    def __init__(
+        self, instance: Instance, device: Ints, transfers: TransferTimes, semantics: Semantics
+    ) -> None:
+        self.instance, self.semantics = instance, semantics
+        self.device, self.transfers = device, transfers
+        arrays = instance.arrays
+        index, n, k = arrays.index, instance.num_ops, instance.num_devices
+        tensor = (
+            index.tensor[transfers.item] if semantics.transfers == "per_edge" else transfers.item
+        )
+        time_ns = arrays.time_ns[np.arange(n), device]
+        transfer_ns = arrays.transfer_ns[
+            tensor, arrays.link_class[transfers.source, transfers.destination]
+        ]
+        self.duration: Ints = np.concatenate([time_ns, transfer_ns])
+        pairs = np.array(
+            [
+                channels_of(semantics.channels, k, a, b) if a != b else (NO_CHANNEL, NO_CHANNEL)
+                for a in range(k)
+                for b in range(k)
+            ],
+            np.int64,
+        )
+        self.channels: Ints = pairs[transfers.source * k + transfers.destination]
+        level = bottom_levels(
+            index.topological_order, index.succ_ptr, index.succ_edge, index.consumer, index.tensor,
+            device, time_ns, arrays.transfer_ns, arrays.link_class,
+        )  # fmt: skip
+        remote = np.flatnonzero(device[index.producer] != device[index.consumer])
+        carrier = self._carrier(remote)
+        priority = np.zeros(len(transfers.item), np.int64)
+        np.maximum.at(priority, carrier, level[index.consumer[remote]])
+        self.rank = _ranks(
+            np.concatenate([level, priority]),
+            np.concatenate(
+                [index.topological_position, index.topological_position[transfers.producer]]
+            ),
+            np.concatenate([device, transfers.destination]),
+        )
+        local = np.flatnonzero(device[index.producer] == device[index.consumer])
+        self.before: list[Ints] = [index.producer[local], transfers.producer, n + carrier]
+        self.after: list[Ints] = [
+            index.consumer[local], n + np.arange(len(transfers.item)), index.consumer[remote],
+        ]  # fmt: skip
+
+    def _carrier(self, remote: Ints) -> Ints:
+        """The transfer (row) that serves each remote edge."""
+        if self.semantics.transfers == "per_edge":
+            return np.arange(len(remote))
+        index, k = self.instance.arrays.index, self.instance.num_devices
+        rows = self.transfers.item * k + self.transfers.destination
+        return np.searchsorted(
+            rows, index.tensor[remote] * k + self.device[index.consumer[remote]]
+        ).astype(np.int64)
+
+    def add_orders(self, plan: Plan) -> None:
+        """Make each item of a given order wait for the one before it."""
+        cluster = self.instance.cluster
+        if plan.device_order is not None:
+            if len(plan.device_order) != len(cluster.devices):
+                raise PlanError(f"device_order has {len(plan.device_order)} devices")
+            members_ptr, members = group_by(self.device, len(cluster.devices))
+            for k, order in enumerate(plan.device_order):
+                if order is not None:
+                    expected = members[members_ptr[k] : members_ptr[k + 1]].tolist()
+                    if sorted(order) != expected:
+                        raise PlanError(
+                            f"the op order of device {cluster.devices[k].name!r} does not list"
+                            " exactly its ops"
+                        )
+                    self._add_sequence(np.array(order, np.int64))
+        rows: dict[Transfer, int] = {}
+        known = num_channels(self.semantics.channels, len(cluster.devices))
+        for channel, transfers in (plan.channel_order or {}).items():
+            if not 0 <= channel < known:
+                raise PlanError(f"channel_order names channel number {channel}, which is not there")
+            if not rows:
+                pairs = zip(
+                    self.transfers.item.tolist(), self.transfers.destination.tolist(), strict=True
+                )
+                rows = {Transfer(*pair): row for row, pair in enumerate(pairs)}
+            wanted = np.flatnonzero((self.channels == channel).any(axis=1)).tolist()
+            if sorted(rows.get(transfer, -1) for transfer in transfers) != wanted:
+                name = channel_name(self.semantics.channels, cluster, channel)
+                raise PlanError(
+                    f"the transfer order of channel '{name}' does not list exactly its transfers"
+                )
+            first = self.instance.num_ops
+            self._add_sequence(np.array([first + rows[t] for t in transfers], np.int64))
+
+    def _add_sequence(self, items: Ints) -> None:
+        self.before.append(items[:-1])
+        self.after.append(items[1:])
+
+    def run(self) -> Ints:
+        """Start time of every item."""
+        before, after = np.concatenate(self.before), np.concatenate(self.after)
+        num_items, num_devices = len(self.duration), self.instance.num_devices
+        next_ptr, by_before = group_by(before, num_items)
+        first = np.where(self.channels == NO_CHANNEL, NO_CHANNEL, self.channels + num_devices)
+        resources = np.concatenate(
+            [np.column_stack([self.device, np.full(len(self.device), NO_CHANNEL)]), first]
+        )
+        queue_resources, queue = np.unique(resources, axis=0, return_inverse=True)
+        queue_resources = np.ascontiguousarray(queue_resources)
+        num_resources = int(queue_resources.max()) + 1
+        flat, owner = queue_resources.ravel(), np.repeat(np.arange(len(queue_resources)), 2)
+        used = flat >= 0
+        touch_ptr, touched = group_by(flat[used], num_resources)
+        queue_ptr, _ = group_by(queue.ravel(), len(queue_resources))
+        start = _run_events(
+            self.duration, self.rank, np.argsort(self.rank), next_ptr, after[by_before],
+            np.bincount(after, minlength=num_items), queue.ravel(), queue_ptr, queue_resources,
+            touch_ptr, owner[used][touched], num_resources,
+        )  # fmt: skip
+        if (start < 0).any():
+            raise PlanError(f"the orders contradict each other: {self._cycle(before, after)}")
+        return start
+
+    def _cycle(self, before: Ints, after: Ints) -> str:
+        pairs = zip(before.tolist(), after.tolist(), strict=True)
+        names = [self._name(arc[0]) for arc in nx.find_cycle(nx.DiGraph(pairs))]
+        return " waits for ".join([names[0], *reversed(names)])
+
+    def _name(self, item: int) -> str:
+        ops, n = self.instance.graph.ops, self.instance.num_ops
+        if item < n:
+            return f"op {ops[item].name!r}"
+        producer = ops[self.transfers.producer[item - n]].name
+        target = self.instance.cluster.devices[self.transfers.destination[item - n]].name
+        return f"the transfer of {producer!r} to {target!r}"
+
+
+def _ranks(priority: Ints, position: Ints, destination: Ints) -> Ints:
+    """Rank of each item in the order (-priority, topological position, destination, number)."""
+    order = np.lexsort((destination, position, -priority))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank
+
+
+@njit(cache=True)
+def bottom_levels(
+    topological_order: Ints, succ_ptr: Ints, succ_edge: Ints, consumer: Ints, tensor: Ints,
+    device: Ints, time_ns: Ints, transfer_ns: Ints, link_class: Ints,
+) -> Ints:  # fmt: skip
+    """Longest path from the start of each op to the end of the graph, remote transfers included."""
+    level = np.zeros(len(time_ns), np.int64)
+    for at in range(len(time_ns) - 1, -1, -1):
+        op = topological_order[at]
+        level[op] = 0
+        for e in succ_edge[succ_ptr[op] : succ_ptr[op + 1]]:
+            succ = consumer[e]
+            tail = level[succ] + transfer_ns[tensor[e], link_class[device[op], device[succ]]]
+            level[op] = max(level[op], tail)
+        level[op] += time_ns[op]
+    return level
+
+
+@njit(cache=True)
+def _run_events(
+    duration: Ints, rank: Ints, item_of_rank: Ints, next_ptr: Ints, next_item: Ints, waiting: Ints,
+    queue: Ints, queue_ptr: Ints, queue_resources: Ints, touch_ptr: Ints, touched: Ints,
+    num_resources: int,
+) -> Ints:  # fmt: skip
+    """Start of every item, -1 for items that never become ready.
+
+    Items with the same resources share a queue, a heap of ranks. Only queues whose top or whose
+    resources changed at this instant can start something: the candidates.
+    """
+    num_items, num_queues = len(duration), len(queue_resources)
+    start = np.full(num_items, -1, np.int64)
+    heap = np.empty(num_items, np.int64)
+    size = np.zeros(num_queues, np.int64)
+    busy = np.zeros(num_resources, np.bool_)
+    marked = np.zeros(num_queues, np.bool_)
+    candidates = np.empty(num_queues, np.int64)
+    num_candidates = 0
+    events = [(np.int64(0), np.int64(-1))]  # (end, item)
+    for item in range(num_items):
+        if waiting[item] == 0:
+            q = queue[item]
+            _push(heap, queue_ptr[q], size, q, rank[item])
+            if not marked[q]:
+                marked[q] = True
+                candidates[num_candidates] = q
+                num_candidates += 1
+    while len(events) > 0:
+        now = events[0][0]
+        while len(events) > 0 and events[0][0] == now:
+            ended = heapq.heappop(events)[1]
+            if ended < 0:
+                continue
+            for resource in queue_resources[queue[ended]]:
+                if resource >= 0:
+                    busy[resource] = False
+                    for q in touched[touch_ptr[resource] : touch_ptr[resource + 1]]:
+                        if size[q] > 0 and not marked[q]:
+                            marked[q] = True
+                            candidates[num_candidates] = q
+                            num_candidates += 1
+            for follower in next_item[next_ptr[ended] : next_ptr[ended + 1]]:
+                waiting[follower] -= 1
+                if waiting[follower] == 0:
+                    q = queue[follower]
+                    _push(heap, queue_ptr[q], size, q, rank[follower])
+                    if not marked[q]:
+                        marked[q] = True
+                        candidates[num_candidates] = q
+                        num_candidates += 1
+        tops = np.empty(num_candidates, np.int64)
+        for at in range(num_candidates):
+            tops[at] = heap[queue_ptr[candidates[at]]]
+            marked[candidates[at]] = False
+        tops.sort()
+        num_candidates = 0
+        for top in tops:
+            q = queue[item_of_rank[top]]
+            first, second = queue_resources[q]
+            while (
+                size[q] > 0
+                and not (first >= 0 and busy[first])
+                and not (second >= 0 and busy[second])
+            ):
+                item = item_of_rank[_pop(heap, queue_ptr[q], size, q)]
+                start[item] = now
+                heapq.heappush(events, (now + duration[item], np.int64(item)))
+                if first >= 0:
+                    busy[first] = True
+                if second >= 0:
+                    busy[second] = True
+    return start
+
+
+@njit(cache=True)
+def _push(heap: Ints, base: int, size: Ints, q: int, value: int) -> None:
+    """Insert into the heap of queue q, which lies at heap[base:]."""
+    at = size[q]
+    size[q] += 1
+    while at > 0:
+        parent = (at - 1) // 2
+        if heap[base + parent] <= value:
+            break
+        heap[base + at] = heap[base + parent]
+        at = parent
+    heap[base + at] = value
+
+
+@njit(cache=True)
+def _pop(heap: Ints, base: int, size: Ints, q: int) -> int:
+    """Remove the least value of the heap of queue q."""
+    least = heap[base]
+    size[q] -= 1
+    last, at, count = heap[base + size[q]], 0, size[q]
+    while True:
+        child = 2 * at + 1
+        if child >= count:
+            break
+        if child + 1 < count and heap[base + child + 1] < heap[base + child]:
+            child += 1
+        if heap[base + child] >= last:
+            break
+        heap[base + at] = heap[base + child]
+        at = child
+    heap[base + at] = last
+    return int(least)

@@ -1,0 +1,1 @@
+"""From measurements to times: the standard evaluation of Celeritas."""

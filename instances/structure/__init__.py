@@ -1,0 +1,1 @@
+"""Views of a graph that models and algorithms share; nothing here judges."""

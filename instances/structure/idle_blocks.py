@@ -1,0 +1,193 @@
+"""Blocks that take no time join their only neighbour: fewer ideals, and the same optimum.
+
+Block v may join block u if v takes no time on any device that can run u, and all edges of v, of
+whichever kind, lead to u. In any chain plan v may then move to u's device k:
+
+- compute does not grow, on k since v takes no time there, elsewhere since v has left;
+- every net of v holds u as well (v's tensors go to u, and u alone feeds v), so that it only loses a
+  pin: no device, and no server, pays for a net that it did not pay for before. This holds whatever
+  the weights are, for `overlap` too, which needs it of compute and of communication apart;
+- v was joined to u alone, so that no arc between devices arises, and none between servers;
+- only devices that can run u take v in, so that support does not matter beyond that;
+- the memory of k may end. It does not if k is *roomy*: holds all that it can run. (Or all that it
+  can run within a load which is known to be enough: `IdleRule.roomy`.) The joined block runs where
+  u does, so that no device can run more than before, and roomy ones stay so.
+
+With replicas r devices share a stage, which pays 1 / r of its compute and nets, and the all-reduce
+of its parameters: v may have none, for k's stage may not have any either.
+
+Where k may not be roomy there are two ways, each with an answer of its own. If the bytes (and
+parameters) of v are *dropped*, every plan fits as before and the argument holds again: the optimum
+is a lower bound. If they *move* along, each plan of the blocks is one of the ops, with v at u's
+side: a restriction, whose optimum is a plan's value. Where both are the same it is the optimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+
+Flags = NDArray[np.bool_]
+Bytes = Literal["count", "drop", "move"]
+
+
+@dataclass(frozen=True, eq=False)
+class IdleRule:
+    """Which blocks without time may join a neighbour.
+
+    Attributes
+    ----------
+    bytes : {"count", "drop", "move"}
+        What is done where memory may end: the block stays alone; it joins without its bytes; it
+        joins with them.
+    parameters : bool
+        Whether parameters cost something, as with replicas.
+    roomy : (K,) bool, optional
+        Devices whose memory cannot end; by default those that hold all that they can run.
+    alone : (n,) bool, optional
+        Ops whose blocks stay alone where memory may end, even if those of others do not.
+    """
+
+    bytes: Bytes = "count"
+    parameters: bool = False
+    roomy: Flags | None = None
+    alone: Flags | None = None
+
+
+def roomy_devices(instance: Instance, time_ns: Ints, resident_bytes: Ints) -> Flags:
+    """Devices that hold all blocks that they can run, (K,)."""
+    runs = np.where(time_ns == UNSUPPORTED, 0, resident_bytes[:, None])
+    return np.asarray(runs.sum(axis=0) <= instance.arrays.memory_bytes)
+
+
+def join_idle(
+    instance: Instance, block: Ints, sums: tuple[Ints, Ints], rule: IdleRule
+) -> tuple[Ints, Flags, bool]:
+    """Let blocks without time join their only neighbour, as often as possible.
+
+    Parameters
+    ----------
+    instance : Instance
+    block : (n,) int64
+    sums : ((b, K), (b,)) int64
+        Times and bytes of the blocks.
+    rule : IdleRule
+
+    Returns
+    -------
+    block, held : (n,) int64, bool
+        Blocks numbered anew; ops whose bytes are not dropped.
+    exact : bool
+        Whether no bytes were dropped or moved where that may matter.
+    """
+    time_ns, size = sums
+    state = _State(instance, block, time_ns, size.copy(), rule)
+    state.join_neighbours()
+    state.join_any()
+    home = state.home
+    while (home[home] != home).any():
+        home = home[home]
+    held = ~state.dropped[block]
+    return np.unique(home[block], return_inverse=True)[1].astype(np.int64), held, state.exact
+
+
+class _State:
+    """Blocks while they join; `home` is the block that took one in, or itself."""
+
+    def __init__(
+        self, instance: Instance, block: Ints, time_ns: Ints, size: Ints, rule: IdleRule
+    ) -> None:
+        self.rule, self.size = rule, size
+        self.supported, self.free = time_ns != UNSUPPORTED, time_ns == 0
+        roomy = rule.roomy
+        self.roomy = roomy_devices(instance, time_ns, size) if roomy is None else roomy
+        self.light = np.ones(len(size), np.bool_)
+        if rule.parameters:
+            held = [op.parameter_bytes > 0 for op in instance.graph.ops]
+            self.light[block[np.array(held, np.bool_)]] = False
+        self.stays = np.zeros(len(size), np.bool_)
+        if rule.alone is not None:
+            self.stays[block[rule.alone]] = True
+        self.neighbours = _neighbours(instance, block, len(size))
+        self.home = np.arange(len(size))
+        self.parts = [[v] for v in range(len(size))]
+        self.dropped = np.zeros(len(size), np.bool_)
+        self.exact = True
+
+    def may_join(self, v: int, u: int) -> bool:
+        """Whether v may join u; what is dropped or moved then is not looked at."""
+        if (self.supported[u] & ~self.free[v]).any():
+            return False
+        tried = self.rule.bytes != "count" and not self.stays[v]
+        return tried or self.costless(v, u)
+
+    def costless(self, v: int, u: int) -> bool:
+        """Whether bytes and parameters of v do not matter at u's side."""
+        if not self.light[v]:
+            return False
+        return self.size[v] == 0 or not (self.supported[u] & ~self.roomy[None, :]).any()
+
+    def join_neighbours(self) -> None:
+        """Join blocks with one neighbour to it until there is none left that may."""
+        work = list(reversed(range(len(self.size))))
+        while work:
+            v = work.pop()
+            if self.home[v] != v or len(self.neighbours[v]) != 1:
+                continue
+            (u,) = self.neighbours[v]
+            if self.may_join(v, u):
+                self.join(v, u)
+                self.neighbours[u].discard(v)
+                self.neighbours[v].clear()
+                work.append(u)
+
+    def join_any(self) -> None:
+        """Let blocks without edges join any block where they may, all alike ones the same."""
+        is_alone = np.array([not own for own in self.neighbours]) & self.free.any(axis=1)
+        is_alone &= self.home == np.arange(len(self.home))
+        hosts = np.flatnonzero((self.home == np.arange(len(self.home))) & ~is_alone).tolist()
+        known: dict[tuple[object, ...], int] = {}
+        for v in np.flatnonzero(is_alone).tolist():
+            key = (
+                self.free[v].tobytes(),
+                self.supported[v].tobytes(),
+                self.size[v] > 0,
+                self.light[v],
+            )
+            if key not in known:
+                known[key] = next((u for u in hosts if self.may_join(v, u)), -1)
+            if known[key] >= 0:
+                self.join(v, known[key])
+            elif self.may_join(v, v):
+                known[key] = v  # the first of its like takes in the others
+
+    def join(self, v: int, u: int) -> None:
+        """Let v be part of u."""
+        self.home[v] = u
+        costless = self.costless(v, u)
+        self.exact = self.exact and costless
+        if self.rule.bytes == "drop" and not costless:
+            self.dropped[self.parts[v]] = True
+        else:
+            self.size[u] += self.size[v]
+            self.light[u] = self.light[u] and self.light[v]
+        self.parts[u] += self.parts[v]
+
+
+def _neighbours(instance: Instance, block: Ints, num_blocks: int) -> list[set[int]]:
+    """Blocks that edges join to each block."""
+    index = instance.arrays.index
+    tail, head = block[index.producer], block[index.consumer]
+    neighbours: list[set[int]] = [set() for _ in range(num_blocks)]
+    for a, b in zip(tail.tolist(), head.tolist(), strict=True):
+        if a != b:
+            neighbours[a].add(b)
+            neighbours[b].add(a)
+    return neighbours

@@ -1,0 +1,1 @@
+"""Coarser graphs with plans that expand: fusion, merging, co-placement."""

@@ -1,0 +1,181 @@
+"""Optimal operation fusion: a topological order cut into segments, each of which becomes one op.
+
+After Celeritas (Xu, Liao, Xie, Zhou): ops are put in an order that follows critical paths depth
+first (CPD-TOPO), and the order is cut where the least communication crosses (Kernighan, "Optimal
+sequential partitions of graphs", JACM 18(1), 1971). Segments of a topological order never form a
+cycle.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from placegap.instances.problem.arrays import NO_LIMIT, UNSUPPORTED, Arrays
+from placegap.instances.problem.graph_index import Ints, freeze
+from placegap.instances.problem.instance import Instance
+from placegap.instances.structure.weighted_dag import Flow, cpd_topo, flow_of, predecessors
+from placegap.instances.transforms.merge import Merge, merge_groups
+
+REACH = 200
+"""Celeritas' R: the most ops of a segment."""
+
+MEMORY_SHARE = 0.25
+"""Celeritas' M: the most of a device's memory that a segment holds."""
+
+
+def fusion_segments(
+    arrays: Arrays,
+    flow: Flow,
+    order: Ints,
+    reach: int = REACH,
+    memory_share: float = MEMORY_SHARE,
+) -> Ints:
+    """Cut a topological order so that the least communication crosses the cuts.
+
+    S(j) = min over i >= j - reach of S(i) + cost(i, j) (equations 4 to 6), where cost(i, j) is the
+    time of all edges from the ops at i .. j - 1 to later ones. Of equal ones the longest segment.
+    O(reach (V + E)) at worst.
+
+    Parameters
+    ----------
+    arrays, flow
+        Of one instance.
+    order : (n,) int64
+        A topological order of its ops.
+    reach : int
+        A segment has at most this many ops.
+    memory_share : float
+        A segment of several ops holds at most this share of the smallest device memory; without
+        memory limits, anything. Added to the paper: some device runs all of its ops, each with
+        its whole colocation group.
+
+    Returns
+    -------
+    (n,) int64
+        The segment of each op; segments are numbered along the order.
+
+    Examples
+    --------
+    Cut into twos, the diamond's order 0, 2, 1, 3 keeps 20 + 1 of 32 ns within segments:
+
+    >>> from placegap.instances import example
+    >>> arrays = example().arrays
+    >>> flow = flow_of(arrays)
+    >>> fusion_segments(arrays, flow, cpd_topo(flow), reach=2).tolist()
+    [0, 1, 0, 1]
+    """
+    least = int(arrays.memory_bytes.min())
+    most = NO_LIMIT if least == NO_LIMIT else int(memory_share * least)
+    runs = np.ones((arrays.num_groups, arrays.time_ns.shape[1]), np.bool_)
+    np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
+    patterns, kind = np.unique(runs, axis=0, return_inverse=True)
+    kind = kind.reshape(-1).astype(np.int64)[arrays.group]
+    begin = _cuts(flow, order, arrays.resident_bytes, patterns, kind, reach, most)
+    segment = np.empty(len(order), np.int64)
+    segment[order] = np.cumsum(begin) - 1
+    return segment
+
+
+@njit(cache=True)
+def _cuts(
+    flow: Flow, order: Ints, size: Ints, patterns: NDArray[np.bool_], kind: Ints,
+    reach: int, most: int,
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Whether a segment begins at each position of the order.
+
+    `patterns[kind[i]]` are the devices that op i can be on.
+    """
+    n = len(order)
+    position = np.empty(n, np.int64)
+    position[order] = np.arange(n)
+    into, source, source_ns = predecessors(flow)
+    leaving = np.zeros(n, np.int64)  # time of all edges out of an op
+    for op in range(n):
+        leaving[op] = flow.edge_ns[flow.ptr[op] : flow.ptr[op + 1]].sum()
+    least = np.full(n + 1, NO_LIMIT)
+    least[0] = 0
+    back = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        cost, held = 0, 0
+        allowed, last = patterns[kind[order[i]]].copy(), kind[order[i]]
+        for j in range(i + 1, min(n, i + reach) + 1):
+            op = order[j - 1]
+            held += size[op]
+            if j > i + 1 and held > most:
+                break
+            if kind[op] != last:
+                last = kind[op]
+                allowed &= patterns[last]
+                if not allowed.any():
+                    break
+            cost += leaving[op]
+            for e in range(into[op], into[op + 1]):
+                if position[source[e]] >= i:
+                    cost -= source_ns[e]
+            if least[i] + cost < least[j]:
+                least[j], back[j] = least[i] + cost, i
+    begin = np.zeros(n, np.bool_)
+    at = n
+    while at > 0:
+        at = back[at]
+        begin[at] = True
+    return begin
+
+
+def fuse(instance: Instance, reach: int = REACH, memory_share: float = MEMORY_SHARE) -> Merge:
+    """Celeritas' optimal operation fusion (Algorithm 1): the instance of the fused ops.
+
+    Parameters
+    ----------
+    instance : Instance
+    reach, memory_share
+        As for `fusion_segments`.
+
+    Returns
+    -------
+    Merge
+        Fused ops are in CPD-TOPO order and named after the first of their ops in the instance's
+        topological order. They carry no colocation groups, as these may lie across many of them:
+        a plan is brought back by `expand_plan` where the instance has none, else by
+        `commit_groups`.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> merge = fuse(example(), reach=2)
+    >>> merge.op.tolist(), [op.time_ns["gpu"] for op in merge.coarse.graph.ops]
+    ([0, 1, 0, 1], [15, 28])
+    """
+    flow = flow_of(instance.arrays)
+    segment = fusion_segments(instance.arrays, flow, cpd_topo(flow), reach, memory_share)
+    bare = instance
+    if any(op.colocation for op in instance.graph.ops):
+        ops = tuple(op.model_copy(update={"colocation": None}) for op in instance.graph.ops)
+        bare = instance.model_copy(
+            update={"graph": instance.graph.model_copy(update={"ops": ops}), "best_known": ()}
+        )
+    found = merge_groups(bare, segment, "fused", "Celeritas")
+    merge = Merge(instance, found.coarse, segment, found.edge)
+    freeze(merge)
+    return merge
+
+
+def commit_groups(merge: Merge, device: Ints) -> Ints:
+    """Device of each op, given that of each fused op: a colocation group follows its first op.
+
+    First in the order of the fused ops, as in Celeritas (6.1), then in topological order. Nothing
+    is checked: devices may lack the memory for whole groups, or the support.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> commit_groups(fuse(example(), reach=2), np.array([1, 0])).tolist()
+    [1, 0, 1, 0]
+    """
+    arrays = merge.fine.arrays
+    order = np.lexsort((arrays.index.topological_position, merge.op))
+    _, first = np.unique(arrays.group[order], return_index=True)
+    home: Ints = device[merge.op[order[first]]]
+    return home[arrays.group]

@@ -1,0 +1,110 @@
+"""Colour classes become ops: what every plan, or every chain plan, keeps on one device.
+
+Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators" (NeurIPS 2020),
+section 5.1. `blocks` has the same for the algorithms, as arrays; here it is an instance.
+"""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.structure.blocks import contract
+from placegap.instances.transforms.merge import Merge, merge_groups
+
+
+def contract_classes(instance: Instance, *, fuse_cycles: bool = True) -> Merge:
+    """Merge the forward ops of each colour class (colocation group), and its backward ops.
+
+    With `fuse_cycles`, classes that reach each other in both directions along forward arcs (the
+    arcs of `blocks`, mirrored ones included) are contracted together: every chain plan has them on
+    one device.
+
+    A class keeps one op per pass, colocated with each other, so that loads per pass stay what they
+    are. Two exceptions keep ops apart, and colocated only:
+
+    - Passes may feed each other in cycles that the classes' forward arcs do not have (the reference
+      never looks at cycles of the backward graph). What lies on such a cycle keeps its ops.
+    - A class without a forward op has mirrored arcs (an orphan). Contracted together with another
+      class it would lose them, so that it stays an op of its own, and cycles through it stay.
+    - Classes that feed each other, but that no device kind runs together, stay ops of their own: as
+      one they could not be stated. There is no chain plan then, before or after.
+
+    Exact for max_load and max_load_fwd_bwd, with equal devices told apart by nothing else
+    (`replicas` off): loads are sums over the ops of a device, and what a tensor costs depends on
+    the devices of its producer and consumers only. The plans correspond one to one
+
+    - for plans of any kind without `fuse_cycles`: colocated ops share a device in every plan;
+    - for chains, with or without it: a cycle of devices has the same arcs between devices before
+      and after, since arcs within an op or a class join no two devices.
+
+    For convex plans it is a restriction: a path may enter a merged op at one op and leave it from
+    another, where the ops have no such path. So it is for the makespan, as a merged op waits for
+    all its inputs. O(n K + m) but for sorting.
+
+    Parameters
+    ----------
+    instance : Instance
+    fuse_cycles : bool
+
+    Examples
+    --------
+    >>> from placegap.instances import Graph, example
+    >>> ops = tuple(
+    ...     op.model_copy(update={"colocation": "w" if op.name in ("op1", "op4") else None})
+    ...     for op in example().graph.ops
+    ... )
+    >>> graph = example().graph.model_copy(update={"ops": ops})
+    >>> tied = example().model_copy(update={"graph": graph})
+
+    Ops 1 and 4 share weights, and ops 2 and 3 lie between them: a chain has all on one device.
+
+    >>> contract_classes(tied).op.tolist()
+    [0, 0, 0, 0]
+    """
+    arrays = instance.arrays
+    whole = arrays.group.copy()
+    if fuse_cycles:
+        whole = _fused(instance)
+    unit = _numbers(2 * whole + arrays.backward)
+    return merge_groups(instance, _without_cycles(instance, unit), "contracted", "Tarnawski et al.")
+
+
+def _fused(instance: Instance) -> Ints:
+    """Number of each op's block, or of its class where classes of the block have to stay apart."""
+    arrays = instance.arrays
+    block = contract(instance, merge_idle=False).block
+    has_forward = np.zeros(arrays.num_groups, np.bool_)
+    has_forward[arrays.group[~arrays.backward]] = True
+    apart = np.zeros(int(block.max()) + 1, np.bool_)
+    apart[block[~has_forward[arrays.group]]] = True
+    runs = np.ones((len(apart), instance.num_devices), np.bool_)
+    np.logical_and.at(runs, block, arrays.time_ns != UNSUPPORTED)
+    apart |= ~runs.any(axis=1)
+    return np.where(apart[block], len(apart) + arrays.group, block)
+
+
+def _without_cycles(instance: Instance, unit: Ints) -> Ints:
+    """Take apart the units that lie on a cycle of units; numbers of the groups of ops."""
+    index = instance.arrays.index
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_edges_from(
+        zip(unit[index.producer].tolist(), unit[index.consumer].tolist(), strict=True)
+    )
+    apart = np.zeros(int(unit.max()) + 1, np.bool_)
+    for members in nx.strongly_connected_components(graph):
+        if len(members) > 1:
+            apart[list(members)] = True
+    # a cycle of what is left would lie within one component, where only single ops are left
+    return _numbers(np.where(apart[unit], len(apart) + np.arange(len(unit)), unit))
+
+
+def _numbers(key: Ints) -> Ints:
+    """The keys numbered by their first op."""
+    _, first, number = np.unique(key, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[number.reshape(-1)]

@@ -1,0 +1,290 @@
+"""Coarsening: an instance whose ops are groups of another's, and the way back for its plans.
+
+What every transform makes (`transforms`). The groups must be such that the graph between them has
+no cycle; times and memory are conserved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from placegap.instances.problem.graph_index import Ints, freeze
+from placegap.instances.problem.instance import Edge, Instance, Op
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.orders import plan_from_times
+from placegap.instances.referee.plan import Plan, Transfer
+from placegap.instances.referee.simulate import simulate
+
+
+@dataclass(frozen=True, eq=False)
+class Merge:
+    """An instance of n ops and m edges, and what it was merged to.
+
+    Attributes
+    ----------
+    fine, coarse : Instance
+    op : (n,) int64
+        The merged op of each op.
+    edge : (m,) int64
+        The merged edge of each edge, -1 within a merged op. Edges that carry one tensor to one
+        merged op are one edge.
+    """
+
+    fine: Instance
+    coarse: Instance
+    op: Ints
+    edge: Ints
+
+
+def merge_groups(
+    instance: Instance, op: Ints, how: str, after: str, kinds: Mapping[int, str] | None = None
+) -> Merge:
+    """Merge each group of ops to one.
+
+    A merged op takes the sum of its ops' times, on the device kinds that run all of them, holds the
+    sum of their bytes, and is colocated with what any of them is colocated with. Tensors keep their
+    producer op, size and times: what one op sends to several ops of a merged one is one edge.
+    O(n + m) but for sorting.
+
+    Parameters
+    ----------
+    instance : Instance
+    op : (n,) int64
+        The group of each op; the groups are numbered from 0, none is empty. Some device kind runs
+        all ops that end up in one colocation group.
+    how, after : str
+        For the provenance: "4 ops merged to 3 (after Pesto)".
+    kinds : mapping, optional
+        Kinds of merged ops; by default that of their ops, if it is the same, else "merged".
+
+    Returns
+    -------
+    Merge
+        Merged ops are named after their first op in topological order.
+
+    Raises
+    ------
+    ValueError
+        If the groups form a cycle, or no device kind runs a group.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> merge = merge_groups(example(), np.array([0, 1, 0, 2]), "merged", "nobody")
+    >>> [(op.name, op.time_ns["gpu"]) for op in merge.coarse.graph.ops], merge.edge.tolist()
+    ([('op1', 15), ('op2', 20), ('op4', 8)], [0, -1, 1, 2])
+    """
+    graph, chosen = instance.graph, kinds or {}
+    members = members_of(instance, op)
+    label = _labels(instance, members)
+    ops = tuple(
+        _merged_op([graph.ops[i] for i in inside], label[inside[0]], chosen.get(c))
+        for c, inside in enumerate(members)
+    )
+    edges, edge = _merged_edges(instance, op, [spec.name for spec in ops])
+    change = f"{len(graph.ops)} ops {how} to {len(ops)} (after {after})"
+    provenance = graph.provenance.model_copy(
+        update={"changes": (*graph.provenance.changes, change)}
+    )
+    merged = graph.model_copy(update={"ops": ops, "edges": edges, "provenance": provenance})
+    coarse = instance.model_copy(update={"graph": merged, "best_known": ()})
+    merge = Merge(instance, coarse, op, edge)
+    freeze(merge)
+    return merge
+
+
+def members_of(instance: Instance, op: Ints) -> list[list[int]]:
+    """The ops of each merged op, in topological order."""
+    members: list[list[int]] = [[] for _ in range(int(op.max()) + 1)]
+    for i in instance.arrays.index.topological_order.tolist():
+        members[op[i]].append(i)
+    return members
+
+
+def _labels(instance: Instance, members: list[list[int]]) -> list[str | None]:
+    """Colocation label of each op, once merged ops have joined the groups of their ops."""
+    group = instance.arrays.group.tolist()
+    home = list(range(instance.arrays.num_groups))
+
+    def root(at: int) -> int:
+        while home[at] != at:
+            home[at] = home[home[at]]
+            at = home[at]
+        return at
+
+    for inside in members:
+        for i in inside[1:]:
+            home[root(group[i])] = root(group[inside[0]])
+    label: dict[int, str] = {}  # the first one among the ops
+    for spec, number in zip(instance.graph.ops, group, strict=True):
+        if spec.colocation is not None:
+            label.setdefault(root(number), spec.colocation)
+    return [label.get(root(number)) for number in group]
+
+
+def _merged_edges(instance: Instance, op: Ints, names: list[str]) -> tuple[tuple[Edge, ...], Ints]:
+    """One edge per tensor and merged op that needs it, and the merged edge of each edge."""
+    index, edges = instance.arrays.index, instance.graph.edges
+    ends = zip(op[index.producer].tolist(), op[index.consumer].tolist(), strict=True)
+    merged: list[Edge] = []
+    number: dict[tuple[int, int], int] = {}
+    edge_of = np.full(len(edges), -1, np.int64)
+    for e, ((source, target), tensor) in enumerate(zip(ends, index.tensor.tolist(), strict=True)):
+        if source == target:
+            continue
+        edge_of[e] = number.setdefault((tensor, target), len(merged))
+        if edge_of[e] == len(merged):
+            update = {
+                "producer": names[source],
+                "consumer": names[target],
+                # unique by its number; the name tells people where the tensor comes from
+                "tensor": f"{tensor} of {edges[e].producer}"[:1000],
+            }
+            merged.append(edges[e].model_copy(update=update))
+    return tuple(merged), edge_of
+
+
+def _merged_op(ops: list[Op], colocation: str | None, kind: str | None) -> Op:
+    """One op that runs the given ones one after another."""
+    if len(ops) == 1:
+        return ops[0].model_copy(update={"colocation": colocation})
+
+    def total(values: list[int | None]) -> int | None:
+        known = [value for value in values if value is not None]
+        return sum(known) if len(known) == len(values) else None
+
+    same = ops[0].kind if len({op.kind for op in ops}) == 1 else "merged"
+    kinds = [kind for kind in ops[0].time_ns if all(kind in op.time_ns for op in ops)]
+    return Op(
+        name=ops[0].name,
+        kind=kind or same,
+        time_ns={kind: sum(op.time_ns[kind] for op in ops) for kind in kinds},
+        resident_bytes=sum(op.resident_bytes for op in ops),
+        parameter_bytes=sum(op.parameter_bytes for op in ops),
+        workspace_bytes=max(op.workspace_bytes for op in ops),  # one op runs at a time
+        colocation=colocation,
+        backward=ops[0].backward,
+        module=ops[0].module if len({op.module for op in ops}) == 1 else None,
+        flops=total([op.flops for op in ops]),
+        bytes_moved=total([op.bytes_moved for op in ops]),
+    )
+
+
+def expand_plan(merge: Merge, plan: Plan, semantics: Semantics) -> Plan:
+    """The plan of the instance that a plan of the merged instance stands for.
+
+    Each op goes where its merged op is; in given orders the ops of a merged op follow each other in
+    topological order, and so do the transfers of a merged edge.
+
+    The makespan of a plan with all orders given does not grow under ``per_tensor``: the ops of a
+    merged op can run within its time. Under ``per_edge`` it grows at most by the time of the
+    transfers that the merged instance does not have, as one of its edges stands for several.
+
+    Parameters
+    ----------
+    merge : Merge
+    plan : Plan
+        Of ``merge.coarse``.
+    semantics : Semantics
+        It tells what the transfers of the plan are.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> merge = merge_groups(example(), np.array([0, 1, 0, 2]), "merged", "nobody")
+    >>> free = Semantics(objective="makespan", channels="free")
+    >>> expand_plan(merge, Plan.on([0, 1, 0], [[0, 2], [1]]), free).device_order
+    ((0, 2, 3), (1,))
+    """
+    members, device_order = members_of(merge.fine, merge.op), None
+    if plan.device_order is not None:
+        device_order = tuple(
+            None if order is None else tuple(i for c in order for i in members[c])
+            for order in plan.device_order
+        )
+    channel_order = None
+    if plan.channel_order is not None:
+        items = _fine_items(merge, semantics)
+        channel_order = {
+            channel: tuple(Transfer(i, t.destination) for t in order for i in items[t.item])
+            for channel, order in plan.channel_order.items()
+        }
+    where = merge.op.tolist()
+    call = None if plan.call is None else tuple(plan.call[c] for c in where)
+    placement = tuple(plan.placement[c] for c in where)
+    return Plan(placement, device_order, channel_order, call)
+
+
+def _fine_items(merge: Merge, semantics: Semantics) -> list[list[int]]:
+    """The edges (per_edge) or the tensor (per_tensor) that each merged one stands for."""
+    fine, coarse = merge.fine.arrays.index, merge.coarse.arrays.index
+    kept = np.flatnonzero(merge.edge >= 0)
+    item, of = kept, merge.edge[kept]
+    if semantics.transfers == "per_tensor":
+        item, of = fine.tensor[kept], coarse.tensor[of]
+    items: list[dict[int, None]] = [{} for _ in range(int(of.max(initial=-1)) + 1)]
+    for i, c in zip(item.tolist(), of.tolist(), strict=True):
+        items[c][i] = None
+    return [list(each) for each in items]
+
+
+def shrink_plan(merge: Merge, plan: Plan) -> Plan | None:
+    """The plan of the merged instance that stands for a plan of the instance, if there is one.
+
+    None where ops of one merged op are on different devices or in different calls. Of orders only
+    those of the ops are kept, by the first op of each merged one.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> merge = merge_groups(example(), np.array([0, 1, 0, 2]), "merged", "nobody")
+    >>> shrink_plan(merge, Plan.on([0, 1, 0, 0])).placement
+    ((0,), (1,), (0,))
+    """
+    where = merge.op.tolist()
+    placement, call = dict(zip(where, plan.placement, strict=True)), None
+    if any(placement[c] != on for c, on in zip(where, plan.placement, strict=True)):
+        return None
+    if plan.call is not None:
+        call = dict(zip(where, plan.call, strict=True))
+        if any(call[c] != number for c, number in zip(where, plan.call, strict=True)):
+            return None
+    device_order = None
+    if plan.device_order is not None:
+        device_order = tuple(
+            None if order is None else tuple(dict.fromkeys(where[i] for i in order))
+            for order in plan.device_order
+        )
+    numbers = range(merge.coarse.num_ops)
+    return Plan(
+        tuple(placement[c] for c in numbers),
+        device_order,
+        None,
+        None if call is None else tuple(call[c] for c in numbers),
+    )
+
+
+def with_all_orders(instance: Instance, plan: Plan, semantics: Semantics) -> Plan:
+    """A makespan plan with every order written down as the referee's clock runs it.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> free = Semantics(objective="makespan", channels="free")
+    >>> with_all_orders(example(), Plan.on([0, 1, 0, 0]), free).device_order
+    ((0, 2, 3), (1,))
+    """
+    schedule = simulate(instance, plan, semantics)
+    table = schedule.transfers
+    columns = (table.item, table.destination, table.start_ns, table.end_ns)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return plan_from_times(
+        instance,
+        semantics,
+        plan.devices.tolist(),
+        list(zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True)),
+        [(Transfer(item, destination), start, end) for item, destination, start, end in rows],
+    )

@@ -1,0 +1,165 @@
+"""Fusion coarsening: ops that an inference backend runs as one become one op.
+
+Moirai (Zhang et al.), section III-B, Algorithm 1. Its listing is not in the text at hand; its prose
+and figure 7 are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.transforms.colocation_classes import Together
+from placegap.instances.transforms.merge import Merge, merge_groups
+from placegap.instances.transforms.moirai_fusion_rules import FusionRules, default_rules
+
+
+def fuse_by_rules(instance: Instance, rules: FusionRules | None = None) -> Merge:
+    """Fuse ops along edges whose ends match consecutive steps of a rule (Moirai, Algorithm 1).
+
+    Edges are met depth first from the sources. What has been fused so far at the producer and at
+    the consumer is fused if
+
+    - the types of both, one after the other, are a rule or a run of steps within one;
+    - the producer has no other consumer: the connection is direct, or multi-input where the
+      consumer has other inputs, but never multi-output;
+    - the consumer is the first op of what it has been fused to.
+
+    What is only part of a rule in the end (tagged, in the paper) is released into what it was made
+    of, down to single ops or whole rules.
+
+    Every fused op is a path whose inner ops have one consumer each, so that no cycle arises: a
+    second way from one of its ops to a later one would need a second consumer.
+
+    Filled in: sources and consumers in input order; a released part keeps the whole rules within
+    (the example has none); rules are tried in whatever order edges are met, so that an op which two
+    rules could take belongs to the first, as in the paper. Added: ops of one pass only, and
+    only if some device runs and holds them with their colocation groups. Not modelled: that a
+    backend runs a fused op in less than the sum of the times.
+
+    Parameters
+    ----------
+    instance : Instance
+    rules : FusionRules, optional
+        Those that ship with the package by default.
+
+    Returns
+    -------
+    Merge
+        Fused ops are in the order of their first ops; their kinds join those of their ops by "+".
+
+    Notes
+    -----
+    O(V + E) for rules of bounded size and number.
+
+    Examples
+    --------
+    >>> from placegap.instances import Edge, Graph, Instance, Op, example
+    >>> ops = tuple(Op(name=k, kind=k, time_ns={"gpu": 1}) for k in ("Conv", "Relu", "Softmax"))
+    >>> edges = (Edge(producer="Conv", consumer="Relu"), Edge(producer="Relu", consumer="Softmax"))
+    >>> graph = Graph(name="three", ops=ops, edges=edges)
+    >>> three = Instance(name="three", graph=graph, cluster=example().cluster)
+    >>> [op.kind for op in fuse_by_rules(three).coarse.graph.ops]
+    ['Conv+Relu', 'Softmax']
+    """
+    chosen = default_rules() if rules is None else rules
+    paths = _Paths(instance, chosen)
+    for producer, consumer in _depth_first_edges(instance):
+        paths.try_fuse(producer, consumer)
+    return _as_merge(instance, paths.released())
+
+
+class _Path(NamedTuple):
+    """Ops that follow one another, and the two paths that this one was fused from."""
+
+    ops: tuple[int, ...]
+    parts: tuple[_Path, ...] = ()
+
+
+class _Paths:
+    """The paths as they grow: `first` of each op, and the path of each first op."""
+
+    def __init__(self, instance: Instance, rules: FusionRules) -> None:
+        self.rules = rules
+        self.kind = [op.kind for op in instance.graph.ops]
+        self.backward = instance.arrays.backward.tolist()
+        self.group = instance.arrays.group.tolist()
+        self.num_consumers = [len(set(targets)) for targets in _consumers(instance)]
+        self.together = Together(instance)
+        self.path = {i: _Path((i,)) for i in range(instance.num_ops)}
+        self.first = list(range(instance.num_ops))
+        self.known: dict[tuple[str, ...], str | None] = {}
+
+    def match(self, ops: tuple[int, ...]) -> str | None:
+        """Whether the ops' types are a rule ("whole"), a part of one ("part"), or neither."""
+        types = tuple(self.kind[i] for i in ops)
+        if types not in self.known:
+            self.known[types] = self.rules.matches(types)
+        return self.known[types]
+
+    def try_fuse(self, producer: int, consumer: int) -> None:
+        """Fuse what the ends of an edge belong to, if connection and rules allow it."""
+        if self.num_consumers[producer] != 1 or self.first[consumer] != consumer:
+            return  # with one consumer outside its path, the producer is the path's last op
+        one, two = self.path[self.first[producer]], self.path[consumer]
+        if (
+            self.backward[producer] != self.backward[consumer]
+            or self.match(one.ops + two.ops) is None
+            or not self.together.may_join(self.group[producer], self.group[consumer])
+        ):
+            return
+        self.together.join(self.group[producer], self.group[consumer])
+        del self.path[consumer]
+        self.path[one.ops[0]] = _Path(one.ops + two.ops, (one, two))
+        for i in two.ops:
+            self.first[i] = one.ops[0]
+
+    def released(self) -> list[tuple[int, ...]]:
+        """The ops of every path, once those that are no whole rule are taken apart."""
+        work, kept = list(self.path.values()), []
+        while work:
+            path = work.pop()
+            if not path.parts or self.match(path.ops) == "whole":
+                kept.append(path.ops)
+            else:
+                work += path.parts
+        return sorted(kept)
+
+
+def _consumers(instance: Instance) -> list[list[int]]:
+    """Consumer of every edge out of each op, in input order."""
+    index = instance.arrays.index
+    target, ptr = index.consumer[index.succ_edge].tolist(), index.succ_ptr.tolist()
+    return [target[ptr[i] : ptr[i + 1]] for i in range(instance.num_ops)]
+
+
+def _depth_first_edges(instance: Instance) -> Iterator[tuple[int, int]]:
+    """Every edge, on the way down from the sources; what is behind an edge comes right after it."""
+    consumers = _consumers(instance)
+    waiting = np.diff(instance.arrays.index.pred_ptr)
+    seen = [False] * instance.num_ops
+    for source in np.flatnonzero(waiting == 0).tolist():
+        stack = [(source, iter(consumers[source]))]
+        while stack:
+            op, rest = stack[-1]
+            consumer = next(rest, None)
+            if consumer is None:
+                stack.pop()
+                continue
+            yield op, consumer
+            if not seen[consumer]:
+                seen[consumer] = True
+                stack.append((consumer, iter(consumers[consumer])))
+
+
+def _as_merge(instance: Instance, paths: list[tuple[int, ...]]) -> Merge:
+    op = np.empty(instance.num_ops, np.int64)
+    kinds = {}
+    for c, ops in enumerate(paths):
+        op[list(ops)] = c
+        if len(ops) > 1:
+            kinds[c] = "+".join(instance.graph.ops[i].kind for i in ops)
+    return merge_groups(instance, op, "fused", "Moirai", kinds)

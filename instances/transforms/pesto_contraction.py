@@ -1,0 +1,145 @@
+"""Contract the edges of a graph one by one, the dearest first, without ever making a cycle.
+
+After Hafeez et al. (Pesto, Middleware 2021), whose coarsening merges ops "whose merge makes no
+cycle". An edge may be contracted if and only if no second path joins its ends (Celeritas, theorem
+1). To tell without searching the whole graph, a topological order is kept up to date as Pearce and
+Kelly do ("A dynamic topological sort algorithm for directed acyclic graphs", 2006): both the search
+and the repair look at ranks between those of the two ends only.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Literal
+
+import numpy as np
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.transforms.colocation_classes import Together
+
+MergeOrder = Literal["dearest_first", "cheapest_first"]
+"""Which edge is contracted first: by what its tensors take between devices."""
+
+Neighbours = dict[int, dict[int, None]]
+"""A node's neighbours, and the tensors between the two, in the order in which they were met."""
+
+
+class Contraction:
+    """A graph that shrinks; nodes are numbered by the topological position of their first op.
+
+    Attributes
+    ----------
+    succs, preds : list of dicts
+        Per node, its neighbours and the tensors on the way there.
+    rank : list of int
+        Positions of the nodes in a topological order of the graph as it is.
+    home : list of int
+        The node that took a node in, or itself.
+    """
+
+    def __init__(self, instance: Instance, order: MergeOrder) -> None:
+        arrays, index = instance.arrays, instance.arrays.index
+        n, position = instance.num_ops, index.topological_position
+        at = index.topological_order
+        self.num_nodes, self.home, self.rank = n, list(range(n)), list(range(n))
+        self.succs: list[Neighbours] = [{} for _ in range(n)]
+        self.preds: list[Neighbours] = [{} for _ in range(n)]
+        ends = zip(
+            position[index.producer].tolist(), position[index.consumer].tolist(), strict=True
+        )
+        for (u, v), tensor in zip(ends, index.tensor.tolist(), strict=True):
+            tensors = self.succs[u].setdefault(v, {})
+            self.preds[v][u] = tensors
+            tensors[tensor] = None
+        # in Python integers: the sum over device pairs may be large
+        pairs = np.bincount(arrays.link_class.ravel(), minlength=arrays.transfer_ns.shape[1])
+        self.cost = (arrays.transfer_ns.astype(object) @ pairs.astype(object)).tolist()
+        self.sign = -1 if order == "dearest_first" else 1
+        self.backward = arrays.backward[at].tolist()
+        self.queue: list[tuple[int, int, int]] = []
+        self.queued: dict[tuple[int, int], int] = {}
+        self.group = arrays.group[at].tolist()
+        self.classes = Together(instance)
+
+    def run(self, num_ops: int) -> None:
+        """Merge until so many nodes are left, or no two can be merged."""
+        for u in range(self.num_nodes):
+            for v in self.succs[u]:
+                self._push(u, v)
+        while self.num_nodes > num_ops and self.queue:
+            key, u, v = heapq.heappop(self.queue)
+            if self.queued.get((u, v)) != key:
+                continue  # merged since, or at another price
+            del self.queued[u, v]
+            if self.classes.may_join(self.group[u], self.group[v]) and self._reorder(u, v):
+                self._merge(u, v)
+
+    def leaders(self) -> list[int]:
+        """The node of each initial node."""
+        for v in range(len(self.home)):
+            self.home[v] = self.home[self.home[v]]  # nodes join nodes of lesser number
+        return self.home
+
+    def _push(self, u: int, v: int) -> None:
+        key = self.sign * sum(self.cost[tensor] for tensor in self.succs[u][v])
+        if self.backward[u] == self.backward[v] and self.queued.get((u, v)) != key:
+            self.queued[u, v] = key
+            heapq.heappush(self.queue, (key, u, v))
+
+    def _reorder(self, u: int, v: int) -> bool:
+        """Give u and v one rank in a topological order of the graph with both merged.
+
+        False if a second path leads from u to v, for there is no such order then.
+        """
+        after = self._between(u, v, self.succs, 1)
+        if after is None:
+            return False
+        before = self._between(v, u, self.preds, -1) if after else []
+        assert before is not None
+        # into the ranks of all of these, first what must come before, last what must come after
+        before.sort(key=self.rank.__getitem__)
+        after.sort(key=self.rank.__getitem__)
+        ranks = sorted(self.rank[w] for w in (*before, *after, u, v))
+        for w, rank in zip(before, ranks, strict=False):
+            self.rank[w] = rank
+        for w, rank in zip(reversed(after), reversed(ranks), strict=False):
+            self.rank[w] = rank
+        self.rank[u] = self.rank[v] = ranks[-1 - len(after)]
+        return True
+
+    def _between(self, u: int, v: int, onward: list[Neighbours], sign: int) -> list[int] | None:
+        """Nodes that paths from u lead to, up to the rank of v; None if one leads to v.
+
+        The edge from u to v itself does not count. Forwards, or backwards with sign -1.
+        """
+        rank, limit = self.rank, sign * self.rank[v]
+        found = [w for w in onward[u] if sign * rank[w] < limit]
+        seen = set(found)
+        for w in found:  # grows while it is read
+            if v in onward[w]:
+                return None
+            for further in onward[w]:
+                if sign * rank[further] < limit and further not in seen:
+                    seen.add(further)
+                    found.append(further)
+        return found
+
+    def _merge(self, u: int, v: int) -> None:
+        """Let the node of greater number join the other; look at the edges there again."""
+        self.classes.join(self.group[u], self.group[v])
+        del self.succs[u][v], self.preds[v][u]
+        keep, gone = min(u, v), max(u, v)
+        self.home[gone] = keep
+        self.num_nodes -= 1
+        for onward, back in ((self.succs, self.preds), (self.preds, self.succs)):
+            for w, tensors in onward[gone].items():
+                del back[w][gone]
+                self.queued.pop((gone, w) if onward is self.succs else (w, gone), None)
+                known = onward[keep].setdefault(w, tensors)
+                known.update(tensors)
+                back[w][keep] = known
+            onward[gone] = {}
+        for w in self.succs[keep]:
+            self._push(keep, w)
+        for w in self.preds[keep]:
+            self._push(w, keep)

@@ -1,0 +1,154 @@
+"""Merging ops where a transfer costs more than what their separation can gain.
+
+MP-DPS, which FD-DPS compares with, "reduces the search space by merging nodes with computing power
+awareness" (Mathematics 2022, 10, 4788, section 5.1). Its text is not at hand: the rule is ours.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.structure.weighted_dag import flow_of
+from placegap.instances.transforms.colocation_classes import Together
+from placegap.instances.transforms.merge import Merge, merge_groups
+
+MEMORY_SHARE = 0.1
+"""Of the smallest device: the most that a merged op and its colocation group hold."""
+
+
+def merge_by_power(instance: Instance, memory_share: float = MEMORY_SHARE) -> Merge:
+    """Merge ops along edges whose transfer takes longer than separate devices could save.
+
+    An edge u -> v can be merged without a cycle if v is all that follows u, or u all that precedes
+    v. It is merged if its mean transfer takes at least as long as
+
+    - the loss of power: what u and v take on one device, at best, above what each takes on its
+      own best device (0 on equal devices), and
+    - the delay: u's mean time, if v has other inputs, for which u would wait, too; v's, if u has
+      other consumers, which would wait for v; in a chain neither.
+
+    Ops stay apart if they are of different passes, no device runs both with all that is colocated
+    with them, or all that would hold more than `memory_share` of the smallest device.
+
+    Edges are looked at in topological order, again and again until none can be merged any more:
+    O(V + E) per round, few rounds.
+
+    Examples
+    --------
+    Figure 3's graph: 1 -> 3 takes 20 ns, op 3 takes the 10 ns that op 2 then has to wait.
+
+    >>> from placegap.instances import example
+    >>> merge_by_power(example()).op.tolist()
+    [0, 1, 0, 2]
+    """
+    group = _groups(instance, memory_share)
+    return merge_groups(instance, group, "merged by power", "MP-DPS")
+
+
+class _Clusters:
+    """Merged ops: times per device, and upper bounds of how many others precede and follow."""
+
+    def __init__(self, instance: Instance, memory_share: float) -> None:
+        arrays = instance.arrays
+        self.home = list(range(instance.num_ops))
+        self.time_ns: list[list[int]] = arrays.time_ns.tolist()
+        self.num_succs: list[int] = []
+        self.num_preds: list[int] = []
+        self.group: list[int] = arrays.group.tolist()
+        self.backward: list[bool] = arrays.backward.tolist()
+        self.together = Together(instance)
+        self.most_bytes = int(memory_share * int(arrays.memory_bytes.min()))
+
+    def find(self, op: int) -> int:
+        home = self.home
+        while home[op] != op:
+            home[op] = home[home[op]]
+            op = home[op]
+        return op
+
+    def pays(self, u: int, v: int, transfer_ns: int) -> bool:
+        """Whether u and v, which an edge joins, are better one."""
+        delay_ns = 0.0
+        if self.num_preds[v] > 1:
+            if self.num_succs[u] > 1:
+                return False  # there may be another way from u to v
+            delay_ns = _mean(self.time_ns[u])
+        elif self.num_succs[u] > 1:
+            delay_ns = _mean(self.time_ns[v])
+        if transfer_ns < delay_ns or self.backward[u] != self.backward[v]:
+            return False
+        both = _sum(self.time_ns[u], self.time_ns[v])
+        loss_ns = _least(both) - _least(self.time_ns[u]) - _least(self.time_ns[v])
+        if _least(both) == UNSUPPORTED or transfer_ns < delay_ns + loss_ns:
+            return False
+        one, two = self.together.find(self.group[u]), self.together.find(self.group[v])
+        if one != two and self.together.size[one] + self.together.size[two] > self.most_bytes:
+            return False
+        return self.together.may_join(one, two)
+
+    def join(self, u: int, v: int) -> None:
+        self.together.join(self.group[u], self.group[v])
+        self.home[v] = u
+        self.time_ns[u] = _sum(self.time_ns[u], self.time_ns[v])
+        self.num_succs[u] += self.num_succs[v] - 1
+        self.num_preds[u] += self.num_preds[v] - 1
+
+
+def _groups(instance: Instance, memory_share: float) -> Ints:
+    """The merged op of each op; merged ops are numbered by their first op."""
+    n, flow = instance.num_ops, flow_of(instance.arrays)
+    clusters = _Clusters(instance, memory_share)
+    source = np.repeat(np.arange(n), np.diff(flow.ptr))
+    by_source = np.argsort(instance.arrays.index.topological_position[source], kind="stable")
+    edges = np.stack([source, flow.succ, flow.edge_ns])[:, by_source]
+    home, has_grown = np.arange(n), np.ones(n, np.bool_)
+    while has_grown.any():
+        edges = _contracted(edges, home, clusters)
+        # what decides an edge has changed only beside clusters that have grown
+        again = has_grown[edges[0]] | has_grown[edges[1]]
+        has_grown = np.zeros(n, np.bool_)
+        for u, v, transfer_ns in edges[:, again].T.tolist():
+            a, b = clusters.find(u), clusters.find(v)
+            if a != b and clusters.pays(a, b, transfer_ns):
+                clusters.join(a, b)
+                has_grown[a] = True
+        home = np.array([clusters.find(op) for op in range(n)])
+        has_grown &= home == np.arange(n)
+    first = np.full(n, n)
+    np.minimum.at(first, home, np.arange(n))
+    return np.unique(first[home], return_inverse=True)[1].astype(np.int64)
+
+
+def _contracted(edges: Ints, home: Ints, clusters: _Clusters) -> Ints:
+    """Edges between clusters, parallel ones added up, in the order of the first of them."""
+    n = len(home)
+    source, target = home[edges[0]], home[edges[1]]
+    apart = np.flatnonzero(source != target)
+    ends, first, of = np.unique(
+        source[apart] * n + target[apart], return_index=True, return_inverse=True
+    )
+    transfer_ns = np.zeros(len(ends), np.int64)
+    np.add.at(transfer_ns, of, edges[2, apart])
+    clusters.num_succs = np.bincount(ends // n, minlength=n).tolist()
+    clusters.num_preds = np.bincount(ends % n, minlength=n).tolist()
+    order = np.argsort(first, kind="stable")
+    merged: Ints = np.stack([ends // n, ends % n, transfer_ns])[:, order]
+    return merged
+
+
+def _sum(one: list[int], two: list[int]) -> list[int]:
+    """Times of both on one device."""
+    return [UNSUPPORTED if UNSUPPORTED in (a, b) else a + b for a, b in zip(one, two, strict=True)]
+
+
+def _least(times: list[int]) -> int:
+    """The least time, `UNSUPPORTED` if no device runs it."""
+    return min((time for time in times if time != UNSUPPORTED), default=UNSUPPORTED)
+
+
+def _mean(times: list[int]) -> float:
+    known = [time for time in times if time != UNSUPPORTED]
+    return sum(known) / len(known)

@@ -1,0 +1,1 @@
+"""`annealing`: moves of ops and their schedules."""

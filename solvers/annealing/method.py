@@ -1,0 +1,81 @@
+"""annealing: placement and priorities by simulated annealing, from the best of some placers."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.annealing.moves import RUNS, Annealing
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.progress import tell
+from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import best_start
+
+STARTS = ("heft", "peft", "etf", "single-device", "m-topo", "order-place")
+
+
+class AnnealingParams(Params):
+    """Parameters of ``annealing``.
+
+    Attributes
+    ----------
+    restarts : int
+        How many runs there are, each with random numbers of its own.
+    moves : int or None
+        Moves of a run; by default `annealing.moves.usual_moves`.
+    """
+
+    restarts: int = Field(default=RUNS, ge=1)
+    moves: int | None = Field(default=None, ge=1)
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Anneal from the best plan known, `restarts` times; the best plan of all comes back.
+
+    A heuristic. Without a time limit it is deterministic for a seed; with one, runs share the time
+    that is left. O(restarts x moves x (n + m) log m).
+
+    Examples
+    --------
+    >>> from placegap.instances import Semantics, example
+    >>> task = Task(example(), Semantics(objective="makespan"))
+    >>> run(task, AnnealingParams(moves=200)).plan.placement
+    ((1,), (0,), (1,), (0,))
+    """
+    assert isinstance(params, AnnealingParams)
+    began, limit_s = now_s(), task.limits.time_limit_s
+    start = best_start(task, STARTS)
+    if start is None:
+        return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
+    search, left_s = Annealing(task.instance, task.semantics), None
+    if limit_s is not None:
+        left_s = max(0.0, began + limit_s - now_s())
+    best, least = start
+    for plan in search.runs(
+        [start.plan.devices], seed=task.limits.seed, count=params.restarts, moves=params.moves,
+        limit_s=left_s,
+    ):  # fmt: skip
+        value = evaluate(task.instance, plan, task.semantics).value_ns
+        if value is not None and value < least:
+            best, least = plan, value
+            tell(task.instance, task.semantics, "annealing", value_ns=value)
+    return Outcome(
+        best,
+        message="interrupted" if search.interrupted else "",
+        details={"moves": search.tried},
+    )
+
+
+register(
+    Method(
+        name="annealing",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="placegap",
+        summary="simulated annealing of placement and priorities, on a compiled scheduler",
+        run=run,
+        params=AnnealingParams,
+        packages=("numba",),
+    )
+)

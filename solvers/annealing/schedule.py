@@ -1,0 +1,312 @@
+"""A schedule from devices and priorities, in one compiled call: the inner loop of the annealing.
+
+At each instant, of the ready ops and transfers whose device or channels are free, the one of the
+highest priority starts, again and again. That is a rule like the referee's
+(`instances.referee.simulate`), with priorities that can be given; what it makes is a schedule, and
+its orders are a plan. Only the referee's value of that plan counts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.channels import NO_CHANNEL, channels_of
+from placegap.instances.referee.orders import plan_from_times
+from placegap.instances.referee.plan import Plan, Transfer
+
+NONE = -1
+
+
+class Data(NamedTuple):
+    """An instance with n ops, m edges, t tensors and K devices, as the kernel takes it.
+
+    Items are the ops, then the edges (per_edge), or each tensor to each device (per_tensor).
+    `resource` (K * K, 2) holds what a transfer between two devices occupies: K + channel, or -1.
+    """
+
+    time_ns: Ints
+    transfer_ns: Ints
+    link_class: Ints
+    producer: Ints
+    consumer: Ints
+    tensor: Ints
+    succ_ptr: Ints
+    succ_edge: Ints
+    num_preds: Ints
+    tensor_ptr: Ints
+    tensor_edge: Ints
+    order: Ints
+    resource: Ints
+    per_tensor: bool
+    num_items: int
+
+
+class Work(NamedTuple):
+    """What a schedule needs to be made in, and its times (`NONE`: no such item); reused."""
+
+    start: Ints
+    end: Ints
+    priority: Ints
+    waiting: Ints
+    left: Ints
+    right: Ints
+    event: Ints
+    root: Ints
+    busy: Ints
+
+
+def kernel_data(instance: Instance, semantics: Semantics) -> Data:
+    """The arrays of an instance under a makespan semantics."""
+    arrays, index, k = instance.arrays, instance.arrays.index, instance.num_devices
+    resource = np.full((k * k, 2), NONE, np.int64)
+    for a in range(k):
+        for b in range(k):
+            if a != b:
+                for slot, channel in enumerate(channels_of(semantics.channels, k, a, b)):
+                    resource[a * k + b, slot] = NONE if channel == NO_CHANNEL else k + channel
+    per_tensor = semantics.transfers == "per_tensor"
+    transfers = len(index.tensor_producer) * k if per_tensor else len(index.producer)
+    return Data(
+        arrays.time_ns, arrays.transfer_ns, arrays.link_class, index.producer, index.consumer,
+        index.tensor, index.succ_ptr, index.succ_edge, np.diff(index.pred_ptr), index.tensor_ptr,
+        index.tensor_edge, index.topological_order, resource, per_tensor,
+        instance.num_ops + transfers,
+    )  # fmt: skip
+
+
+def new_work(data: Data) -> Work:
+    """Arrays for a schedule of an instance."""
+    k, n = data.time_ns.shape[1], data.num_items
+    start, end, priority, waiting, left, right, event = np.zeros((7, n), np.int64)
+    root = np.zeros(k + k * k, np.int64)
+    busy = np.zeros(max(k, int(data.resource.max()) + 1), np.int64)
+    return Work(start, end, priority, waiting, left, right, event, root, busy)
+
+
+def plan_of(instance: Instance, semantics: Semantics, data: Data, device: Ints, work: Work) -> Plan:
+    """The plan whose orders are those of the schedule in `work`."""
+    n, k = instance.num_ops, instance.num_devices
+    times = list(zip(work.start[:n].tolist(), work.end[:n].tolist(), strict=True))
+    transfers = []
+    for item in np.flatnonzero(work.start[n:] >= 0).tolist():
+        if data.per_tensor:
+            transfer = Transfer(*divmod(item, k))
+        else:
+            transfer = Transfer(item, int(device[data.consumer[item]]))
+        transfers.append((transfer, int(work.start[n + item]), int(work.end[n + item])))
+    return plan_from_times(instance, semantics, device.tolist(), times, transfers)
+
+
+@njit(cache=True)
+def bottom_levels(data: Data, device: Ints, level: Ints) -> None:
+    """Longest way from the start of each op to the end, transfers included; into `level`. O(m)."""
+    for at in range(len(device) - 1, -1, -1):
+        i = data.order[at]
+        most = 0
+        for e in data.succ_edge[data.succ_ptr[i] : data.succ_ptr[i + 1]]:
+            j = data.consumer[e]
+            tail = level[j]
+            if device[i] != device[j]:
+                tail += data.transfer_ns[data.tensor[e], data.link_class[device[i], device[j]]]
+            most = max(most, tail)
+        level[i] = most + data.time_ns[i, device[i]]
+
+
+@njit(cache=True)
+def schedule(data: Data, device: Ints, priority: Ints, work: Work) -> int:
+    """Fill `work` with the times of all items, and return the makespan.
+
+    Parameters
+    ----------
+    device, priority : (n,) int64
+        Of each op; a transfer has the highest priority of those that wait for it.
+
+    Notes
+    -----
+    O((n + m) (log m + K^2)). Structures are taken apart at the top: a function that is handed one
+    counts references to all of its arrays.
+    """
+    n, k = data.time_ns.shape
+    start, end, waiting, busy, event = work.start, work.end, work.waiting, work.busy, work.event
+    heaps = (work.root, work.left, work.right, work.priority)
+    rank, root = work.priority, work.root
+    consumer, tensor, resource = data.consumer, data.tensor, data.resource
+    start[:] = NONE
+    waiting[:n] = data.num_preds
+    waiting[n:] = 0
+    rank[:n] = priority
+    root[:] = NONE
+    busy[:] = 0
+    for i in range(n):
+        if waiting[i] == 0:
+            _insert(heaps, device[i], i)
+    makespan, now, running = 0, 0, 0
+    while True:
+        while running > 0 and end[event[0]] == now:
+            item = event[0]
+            running = _first_ended(event, end, running)
+            if item < n:
+                busy[device[item]] = 0
+                for at in range(data.succ_ptr[item], data.succ_ptr[item + 1]):
+                    e = data.succ_edge[at]
+                    j = consumer[e]
+                    if device[j] == device[item]:
+                        waiting[j] -= 1
+                        if waiting[j] == 0:
+                            _insert(heaps, device[j], j)
+                        continue
+                    transfer = n + (tensor[e] * k + device[j] if data.per_tensor else e)
+                    if waiting[transfer] == 0:
+                        waiting[transfer] = 1
+                        rank[transfer] = rank[j]
+                        if data.per_tensor:
+                            edges = data.tensor_edge[
+                                data.tensor_ptr[tensor[e]] : data.tensor_ptr[tensor[e] + 1]
+                            ]
+                            rank[transfer] = _most_urgent(rank, device, consumer, edges, device[j])
+                        _insert(heaps, k + device[item] * k + device[j], transfer)
+                continue
+            if data.per_tensor:
+                t, target = divmod(item - n, k)
+                first, last = data.tensor_ptr[t], data.tensor_ptr[t + 1]
+                source = device[data.producer[data.tensor_edge[first]]]
+            else:
+                first, last = item - n, item - n + 1
+                source, target = device[data.producer[first]], device[consumer[first]]
+            for at in range(first, last):
+                j = consumer[data.tensor_edge[at]] if data.per_tensor else consumer[at]
+                if device[j] == target:
+                    waiting[j] -= 1
+                    if waiting[j] == 0:
+                        _insert(heaps, target, j)
+            for slot in range(2):
+                if resource[source * k + target, slot] >= 0:
+                    busy[resource[source * k + target, slot]] = 0
+        while True:
+            best, queue = _next(root, rank, busy, resource, k)
+            if best < 0:
+                break
+            root[queue] = _meld(heaps, work.left[best], work.right[best])
+            if queue < k:
+                busy[queue] = 1
+                duration = data.time_ns[best, queue]
+            else:
+                for slot in range(2):
+                    if resource[queue - k, slot] >= 0:
+                        busy[resource[queue - k, slot]] = 1
+                t = (best - n) // k if data.per_tensor else tensor[best - n]
+                pair = (queue - k) // k, (queue - k) % k
+                duration = data.transfer_ns[t, data.link_class[pair]]
+            start[best], end[best] = now, now + duration
+            makespan = max(makespan, now + duration)
+            running = _will_end(event, end, running, best)
+        if running == 0:
+            return makespan
+        now = end[event[0]]
+
+
+@njit(cache=True)
+def _most_urgent(rank: Ints, device: Ints, consumer: Ints, edges: Ints, target: int) -> int:
+    """Highest priority among the consumers on one device that a tensor's edges lead to."""
+    most = -(2**62)
+    for e in edges:
+        if device[consumer[e]] == target:
+            most = max(most, rank[consumer[e]])
+    return most
+
+
+@njit(cache=True)
+def _next(root: Ints, rank: Ints, busy: Ints, resource: Ints, k: int) -> tuple[int, int]:
+    """The item of the highest priority that can start now, or none, and its queue."""
+    best, queue = NONE, 0
+    for q in range(len(root)):
+        item = root[q]
+        if item < 0 or (best >= 0 and not _before(rank, item, best)):
+            continue
+        if q < k:
+            if busy[q] != 0:
+                continue
+        else:
+            one, two = resource[q - k, 0], resource[q - k, 1]
+            if (one >= 0 and busy[one] != 0) or (two >= 0 and busy[two] != 0):
+                continue
+        best, queue = item, q
+    return best, queue
+
+
+@njit(cache=True)
+def _will_end(event: Ints, end: Ints, running: int, item: int) -> int:
+    """Put an item into the heap of those that run, by end; how many run now."""
+    at = running
+    while at > 0:
+        parent = (at - 1) // 2
+        if end[event[parent]] <= end[item]:
+            break
+        event[at] = event[parent]
+        at = parent
+    event[at] = item
+    return running + 1
+
+
+@njit(cache=True)
+def _first_ended(event: Ints, end: Ints, running: int) -> int:
+    """Take the first item out of the heap of those that run; how many are left."""
+    at, left = 0, running - 1
+    last = event[left]
+    while True:
+        child = 2 * at + 1
+        if child >= left:
+            break
+        if child + 1 < left and end[event[child + 1]] < end[event[child]]:
+            child += 1
+        if end[event[child]] >= end[last]:
+            break
+        event[at] = event[child]
+        at = child
+    event[at] = last
+    return left
+
+
+@njit(cache=True)
+def _before(rank: Ints, a: int, b: int) -> bool:
+    """Whether item a is served before item b."""
+    if rank[a] != rank[b]:
+        return bool(rank[a] > rank[b])
+    return a < b
+
+
+@njit(cache=True)
+def _insert(heaps: tuple[Ints, Ints, Ints, Ints], q: int, item: int) -> None:
+    root, left, right, _ = heaps
+    left[item] = NONE
+    right[item] = NONE
+    root[q] = _meld(heaps, root[q], item)
+
+
+@njit(cache=True)
+def _meld(heaps: tuple[Ints, Ints, Ints, Ints], a: int, b: int) -> int:
+    """Meld two skew heaps (Sleator and Tarjan 1986) from the top down; their new root."""
+    _, left, right, rank = heaps
+    if a < 0:
+        return b
+    if b < 0:
+        return a
+    if _before(rank, b, a):
+        a, b = b, a
+    root = a
+    while True:
+        rest = right[a]
+        right[a] = left[a]
+        if rest < 0:
+            left[a] = b
+            return root
+        if _before(rank, b, rest):
+            rest, b = b, rest
+        left[a] = rest
+        a = rest

@@ -1,0 +1,112 @@
+"""The MIP solvers to choose from: one call, one kind of outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
+
+from placegap.solvers.back_ends.outcome import MipOutcome, Watch
+from placegap.solvers.core.registry import Limits
+from placegap.solvers.core.trust import word_of
+
+if TYPE_CHECKING:  # Pyomo takes a second to load, and most who ask here build no model
+    import pyomo.environ as pyo
+
+SolverName = Literal["highs", "scip", "gurobi", "cplex"]
+
+LABELS: dict[SolverName, str] = {
+    "highs": "HiGHS",
+    "scip": "SCIP",
+    "gurobi": "Gurobi",
+    "cplex": "CPLEX",
+}
+
+
+COMMERCIAL: tuple[SolverName, ...] = ("gurobi", "cplex")
+
+
+def solve_model(
+    model: pyo.ConcreteModel,
+    limits: Limits,
+    *,
+    solver: SolverName = "highs",
+    warm: bool = False,
+    relax: bool = False,
+    watch: Watch | None = None,
+) -> MipOutcome:
+    """Minimize a linear Pyomo model, and leave the best solution in its variables.
+
+    Every solver runs on one thread, and its bound is that of a minimization with the tolerances
+    that `back_ends.outcome.BOUND_MARGIN` covers. Ctrl-C stops the solver, not the caller: the best
+    solution so far is kept.
+
+    Parameters
+    ----------
+    model : ConcreteModel
+        Linear, with one objective to minimize.
+    limits : Limits
+        The time limit covers hand-off and solver; the gap is relative.
+    solver : {"highs", "scip", "gurobi", "cplex"}
+        HiGHS is always there; SCIP comes with the extra ``scip``; the others need a licence.
+    warm : bool
+        Start from the values of the variables, all of which are set.
+    relax : bool
+        Solve the LP relaxation.
+    watch : callable (objective, dual bound), optional
+        HiGHS calls it while it solves a MIP; the others do not.
+
+    Raises
+    ------
+    InputError
+        If the solver is not installed, or has no licence for the model.
+
+    Examples
+    --------
+    >>> import pyomo.environ as pyo
+    >>> model = pyo.ConcreteModel()
+    >>> model.x = pyo.Var(bounds=(0, 3), domain=pyo.Integers)
+    >>> model.row = pyo.Constraint(expr=2 * model.x >= 3)
+    >>> model.objective = pyo.Objective(expr=model.x)
+    >>> found = solve_model(model, Limits())
+    >>> found.ending, round(found.objective), round(model.x.value)
+    ('optimal', 2, 2)
+    """
+    run: Callable[..., MipOutcome] = _module(solver).solve_model
+    which: dict[str, object] = {"solver": solver} if solver in COMMERCIAL else {}
+    if solver == "highs":
+        which["watch"] = watch
+    return run(model, limits, warm=warm, relax=relax, **which)
+
+
+def require(solver: SolverName) -> None:
+    """Raise an InputError, with what to install, if a solver cannot run here.
+
+    Examples
+    --------
+    >>> require("highs")
+    """
+    if solver in COMMERCIAL:
+        _module(solver).require(solver)
+    elif solver != "highs":
+        _module(solver).require()
+
+
+def word(solver: SolverName, solver_version: str = "") -> str:
+    """The solver and its version, as results name what they rest on.
+
+    Examples
+    --------
+    >>> word("highs").split()[0], word("scip", "10.0.0")
+    ('HiGHS', 'SCIP 10.0.0')
+    """
+    if solver == "highs":
+        return word_of("highspy")
+    return f"{LABELS[solver]} {solver_version}".rstrip()
+
+
+def _module(solver: SolverName) -> ModuleType:
+    """The module of a solver, loaded when it is asked for."""
+    name = "pyomo_direct" if solver in COMMERCIAL else solver
+    return import_module(f"placegap.solvers.back_ends.{name}")

@@ -1,0 +1,437 @@
+"""The one place where CP-SAT runs: safe parameters, checked rows, and a check of what it says.
+
+CP-SAT 9.15 has proven wrong optima (docs/trust.md). So the part of its presolve that did is off, a
+model with too large numbers is not run at all, and what is said against a known plan is a fault of
+the solver: it is reported, and nothing that was proven in that run is believed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal, NamedTuple, Protocol, TypeVar
+
+from ortools.sat.python import cp_model
+
+from placegap.formulations.makespan_cp.variables import Expression
+from placegap.formulations.shared.cp_families import RowTooLarge, refuse_large_rows
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.back_ends.endings import say_ending, say_rest
+from placegap.solvers.back_ends.outcome import Ending
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.interrupts import run_stoppable
+from placegap.solvers.core.progress import is_heard, teller
+from placegap.solvers.core.registry import Task
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import Start
+from placegap.solvers.core.trust import PROOF, word_of
+
+SOLVER = word_of("ortools")
+
+BOUND_SEARCH = ("objective_lb_search_no_lp",)
+PORTFOLIO = (*BOUND_SEARCH, "no_lp")
+"""Complete searches of 2 or 3 workers, and of more; CP-SAT fills up with neighbourhood searches."""
+
+CpEnding = Ending | Literal["refused", "fault"]
+"""``refused``: the model was not run; ``fault``: what CP-SAT says contradicts a known plan."""
+
+Values = Callable[[Expression], int]
+"""The value of a variable or expression in a solution."""
+
+
+class CpModel(Protocol):
+    """What the runner needs of a model: `MakespanModel` and `LatencyModel` have it."""
+
+    @property
+    def cp(self) -> cp_model.CpModel:
+        """The model itself."""
+
+    @property
+    def instance(self) -> Instance:
+        """Of which instance."""
+
+    @property
+    def horizon_ns(self) -> int:
+        """No plan of it is longer."""
+
+    @property
+    def unit_ns(self) -> int:
+        """Its unit of time."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether all times are multiples of the unit."""
+
+    @property
+    def objective(self) -> cp_model.IntVar:
+        """What is minimized, in units."""
+
+
+M = TypeVar("M", bound=CpModel)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How CP-SAT is to search.
+
+    Attributes
+    ----------
+    workers : int
+        Threads.
+    limit_s : float or None
+    gap : float
+        A relative gap that suffices.
+    seed : int
+    scheduling : bool
+        Without relaxation and probing, and, beside others, with a worker that only raises the
+        bound. One worker proved random schedules of 24 and 30 ops 2 to 4 times faster, sections
+        of 13 to 36 ops 2 to 20 times, 14 ops slightly slower; two got GoogLeNet to 1.007 ms after
+        20 s, against 0.912 ms.
+    """
+
+    workers: int = 1
+    limit_s: float | None = None
+    gap: float = 0.0
+    seed: int = 0
+    scheduling: bool = True
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a run of CP-SAT has shown, as far as it may be believed.
+
+    Attributes
+    ----------
+    ending : str
+        ``optimal``: to the requested gap and the model's unit.
+    reason : str
+        Why the model was refused.
+    plan, value_ns : Plan and int, or None
+        The solution, which the referee finds feasible, and its value by the referee.
+    claim_ns : int or None
+        What CP-SAT says that the plan takes, where times are exact.
+    bound_ns : int or None
+        No plan within the horizon takes less. None where nothing is proven, or no such plan exists.
+    faults : tuple of str
+    seconds : float
+        How long CP-SAT ran.
+    interrupted : bool
+        Ctrl-C came meanwhile, whether or not the search had ended by then.
+    """
+
+    ending: CpEnding
+    reason: str = ""
+    plan: Plan | None = None
+    value_ns: int | None = None
+    claim_ns: int | None = None
+    bound_ns: int | None = None
+    faults: tuple[str, ...] = ()
+    seconds: float = 0.0
+    interrupted: bool = False
+    details: dict[str, int | float | str] = field(default_factory=dict)
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether no plan within the horizon exists."""
+        return self.ending == "infeasible"
+
+
+def run_cp_sat(
+    model: CpModel,
+    semantics: Semantics,
+    read_plan: Callable[[Values], Plan],
+    settings: Settings,
+    known_ns: int | None = None,
+) -> Answer:
+    """Run CP-SAT on a model, and believe what no known plan contradicts.
+
+    Parameters
+    ----------
+    model : CpModel
+    semantics : Semantics
+        By which the referee judges a solution.
+    read_plan : callable
+        The plan of a solution, given the values of its variables.
+    settings : Settings
+    known_ns : int, optional
+        The value of a feasible plan. If it is within the horizon, the model has that plan.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        The search did not end soon after Ctrl-C.
+    """
+    try:
+        refuse_large_rows(model.cp)
+    except RowTooLarge as error:
+        return Answer("refused", reason=f"no CP-SAT: its model is not safe for {SOLVER}: {error}")
+    solver = _new_solver(settings)
+    # An interrupt before the search begins is asked for until it is heard.
+    told = _told(model, semantics, solver)
+    status, interrupted = run_stoppable(lambda: solver.solve(model.cp, *told), solver.stop_search)
+    if status == cp_model.MODEL_INVALID:
+        said = model.cp.validate().strip()
+        return Answer("refused", reason=f"no CP-SAT: {SOLVER} rejects its model: {said}")
+    answer = Answer(
+        search_ending(status, interrupted, settings.limit_s, solver.wall_time),
+        seconds=solver.wall_time,
+        interrupted=interrupted,
+        details={
+            "rows": len(model.cp.proto.constraints),
+            "columns": len(model.cp.proto.variables),
+            "solver_status": solver.status_name(status),
+        },
+    )
+    return _checked(answer, model, semantics, read_plan, solver, status, known_ns)
+
+
+def search(
+    task: Task,
+    start: Start | None,
+    prepare: Callable[[Start | None], M],
+    read_plan: Callable[[M, Values], Plan],
+    own_proof: Callable[[M], tuple[int, str]],
+    settings: Settings,
+    began: float,
+) -> Outcome:
+    """Solve a method's model from a start within the task's limits; the better plan comes back.
+
+    The bound holds for all plans: the horizon excludes only those that are worse than the start.
+    Where times had to be rounded and a far better plan was found, the model is built again for that
+    horizon, with a finer unit.
+
+    Parameters
+    ----------
+    task : Task
+    start : Start or None
+    prepare : callable
+        The model of all plans that are no worse than a start, with that start as its hint.
+    read_plan : callable
+        The plan of a solution.
+    own_proof : callable
+        A bound on all plans that needs no solver, and its origin; at least 0.
+    settings : Settings
+        But for its limit.
+    began : float
+        When the method began, by `limits.now_s`; its time limit counts from there.
+    """
+    best, build_s, faults = start, 0.0, tuple[str, ...]()
+    bound, said_ns = _Bound(), 0
+    claim: int | None = None
+    unit_ns = 1
+    while True:
+        started = now_s()
+        try:
+            model = prepare(best)
+            unit_ns = model.unit_ns
+            build_s += now_s() - started
+            left = _with_limit(settings, task, began)
+            known = None if best is None else best.value_ns
+            found = run_cp_sat(model, task.semantics, partial(read_plan, model), left, known)
+        except KeyboardInterrupt:
+            found = Answer("interrupted", reason=f"interrupted before {SOLVER} answered")
+            break
+        except MemoryError:
+            found = Answer("memory_limit", reason=f"out of memory before {SOLVER} answered")
+            break
+        faults += found.faults
+        bound = bound.better(*own_proof(model), PROOF)
+        said_ns = max(said_ns, found.bound_ns or 0)
+        coarse = not model.exact and found.ending == "optimal"
+        if found.plan is None or found.value_ns is None:
+            break
+        if best is None or found.value_ns <= best.value_ns:
+            best, claim = Start(found.plan, found.value_ns), found.claim_ns
+        # half of what the model allows, and so a unit of half the size or less
+        if not coarse or found.interrupted or found.value_ns > model.horizon_ns // 2:
+            break
+    infeasible = found.infeasible
+    value = None if best is None else best.value_ns
+    if value is not None and said_ns > value:  # an earlier round proved too much
+        fault = f"{SOLVER} on {task.instance.name}: {_proves_too_much(said_ns, value)}"
+        found, faults, said_ns = replace(found, ending="fault"), (*faults, fault), 0
+    bound = bound.better(said_ns, "cp-sat", SOLVER)
+    better = value is not None and (start is None or value < start.value_ns)
+    seconds = now_s() - began
+    if found.reason or found.ending == "refused":
+        message = found.reason
+    elif value is not None and value == bound.ns and not faults:
+        message = ""
+    elif found.ending == "optimal":
+        rounded = f"optimal but for times that are rounded down to {unit_ns} ns"
+        message = say_rest(value, bound.ns, task.limits, rounded)
+    else:
+        message = say_ending(
+            found.ending, SOLVER, task.limits, seconds, start=start is not None, better=better
+        )
+    return Outcome(
+        plan=None if best is None else best.plan,
+        claim_ns=claim,
+        bound_ns=None if infeasible else bound.ns,
+        bound_origin="" if infeasible else bound.origin,
+        rests_on=SOLVER if infeasible else bound.rests_on,
+        faults=faults,
+        proven_infeasible=infeasible,
+        message=message,
+        build_s=build_s,
+        details={**found.details, "ending": found.ending},
+    )
+
+
+class _Bound(NamedTuple):
+    """The best bound so far."""
+
+    ns: int = 0
+    origin: str = ""
+    rests_on: str = PROOF
+
+    def better(self, ns: int, origin: str, rests_on: str) -> _Bound:
+        return _Bound(ns, origin, rests_on) if ns > self.ns else self
+
+
+def _with_limit(settings: Settings, task: Task, began: float) -> Settings:
+    """The settings with the time that is left."""
+    limit_s = task.limits.time_limit_s
+    if limit_s is None:
+        return settings
+    return replace(settings, limit_s=max(0.0, limit_s - (now_s() - began)))
+
+
+def _checked(
+    answer: Answer,
+    model: CpModel,
+    semantics: Semantics,
+    read_plan: Callable[[Values], Plan],
+    solver: cp_model.CpSolver,
+    status: object,
+    known_ns: int | None,
+) -> Answer:
+    """The answer with plan and bound, or as a fault where a known plan is against it."""
+    faults: list[str] = []
+    within = known_ns is not None and known_ns <= model.horizon_ns
+    where = f"{SOLVER} on {model.instance.name}"
+    if status == cp_model.INFEASIBLE:
+        if within:
+            faults.append(
+                f"{where}: says that no plan takes at most {model.horizon_ns} ns, but one of"
+                f" {known_ns} ns is known"
+            )
+        return _replaced(answer, faults)
+    known = [known_ns] if within and known_ns is not None else []
+    plan, value, claim = None, None, None
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        plan = read_plan(solver.value)
+        verdict = evaluate(model.instance, plan, semantics)
+        claim = solver.value(model.objective) * model.unit_ns if model.exact else None
+        if not verdict.feasible or verdict.value_ns is None:
+            broken = "; ".join(str(violation) for violation in verdict.violations[:3])
+            faults.append(f"{where}: has a plan that breaks a rule: {broken}")
+            plan = None
+        else:
+            value = verdict.value_ns
+            known.append(value)
+            if claim is not None and claim < value:
+                faults.append(
+                    f"{where}: claims {claim} ns for a plan that takes {value} ns by the referee"
+                )
+    bound = max(0, int(solver.response_proto.inner_objective_lower_bound)) * model.unit_ns
+    if known and bound > min(known):
+        faults.append(f"{where}: {_proves_too_much(bound, min(known))}")
+    return _replaced(answer, faults, plan, value, claim, bound)
+
+
+class _Told(cp_model.CpSolverSolutionCallback):
+    """Tells of solutions while CP-SAT goes on."""
+
+    def __init__(self, on_value: Callable[[int], None]) -> None:
+        super().__init__()
+        self.on_value = on_value
+
+    def on_solution_callback(self) -> None:
+        self.on_value(round(self.objective_value))
+
+
+def _told(model: CpModel, semantics: Semantics, solver: cp_model.CpSolver) -> tuple[_Told, ...]:
+    """A callback to tell of values, where times are exact, and of bounds, if anyone listens."""
+    if not is_heard(model.instance, semantics):
+        return ()
+    on_news = teller(model.instance, semantics, "cp-sat")
+
+    def on_bound(bound: float) -> None:
+        if math.isfinite(bound):
+            on_news(None, math.floor(bound) * model.unit_ns)
+
+    solver.best_bound_callback = on_bound
+    return (_Told(lambda value: on_news(value * model.unit_ns, None)),) if model.exact else ()
+
+
+def _proves_too_much(bound_ns: int, value_ns: int) -> str:
+    return f"proves a bound of {bound_ns} ns, but a plan of {value_ns} ns is known"
+
+
+def _replaced(
+    answer: Answer,
+    faults: Sequence[str],
+    plan: Plan | None = None,
+    value_ns: int | None = None,
+    claim_ns: int | None = None,
+    bound_ns: int | None = None,
+) -> Answer:
+    """After a fault nothing is proven; a plan that the referee has judged remains."""
+    return Answer(
+        "fault" if faults else answer.ending,
+        plan=plan,
+        value_ns=value_ns,
+        claim_ns=None if faults else claim_ns,
+        bound_ns=None if faults else bound_ns,
+        faults=tuple(faults),
+        seconds=answer.seconds,
+        interrupted=answer.interrupted,
+        details=answer.details,
+    )
+
+
+def _new_solver(settings: Settings) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    parameters.catch_sigint_signal = False  # its handler would stay, and ends the process
+    parameters.presolve_inclusion_work_limit = 0  # google/or-tools issue 5293: sums in 32 bits
+    parameters.num_workers = settings.workers
+    parameters.random_seed = settings.seed % 2**31
+    parameters.relative_gap_limit = settings.gap
+    if settings.limit_s is not None:
+        parameters.max_time_in_seconds = max(0.0, settings.limit_s)
+    if settings.scheduling:
+        parameters.linearization_level = 0
+        parameters.cp_model_probing_level = 0
+        if settings.workers > 1:
+            few = settings.workers < 4
+            parameters.subsolvers.extend(BOUND_SEARCH if few else PORTFOLIO)
+    return solver
+
+
+def search_ending(
+    status: object, interrupted: bool, limit_s: float | None, seconds: float
+) -> Ending:
+    """How a search ended; ``optimal``: to the requested gap.
+
+    Examples
+    --------
+    >>> search_ending(cp_model.FEASIBLE, interrupted=False, limit_s=8.0, seconds=8.1)
+    'time_limit'
+    >>> search_ending(cp_model.FEASIBLE, interrupted=False, limit_s=8.0, seconds=6.0)
+    'unknown'
+    """
+    if status == cp_model.OPTIMAL:
+        return "optimal"
+    if status == cp_model.INFEASIBLE:
+        return "infeasible"
+    if interrupted:
+        return "interrupted"
+    # presolve may end the search a little before the limit; nothing else is known to
+    return "time_limit" if limit_s is not None and seconds >= 0.9 * limit_s - 0.1 else "unknown"

@@ -1,0 +1,113 @@
+"""A linear Pyomo model as arrays: what the solvers and the files are made from.
+
+Compiling to a sparse matrix and handing that over at once takes a fraction of the time of Pyomo's
+own interfaces. The garbage collector is off meanwhile: a model is millions of small objects, none
+of which can be freed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyomo.environ as pyo
+from numpy.typing import NDArray
+from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+
+from placegap.solvers.back_ends.outcome import no_garbage_collection
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StandardForm:
+    """Minimize cost x + offset, row_lower <= A x <= row_upper, lower <= x <= upper.
+
+    Attributes
+    ----------
+    variables : sequence of Pyomo variables, one per column
+    constraints : sequence of Pyomo constraints, one per row
+    matrix : scipy sparse array, by columns, rows x columns
+    cost, lower, upper, is_integer : arrays, one entry per column; bounds may be infinite
+    row_lower, row_upper : arrays, one entry per row
+    offset : float
+    """
+
+    variables: Sequence[Any]
+    constraints: Sequence[Any]
+    matrix: Any
+    cost: Numbers
+    offset: float
+    lower: Numbers
+    upper: Numbers
+    is_integer: NDArray[np.bool_]
+    row_lower: Numbers
+    row_upper: Numbers
+
+    @property
+    def is_mip(self) -> bool:
+        """Whether any column is integer."""
+        return bool(self.is_integer.any())
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the bounds of the columns alone keep the objective from falling for ever."""
+        falls = np.isfinite(self.lower[self.cost > 0]).all()
+        return bool(falls and np.isfinite(self.upper[self.cost < 0]).all())
+
+    def values(self) -> list[float]:
+        """The current values of the variables, all of which are set."""
+        return [float(variable.value) for variable in self.variables]
+
+    def load(self, values: Sequence[float]) -> None:
+        """Write a solution into the variables."""
+        for variable, value in zip(self.variables, values, strict=True):
+            variable.set_value(float(value), skip_validation=True)
+
+
+def compile_model(model: pyo.ConcreteModel, *, relax: bool = False) -> StandardForm:
+    """The standard form of a linear model with one objective to minimize.
+
+    Parameters
+    ----------
+    model : ConcreteModel
+    relax : bool
+        Take integer variables for continuous ones.
+
+    Raises
+    ------
+    InfeasibleConstraintException
+        If all variables of a row are fixed, to values that violate it.
+
+    Examples
+    --------
+    >>> model = pyo.ConcreteModel()
+    >>> model.x = pyo.Var(bounds=(0, 3), domain=pyo.Integers)
+    >>> model.row = pyo.Constraint(expr=2 * model.x >= 3)
+    >>> model.objective = pyo.Objective(expr=model.x)
+    >>> form = compile_model(model)
+    >>> form.matrix.toarray().tolist(), form.row_lower.tolist(), form.row_upper.tolist()
+    ([[2.0]], [3.0], [inf])
+    """
+    with no_garbage_collection():
+        form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
+        bounds = [column.bounds for column in form.columns]
+        sense = np.array([row.bound_type for row in form.rows])  # -1: >=, 0: ==, 1: <=
+        right = np.asarray(form.rhs, float)
+        return StandardForm(
+            variables=form.columns,
+            constraints=[row.constraint for row in form.rows],
+            matrix=form.A,
+            cost=form.c.toarray()[0],
+            offset=float(form.c_offset[0]),
+            lower=np.array([-math.inf if low is None else low for low, _ in bounds], float),
+            upper=np.array([math.inf if up is None else up for _, up in bounds], float),
+            is_integer=np.array(
+                [not relax and column.is_integer() for column in form.columns], bool
+            ),
+            row_lower=np.where(sense == 1, -math.inf, right),
+            row_upper=np.where(sense == -1, math.inf, right),
+        )

@@ -1,0 +1,1 @@
+"""Every plan, one after the other: the oracle of the tests."""

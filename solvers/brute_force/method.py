@@ -1,0 +1,96 @@
+"""Brute force: the oracle of the tests, exact for every objective, on a handful of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import OBJECTIVES, Semantics
+from placegap.instances.referee.plan import Plan
+from placegap.instances.referee.servers import why_not_two_levels
+from placegap.solvers.brute_force import latency as brute_force_latency
+from placegap.solvers.brute_force import stages as brute_force_stages
+from placegap.solvers.brute_force.load import best_assignment
+from placegap.solvers.brute_force.makespan import best_schedule
+from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.trust import PROOF
+
+MOST_OPS = {
+    "makespan": 8,
+    "max_load": 10,
+    "max_load_fwd_bwd": 10,
+    "latency_subgraphs": brute_force_latency.MOST_OPS,
+}
+MOST_PLACEMENTS = 2**20
+MOST_TRANSFERS = 10
+"""Edges of a makespan instance whose channels are not free: each may become a transfer."""
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the instance is too large, or None."""
+    instance, semantics = task.instance, task.semantics
+    staged = _has_stages(semantics)
+    if semantics.levels == 2:
+        reason = why_not_two_levels(instance)
+        if reason is not None:
+            return reason
+    most = brute_force_stages.MOST_OPS if staged else MOST_OPS[semantics.objective]
+    if instance.num_ops > most:
+        return f"enumerates at most {most} ops, not {instance.num_ops}"
+    if staged and instance.num_devices > brute_force_stages.MOST_DEVICES:
+        limit = brute_force_stages.MOST_DEVICES
+        return f"enumerates stages of at most {limit} devices, not {instance.num_devices}"
+    placements = _count_placements(instance, semantics)
+    if placements > MOST_PLACEMENTS:
+        return f"enumerates at most {MOST_PLACEMENTS} placements, not {placements}"
+    edges = len(instance.graph.edges)
+    if _has_transfer_orders(semantics) and edges > MOST_TRANSFERS:
+        return f"orders at most {MOST_TRANSFERS} transfers, not {edges}"
+    return None
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Enumerate, whatever the limits of the task: it is over in about a second at most."""
+    best = _search(task.semantics)(task.instance, task.semantics)
+    if best is None:
+        return Outcome(proven_infeasible=True, rests_on=PROOF, message="no placement fits")
+    value, plan = best
+    return Outcome(
+        plan=plan, claim_ns=value, bound_ns=value, bound_origin="brute-force", rests_on=PROOF
+    )
+
+
+def _search(semantics: Semantics) -> Callable[[Instance, Semantics], tuple[int, Plan] | None]:
+    if semantics.objective == "makespan":
+        return best_schedule
+    if semantics.objective == "latency_subgraphs":
+        return brute_force_latency.best_calls
+    return brute_force_stages.best_stages if _has_stages(semantics) else best_assignment
+
+
+def _count_placements(instance: Instance, semantics: Semantics) -> int:
+    if semantics.objective == "latency_subgraphs":
+        return brute_force_latency.count_assignments(instance, semantics)
+    return int(instance.num_devices**instance.arrays.num_groups)
+
+
+def _has_stages(semantics: Semantics) -> bool:
+    return semantics.replicas or semantics.levels == 2
+
+
+def _has_transfer_orders(semantics: Semantics) -> bool:
+    return semantics.objective == "makespan" and semantics.channels != "free"
+
+
+register(
+    Method(
+        name="brute-force",
+        claim="exact",
+        objectives=OBJECTIVES,
+        paper="enumeration",
+        summary="all placements, op orders and transfer orders of a few ops: the tests' oracle",
+        run=run,
+        applies=applies,
+    )
+)

@@ -1,0 +1,1 @@
+"""What cutting an order of blocks into slices needs."""

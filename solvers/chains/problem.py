@@ -1,0 +1,221 @@
+"""What the ideal DP computes on: blocks, nets and two kinds of devices, as int64 arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.graph_index import Ints, freeze, group_by
+from placegap.instances.problem.instance import Instance
+from placegap.instances.structure.blocks import Blocks, contract
+from placegap.instances.structure.idle_blocks import Flags, IdleRule
+from placegap.instances.structure.nets import build_nets
+from placegap.solvers.chains.cut_nets import CutNets
+
+Indices = NDArray[np.int32]
+
+ACCELERATOR, HOST = 0, 1
+"""The two kinds: devices of a kind are alike, and hosts pay no communication."""
+
+WORD = 64
+LARGEST_LOAD = 2**60
+"""Loads of whole instances, and memory counts, stay below, so that sums of two fit int64."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChainProblem:
+    """b blocks to be cut into a chain of ideals, one per device.
+
+    Attributes
+    ----------
+    blocks : Blocks
+    devices : tuple of tuples of int
+        Devices of each kind.
+    time : (2, b) int64
+        Time of each block on each kind, 0 where it cannot run or does not fit.
+    need : (2, b) int64
+        What each block takes of a device's `room`; a block that cannot run needs more than all.
+    room : (2,) int64
+    succ_ptr, succ, num_preds : int64
+        Arcs out of each block, and how many lead into it.
+    pred_ptr, pred, num_succs : int64
+        The same arcs backwards.
+    nets : CutNets
+        What an accelerator pays if a net is cut.
+    net_ptr, pin : (e + 1,), (p,) int64
+        Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``.
+    overlap : bool
+        Load is the larger of compute and communication, not their sum.
+    """
+
+    blocks: Blocks
+    devices: tuple[tuple[int, ...], tuple[int, ...]]
+    time: Ints
+    need: Ints
+    room: Ints
+    succ_ptr: Ints
+    succ: Ints
+    num_preds: Ints
+    pred_ptr: Ints
+    pred: Ints
+    num_succs: Ints
+    nets: CutNets
+    net_ptr: Ints
+    pin: Ints
+    overlap: bool
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks."""
+        return self.blocks.num_blocks
+
+    @property
+    def num_nets(self) -> int:
+        """Number of nets."""
+        return len(self.nets.weight)
+
+    @property
+    def num_words(self) -> int:
+        """Words of a bit set of blocks."""
+        return words(self.num_blocks)
+
+    @property
+    def num_net_words(self) -> int:
+        """Words of a bit set of nets, at least one."""
+        return max(1, words(self.num_nets))
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Number of accelerators and of hosts."""
+        return len(self.devices[ACCELERATOR]), len(self.devices[HOST])
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Whether a device of each kind can run and hold each block, (2, b)."""
+        return np.asarray(self.need <= self.room[:, None])
+
+    @property
+    def largest_load(self) -> int:
+        """No device of any plan has more load than this."""
+        return int(self.time.sum(axis=1).max()) + int(self.nets.weight.sum())
+
+
+def words(bits: int) -> int:
+    """Number of 64-bit words that hold so many bits."""
+    return -(-bits // WORD)
+
+
+def why_not_two_kinds(instance: Instance) -> str | None:
+    """Why the devices of an instance are not accelerators and hosts, each alike; None if they are.
+
+    Labels do not matter: devices are alike if times, memory and host times are.
+    """
+    arrays = instance.arrays
+    total = int(arrays.resident_bytes.sum())
+    memory = np.minimum(arrays.memory_bytes, total)
+    for noun, chosen in (("accelerators", ~arrays.is_host), ("hosts", arrays.is_host)):
+        k = np.flatnonzero(chosen)
+        if len(k) == 0:
+            continue
+        names = [instance.cluster.devices[j].name for j in k.tolist()]
+        columns = [("times", arrays.time_ns), ("memory", memory[None, :])]
+        if noun == "accelerators":
+            columns.append(("host times", arrays.host_ns))
+        for what, table in columns:
+            differs = (table[:, k] != table[:, k[:1]]).any(axis=0)
+            if differs.any():
+                return (
+                    f"takes {noun} of one kind, but {what} differ between {names[0]!r} and"
+                    f" {names[int(np.argmax(differs))]!r}"
+                )
+    paid = np.where(arrays.is_host, 0, arrays.host_ns).max(axis=1, initial=0)
+    most = int(np.maximum(arrays.time_ns, 0).max(axis=1).sum()) + 2 * int(paid.sum())
+    if max(most, (total + 1) * instance.num_ops) > LARGEST_LOAD:
+        return "adds in 64 bits: times or bytes are too large"
+    return None
+
+
+def build_problem(
+    instance: Instance, *, overlap: bool = False, rule: IdleRule | None = None
+) -> ChainProblem:
+    """Contract an instance whose devices are of two kinds (`why_not_two_kinds`).
+
+    `rule` says which idle blocks join others, and which devices' memory cannot end.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> problem = build_problem(example())
+    >>> problem.counts, problem.time[0].tolist(), problem.nets.weight.tolist()
+    ((2, 0), [5, 20, 10, 8], [1, 20, 1, 10])
+    """
+    arrays = instance.arrays
+    blocks = contract(instance, rule=rule)
+    nets = build_nets(instance, blocks.block)
+    kinds = (np.flatnonzero(~arrays.is_host).tolist(), np.flatnonzero(arrays.is_host).tolist())
+    b, e = blocks.num_blocks, nets.num_nets
+    time, need, room = np.zeros((2, b), np.int64), np.ones((2, b), np.int64), np.zeros(2, np.int64)
+    for kind, devices in enumerate(kinds):
+        if devices:
+            time[kind], need[kind], room[kind] = kind_costs(instance, blocks, devices[0])
+    weight = nets.weight_ns[:, kinds[0][0]].copy() if kinds[0] else np.zeros(e, np.int64)
+    cut_nets = CutNets(nets.block_ptr, nets.net, np.diff(nets.net_ptr), weight)
+    return assemble(
+        blocks, (tuple(kinds[0]), tuple(kinds[1])), (time, need, room), cut_nets, nets.net_ptr,
+        nets.pin, overlap=overlap,
+    )  # fmt: skip
+
+
+def with_roomy(instance: Instance, problem: ChainProblem, roomy: Flags) -> ChainProblem:
+    """The same blocks and nets, where the memory of some more devices cannot end."""
+    blocks = replace(problem.blocks, roomy=problem.blocks.roomy | roomy)
+    time, need, room = problem.time.copy(), problem.need.copy(), problem.room.copy()
+    for kind, devices in enumerate(problem.devices):
+        if devices:
+            time[kind], need[kind], room[kind] = kind_costs(instance, blocks, devices[0])
+    found = replace(problem, blocks=blocks, time=time, need=need, room=room)
+    freeze(found)
+    return found
+
+
+def assemble(
+    blocks: Blocks, devices: tuple[tuple[int, ...], tuple[int, ...]],
+    costs: tuple[Ints, Ints, Ints], nets: CutNets, net_ptr: Ints, pin: Ints, *, overlap: bool,
+) -> ChainProblem:  # fmt: skip
+    """A problem from its parts; `costs` are time, need and room."""
+    b, (time, need, room) = blocks.num_blocks, costs
+    succ_ptr, succ_arc = group_by(blocks.arc_tail, b)
+    pred_ptr, pred_arc = group_by(blocks.arc_head, b)
+    problem = ChainProblem(
+        blocks=blocks,
+        devices=devices,
+        time=time,
+        need=need,
+        room=room,
+        succ_ptr=succ_ptr,
+        succ=blocks.arc_head[succ_arc],
+        num_preds=np.diff(pred_ptr),
+        pred_ptr=pred_ptr,
+        pred=blocks.arc_tail[pred_arc],
+        num_succs=np.diff(succ_ptr),
+        nets=nets,
+        net_ptr=net_ptr,
+        pin=pin,
+        overlap=overlap,
+    )
+    freeze(problem)
+    return problem
+
+
+def kind_costs(instance: Instance, blocks: Blocks, device: int) -> tuple[Ints, Ints, int]:
+    """Times, needs and room of a device; on a roomy one only support counts."""
+    room = int(instance.arrays.memory_bytes[device])
+    size = blocks.resident_bytes
+    if blocks.roomy[device]:
+        room, size = 0, np.zeros_like(size)
+    time = blocks.time_ns[:, device]
+    refused = (time == UNSUPPORTED) | (size > room)
+    return np.where(refused, 0, time), np.where(refused, room + 1, size), room

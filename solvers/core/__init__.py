@@ -1,0 +1,1 @@
+"""What a method is, and all that its author needs: tasks, limits, results, the registry."""

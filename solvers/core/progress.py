@@ -1,0 +1,130 @@
+"""What a method has found so far, for those who listen while it runs.
+
+Methods, and what many of them share (`start`, `exact`, the solvers' callbacks), `tell` of better
+plans and bounds, and say of which instance under which rules. So what is solved on the way, such as
+sections, coarser graphs or plainer rules, never passes for the task that was given.
+
+A value that a MIP solver reports is its own, to its tolerances: the referee judges the plan when
+the solver has ended. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+
+
+class News(NamedTuple):
+    """The best plan's value and the best bound so far, and who found that plan."""
+
+    value_ns: int | None = None
+    bound_ns: int | None = None
+    by: str = ""
+
+
+NOTHING = News()
+
+Listener = Callable[[News], None]
+
+Told = Callable[[int | None, int | None], None]
+"""What a search calls with a value, a bound, or both (`teller`)."""
+
+
+@dataclass(eq=False)
+class Ledger:
+    """The best that was heard, and the listener that is told of each improvement.
+
+    Examples
+    --------
+    >>> ledger = Ledger(print)
+    >>> ledger.enter(News(40, None, "heft"))
+    News(value_ns=40, bound_ns=None, by='heft')
+    >>> ledger.enter(News(41, 30, "cp-sat"))
+    News(value_ns=40, bound_ns=30, by='heft')
+    >>> ledger.enter(News(40, 30, "cp-sat"))
+    """
+
+    listener: Listener
+    best: News = NOTHING
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def enter(self, news: News) -> None:
+        """Take over what is better; solvers call from threads of their own."""
+        with self._lock:
+            value, bound, by = self.best
+            if news.value_ns is not None and (value is None or news.value_ns < value):
+                value, by = news.value_ns, news.by
+            if news.bound_ns is not None and news.bound_ns > (bound or 0):
+                # one above a plan's value is a fault, which the result will name
+                bound = bound if value is not None and news.bound_ns > value else news.bound_ns
+            found = News(value, bound, by)
+            if found != self.best:
+                self.best = found
+                self.listener(found)
+
+
+_open: list[tuple[Instance, Semantics, Ledger]] = []
+
+
+@contextmanager
+def listening(
+    instance: Instance, semantics: Semantics, listener: Listener | None
+) -> Iterator[None]:
+    """Hear, in this process, what is found for an instance under a semantics.
+
+    Examples
+    --------
+    >>> from placegap.instances import Semantics, example
+    >>> diamond, makespan = example(), Semantics(objective="makespan")
+    >>> with listening(diamond, makespan, print):
+    ...     tell(diamond, makespan, "heft", value_ns=40)
+    ...     tell(example(), makespan, "another object", value_ns=10)
+    News(value_ns=40, bound_ns=None, by='heft')
+    """
+    if listener is None:
+        yield
+        return
+    entry = (instance, semantics, Ledger(listener))
+    _open.append(entry)
+    try:
+        yield
+    finally:
+        _open.remove(entry)
+
+
+def is_heard(instance: Instance, semantics: Semantics) -> bool:
+    """Whether anyone listens: callbacks that cost something are set up only then."""
+    return any(instance is known and semantics == rules for known, rules, _ in _open)
+
+
+def tell(
+    instance: Instance,
+    semantics: Semantics,
+    by: str,
+    *,
+    value_ns: int | None = None,
+    bound_ns: int | None = None,
+) -> None:
+    """Tell of a plan's value, a bound on all plans, or both."""
+    for known, rules, ledger in _open:
+        if instance is known and semantics == rules:
+            ledger.enter(News(value_ns, bound_ns, by))
+
+
+def unheard(value_ns: int | None, bound_ns: int | None) -> None:
+    """Tell nobody."""
+
+
+def teller(instance: Instance, semantics: Semantics, by: str) -> Told:
+    """`tell` for one instance, semantics and method."""
+
+    def told(value_ns: int | None, bound_ns: int | None) -> None:
+        tell(instance, semantics, by, value_ns=value_ns, bound_ns=bound_ns)
+
+    return told

@@ -1,0 +1,263 @@
+"""One result for every method, and the one function that may make it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from placegap.instances.op_splitting.split import Split
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, Semantics
+from placegap.instances.referee.plan import Evaluation, Plan
+from placegap.solvers.core.trust import describe_basis
+
+Status = Literal["optimal", "gap_met", "feasible", "infeasible", "bound", "no_plan"]
+"""``optimal``: value == bound. ``gap_met``: the requested gap is reached. ``feasible``: a plan
+without such proof. ``infeasible``: proven that no plan exists. ``bound``: a method that makes no
+plans proved a bound. ``no_plan``: none found, and the message says why.
+"""
+
+
+class SolverDisagreement(AssertionError):
+    """A method and the referee cannot both be right: a bug to find, never a tolerance to widen."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a method hands to `finish`: decisions and proofs, no values to be believed.
+
+    Attributes
+    ----------
+    plan : Plan or None
+    claim_ns : int or None
+        The value an exact method says its plan has; the referee must find no more.
+    bound_ns : int or None
+        Proven lower bound for the plans of the semantics' class.
+    bound_origin : str
+        What proves the bound: "ideal-dp", "cp-sat", "highs", ...
+    bound_class : PlanClass or None
+        Class the bound holds for, where it is wider than the semantics' class.
+    rests_on : str
+        What the bound, or the proof that no plan exists, rests on: `trust.PROOF`, an argument whose
+        numbers our code computes in integers, or a solver's word, as `trust.word_of` names it.
+    faults : tuple of str
+        What a solver said that a known plan contradicts, each with its name and version; nothing
+        of it is in plan and bound.
+    proven_infeasible : bool
+        No feasible plan exists.
+    message : str
+        Why there is no plan, what limit was hit, ...
+    build_s : float
+        Part of the time that went into building a model.
+    details : mapping
+        Figures a study may tabulate: rows, columns, ideals, ...
+    split : Split or None
+        Where the method split ops: plan and bound are of `split.fine`, which is another instance.
+    """
+
+    plan: Plan | None = None
+    claim_ns: int | None = None
+    bound_ns: int | None = None
+    bound_origin: str = ""
+    bound_class: PlanClass | None = None
+    rests_on: str = ""
+    faults: tuple[str, ...] = ()
+    proven_infeasible: bool = False
+    message: str = ""
+    build_s: float = 0.0
+    details: Mapping[str, int | float | str] = field(default_factory=dict)
+    split: Split | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is reported about one run of one method; made by `finish` only.
+
+    `value_ns` is the referee's, `bound_ns` the method's own proof; `gap` is
+    (value - bound) / value, 0 when both are 0, None where one of them is missing. Where the method
+    split ops, `split` says which, and all else is about `split.fine`: its name, its hash, a plan of
+    it, judged on it. Such a value may lie below the optimum of the instance that was asked about.
+    `setup_s` went into compiling kernels, which happens once on a machine: no other time includes
+    it.
+    """
+
+    method: str
+    instance: str
+    instance_hash: str
+    semantics: Semantics
+    status: Status
+    plan: Plan | None
+    value_ns: int | None
+    bound_ns: int | None
+    bound_origin: str
+    bound_class: PlanClass
+    rests_on: str
+    faults: tuple[str, ...]
+    gap: float | None
+    build_s: float
+    solve_s: float
+    setup_s: float
+    seed: int
+    options: Mapping[str, str | int | float | bool | None]
+    versions: Mapping[str, str]
+    message: str
+    details: Mapping[str, int | float | str]
+    evaluation: Evaluation | None = field(default=None, repr=False)
+    split: Split | None = field(default=None, repr=False)
+
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is left open: the plan is optimal, or there is none."""
+        return self.status in ("optimal", "infeasible")
+
+
+def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
+    """(value - bound) / value; 0 when both are 0; None where one is missing.
+
+    Examples
+    --------
+    >>> relative_gap(100, 80), relative_gap(0, 0), relative_gap(5, None)
+    (0.2, 0.0, None)
+    """
+    if value_ns is None or bound_ns is None:
+        return None
+    return (value_ns - bound_ns) / value_ns if value_ns else 0.0
+
+
+def carry_bound(result: Result, other: Result) -> Result:
+    """The result with the bound of another one for the same problem, where that is higher.
+
+    A bound above the result's value is no bound: it becomes a fault.
+    """
+    if (result.instance_hash, result.semantics) != (other.instance_hash, other.semantics):
+        return result
+    faults = (*result.faults, *(fault for fault in other.faults if fault not in result.faults))
+    wrong = contradiction(other, result)
+    if wrong:
+        return replace(result, faults=(*faults, wrong))
+    if other.bound_ns is None or other.bound_ns <= (result.bound_ns or -1):
+        return replace(result, faults=faults)
+    is_optimal = result.value_ns == other.bound_ns
+    words = [result.message] if is_optimal else [result.message, other.message]
+    return replace(
+        result,
+        status="optimal" if is_optimal else result.status,
+        bound_ns=other.bound_ns,
+        bound_origin=other.bound_origin,
+        bound_class=other.bound_class,
+        rests_on=other.rests_on,
+        faults=faults,
+        gap=relative_gap(result.value_ns, other.bound_ns),
+        message="; ".join(dict.fromkeys(filter(None, words))),
+    )
+
+
+def contradiction(one: Result, other: Result) -> str:
+    """What one result proves and a plan of the other refutes; empty where there is no such thing.
+
+    Both are of one instance and one semantics.
+    """
+    if other.value_ns is None:
+        return ""
+    basis = describe_basis(one.method, one.rests_on)
+    if one.status == "infeasible":
+        return f"{basis}: says that no plan exists; {other.method} has one of {other.value_ns} ns"
+    if one.bound_ns is not None and one.bound_ns > other.value_ns:
+        return (
+            f"{basis}: says that no plan is below {one.bound_ns} ns; {other.method} has one of"
+            f" {other.value_ns} ns"
+        )
+    return ""
+
+
+def finish(
+    instance: Instance,
+    semantics: Semantics,
+    method: str,
+    outcome: Outcome,
+    *,
+    solve_s: float,
+    setup_s: float = 0.0,
+    seed: int = 0,
+    requested_gap: float = 0.0,
+    bound_only: bool = False,
+    options: Mapping[str, str | int | float | bool | None] | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> Result:
+    """Judge an outcome by the referee and make it a result.
+
+    Raises
+    ------
+    SolverDisagreement
+        If an exact claim is better than what the referee finds, a claimed plan is infeasible, or
+        a bound of the plan's class is above the value of a feasible plan.
+    """
+    from placegap.instances.referee.evaluate import evaluate  # brings numba
+
+    bound_class = outcome.bound_class or semantics.plans
+    if PLAN_CLASSES.index(bound_class) < PLAN_CLASSES.index(semantics.plans):
+        raise SolverDisagreement(
+            f"{method}: a {bound_class} bound does not hold for {semantics.plans}"
+        )
+    if outcome.split is not None:
+        instance = outcome.split.fine  # the plan is one of this instance, and of no other
+    verdict = None if outcome.plan is None else evaluate(instance, outcome.plan, semantics)
+    plan, value, message = outcome.plan, None, outcome.message
+    if verdict is not None and not verdict.feasible:
+        reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
+        if outcome.claim_ns is not None:
+            raise SolverDisagreement(f"{method} on {instance.name}: claims a plan with {reasons}")
+        plan, message = None, f"its plan breaks a rule: {reasons}"
+    elif verdict is not None:
+        value = verdict.value_ns
+    _check_claims(instance, method, outcome, value)
+    gap = relative_gap(value, outcome.bound_ns)
+    status: Status
+    if value is None and outcome.proven_infeasible:
+        status = "infeasible"
+    elif value is None:
+        status = "bound" if bound_only and outcome.bound_ns is not None else "no_plan"
+    elif value == outcome.bound_ns:
+        status = "optimal"
+    else:
+        status = "gap_met" if gap is not None and gap <= requested_gap else "feasible"
+    return Result(
+        method=method,
+        instance=instance.name,
+        instance_hash=instance.content_hash,
+        semantics=semantics,
+        status=status,
+        plan=plan,
+        value_ns=value,
+        bound_ns=outcome.bound_ns,
+        bound_origin=outcome.bound_origin,
+        bound_class=bound_class,
+        rests_on=outcome.rests_on,
+        faults=outcome.faults,
+        gap=gap,
+        build_s=outcome.build_s,
+        solve_s=solve_s,
+        setup_s=setup_s,
+        seed=seed,
+        options=options or {},
+        versions=versions or {},
+        message=message,
+        details=outcome.details,
+        evaluation=verdict,
+        split=outcome.split,
+    )
+
+
+def _check_claims(instance: Instance, method: str, outcome: Outcome, value: int | None) -> None:
+    where = f"{method} on {instance.name}"
+    if value is None:
+        return
+    if outcome.proven_infeasible:
+        raise SolverDisagreement(f"{where}: says infeasible, but its plan is feasible")
+    if outcome.claim_ns is not None and outcome.claim_ns < value:
+        raise SolverDisagreement(f"{where}: claims {outcome.claim_ns}, the referee finds {value}")
+    if outcome.bound_ns is not None and outcome.bound_ns > value:
+        raise SolverDisagreement(
+            f"{where}: its bound {outcome.bound_ns} is above the value {value}"
+        )

@@ -1,0 +1,191 @@
+"""What an exact method starts from: the best of an incumbent and of all placers that are fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from placegap.instances.problem.semantics import PLAN_CLASSES, Objective, Semantics
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.progress import tell
+from placegap.solvers.core.registry import Start, Task, find_method, why_not
+
+__all__ = ["PLACERS", "Placer", "Start", "best_start", "placers", "starts"]
+
+LONGEST_S, SHARE = 10.0, 0.2
+"""A method that looks for a start gets a share of the time, and no more than so many seconds."""
+
+SECOND_S = 1.0
+"""Placers are chosen by what they are likely to cost; only after so long the clock decides, too."""
+
+AT_LEAST_MS, MS_PER_PART = 3.0, 0.2
+"""Small instances are soon solved: their placers get so much, and so much for each op and edge."""
+
+
+class Placer(NamedTuple):
+    """A method of the registry, and about what it costs with the referee's verdict on its plan.
+
+    Measured on one core of a 2.5 GHz server; only the order and the size matter. Where `most_parts`
+    is given, larger graphs (ops + edges) are not tried: the time grows faster than linearly.
+    """
+
+    name: str
+    ms: float
+    us_per_part: float
+    most_parts: int = 10**9
+
+
+ALWAYS = ("single-device", "m-topo", "heft")
+"""Asked however little time there is, those that do the objective."""
+
+MAKESPAN = (
+    Placer("single-device", 0.3, 1.0),
+    Placer("m-topo", 0.4, 1.4),
+    Placer("heft", 0.4, 4.3),
+    Placer("dsc-glb", 0.3, 2.0),
+    Placer("celeritas", 0.6, 3.3),
+    Placer("etf", 0.4, 4.0),
+    Placer("peft", 0.4, 3.2),
+    Placer("round-robin", 0.3, 5.3),
+    Placer("m-etf", 0.4, 4.1),
+    Placer("lc-glb", 0.3, 2.4),
+    Placer("d-dps", 0.6, 3.0),
+    Placer("cpop", 0.4, 2.6),
+    Placer("order-place", 0.6, 3.2),
+    Placer("greedy", 0.5, 3.6),
+    Placer("random", 0.5, 2.8),
+    Placer("getf", 2.0, 60.0, 1_000),
+    Placer("metis", 1.7, 3.0),
+    Placer("mp-dps", 2.5, 23.0),
+    Placer("m-sct", 6.0, 150.0, 600),
+    Placer("mt-kahypar", 7.0, 35.0, 100_000),
+)
+LOAD = (
+    Placer("single-device", 0.3, 0.5),
+    Placer("m-topo", 0.3, 0.5),
+    Placer("greedy", 0.4, 0.7),
+    Placer("round-robin", 0.4, 0.7),
+    Placer("random", 0.4, 0.7),
+    Placer("data-parallel", 0.3, 0.5),
+    Placer("local-search", 1.5, 10.0),
+    Placer("slicing", 1.5, 14.0, 100_000),
+    Placer("pipedream", 2.0, 3.0),
+    Placer("metis", 1.7, 3.0),
+    Placer("mt-kahypar", 7.0, 35.0, 100_000),
+    Placer("slicegraph", 15.0, 150.0, 8_000),
+)
+PLACERS: dict[Objective, tuple[Placer, ...]] = {
+    "makespan": MAKESPAN,
+    "max_load": LOAD,
+    "max_load_fwd_bwd": LOAD,
+    "latency_subgraphs": LOAD,
+}
+"""By objective: the placers of the registry that are fast at some size, the usual ones first.
+
+Left out is what splits ops (its plans are of another instance), what needs a file or a MIP, and
+annealing, which takes whatever time it is given.
+"""
+
+
+def placers(task: Task) -> tuple[str, ...]:
+    """The placers that are fast on a task: by its size, not by the clock, so that they are the
+    same every time.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> "heft" in placers(Task(example(), Semantics(objective="makespan")))
+    True
+    """
+    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    left_ms = AT_LEAST_MS + MS_PER_PART * parts
+    if task.limits.time_limit_s is not None:
+        left_ms = min(left_ms, 1e3 * SHARE * task.limits.time_limit_s)
+    left_ms = min(left_ms, 1e3 * LONGEST_S)
+    chosen = []
+    for placer in PLACERS[task.semantics.objective]:
+        cost_ms = placer.ms + 1e-3 * placer.us_per_part * parts
+        fits = cost_ms <= left_ms and parts <= placer.most_parts
+        if fits or placer.name in ALWAYS:
+            chosen.append(placer.name)
+            left_ms -= cost_ms
+    return tuple(chosen)
+
+
+def starts(task: Task, methods: Iterable[str], found: list[Start] | None = None) -> list[Start]:
+    """The feasible plans of the task's incumbent and of the named methods, the best first.
+
+    A method that does not do the task's class of plans is asked for a narrower class: a chain is
+    convex, and is a plan of any kind; a plan without replicas is one of those with them. Methods
+    that do not apply at all are passed over; of equal plans the first comes first. When the share
+    of the task's time is over, what is found by then is returned.
+
+    Examples
+    --------
+    >>> from placegap.instances import Plan, Semantics, example
+    >>> task = Task(example(), Semantics(objective="makespan"))
+    >>> [start.value_ns for start in starts(task, ["single-device", "round-robin", "etf"])]
+    [34, 43, 43]
+    """
+    began, limit_s = now_s(), task.limits.time_limit_s
+    share_s = LONGEST_S if limit_s is None else min(LONGEST_S, limit_s * SHARE)
+    stop_s = max(share_s, SECOND_S)
+    found = [] if found is None else found
+    found.extend(task.starts)
+    if not any(start.plan is task.incumbent for start in task.starts):
+        found.extend(_judged(task, task.incumbent, "the start"))
+    for name in methods:
+        if limit_s is not None and now_s() - began > stop_s and name not in ALWAYS:
+            break
+        method = find_method(name)
+        params = method.params()
+        for narrower in _narrower(task, share_s):
+            if why_not(method, narrower, params) is None:
+                found.extend(_judged(task, method.run(narrower, params).plan, name))
+                break
+    return sorted(found, key=lambda start: start.value_ns)
+
+
+def best_start(task: Task, methods: Iterable[str] = ()) -> Start | None:
+    """The best of `starts`, or None.
+
+    Examples
+    --------
+    >>> from placegap.instances import Plan, Semantics, example
+    >>> incumbent = Plan.on([0, 1, 0, 0])
+    >>> task = Task(example(), Semantics(objective="makespan"), incumbent=incumbent)
+    >>> best_start(task).value_ns
+    35
+    """
+    return next(iter(starts(task, methods)), None)
+
+
+def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
+    """The plan with its value, if there is one and it is feasible."""
+    if plan is None:
+        return
+    verdict = evaluate(task.instance, plan, task.semantics)
+    if verdict.feasible and verdict.value_ns is not None:
+        yield Start(plan, verdict.value_ns)
+        tell(task.instance, task.semantics, by, value_ns=verdict.value_ns)
+
+
+def _narrower(task: Task, share_s: float) -> Iterator[Task]:
+    """The task itself, then narrower classes of plans and plainer rules, within a share of its
+    time.
+    """
+    limits = replace(task.limits, time_limit_s=share_s)
+    widest = PLAN_CLASSES.index(task.semantics.plans)
+    plain = [task.semantics]
+    if task.semantics.is_load:
+        rules = Semantics(objective="max_load", load=task.semantics.load)
+        plain.append(rules.model_copy(update={"plans": task.semantics.plans}))
+    for rules in plain:
+        for plans in PLAN_CLASSES[widest::-1]:
+            semantics = rules.model_copy(update={"plans": plans})
+            yield replace(task, semantics=semantics, limits=limits, incumbent=None, starts=())
+            if task.semantics.objective == "makespan":
+                return

@@ -1,0 +1,1 @@
+"""`decomposition`: sections between cuts, solved apart and joined."""

@@ -1,0 +1,182 @@
+"""The arcs of the section graph: per section and device pair, what is known of the least time.
+
+Sections that are equal share their arcs, and so do device pairs that identical devices make equal:
+twelve layers of a transformer, or sixteen pairs of four equal GPUs, are solved once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from placegap.formulations.sections.paths import bare_lengths, path_bounds
+from placegap.formulations.shared.symmetry import Classes, identical_devices
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.sections import Section
+
+PROOFS = ("path", "section lp", "cp-sat")
+"""What proves a bound, the weakest first."""
+
+
+@dataclass(eq=False)
+class Arc:
+    """The least time from the end of a section's entry to the end of its exit, on two devices.
+
+    Attributes
+    ----------
+    section : Section
+        The section that is solved for all that are equal to it.
+    entry, leave : int or None
+        The devices that it is solved for.
+    lower_ns : int
+        A proven bound; `NEVER` if there is no schedule, or none that matters.
+    upper_ns : int or None
+        The time of `plan`; of a section with nothing but its ends, which needs none, its time.
+    plan : Plan or None
+        Of the section, ops numbered as in `section.ops`.
+    proof : int
+        What proves the bound, as a position in `PROOFS`.
+    path_ns : int
+        The bound that paths prove.
+    placed_ns : int or None
+        The time of its first plan, which placers made.
+    steps, undecided : int
+        Jobs so far, and those of CP-SAT among them that its time did not suffice for.
+    final : bool
+        More jobs would not tell more.
+    ticket, kind : int or None, str
+        Its job, while there is one, and what that job (or the last one) is: "lp" or "cp".
+    """
+
+    section: Section
+    entry: int | None
+    leave: int | None
+    lower_ns: int
+    upper_ns: int | None = None
+    plan: Plan | None = None
+    proof: int = 0
+    placed_ns: int | None = None
+    steps: int = 0
+    undecided: int = 0
+    final: bool = False
+    ticket: int | None = None
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        self.path_ns = self.lower_ns
+
+    @property
+    def open(self) -> bool:
+        """Whether a job may raise the bound."""
+        return not self.final and self.lower_ns < NEVER and self.lower_ns != self.upper_ns
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """An arc as one section and device pair uses it.
+
+    `entry` and `leave` are its devices, None where it has no entry or exit; `names[k]` is the
+    device of the arc that stands for device k.
+    """
+
+    section: Section
+    entry: int | None
+    leave: int | None
+    arc: Arc
+    names: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class ArcTable:
+    """All arcs of an instance's sections, made as they are asked for."""
+
+    instance: Instance
+    semantics: Semantics
+    known: dict[Hashable, Arc] = field(default_factory=dict)
+
+    @cached_property
+    def classes(self) -> Classes:
+        """Devices that may be swapped."""
+        return identical_devices(self.instance)
+
+    def uses(self, section: Section) -> list[list[Use]]:
+        """The arcs of a section by the devices of entry (rows) and exit (columns)."""
+        key = _key(self.instance, section)
+        exact = section.num_inner == 0
+        if exact:
+            lengths = bare_lengths(self.instance, section, self.semantics)
+        else:
+            lengths = path_bounds(self.instance, section)
+        rows, columns = lengths.shape
+        table = []
+        for a in range(rows):
+            row = []
+            for b in range(columns):
+                entry = None if section.entry is None else a
+                leave = None if section.exit is None else b
+                names = self._names([k for k in (entry, leave) if k is not None])
+                ends = (
+                    None if entry is None else names[entry],
+                    None if leave is None else names[leave],
+                )
+                lower = int(lengths[a, b])
+                upper = lower if exact and lower < NEVER else None
+                made = Arc(section, ends[0], ends[1], lower, upper, final=exact)
+                arc = self.known.setdefault((key, *ends), made)
+                row.append(Use(section, entry, leave, arc, names))
+            table.append(row)
+        return table
+
+    def _names(self, pinned: Sequence[int]) -> tuple[int, ...]:
+        """A swap of identical devices that moves the pinned ones to the first of their classes."""
+        names = list(range(self.instance.num_devices))
+        for members in self.classes:
+            first = [k for k in dict.fromkeys(pinned) if k in members]
+            rest = [k for k in members if k not in first]
+            for old, new in zip([*first, *rest], members, strict=True):
+                names[old] = new
+        return tuple(names)
+
+
+def _key(instance: Instance, section: Section) -> Hashable:
+    """Equal for sections that are equal up to the names of ops and tensors."""
+    arrays, ops, edges = instance.arrays, list(section.ops), list(section.edges)
+    index = arrays.index
+    local = {i: at for at, i in enumerate(ops)}
+    return (
+        section.entry is None,
+        section.exit is None,
+        len(ops),
+        arrays.time_ns[ops].tobytes(),
+        arrays.resident_bytes[ops].tobytes(),
+        _numbered(arrays.group[ops]),
+        tuple(local[i] for i in index.producer[edges].tolist()),
+        tuple(local[i] for i in index.consumer[edges].tolist()),
+        _numbered(index.tensor[edges]),
+        arrays.transfer_ns[index.tensor[edges]].tobytes(),
+    )
+
+
+def _numbered(values: Ints) -> tuple[int, ...]:
+    seen: dict[int, int] = {}
+    return tuple(seen.setdefault(value, len(seen)) for value in values.tolist())
+
+
+def lower_table(uses: list[list[Use]]) -> Ints:
+    """The bounds of a section's arcs."""
+    return np.array([[use.arc.lower_ns for use in row] for row in uses], np.int64)
+
+
+def upper_table(uses: list[list[Use]]) -> Ints:
+    """The times of the plans of a section's arcs, `NEVER` where there is none."""
+    return np.array(
+        [[NEVER if use.arc.upper_ns is None else use.arc.upper_ns for use in row] for row in uses],
+        np.int64,
+    )

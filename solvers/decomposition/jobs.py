@@ -1,0 +1,180 @@
+"""One arc of the section graph, refined by one step: the section LP, or CP-SAT for a while.
+
+A job is self-contained and can be pickled: worker processes run it as well as the process itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from placegap.formulations.makespan_cp import build, read_plan, warm_start
+from placegap.formulations.makespan_cp.variables import MakespanModel
+from placegap.formulations.shared import symmetry
+from placegap.formulations.shared.families import granularity_ns
+from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.plan import Plan
+from placegap.instances.referee.simulate import simulate
+from placegap.solvers.back_ends.cp_sat import Settings, run_cp_sat
+from placegap.solvers.back_ends.outcome import bound_ns, no_garbage_collection
+from placegap.solvers.core.registry import Limits, Task
+from placegap.solvers.core.starts import Start, best_start
+from placegap.solvers.core.trust import word_of
+
+Step = Literal["lp", "cp"]
+
+PLACERS = ("heft", "peft", "etf", "single-device")
+"""Whose plans of the section, ends pinned, CP-SAT starts from."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A step on a section whose ends are pinned.
+
+    Attributes
+    ----------
+    instance : Instance
+        The section (`sections.SectionMaker`).
+    semantics : Semantics
+    step : {"lp", "cp"}
+    horizon_ns : int or None
+        Only schedules of at most this length matter.
+    limit_s : float
+    seed : int
+    plan : Plan or None
+        The best plan known for the section.
+    """
+
+    instance: Instance
+    semantics: Semantics
+    step: Step
+    horizon_ns: int | None
+    limit_s: float
+    seed: int
+    plan: Plan | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a job found out.
+
+    Attributes
+    ----------
+    lower_ns : int
+        The section takes no less; `NEVER` if it has no schedule, one more than the horizon if it
+        has none of interest.
+    upper_ns : int or None
+        Time of `plan`.
+    plan : Plan or None
+    final : bool
+        Another step would not find out more.
+    decided : bool
+        It proved what it could: the least time, or that there is none within the horizon.
+    interrupted : bool
+        Ctrl-C came meanwhile.
+    faults : tuple of str
+        What a solver said against a known plan; nothing else here comes from that solve.
+    """
+
+    lower_ns: int
+    upper_ns: int | None = None
+    plan: Plan | None = None
+    final: bool = False
+    decided: bool = False
+    interrupted: bool = False
+    faults: tuple[str, ...] = ()
+
+
+def work(job: Job) -> Answer:
+    """Do a job."""
+    plan, upper = job.plan, None
+    if plan is not None:
+        upper = simulate(job.instance, plan, job.semantics).makespan_ns
+    else:
+        start = place(job.instance, job.semantics)
+        if start is not None:
+            plan, upper = start
+    horizon = serial_horizon_ns(job.instance) if job.horizon_ns is None else job.horizon_ns
+    beyond = NEVER if job.horizon_ns is None else job.horizon_ns + 1
+    if upper is not None and upper <= horizon:
+        horizon = upper
+    known = Answer(0, upper, plan)
+    step = _lp if job.step == "lp" else _cp
+    return step(job, known, horizon, beyond)
+
+
+def place(instance: Instance, semantics: Semantics) -> Start | None:
+    """The best plan of some placers for a section, or None."""
+    return best_start(Task(instance, semantics), PLACERS)
+
+
+def _lp(job: Job, known: Answer, horizon: int, beyond: int) -> Answer:
+    # Pyomo takes a second to load, and small graphs need no LP
+    import pyomo.environ as pyo
+
+    from placegap.formulations.sections import lp as section_lp
+    from placegap.solvers.back_ends.highs import solve_model
+    from placegap.solvers.models.run_lp import LONGEST
+
+    with no_garbage_collection():
+        model = section_lp.build(job.instance, job.semantics, horizon)
+    found = solve_model(model, Limits(job.limit_s), relax=True, most=LONGEST)
+    where = f"{word_of('highspy')} on {job.instance.name}"
+    within = known.upper_ns is not None and known.upper_ns <= horizon
+    if found.ending == "infeasible" and within:
+        fault = f"{where}: says infeasible, but a plan of {known.upper_ns} ns is known"
+        return replace(known, faults=(fault,))
+    if found.ending == "infeasible":
+        return replace(known, lower_ns=beyond, decided=True)
+    unit = pyo.value(model.unit_ns)
+    bound = bound_ns(found.dual_bound, unit, granularity_ns(job.instance, transfers=True)) or 0
+    if known.upper_ns is not None and within and bound > known.upper_ns:
+        fault = f"{where}: proves {bound} ns, but a plan of {known.upper_ns} ns is known"
+        return replace(known, faults=(fault,))
+    return replace(
+        known, lower_ns=min(bound, horizon + 1), interrupted=found.ending == "interrupted"
+    )
+
+
+def _cp(job: Job, known: Answer, horizon: int, beyond: int) -> Answer:
+    model = build(job.instance, job.semantics, horizon)
+    plan = break_symmetry(model, known.plan)
+    if plan is not None and known.upper_ns is not None and known.upper_ns <= horizon:
+        warm_start(model, simulate(job.instance, plan, job.semantics))
+    settings = Settings(limit_s=job.limit_s, seed=job.seed)
+    found = run_cp_sat(
+        model, job.semantics, lambda value: read_plan(model, value), settings, known.upper_ns
+    )
+    known = replace(known, interrupted=found.interrupted, faults=found.faults)
+    if found.infeasible:
+        return replace(known, lower_ns=beyond, decided=True)
+    upper, plan = known.upper_ns, known.plan
+    if found.value_ns is not None and (upper is None or found.value_ns < upper):
+        upper, plan = found.value_ns, found.plan
+    decided = found.ending in ("optimal", "refused", "fault")
+    # a far better plan gives the next step a finer unit
+    final = decided and (model.exact or upper is None or upper > horizon // 2)
+    lower = found.bound_ns or 0
+    return replace(known, lower_ns=lower, upper_ns=upper, plan=plan, final=final, decided=decided)
+
+
+def break_symmetry(model: MakespanModel, plan: Plan | None) -> Plan | None:
+    """Of placements that differ in the names of identical devices, keep one; the plan likewise."""
+    instance, x, possible = model.instance, model.x, model.window.possible
+    classes = symmetry.identical_devices(instance)
+    if not classes:
+        return plan
+    kept = symmetry.representative_devices(instance, possible, classes)
+    for i, row in enumerate(x):
+        for k, literal in row.items():
+            if not kept[i, k]:
+                model.cp.add(literal == 0)
+    for use in symmetry.first_uses(instance, possible, classes):
+        there = [x[use.op][k] for k in use.devices if k in x[use.op]]
+        earlier = [x[i][use.earlier_device] for i in use.earlier_ops if use.earlier_device in x[i]]
+        for literal in there:
+            model.cp.add_bool_or([literal.negated(), *earlier])
+    return None if plan is None else symmetry.canonical(instance, plan, model.semantics, classes)

@@ -1,0 +1,271 @@
+"""Bottleneck decomposition and interval chains: proven makespans of real inference graphs.
+
+1. *Sections* (`instances.structure.bottlenecks`, where the theorem is). The graph is cut where
+   every schedule splits. The optimum is a shortest path over (cut, device), whose arcs are the
+   optima of the sections between two cuts, both end devices fixed. An arc starts with what paths
+   prove; only arcs on a shortest path are refined, by the section LP where it pays and by CP-SAT,
+   so that most are never solved (`decomposition.search`). Section plans in a row are a plan of the
+   whole.
+2. *Intervals* (`instances.structure.intervals`). A section that is too large for that, such as a
+   whole encoder-decoder graph, still has a chain of intervals along a long path; the same search
+   raises what is proven of them. That is a bound only.
+3. *The whole* (`decomposition.whole_model`). What is still open (too large a section, memory that
+   binds) is left to CP-SAT on the whole graph, with all that was proven of sections as rows.
+
+With slack memory the first step alone is exact; the last makes the method exact in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from pydantic import Field
+
+from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS
+from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
+from placegap.instances.structure.intervals import choose_chain, intervals
+from placegap.instances.structure.sections import Section, sections_between
+from placegap.solvers.annealing.moves import Annealing, usual_moves
+from placegap.solvers.back_ends.endings import say_rest
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import best_start
+from placegap.solvers.core.trust import PROOF, word_of
+from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable
+from placegap.solvers.decomposition.chain import interval_chain, tiling
+from placegap.solvers.decomposition.jobs import Step
+from placegap.solvers.decomposition.search import Progress, Search
+from placegap.solvers.decomposition.whole_model import solve_whole, whole_parts
+from placegap.solvers.decomposition.workers import SectionWorkers
+from placegap.solvers.models.cp_sat import MOST_PARTS
+
+LP_FROM = 40
+"""Sections of so many inner ops get the LP first: CP-SAT alone proves smaller ones in a second."""
+
+MOST_INNER = 100
+"""Sections with more ops between their ends are not solved by themselves."""
+
+
+PATIENCE = 10
+"""With a time limit, runs of annealing may be so many times longer than by default."""
+
+PROMISING, SHARE, LARGE_SHARE = 20_000, 1 / 3, 0.8
+"""Annealing gets a share of the time that is left. CP-SAT on the whole graph rarely closes models
+of more parts than this, and annealing has the larger share beside them, all beside none."""
+
+SECTIONS_SHARE = 1 / 3
+"""Where some section is too large, those that are not get so much of the time that is left, and so
+do intervals: what is left open is left to annealing and the whole model."""
+
+MOST_OPS_OF_CHAINS = 20_000
+"""Larger graphs are not searched for intervals, whose windows alone would take many seconds."""
+
+MOST_STARTS, NEAR = 4, 1.03
+"""Annealing begins at so many plans, whose values are at most so many times the best one's."""
+
+
+class DecompositionParams(ExactParams):
+    """Parameters of ``decomposition``.
+
+    Attributes
+    ----------
+    workers : int
+        Worker processes for sections, from the second second on, and threads for the whole model.
+        With one, and without a time limit, the same plan comes back every time.
+    """
+
+    workers: int = Field(default=2, ge=1, le=1024)
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the method does not apply, or None."""
+    if serial_horizon_ns(task.instance) > LARGEST_HORIZON_NS:
+        return "its times sum to more than 2**59 ns"
+    return None
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Search until the proof or a limit; the best plan and the best bound come back.
+
+    An interrupt (Ctrl-C) ends the search and returns what is known by then.
+    """
+    assert isinstance(params, DecompositionParams)
+    began, limit_s = now_s(), task.limits.time_limit_s
+    with SectionWorkers(params.workers) as workers:
+        search = Search(
+            task, ArcTable(task.instance, task.semantics), workers,
+            None if limit_s is None else began + limit_s,
+        )  # fmt: skip
+        try:
+            search.found_bound(task.floor_ns, 0)
+            start = best_start(task)
+            if start is not None:
+                search.found_plan(start.plan)
+            for _ in solve(search, params):
+                pass
+        except KeyboardInterrupt:
+            search.interrupted = True
+        except MemoryError:
+            search.note = "out of memory"
+    by_floor = search.bound_ns == task.floor_ns and not search.infeasible
+    return Outcome(
+        plan=search.plan,
+        claim_ns=search.claim_ns,
+        bound_ns=None if search.infeasible else search.bound_ns,
+        bound_origin="" if by_floor else f"decomposition, {PROOFS[search.proof]}",
+        rests_on="" if by_floor else _rests_on(search),
+        faults=search.faults,
+        proven_infeasible=search.infeasible,
+        message=_message(search),
+        details={"jobs": search.jobs, "arcs": len(search.table.known)},
+    )
+
+
+def _rests_on(search: Search) -> str:
+    """CP-SAT's word if it raised any arc: a path is shortest by what all others are worth."""
+    asked = max((arc.proof for arc in search.table.known.values()), default=0)
+    return word_of("ortools") if PROOFS[max(search.proof, asked)] == "cp-sat" else PROOF
+
+
+def _message(search: Search) -> str:
+    if search.infeasible:
+        return "no placement fits"
+    if search.interrupted:
+        return "interrupted"
+    if search.value_ns == search.bound_ns:
+        return ""
+    limits = search.task.limits
+    if search.remaining_s == 0.0:
+        return f"time limit of {limits.named_s:g} s reached"
+    said = say_rest(search.value_ns, search.bound_ns, limits, search.note) or search.note
+    return said or "ended: neither sections nor CP-SAT on the whole graph proved more"
+
+
+def solve(search: Search, params: DecompositionParams) -> Generator[Progress]:
+    """Refine sections, then intervals, then the whole; what is known after each step."""
+    instance = search.task.instance
+    sections = sections_between(instance, cuts(instance))
+    if len(sections) == 1 and instance.num_ops > MOST_OPS_OF_CHAINS:
+        while (yield from _anneal(search, 1.0)) and search.remaining_s is not None:
+            pass
+        return
+    chains = [tiling(search.table, sections)]
+    exact = memory_is_slack(instance)
+
+    def join() -> None:
+        search.join_plans(chains[0], exact=exact)
+
+    large = any(_too_large(section) for section in sections)
+    with search.within(SECTIONS_SHARE if large else 1.0):
+        yield from search.look(chains[0], join)
+        if not large or search.promises(chains[0], _step):
+            yield from search.dive(chains[0], join, _step)
+            yield from search.refine(chains[0], join, _step)
+    if not search.over and not exact:
+        yield from _anneal(search)
+        yield from search.dive_into_memory(chains[0], _step)
+    if search.over:
+        return
+    if large and instance.num_ops <= MOST_OPS_OF_CHAINS:
+        search.intervals = intervals(instance)
+        chosen = choose_chain(instance, search.intervals)
+        if chosen:
+            limit = serial_horizon_ns(instance) if search.value_ns is None else search.value_ns
+            chains.append(interval_chain(search.table, chosen, limit))
+            with search.within(SECTIONS_SHARE):
+                yield from search.look(chains[1], lambda: None)
+                if search.promises(chains[1], _lp_step):
+                    yield from search.refine(chains[1], lambda: None, _lp_step)
+            if search.over:
+                return
+    if exact:
+        yield from _anneal(search)
+    search.workers.close()
+    if search.over:
+        return
+    solve_whole(search, chains, params.workers)
+    yield Progress(search.value_ns, search.bound_ns)
+    while search.remaining_s is not None and (yield from _anneal(search, 1.0)):
+        pass  # nothing else is left to do
+
+
+def _anneal(search: Search, share: float | None = None) -> Generator[Progress, None, bool]:
+    """Anneal the best plan and others nearly as good, within a share of the time that is left.
+
+    Whether anything was tried.
+    """
+    if search.over or search.plan is None or search.value_ns is None:
+        return False
+    task, limit_s = search.task, None
+    if search.remaining_s is not None:
+        limit_s = search.remaining_s * (_share(task.instance) if share is None else share)
+    moves = usual_moves(task.instance) * (1 if limit_s is None else PATIENCE)
+    if search.annealing is None:
+        search.annealing = Annealing(task.instance, task.semantics, search.intervals)
+    annealing, seed = search.annealing, task.limits.seed + search.annealed
+    before = annealing.tried
+    for plan in annealing.runs(_near(search), seed=seed, moves=moves, limit_s=limit_s):
+        search.found_plan(plan)
+        search.interrupted |= annealing.interrupted
+        yield Progress(search.value_ns, search.bound_ns)
+        if search.over:
+            break
+    search.annealed += 1
+    return annealing.tried > before
+
+
+def _share(instance: Instance) -> float:
+    """Of annealing, in the time that is left."""
+    parts = whole_parts(instance)
+    return SHARE if parts <= PROMISING else LARGE_SHARE if parts <= MOST_PARTS else 1.0
+
+
+def _near(search: Search) -> list[Ints]:
+    """The placements that annealing begins with: the best plan, and the others that are near."""
+    assert search.plan is not None
+    assert search.value_ns is not None
+    found = [search.plan.devices]
+    for plan, value_ns in search.task.starts:
+        if len(found) == MOST_STARTS or value_ns > NEAR * search.value_ns:
+            break
+        if not any((plan.devices == devices).all() for devices in found):
+            found.append(plan.devices)
+    return found
+
+
+def _too_large(section: Section) -> bool:
+    """Whether a section is left to intervals and the whole model, as a graph without cuts is."""
+    whole = section.entry is None and section.exit is None
+    return whole or section.num_inner > MOST_INNER
+
+
+def _step(arc: Arc) -> Step | None:
+    """The LP for a start in larger sections, then CP-SAT for longer and longer."""
+    if _too_large(arc.section):
+        return None
+    return "lp" if arc.steps == 0 and arc.section.num_inner >= LP_FROM else "cp"
+
+
+def _lp_step(arc: Arc) -> Step | None:
+    """The same, but nothing besides the LP in larger sections, where CP-SAT proves no more."""
+    step = _step(arc)
+    return None if step == "cp" and arc.section.num_inner >= LP_FROM else step
+
+
+register(
+    Method(
+        name="decomposition",
+        claim="exact",
+        objectives=("makespan",),
+        paper="placegap",
+        summary="shortest path over bottlenecks and devices; sections by LP and CP-SAT, lazily",
+        run=run,
+        params=DecompositionParams,
+        applies=applies,
+        packages=("ortools", "highspy"),
+    )
+)

@@ -1,0 +1,381 @@
+"""The lazy search of the section graph: only arcs on a shortest path are ever refined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.intervals import Interval
+from placegap.instances.structure.sections import SectionMaker
+from placegap.solvers.annealing.moves import Annealing
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.progress import tell
+from placegap.solvers.core.registry import Task
+from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable, Use, lower_table, upper_table
+from placegap.solvers.decomposition.chain import Chain, Lengths
+from placegap.solvers.decomposition.jobs import Answer, Job, Step, place
+from placegap.solvers.decomposition.join_plans import join
+from placegap.solvers.decomposition.memory_path import fitting_path
+from placegap.solvers.decomposition.workers import SectionWorkers
+
+Steps = Callable[[Arc], Step | None]
+"""The next step on an arc, None if there is none."""
+
+Route = Callable[[Lengths], tuple[int, list[Use]]]
+"""A path, by the lengths of arcs."""
+
+MOST_PLACED = 300
+"""So many arcs get plans of placers before memory is packed."""
+
+SMALL = 20
+"""Sections of fewer inner ops are solved at once, not for one horizon after the other."""
+
+FIRST_SLICE_S, SLICE_GROWTH = 1.0, 4.0
+"""CP-SAT gets so long for an arc at first, and so many times longer whenever it comes back."""
+
+HANDICAP = 0.05
+"""While an arc is worked on, others are chosen as if its bound rose by this share of it."""
+
+
+class Progress(NamedTuple):
+    """What is known at a time: the value of the best plan, and a bound on all plans."""
+
+    value_ns: int | None
+    bound_ns: int
+
+
+@dataclass(eq=False)
+class Search:
+    """The state of a search: the best plan, the bound, what jobs are under way.
+
+    Attributes
+    ----------
+    task : Task
+    table : ArcTable
+    workers : SectionWorkers
+    deadline : float or None
+        By `limits.now_s`.
+    plan, value_ns : Plan or None, int or None
+        The incumbent.
+    bound_ns : int
+    proof : int
+        What proves the bound, in `decomposition.arcs.PROOFS`.
+    claim_ns : int or None
+        What the joined section plans of the incumbent take, by the theorem.
+    jobs : int
+        Jobs done.
+    infeasible, interrupted : bool
+        Proven to have no plan; stopped by Ctrl-C.
+    faults : tuple of str
+        What solvers said against known plans.
+    note : str
+        Why the last resort did not close the gap, if no limit ended it.
+    running : mapping ticket -> Arc
+    annealing, annealed : Annealing or None, int
+        The annealing of the whole graph, once it has begun, and how often it ran.
+    intervals : list of Interval or None
+        Of the whole graph, once they were looked for.
+    """
+
+    task: Task
+    table: ArcTable
+    workers: SectionWorkers
+    deadline: float | None
+    plan: Plan | None = None
+    value_ns: int | None = None
+    bound_ns: int = 0
+    proof: int = 0
+    claim_ns: int | None = None
+    jobs: int = 0
+    infeasible: bool = False
+    interrupted: bool = False
+    faults: tuple[str, ...] = ()
+    note: str = ""
+    running: dict[int, Arc] = field(default_factory=dict)
+    annealing: Annealing | None = None
+    annealed: int = 0
+    intervals: list[Interval] | None = None
+
+    def __post_init__(self) -> None:
+        self.maker = SectionMaker(self.task.instance)
+
+    # ------------------------------------------------------------------------------------ limits
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds to the deadline."""
+        return None if self.deadline is None else max(0.0, self.deadline - now_s())
+
+    @property
+    def over(self) -> bool:
+        """Whether a limit is reached: the time, Ctrl-C, or the gap that suffices."""
+        if self.interrupted or self.infeasible or self.remaining_s == 0.0:
+            return True
+        if self.value_ns is None:
+            return False
+        return self.value_ns - self.bound_ns <= self.task.limits.gap * self.value_ns
+
+    @contextmanager
+    def within(self, share: float) -> Iterator[None]:
+        """Give what follows a share of the time that is left."""
+        whole, left_s = self.deadline, self.remaining_s
+        if left_s is not None:
+            self.deadline = now_s() + share * left_s
+        try:
+            yield
+        finally:
+            self.deadline = whole
+
+    # ------------------------------------------------------------------------------ what is known
+
+    def found_plan(self, plan: Plan, claim_ns: int | None = None) -> bool:
+        """Keep a plan if the referee finds it feasible and better."""
+        verdict = evaluate(self.task.instance, plan, self.task.semantics)
+        value = verdict.value_ns
+        if not verdict.feasible or value is None:
+            return False
+        if self.value_ns is not None and value >= self.value_ns:
+            return False
+        self.plan, self.value_ns, self.claim_ns = plan, value, claim_ns
+        tell(self.task.instance, self.task.semantics, "decomposition", value_ns=value)
+        return True
+
+    def found_bound(self, bound_ns: int, proof: int) -> None:
+        """Keep a bound on all plans better than the incumbent."""
+        if self.value_ns is not None:
+            bound_ns = min(bound_ns, self.value_ns)
+        if bound_ns > self.bound_ns:
+            self.bound_ns, self.proof = bound_ns, proof
+            tell(self.task.instance, self.task.semantics, "decomposition", bound_ns=bound_ns)
+
+    # ------------------------------------------------------------------------------------- search
+
+    def dive(
+        self, chain: Chain, make_plans: Callable[[], None], step: Steps
+    ) -> Generator[Progress]:
+        """Solve what a good plan is likely to be made of, once each: arcs on paths that are short
+        if sections that were not looked at are guessed by those that were.
+
+        It proves little, but an incumbent close to the optimum makes the proofs of `refine` short.
+        """
+
+        def make_more_plans() -> None:
+            self._place(chain)
+            make_plans()
+
+        yield from self._loop(chain, make_more_plans, _once(step), expected_table)
+
+    def dive_into_memory(self, tiles: Chain, step: Steps) -> Generator[Progress]:
+        """Solve, once each, arcs on a short path whose plans fit into memory together."""
+        instance = self.task.instance
+
+        def route(_: Lengths) -> tuple[int, list[Use]]:
+            return fitting_path(instance, tiles, NEVER if self.value_ns is None else self.value_ns)
+
+        def make_plans() -> None:
+            length, path = route(upper_table)
+            if length < NEVER:
+                self.found_plan(join(instance, self.task.semantics, self.maker, path))
+
+        limit = NEVER if self.value_ns is None else self.value_ns
+        room = tiles.room(limit, lower_table)
+        worth = [arc for arc, most in room.items() if arc.open and arc.lower_ns <= most]
+        worth.sort(key=lambda arc: arc.lower_ns - room[arc])
+        self._place_all(worth[:MOST_PLACED])
+        yield from self._loop(tiles, make_plans, _once(step), upper_table, route)
+
+    def refine(
+        self, chain: Chain, make_plans: Callable[[], None], step: Steps
+    ) -> Generator[Progress]:
+        """Refine the arcs on the chain's shortest paths until none is left or a limit is reached.
+
+        Parameters
+        ----------
+        chain : Chain
+        make_plans : callable
+            Called whenever the bound is known anew, to make plans of what is known.
+        step : callable
+            The next step on an arc, None if there is none.
+        """
+        yield from self._loop(chain, make_plans, step, lower_table)
+
+    def look(self, chain: Chain, make_plans: Callable[[], None]) -> Generator[Progress]:
+        """What the chain proves as it is."""
+        yield from self._loop(chain, make_plans, lambda _: None, lower_table)
+
+    def _loop(
+        self,
+        chain: Chain,
+        make_plans: Callable[[], None],
+        step: Steps,
+        guide: Lengths,
+        route: Route | None = None,
+    ) -> Generator[Progress]:
+        while True:
+            length, path = chain.shortest(lower_table)
+            if length < NEVER or self.value_ns is not None:
+                self.found_bound(length, max((use.arc.proof for use in path), default=0))
+            self.infeasible |= length >= NEVER and self.value_ns is None
+            if length < NEVER:
+                make_plans()
+            yield Progress(self.value_ns, self.bound_ns)
+            if self.over or length >= NEVER:
+                return
+            self._submit(chain, step, guide, route or chain.shortest)
+            if not self.running:
+                return
+            for ticket, answer in self.workers.answers(self.remaining_s):
+                self._learn(self.running.pop(ticket), answer)
+
+    def _place(self, chain: Chain) -> None:
+        """Let placers plan the arcs on the path that is likely the shortest, until all are."""
+        while not self.over:
+            _, path = chain.shortest(expected_table)
+            arcs = dict.fromkeys(use.arc for use in path if use.arc.open and not use.arc.steps)
+            unplanned = [arc for arc in arcs if arc.placed_ns is None]
+            if not unplanned:
+                return
+            self._place_all(unplanned)
+
+    def _place_all(self, arcs: Iterable[Arc]) -> None:
+        for arc in arcs:
+            if self.over:
+                return
+            if arc.placed_ns is None:
+                instance = self.maker.make(arc.section, arc.entry, arc.leave)
+                start = place(instance, self.task.semantics)
+                arc.placed_ns = NEVER if start is None else start.value_ns
+                if start is not None and arc.upper_ns is None:
+                    arc.plan, arc.upper_ns = start
+
+    def _submit(self, chain: Chain, step: Steps, guide: Lengths, route: Route) -> None:
+        """Hand out jobs on the shortest path, or on the next ones while that is being worked on."""
+        targets: dict[Arc, int] | None = None
+        for lengths in (guide, *(lambda uses: _handicapped(uses, guide),) * 3):
+            wanted = self.workers.wanted
+            if wanted <= 0:
+                return
+            length, path = route(lengths)
+            if length >= NEVER:
+                return
+            todo: list[tuple[int, int, Arc, Step]] = []
+            for arc in dict.fromkeys(use.arc for use in path):
+                kind = step(arc) if arc.open and arc.ticket is None else None
+                if kind is not None:
+                    todo.append((arc.undecided, len(todo), arc, kind))
+            for _, _, arc, kind in sorted(todo)[:wanted]:
+                if targets is None and self.value_ns is not None:
+                    targets = self._targets(chain, self.value_ns - 1)
+                self._start(arc, kind, None if targets is None else targets[arc])
+
+    def _targets(self, chain: Chain, limit_ns: int) -> dict[Arc, int]:
+        """Horizons for the jobs on arcs.
+
+        What fits within the limit if all other arcs took no more than is proven would do. But
+        CP-SAT proves far faster that nothing is shorter than what fits if the others take what is
+        expected of them; and mostly that raises the path over the limit already.
+        """
+        room, likely = chain.room(limit_ns, lower_table), chain.room(limit_ns, expected_table)
+        targets = {}
+        for arc, most in room.items():
+            least = arc.lower_ns + max(0, most - arc.lower_ns) // 8
+            small = arc.section.num_inner < SMALL
+            targets[arc] = most if small else min(most, max(least, likely[arc]))
+        return targets
+
+    def _start(self, arc: Arc, kind: Step, horizon_ns: int | None) -> None:
+        remaining = self.remaining_s
+        slice_s = FIRST_SLICE_S * SLICE_GROWTH**arc.undecided
+        job = Job(
+            instance=self.maker.make(arc.section, arc.entry, arc.leave),
+            semantics=self.task.semantics,
+            step=kind,
+            horizon_ns=horizon_ns,
+            limit_s=slice_s if remaining is None else min(slice_s, remaining),
+            seed=self.task.limits.seed,
+            plan=arc.plan,
+        )
+        arc.ticket, arc.kind = self.workers.submit(job), kind
+        self.running[arc.ticket] = arc
+
+    def _learn(self, arc: Arc, answer: Answer) -> None:
+        self.jobs += 1
+        self.interrupted |= answer.interrupted
+        self.faults += answer.faults
+        arc.ticket = None
+        arc.steps += 1
+        arc.undecided += arc.kind == "cp" and not answer.decided
+        if answer.upper_ns is not None and (arc.upper_ns is None or answer.upper_ns < arc.upper_ns):
+            arc.upper_ns, arc.plan = answer.upper_ns, answer.plan
+        if answer.lower_ns > arc.lower_ns:
+            arc.lower_ns = answer.lower_ns
+            arc.proof = PROOFS.index("section lp" if arc.kind == "lp" else "cp-sat")
+        arc.final |= answer.final
+
+    def promises(self, chain: Chain, step: Steps) -> bool:
+        """Whether refining a chain may raise the bound: by a guess, which decides no proof.
+
+        It takes the ops of a section that can be refined one after the other, each where it is
+        fastest; that is often all that a section proves.
+        """
+        arrays = self.task.instance.arrays
+        least = np.where(arrays.time_ns == UNSUPPORTED, NEVER, arrays.time_ns).min(axis=1)
+
+        def guess(uses: list[list[Use]]) -> Ints:
+            lengths, section = lower_table(uses), uses[0][0].section
+            serial = min(NEVER, int(least[list(section.ops)[section.entry is not None :]].sum()))
+            for a, row in enumerate(uses):
+                for b, use in enumerate(row):
+                    if use.arc.open and step(use.arc) is not None:
+                        lengths[a, b] = max(lengths[a, b], serial)
+            return lengths
+
+        return chain.shortest(guess)[0] > self.bound_ns
+
+    def join_plans(self, tiles: Chain, *, exact: bool) -> None:
+        """Put the plans of the sections together, if that is better than the incumbent."""
+        length, path = tiles.shortest(upper_table)
+        if length < NEVER and (self.value_ns is None or length < self.value_ns):
+            plan = join(self.task.instance, self.task.semantics, self.maker, path)
+            self.found_plan(plan, length if exact else None)
+
+
+def _once(step: Steps) -> Steps:
+    return lambda arc: None if arc.steps > 0 else step(arc)
+
+
+def expected_table(uses: list[list[Use]]) -> Ints:
+    """What the arcs of a section are likely to take: what is proven, and at least that.
+
+    Placers' plans are shortened as much as the optima of the section's proven arcs are shorter
+    than theirs.
+    """
+    arcs = [use.arc for row in uses for use in row]
+    proven = [arc for arc in arcs if arc.placed_ns and arc.lower_ns == arc.upper_ns]
+    optimal, placed = sum(arc.lower_ns for arc in proven), sum(arc.placed_ns or 0 for arc in proven)
+    lengths = lower_table(uses)
+    for a, row in enumerate(uses):
+        for b, use in enumerate(row):
+            arc = use.arc
+            if arc.placed_ns is not None and arc.upper_ns is not None:
+                guess = arc.placed_ns * optimal // placed if placed else arc.upper_ns
+                lengths[a, b] = max(arc.lower_ns, min(arc.upper_ns, guess))
+    return lengths
+
+
+def _handicapped(uses: list[list[Use]], guide: Lengths) -> Ints:
+    lengths = guide(uses)
+    for a, row in enumerate(uses):
+        for b, use in enumerate(row):
+            if use.arc.ticket is not None:
+                lengths[a, b] = min(NEVER, int(lengths[a, b] * (1 + HANDICAP)) + 1)
+    return lengths

@@ -1,0 +1,1 @@
+"""`ideal-dp`: the dynamic program over ideals; `method` chooses the engine."""

@@ -1,0 +1,1 @@
+"""Any kinds of devices, replicas and servers."""

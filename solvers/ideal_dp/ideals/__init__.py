@@ -1,0 +1,1 @@
+"""Ideals as bit sets, their enumeration, and cuts between two."""

@@ -1,0 +1,169 @@
+"""The exact contiguous split for max-load: a DP over chains of ideals (Tarnawski et al., 2020).
+
+The recurrence is the paper's (section 5.1); the way it is searched is not. An upper bound from
+slicing topological orders and a lower bound from the work alone confine each ideal to a few numbers
+of devices; a first run only decides whether anything beats the upper bound; if so, bisection and a
+run for the value close the gap. Exact in integers.
+
+Two engines do this: `two_kinds.bracket` where all accelerators are alike and all hosts are, as in
+the paper; `any_kinds.bracket` for devices of any kinds, replicated stages and two levels of
+communication, which the paper does not have (docs/ideal-dp.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.structure.blocks import Blocks
+from placegap.instances.structure.idle_blocks import IdleRule
+from placegap.solvers.chains.problem import (
+    ChainProblem,
+    build_problem,
+    why_not_two_kinds,
+    with_roomy,
+)
+from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.trust import PROOF
+from placegap.solvers.ideal_dp.any_kinds.bracket import KindsBracket, cut_orders, simple_plan
+from placegap.solvers.ideal_dp.any_kinds.bracket import close as close_kinds
+from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem, build_kinds, why_not_kinds
+from placegap.solvers.ideal_dp.idle_steps import Engine, Misfit, Steps
+from placegap.solvers.ideal_dp.two_kinds.bracket import Bracket, close, slice_orders
+
+
+class IdealDPParams(ExactParams):
+    """Parameters of `ideal-dp`.
+
+    Attributes
+    ----------
+    max_ideals : int
+        With more ideals than this the best plan and the bound known until then are returned.
+    """
+
+    max_ideals: int = Field(default=20_000_000, ge=2)
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the DP cannot do the task, or None."""
+    if task.semantics.plans != "chain":
+        return f"splits into chains of ideals (plans: chain), not {task.semantics.plans}"
+    return None if _is_of_two_kinds(task) else why_not_kinds(task.instance, task.semantics)
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Solve, or return the best plan and bound when a limit is hit or Ctrl-C comes.
+
+    For N ideals, b blocks, e nets and L vectors of device counts O(N (L + (b + e) / 64)) memory
+    and, in the worst case, O(L N^2 (b + e) / 64) time; the search visits few of the N^2 pairs.
+    With servers the worst case is O(L N^3).
+    """
+    assert isinstance(params, IdealDPParams)
+    clock = Clock(task.limits.time_limit_s)
+    steps: Steps[Bracket] | Steps[KindsBracket]
+    if _is_of_two_kinds(task):
+        steps = Steps(task, _two_kinds(task, clock), params.max_ideals)
+    else:
+        steps = Steps(task, _any_kinds(task, clock), params.max_ideals)
+    try:
+        message = _until_stopped(steps.run)
+    except Misfit as misfit:
+        return _misfit(task, misfit.blocks, misfit.block)
+    if message and steps.value is None and isinstance(steps.last, KindsBracket):
+        simple_plan(steps.last)
+        steps.value, steps.plan = steps.last.value, steps.last.plan
+    return _outcome(steps, message)
+
+
+def _is_of_two_kinds(task: Task) -> bool:
+    """Whether the engine for accelerators and hosts that are each alike will do."""
+    extended = task.semantics.replicas or task.semantics.levels == 2
+    return not extended and why_not_two_kinds(task.instance) is None
+
+
+def _two_kinds(task: Task, clock: Clock) -> Engine[Bracket]:
+    def start(rule: IdleRule, known: Bracket | None) -> Bracket:
+        overlap = task.semantics.load == "overlap"
+        if known is not None and known.problem.blocks.exact and rule.roomy is not None:
+            problem = with_roomy(task.instance, known.problem, rule.roomy)
+        else:
+            problem = build_problem(task.instance, overlap=overlap, rule=rule)
+        return Bracket(problem, clock, task.limits.gap, task.limits.seed)
+
+    return Engine(start, slice_orders, close)
+
+
+def _any_kinds(task: Task, clock: Clock) -> Engine[KindsBracket]:
+    def start(rule: IdleRule, known: KindsBracket | None) -> KindsBracket:
+        return KindsBracket(task, build_kinds(task.instance, task.semantics, rule), clock)
+
+    return Engine(start, cut_orders, close_kinds)
+
+
+def _until_stopped(work: Callable[[], None]) -> str:
+    """Work to the end, or until a limit or Ctrl-C; which of these it was, in words."""
+    try:
+        work()
+    except LimitReached as limit:
+        return f"stopped: {limit}"
+    except KeyboardInterrupt:
+        return "interrupted"
+    return ""
+
+
+def _misfit(task: Task, blocks: Blocks, block: int) -> Outcome:
+    """A block fits no device at all: the end, in words."""
+    ops = np.flatnonzero(blocks.block == block).tolist()
+    names = [repr(task.instance.graph.ops[i].name) for i in ops[:3]]
+    listed = ", ".join(names) + (f" and {len(ops) - 3} more" if len(ops) > 3 else "")
+    message = f"no device can run and hold {listed}"
+    if len(ops) > 1:
+        message += " together, and a chain plan cannot part them"
+    return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
+
+
+def _outcome(steps: Steps[Bracket] | Steps[KindsBracket], message: str) -> Outcome:
+    """What is known in the end: plan, value, bound, and what the bound rests on."""
+    details: dict[str, int] = {}
+    if steps.last is not None:
+        details = {**_sizes(steps.last.problem), **steps.last.counts}
+    infeasible = steps.value is None and steps.impossible
+    if infeasible:
+        message = "in every chain of ideals some device's memory is too small"
+    return Outcome(
+        plan=steps.plan,
+        claim_ns=steps.value,
+        bound_ns=None if infeasible else steps.lower,
+        bound_origin="" if infeasible else steps.origin,
+        rests_on=PROOF,
+        proven_infeasible=infeasible,
+        message=message,
+        build_s=steps.build_s,
+        details=details,
+    )
+
+
+def _sizes(problem: ChainProblem | KindsProblem) -> dict[str, int]:
+    if isinstance(problem, ChainProblem):
+        return {"blocks": problem.num_blocks, "nets": problem.num_nets}
+    guide = problem.guide
+    return {"blocks": guide.num_blocks, "nets": guide.num_nets, "kinds": problem.num_kinds}
+
+
+register(
+    Method(
+        name="ideal-dp",
+        claim="exact",
+        objectives=("max_load",),
+        paper="Tarnawski et al., NeurIPS 2020",
+        summary="Optimal chain of ideals for max-load, on any devices, replicated, over servers.",
+        run=run,
+        params=IdealDPParams,
+        applies=applies,
+        packages=("numba",),
+    )
+)

@@ -1,0 +1,1 @@
+"""The search over pairs of ideals, for at most two kinds of devices."""

@@ -1,0 +1,1 @@
+"""`latency` and `latency-ip`: calls of devices, one subgraph each."""

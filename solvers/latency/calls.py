@@ -1,0 +1,276 @@
+"""Plans for latency_subgraphs as arrays, and their latency, as the referee counts it, in O(n + m).
+
+A *place* is a call of an accelerator, or a host. Hosts that are like one that holds everything are
+left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.referee.plan import Plan
+
+NEVER = 2**62
+
+
+class CallData(NamedTuple):
+    """n ops, P places of which the first C are calls, t tensors; `Instance.arrays` in short.
+
+    Attributes
+    ----------
+    device : (P,) int64
+        Calls of one device stand together, in order.
+    num_calls : int
+        C.
+    subgraphs : int
+        Calls per accelerator.
+    time_ns : (n, K) int64
+    size_bytes : (n,) int64
+    memory_bytes : (K,) int64
+    host_ns : (t, K) int64
+    producer : (t,) int64
+    tensor_ptr, consumer : (t + 1,), (m,) int64
+        Consumers of tensor u are ``consumer[tensor_ptr[u]:tensor_ptr[u + 1]]``.
+    succ_ptr, succ : (n + 1,), (m,) int64
+    pred_ptr, pred : (n + 1,), (m,) int64
+    """
+
+    device: Ints
+    num_calls: int
+    subgraphs: int
+    time_ns: Ints
+    size_bytes: Ints
+    memory_bytes: Ints
+    host_ns: Ints
+    producer: Ints
+    tensor_ptr: Ints
+    consumer: Ints
+    succ_ptr: Ints
+    succ: Ints
+    pred_ptr: Ints
+    pred: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class CallProblem:
+    """An instance for the kernels.
+
+    Attributes
+    ----------
+    data : CallData
+    group_ptr, member : (g + 1,), (n,) int64
+        Ops of each colocation group.
+    group : (n,) int64
+    """
+
+    data: CallData
+    group_ptr: Ints
+    member: Ints
+    group: Ints
+
+    def latency_ns(self, place: Ints) -> int:
+        """Latency, `NEVER` if calls wait for each other in a cycle; whether it fits is not seen.
+
+        Examples
+        --------
+        >>> from placegap.instances import example
+        >>> problem = build_call_problem(example(), 1)
+        >>> problem.latency_ns(np.array([0, 0, 1, 1])), problem.latency_ns(np.array([0, 1, 0, 1]))
+        (85, 65)
+        """
+        return int(call_latency(self.data, np.asarray(place, np.int64), new_scratch(self.data))[0])
+
+    def fits(self, place: Ints) -> bool:
+        """Whether all ops run where they are, groups are together, and memory suffices."""
+        data, device = self.data, self.data.device[place]
+        held = np.zeros(len(data.memory_bytes), np.int64)
+        np.add.at(held, device, data.size_bytes)
+        of_host = place >= data.num_calls
+        same = np.where(of_host, -1, device)
+        together = same == same[self.member[self.group_ptr[self.group]]]
+        runs = data.time_ns[np.arange(len(place)), device] != UNSUPPORTED
+        return bool(runs.all() and together.all() and (held <= data.memory_bytes).all())
+
+    def plan(self, place: Ints) -> Plan:
+        """The plan of the ops' places."""
+        data = self.data
+        number = np.where(place < data.num_calls, place % data.subgraphs, 0)
+        devices = data.device[place].tolist()
+        return Plan(tuple((k,) for k in devices), call=tuple(number.tolist()))
+
+    def place(self, plan: Plan) -> Ints:
+        """The places of a plan; ops on hosts that are left out go to the host that is like it."""
+        data = self.data
+        hosts = data.device[data.num_calls :]
+        first = {int(k): at for at, k in reversed(list(enumerate(data.device.tolist())))}
+        call = plan.call or (0,) * len(self.group)
+        found = []
+        for i, (k, c) in enumerate(zip(plan.devices.tolist(), call, strict=True)):
+            if k not in first:
+                same = data.time_ns[i, hosts] == data.time_ns[i, k]
+                found.append(data.num_calls + int(np.argmax(same)))
+            else:
+                found.append(first[k] + (c if first[k] < data.num_calls else 0))
+        return np.array(found, np.int64)
+
+
+def build_call_problem(instance: Instance, subgraphs: int) -> CallProblem:
+    """Arrays of an instance whose accelerators make up to `subgraphs` calls; O(n K + m)."""
+    arrays, index = instance.arrays, instance.arrays.index
+    accelerators = np.flatnonzero(~arrays.is_host)
+    hosts: list[int] = []
+    total = int(arrays.resident_bytes.sum())
+    for k in np.flatnonzero(arrays.is_host).tolist():
+        roomy = [h for h in hosts if arrays.memory_bytes[h] >= total]
+        if not any((arrays.time_ns[:, h] == arrays.time_ns[:, k]).all() for h in roomy):
+            hosts.append(k)
+    device = np.concatenate([np.repeat(accelerators, subgraphs), np.array(hosts, np.int64)])
+    data = CallData(
+        device, len(accelerators) * subgraphs, subgraphs, arrays.time_ns, arrays.resident_bytes,
+        arrays.memory_bytes, arrays.host_ns, index.tensor_producer, index.tensor_ptr,
+        index.consumer[index.tensor_edge], index.succ_ptr, index.consumer[index.succ_edge],
+        index.pred_ptr, index.producer[index.pred_edge],
+    )  # fmt: skip
+    count = np.bincount(arrays.group, minlength=arrays.num_groups)
+    group_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(count)])
+    member = np.argsort(arrays.group, kind="stable")
+    return CallProblem(data, group_ptr, member, arrays.group)
+
+
+class Scratch(NamedTuple):
+    """Room for one evaluation: per place, per op."""
+
+    duration: Ints
+    waiting: Ints
+    begin: Ints
+    mark: Ints
+    head: Ints
+    next: Ints
+    queue: Ints
+    op_waiting: Ints
+    op_begin: Ints
+
+
+def new_scratch(data: CallData) -> Scratch:
+    """Room for evaluations of one problem."""
+    places, ops = len(data.device), len(data.size_bytes)
+    sizes = (*[places] * 5, ops, places + ops, ops, ops)
+    return Scratch(*[np.zeros(size, np.int64) for size in sizes])
+
+
+@njit(cache=True, nogil=True)
+def call_latency(data: CallData, place: Ints, scratch: Scratch) -> tuple[int, int]:
+    """Latency of a plan, `NEVER` where calls wait in a cycle, and the sum of all calls.
+
+    Calls, and ops on hosts, start in topological order; a call once nothing that it waits for is
+    left, its predecessor on its accelerator included. In the queue, ops follow the places.
+    """
+    n, calls, total = len(place), data.num_calls, np.int64(0)
+    _durations(data, place, scratch)
+    _waits(data, place, scratch)
+    end_of_queue = 0
+    for p in range(calls):
+        total += scratch.duration[p]
+        if scratch.waiting[p] == 0:
+            scratch.queue[end_of_queue] = p
+            end_of_queue += 1
+    for i in range(n):
+        if place[i] >= calls and scratch.op_waiting[i] == 0:
+            scratch.queue[end_of_queue] = calls + i
+            end_of_queue += 1
+    latency, at, ended = np.int64(0), 0, 0
+    while at < end_of_queue:
+        unit = scratch.queue[at]
+        at += 1
+        if unit >= calls:
+            i = unit - calls
+            end = scratch.op_begin[i] + data.time_ns[i, data.device[place[i]]]
+            end_of_queue = _release(data, place, scratch, i, end, end_of_queue)
+            ended += 1
+        else:
+            end = scratch.begin[unit] + scratch.duration[unit]
+            i = scratch.head[unit]
+            while i >= 0:
+                end_of_queue = _release(data, place, scratch, i, end, end_of_queue)
+                ended += 1
+                i = scratch.next[i]
+            if (unit + 1) % data.subgraphs != 0:
+                scratch.begin[unit + 1] = max(scratch.begin[unit + 1], end)
+                scratch.waiting[unit + 1] -= 1
+                if scratch.waiting[unit + 1] == 0:
+                    scratch.queue[end_of_queue] = unit + 1
+                    end_of_queue += 1
+        latency = max(latency, end)
+    return (int(latency), int(total)) if ended == n else (NEVER, int(total))
+
+
+@njit(cache=True, nogil=True)
+def _durations(data: CallData, place: Ints, scratch: Scratch) -> None:
+    """Compute of each call, and each tensor in and out once; the members of each call."""
+    calls = data.num_calls
+    scratch.duration[:] = 0
+    scratch.mark[:] = -1
+    scratch.head[:] = -1
+    for i in range(len(place)):
+        if place[i] < calls:
+            scratch.duration[place[i]] += data.time_ns[i, data.device[place[i]]]
+            scratch.next[i] = scratch.head[place[i]]
+            scratch.head[place[i]] = i
+    for u in range(len(data.producer)):
+        source, leaves = place[data.producer[u]], False
+        for at in range(data.tensor_ptr[u], data.tensor_ptr[u + 1]):
+            to = place[data.consumer[at]]
+            if to != source:
+                leaves = True
+                if to < calls and scratch.mark[to] != u:
+                    scratch.mark[to] = u
+                    scratch.duration[to] += data.host_ns[u, data.device[to]]
+        if leaves and source < calls:
+            scratch.duration[source] += data.host_ns[u, data.device[source]]
+
+
+@njit(cache=True, nogil=True)
+def _waits(data: CallData, place: Ints, scratch: Scratch) -> None:
+    """How many edges, and calls, each call and each op on a host waits for."""
+    calls = data.num_calls
+    scratch.waiting[:] = 0
+    scratch.begin[:] = 0
+    scratch.op_begin[:] = 0
+    for p in range(calls):
+        scratch.waiting[p] = 1 if p % data.subgraphs else 0
+    for i in range(len(place)):
+        scratch.op_waiting[i] = data.pred_ptr[i + 1] - data.pred_ptr[i]
+        if place[i] < calls:
+            for at in range(data.pred_ptr[i], data.pred_ptr[i + 1]):
+                scratch.waiting[place[i]] += place[data.pred[at]] != place[i]
+
+
+@njit(cache=True, nogil=True)
+def _release(
+    data: CallData, place: Ints, scratch: Scratch, i: int, end: int, end_of_queue: int
+) -> int:
+    """Op i has ended: what may begin now joins the queue; the queue's new end."""
+    calls = data.num_calls
+    for at in range(data.succ_ptr[i], data.succ_ptr[i + 1]):
+        j = data.succ[at]
+        to = place[j]
+        if to >= calls:
+            scratch.op_begin[j] = max(scratch.op_begin[j], end)
+            scratch.op_waiting[j] -= 1
+            if scratch.op_waiting[j] == 0:
+                scratch.queue[end_of_queue] = calls + j
+                end_of_queue += 1
+        elif to != place[i]:
+            scratch.begin[to] = max(scratch.begin[to], end)
+            scratch.waiting[to] -= 1
+            if scratch.waiting[to] == 0:
+                scratch.queue[end_of_queue] = to
+                end_of_queue += 1
+    return end_of_queue

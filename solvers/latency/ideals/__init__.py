@@ -1,0 +1,1 @@
+"""Chains of ideals: labels of calls and end times over a lattice."""

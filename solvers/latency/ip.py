@@ -1,0 +1,182 @@
+"""The method ``latency-ip``: Tarnawski et al.'s latency IP, as a MIP or for CP-SAT."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import Field
+
+from placegap.formulations import latency_ip
+from placegap.formulations.latency_ip import cp as latency_cp
+from placegap.formulations.latency_ip.chain_bound import NEVER, chain_bound_ns
+from placegap.formulations.latency_ip.cp_variables import LatencyModel
+from placegap.formulations.latency_ip.windows_and_ranks import LARGEST_HORIZON_NS, serial_horizon_ns
+from placegap.formulations.shared.families import granularity_ns
+from placegap.instances.reading.errors import InputError
+from placegap.solvers.back_ends.cp_sat import Settings, search
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import Start, best_start
+from placegap.solvers.core.trust import PROOF
+from placegap.solvers.latency.slices import with_slices
+from placegap.solvers.models.run_mip import Formulation, MipParams, run_mip
+
+MOST_ROWS = 300_000
+"""Larger models are refused: they take minutes to build, and a solver hardly ends their root."""
+
+LONGEST_NS = 2**53
+"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+
+STARTS = ("single-device", "m-topo")
+"""Methods whose plans the search starts from, of those that do the objective."""
+
+
+class LatencyParams(MipParams, ExactParams):
+    """Parameters of ``latency-ip``.
+
+    Attributes
+    ----------
+    model : {"mip", "cp-sat"}
+        CP-SAT with two workers closed the operator graph of BERT-3, one call per accelerator, to
+        1e-7 in 39 s; HiGHS was 0.6 % from its bound after a minute.
+    form : {"strengthened", "as_published"}
+        Of the MIP; CP-SAT has one form.
+    workers : int
+        Threads of CP-SAT. The MIP solvers run on one.
+    """
+
+    model: Literal["mip", "cp-sat"] = "cp-sat"
+    form: latency_ip.Form = "strengthened"
+    workers: int = Field(default=2, ge=1, le=1024)
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the semantics or the size is out of reach, or None; nothing is built."""
+    assert isinstance(params, LatencyParams)
+    reason = latency_ip.why_not(task.semantics)
+    if reason is not None:
+        return f"its model {reason}"
+    horizon, most_ns = serial_horizon_ns(task.instance), LARGEST_HORIZON_NS
+    if params.model == "mip":
+        most_ns = LONGEST_NS
+    if horizon > most_ns:
+        return f"its times sum to {horizon} ns, more than 2**{most_ns.bit_length() - 1}"
+    rows = latency_ip.count_rows(task.instance, task.semantics, params.form)
+    if rows > MOST_ROWS:
+        return f"its model ({params.form}) would have {rows} rows, more than {MOST_ROWS}"
+    return None
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Start from the best of the incumbent, of `STARTS` and of `best_slices`; build, solve.
+
+    But for the published form, the bound is the better of the solver's and `chain_bound_ns`, which
+    is in the models, too, and which a solver that is stopped early has not got to.
+    """
+    assert isinstance(params, LatencyParams)
+    began = now_s()
+    task = with_slices(task)
+    if params.model == "mip" and params.form == "as_published":
+        return _run_mip(task, params, None, began)
+    chains_ns = chain_bound_ns(task.instance, task.semantics)
+    if chains_ns >= NEVER:
+        words = "some path of ops fits nowhere"
+        return Outcome(proven_infeasible=True, rests_on=PROOF, message=words)
+    run_model = _run_mip if params.model == "mip" else _run_cp
+    outcome = run_model(task, params, chains_ns, began)
+    if outcome.proven_infeasible or (outcome.bound_ns or 0) > chains_ns:
+        return outcome
+    return replace(outcome, bound_ns=chains_ns, bound_origin="chains", rests_on=PROOF)
+
+
+def formulation(task: Task, params: Params) -> Formulation:
+    """What the runner needs of the MIP.
+
+    Raises
+    ------
+    InputError
+        Where the parameters ask for the CP-SAT model.
+    """
+    assert isinstance(params, LatencyParams)
+    if params.model != "mip":
+        raise InputError("latency-ip solves a CP-SAT model by default; add --param model=mip")
+    bound_ns = None
+    if params.form == "strengthened":
+        bound_ns = min(chain_bound_ns(task.instance, task.semantics), NEVER)
+    return _formulation(task, params, bound_ns)
+
+
+def _formulation(task: Task, params: LatencyParams, bound_ns: int | None) -> Formulation:
+    instance, semantics, form = task.instance, task.semantics, params.form
+    return Formulation(
+        name="latency-ip",
+        starts=STARTS,
+        granularity_ns=granularity_ns(instance, transfers=False),
+        build=lambda start: latency_ip.build(
+            instance,
+            semantics,
+            form,
+            None if start is None else start.value_ns,
+            bound_ns,
+            symmetry=True,
+        ),
+        warm_start=lambda model, plan: latency_ip.warm_start(model, instance, plan, semantics),
+        extract=lambda model: latency_ip.extract(model, instance),
+    )
+
+
+def _run_mip(task: Task, params: LatencyParams, bound_ns: int | None, began: float) -> Outcome:
+    return run_mip(task, _formulation(task, params, bound_ns), params.solver, began)
+
+
+def _run_cp(task: Task, params: LatencyParams, bound_ns: int, began: float) -> Outcome:
+    return solve_cp(task, params.workers, bound_ns, began)
+
+
+def solve_cp(task: Task, workers: int, bound_ns: int, began: float | None = None) -> Outcome:
+    """Solve the CP-SAT model from the best of the incumbent and `STARTS`.
+
+    The better of the solver's plan and the start comes back, the start alone if an interrupt or a
+    lack of memory comes before the solver answers. The bound holds for all plans.
+
+    Parameters
+    ----------
+    task : Task
+    workers : int
+        Threads.
+    bound_ns : int
+        A latency that no plan is below; a row of the model.
+    began : float, optional
+        When the time limit began to count, by `limits.now_s`; by default now.
+    """
+    began = now_s() if began is None else began
+    settings = Settings(workers, gap=task.limits.gap, seed=task.limits.seed, scheduling=False)
+
+    def prepare(start: Start | None) -> LatencyModel:
+        horizon_ns = start.value_ns if start else None
+        model = latency_cp.build(task.instance, task.semantics, horizon_ns, bound_ns, symmetry=True)
+        if start:
+            latency_cp.warm_start(model, start.plan, task.semantics)
+        return model
+
+    start = best_start(task, STARTS)
+    read_plan = latency_cp.read_plan
+    return search(task, start, prepare, read_plan, lambda _: (0, ""), settings, began)
+
+
+register(
+    Method(
+        name="latency-ip",
+        claim="exact",
+        objectives=("latency_subgraphs",),
+        paper="Tarnawski et al. 2020",
+        summary="single-sample latency, q calls per accelerator: CP-SAT, or a MIP through HiGHS",
+        run=run,
+        params=LatencyParams,
+        applies=applies,
+        formulation=formulation,
+        packages=("pyomo", "highspy", "ortools"),
+    )
+)

@@ -1,0 +1,101 @@
+"""Sets of a section's nodes as bits, 64 to a word, so that sections of any size have them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from placegap.instances.problem.graph_index import Ints
+
+WORD = 64
+
+
+def masks(members: NDArray[np.bool_], bits: int | None = None) -> Ints:
+    """Bits of the sets that are the rows of a matrix, (r, words); room for `bits` of them.
+
+    Examples
+    --------
+    >>> masks(np.array([[True, False, True]])).tolist()
+    [[5]]
+    >>> masks(np.ones((1, 65), bool)).tolist()
+    [[-1, 1]]
+    """
+    words = max(1, -(-(members.shape[1] if bits is None else bits) // WORD))
+    padded = np.zeros((len(members), words * WORD), np.bool_)
+    padded[:, : members.shape[1]] = members
+    packed = np.packbits(padded, axis=1, bitorder="little")
+    return np.ascontiguousarray(packed).view("<i8").astype(np.int64).reshape(-1, words)
+
+
+def members(mask: Ints, count: int) -> NDArray[np.bool_]:
+    """Which of `count` nodes are in a set.
+
+    Examples
+    --------
+    >>> members(np.array([5]), 4).tolist()
+    [True, False, True, False]
+    """
+    octets = np.ascontiguousarray(mask, "<i8").view(np.uint8)
+    found: NDArray[np.bool_] = np.unpackbits(octets, bitorder="little")[:count].astype(np.bool_)
+    return found
+
+
+@njit(cache=True, inline="always")
+def has(mask: Ints, v: int) -> bool:
+    """Whether node v is in a set."""
+    return bool(mask[v // 64] >> (v % 64) & 1)
+
+
+@njit(cache=True)
+def meets(one: Ints, other: Ints) -> bool:
+    """Whether two sets have a node in common."""
+    found = False
+    for w in range(len(one)):
+        found |= one[w] & other[w] != 0
+    return found
+
+
+@njit(cache=True)
+def beyond(one: Ints, other: Ints) -> bool:
+    """Whether one set has a node that the other has not."""
+    found = False
+    for w in range(len(one)):
+        found |= one[w] & ~other[w] != 0
+    return found
+
+
+@njit(cache=True)
+def ideals(before: Ints, most: int) -> tuple[Ints, int]:
+    """Bits of every ideal, and how many; `before` has bits for nodes in topological order.
+
+    Every prefix of an ideal in that order is an ideal: each is made once, from the one without its
+    last node. Stops, with a larger number, beyond `most`.
+    """
+    found = np.zeros((most + 1, before.shape[1]), np.int64)
+    last = np.full(most + 1, -1, np.int64)
+    count, at = 1, 0
+    while at < count:
+        for v in range(last[at] + 1, len(before)):
+            if not beyond(before[v], found[at]):
+                if count > most:
+                    return found, count
+                found[count] = found[at]
+                found[count, v // 64] |= np.int64(1) << (v % 64)
+                last[count] = v
+                count += 1
+        at += 1
+    return found, count
+
+
+def count_ideals(before: Ints, most: int) -> int:
+    """Number of ideals of nodes in topological order, or some number beyond `most`.
+
+    Examples
+    --------
+    Two nodes in a row, and one beside them:
+
+    >>> count_ideals(masks(np.array([[0, 0, 0], [1, 0, 0], [0, 0, 0]], bool)), 100)
+    6
+    """
+    return int(ideals(before, most)[1])

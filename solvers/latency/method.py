@@ -1,0 +1,415 @@
+"""The method ``latency``: latency_subgraphs, from starts to a plan with a certified bound.
+
+A bound and a first plan from rows of calls along a spine, annealing from these and from slices, and
+CP-SAT for what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from pydantic import Field
+
+from placegap.formulations import latency_ip as model
+from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.clock import Clock, LimitReached, now_s
+from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.progress import Told, teller, unheard
+from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.result import Outcome, relative_gap
+from placegap.solvers.core.starts import best_start
+from placegap.solvers.core.trust import PROOF, word_of
+from placegap.solvers.latency import ip as latency_ip
+from placegap.solvers.latency.annealing import anneal_calls
+from placegap.solvers.latency.calls import NEVER, CallProblem, build_call_problem
+from placegap.solvers.latency.ideals.chains import IdealChains, build_chains
+from placegap.solvers.latency.rows.bound import best_row
+from placegap.solvers.latency.rows.plans import row_places
+from placegap.solvers.latency.rows.spine import Nodes, build_nodes, build_spine
+from placegap.solvers.latency.slices import group_slices, with_slices
+
+BESIDE = (None, 16, 32, 8)
+"""Nodes beside more nodes of the longest path than this are left out; None: nothing is."""
+
+HEAT = (0.03, 0.01, 0.003)
+"""Temperatures that annealing starts with, run by run."""
+
+STEPS_PER_S = 2e7
+"""Ops and edges that annealing evaluates per second, at least; limits its moves."""
+
+LARGEST_MATRIX = 4000
+"""Graphs of more ops have no bound but the critical path: reachability is a matrix."""
+
+ROWS_SHARE, CHAINS_SHARE = 0.4, 0.3
+"""Parts of the time limit after which no other spine is begun, and which chains may take."""
+
+ANNEALING_SHARE, IDEALS_SHARE = 0.4, 0.7
+"""Parts of the time left that annealing may take, and then chains of ideals."""
+
+MORE_LABELS, MOST_LABELS = 2, 2**10
+"""How many times more labels per ideal the next search has, and the most there are."""
+
+ROUND = 1_000
+"""Further annealing, while time is left, is numbered from here."""
+
+
+class LatencyParams(ExactParams):
+    """Parameters of ``latency``.
+
+    Attributes
+    ----------
+    moves : int
+        Most moves of an annealing run.
+    rounds : int
+        How often annealing goes through all of `HEAT`.
+    finish : bool
+        Whether chains of ideals and CP-SAT work on what is left after it.
+    workers : int
+        Threads of CP-SAT.
+    """
+
+    moves: int = Field(default=300_000, ge=0)
+    rounds: int = Field(default=3, ge=0)
+    finish: bool = True
+    workers: int = Field(default=2, ge=1, le=1024)
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the method cannot do the task, or None."""
+    reason = model.why_not(task.semantics)
+    return None if reason is None else f"its model {reason}"
+
+
+@dataclass(eq=False)
+class Progress:
+    """The best plan and the best bound so far; value and place None without a plan."""
+
+    problem: CallProblem
+    gap: float
+    value_ns: int | None = None
+    place: Ints | None = None
+    bound_ns: int = 0
+    origin: str = "critical path"
+    rests_on: str = PROOF
+    infeasible: str = ""
+    on_news: Told = unheard
+    faults: tuple[str, ...] = ()
+    details: dict[str, int | float | str] = field(default_factory=dict)
+
+    def offer(self, place: Ints | None) -> None:
+        """Take over a feasible plan if it is better."""
+        if place is not None:
+            value = self.problem.latency_ns(place)
+            if self.value_ns is None or value < self.value_ns:
+                self.value_ns, self.place = value, place.copy()
+                self.on_news(value, None)
+
+    def prove(self, bound_ns: int, origin: str, rests_on: str = PROOF) -> None:
+        """Take over a bound if it is better."""
+        if bound_ns > self.bound_ns:
+            self.bound_ns, self.origin, self.rests_on = bound_ns, origin, rests_on
+            self.on_news(None, bound_ns)
+
+    def prove_infeasible(self, reason: str, rests_on: str = PROOF) -> None:
+        """No plan exists; of several reasons the first counts."""
+        if not self.infeasible:
+            self.infeasible, self.rests_on = reason, rests_on
+
+    @property
+    def done(self) -> bool:
+        """Whether the gap is small enough, or no plan exists."""
+        found = relative_gap(self.value_ns, self.bound_ns)
+        return bool(self.infeasible) or (found is not None and found <= self.gap)
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Search, or return the best plan and bound when a limit or Ctrl-C comes, or a phase fails."""
+    assert isinstance(params, LatencyParams)
+    search = _Search(task, params)
+    try:
+        search.run()
+    except LimitReached as limit:
+        search.words.append(f"stopped: {limit}")
+    except KeyboardInterrupt:
+        search.words.append("interrupted")
+    except MemoryError:
+        search.words.append("out of memory")
+    progress = search.progress
+    message = "; ".join(search.words)
+    if progress.place is None:
+        message = progress.infeasible or message or "no plan was found"
+    return Outcome(
+        plan=None if progress.place is None else progress.problem.plan(progress.place),
+        claim_ns=progress.value_ns,
+        bound_ns=None if progress.infeasible else progress.bound_ns,
+        bound_origin="" if progress.infeasible else progress.origin,
+        rests_on=progress.rests_on,
+        faults=progress.faults,
+        proven_infeasible=bool(progress.infeasible),
+        message=message,
+        details=progress.details,
+    )
+
+
+class _Search:
+    """The phases, in turn, until the gap is small enough or the time is over."""
+
+    def __init__(self, task: Task, params: LatencyParams) -> None:
+        self.task, self.params, self.began = task, params, now_s()
+        subgraphs = task.semantics.subgraphs
+        self.progress = Progress(build_call_problem(task.instance, subgraphs), task.limits.gap)
+        self.progress.on_news = teller(task.instance, task.semantics, "latency")
+        self.progress.prove(_critical_path_ns(task), "critical path")
+        self.starts: list[Ints] = []
+        self.steps_per_s = STEPS_PER_S
+        self.words: list[str] = []
+
+    def run(self) -> None:
+        """First plans, bounds, annealing, CP-SAT, and annealing again while time is left."""
+        progress = self.progress
+        self.guard("first plans", self.first_plans)
+        self.left_s()
+        self.guard("rows", self.rows)
+        if not progress.done:
+            self.guard("chains", self.chains)
+        progress.details["start_ns"] = progress.value_ns or 0
+        self.guard("annealing", self.anneal)
+        progress.details["annealed_ns"] = progress.value_ns or 0
+        if not progress.done and self.params.finish:
+            self.guard("ideals", self.ideals)
+        if not progress.done and self.params.finish:
+            self.guard("CP-SAT", self.finish)
+        if not progress.done and self.params.finish and self.params.rounds:
+            self.guard("annealing", self.anneal_on)
+        if not progress.done and not self.words:
+            self.words.append("all rounds of annealing are over, and nothing else is left to try")
+
+    def guard(self, phase: str, work: Callable[[], None]) -> None:
+        """Go through a phase; if it fails, say so, and go on with what there is."""
+        try:
+            work()
+        except (LimitReached, MemoryError):
+            raise
+        except Exception as error:
+            if stop_asked():
+                raise KeyboardInterrupt from error
+            reason = f"{phase} failed: {type(error).__name__}: {error}"
+            self.words.append(reason)
+            known = self.progress.details.get("failed")
+            self.progress.details["failed"] = f"{known}; {reason}" if known else reason
+
+    def left_s(self) -> float | None:
+        """Seconds left, None without a limit."""
+        limit_s = self.task.limits.time_limit_s
+        if limit_s is None:
+            return None
+        left = limit_s - (now_s() - self.began)
+        if left <= 0:
+            raise LimitReached(f"the time limit of {self.task.limits.named_s:g} s is over")
+        return left
+
+    def offer_start(self, plan: Plan | None) -> None:
+        """Take over a plan that the referee accepts, and anneal from it later."""
+        if plan is not None and evaluate(self.task.instance, plan, self.task.semantics).feasible:
+            place = self.progress.problem.place(plan)
+            self.progress.offer(place)
+            self.starts.append(place)
+
+    def first_plans(self) -> None:
+        """The incumbent, placers, slices."""
+        start = best_start(self.task, latency_ip.STARTS)
+        self.offer_start(None if start is None else start.plan)
+        self.offer_start(with_slices(self.task).incumbent)
+        instance, subgraphs = self.task.instance, self.task.semantics.subgraphs
+        if instance.arrays.num_groups < instance.num_ops and subgraphs > 1:
+            for plan in group_slices(instance, subgraphs):
+                self.offer_start(plan)
+
+    def rows(self) -> None:
+        """Bounds from rows of calls along spines, and a plan from each row."""
+        task, progress, arrays = self.task, self.progress, self.task.instance.arrays
+        accelerators = np.flatnonzero(~arrays.is_host)
+        if task.instance.num_ops > LARGEST_MATRIX:
+            self.words.append(f"no rows and chains for more than {LARGEST_MATRIX} ops")
+            return
+        room = int(arrays.memory_bytes[accelerators].max(initial=0))
+        seen: dict[tuple[int, tuple[int, ...]], None] = {}
+        for nodes, speakers_only, beside in self.spines():
+            left = self.left_s()
+            late = left is not None and left < (1 - ROWS_SHARE) * (task.limits.time_limit_s or 0)
+            if seen and late:
+                break
+            spine = build_spine(nodes, beside, speakers_only=speakers_only)
+            key = len(nodes.own_ns), tuple(spine.left_out)
+            if progress.done or key in seen:
+                continue
+            seen[key] = None
+            most_calls = min(progress.problem.data.num_calls, len(nodes.own_ns))
+            limit_ns = NEVER - 1 if progress.value_ns is None else progress.value_ns
+            try:
+                clock = Clock(None if left is None else (1 - CHAINS_SHARE) * left)
+                row = best_row(spine, room, most_calls, limit_ns, clock)
+            except LimitReached:
+                self.words.append("rows stopped early")
+                break
+            if row.cost_ns >= NEVER:
+                progress.prove_infeasible("no row of calls holds all ops")
+                return
+            progress.prove(row.cost_ns, "sections")
+            place = row_places(progress.problem, spine, row)
+            if place is not None:
+                progress.offer(place)
+                self.starts.append(place)
+        progress.details["sections_ns"] = progress.bound_ns
+
+    def spines(self) -> Iterator[tuple[Nodes, bool, int | None]]:
+        """Nodes, whether only those that speak for groups are kept, and what is left out."""
+        instance, subgraphs = self.task.instance, self.task.semantics.subgraphs
+        nodes = build_nodes(instance, subgraphs)
+        for beside in BESIDE:
+            yield nodes, False, beside
+        if subgraphs == 1 and instance.arrays.num_groups < instance.num_ops:
+            nodes = build_nodes(instance, subgraphs, apart=True)
+            for beside in BESIDE:
+                yield nodes, False, beside
+        for beside in BESIDE:
+            yield nodes, True, beside
+
+    def chains(self) -> None:
+        """A bound from chains of ops."""
+        left = self.left_s()
+        share = None if left is None else CHAINS_SHARE * left
+        chains = chain_bound_ns(self.task.instance, self.task.semantics, share)
+        if chains >= NEVER:
+            self.progress.prove_infeasible("some path of ops fits nowhere")
+        else:
+            self.progress.prove(chains, "chains")
+
+    def ideals(self) -> None:
+        """Bounds and plans from chains of ideals, with more labels each time."""
+        task, progress, arrays = self.task, self.progress, self.task.instance.arrays
+        if task.instance.num_ops > LARGEST_MATRIX:
+            return
+        left = self.left_s()
+        clock = Clock(None if left is None else IDEALS_SHARE * left)
+        room = int(arrays.memory_bytes[~arrays.is_host].max(initial=0))
+        nodes = build_nodes(task.instance, task.semantics.subgraphs)
+        most_calls = min(progress.problem.data.num_calls, len(nodes.own_ns))
+        for narrow in (False, True):
+            spine = build_spine(nodes, narrow=narrow)
+            chains = build_chains(spine, room, most_calls)
+            if chains is not None:
+                self.chains_of_ideals(chains, clock)
+                break
+
+    def chains_of_ideals(self, chains: IdealChains, clock: Clock) -> None:
+        """Search, until nothing more is found or the time for it is over."""
+        progress, labels = self.progress, 1
+        while not progress.done and labels <= MOST_LABELS:
+            limit_ns = NEVER - 1 if progress.value_ns is None else progress.value_ns
+            found = chains.search(limit_ns, labels, clock)
+            if found.bound_ns >= NEVER - 1:
+                progress.prove_infeasible("no chain of calls holds all ops")
+                return
+            progress.prove(found.bound_ns, "ideals")
+            progress.details["labels"] = labels
+            if found.row is not None:
+                progress.offer(row_places(progress.problem, chains.spine, found.row))
+            if found.exact or not found.ended:
+                break
+            labels *= MORE_LABELS
+        progress.details["ideals_ns"] = progress.bound_ns
+
+    def anneal(self) -> None:
+        """From the best plan and the starts in turn, each time at another temperature."""
+        left = self.left_s()
+        rest = 0.0 if left is None or not self.params.finish else (1 - ANNEALING_SHARE) * left
+        for number in range(self.params.rounds * len(HEAT)):
+            if self.progress.done or self.progress.place is None:
+                return
+            start = self.progress.place
+            if number % 3 == 0 and number // 3 < len(self.starts):
+                start = self.starts[-1 - number // 3]
+            if rest and (self.left_s() or 0.0) <= rest:
+                return
+            self.anneal_once(number, start, rest)
+
+    def anneal_once(self, number: int, start: Ints, rest_s: float = 0.0) -> None:
+        """One run of annealing, of half the time at most that is left without the rest."""
+        size = self.task.instance.num_ops + len(self.task.instance.arrays.index.producer)
+        left, moves = self.left_s(), min(self.params.moves, 20_000 * size)
+        if left is not None:
+            spare_s = max(0.0, left - rest_s)
+            moves = min(moves, 1 + int(self.steps_per_s * spare_s / size) // 2)
+        seed = self.task.limits.seed * 1_000_003 + number
+        heat = HEAT[number % len(HEAT)]
+        problem, began = self.progress.problem, now_s()
+        self.progress.offer(anneal_calls(problem, start, seed=seed, moves=moves, hot=heat))
+        took_s = now_s() - began
+        if took_s > 1:  # a machine that others use, too, is slower
+            self.steps_per_s = min(self.steps_per_s, moves * size / took_s)
+
+    def anneal_on(self) -> None:
+        """While time is left and no bound can get better: annealing from the best plan."""
+        if self.left_s() is None or self.progress.place is None:
+            return
+        number = ROUND
+        while not self.progress.done:
+            self.left_s()
+            self.anneal_once(number, self.progress.place)
+            number += 1
+
+    def finish(self) -> None:
+        """Hand what is left to the CP-SAT model of ``latency-ip``."""
+        progress = self.progress
+        limits = replace(self.task.limits, time_limit_s=self.left_s())
+        place = progress.place
+        plan = None if place is None else progress.problem.plan(place)
+        task = replace(self.task, limits=limits, incumbent=plan)
+        method = latency_ip.LatencyParams(workers=self.params.workers)
+        reason = latency_ip.applies(task, method)
+        if reason is not None:
+            self.words.append(f"no exact finish: latency-ip: {reason}")
+            return
+        outcome = latency_ip.solve_cp(task, self.params.workers, progress.bound_ns)
+        rests_on = outcome.rests_on or word_of("ortools")
+        progress.faults += outcome.faults
+        if outcome.message:
+            self.words.append(outcome.message)
+        if outcome.proven_infeasible:
+            progress.prove_infeasible(outcome.message, rests_on)
+            return
+        if outcome.plan is not None:
+            progress.offer(progress.problem.place(outcome.plan))
+        progress.prove(outcome.bound_ns or 0, outcome.bound_origin, rests_on)
+
+
+def _critical_path_ns(task: Task) -> int:
+    """The longest path with every op where it is fastest: a bound that needs no search."""
+    arrays, index = task.instance.arrays, task.instance.arrays.index
+    least = np.where(arrays.time_ns < 0, NEVER, arrays.time_ns).min(axis=1)
+    end = least.copy()
+    for i in index.topological_order.tolist():
+        producers = index.producer[index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]]
+        end[i] += end[producers].max(initial=0)
+    return int(end.max())
+
+
+register(
+    Method(
+        name="latency",
+        claim="exact",
+        objectives=("latency_subgraphs",),
+        paper="Tarnawski et al. 2020 (the problem)",
+        summary="single-sample latency: rows of calls along a spine, annealing, CP-SAT",
+        run=run,
+        params=LatencyParams,
+        applies=applies,
+        packages=("numba", "ortools"),
+    )
+)

@@ -1,0 +1,400 @@
+"""The least sum of calls along a spine, as a bound on latency_subgraphs and as a plan.
+
+Calls are convex, so those with bottlenecks form a row: each holds bottlenecks s to t, all sections
+between these, an end part of section s, and a first part of section t + 1. The next call, or a host
+with the next bottleneck, has to wait for it, and for what is left of the section between. So the
+latency is at least the sum of the calls and of the gaps, minimised over all rows of at most so many
+calls, each within the largest memory. `options` lists the ways to run a section; what is known of a
+row up to a bottleneck is a label: calls made, memory of the open one, time. A call that is linked
+to the one before it, by a colocation group, shares its memory; `rows.groups` counts it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.latency.masks import masks, members
+from placegap.solvers.latency.rows.groups import group_memory, places
+from placegap.solvers.latency.rows.options import (
+    Options,
+    Section,
+    build_section,
+    incidence,
+    options,
+)
+from placegap.solvers.latency.rows.spine import NEVER, Bools, Net, Spine
+
+MOST_TABLES, MOST_GROUPS = 64, 8
+"""Tables of ways to run one section, and groups of calls that pay different arriving tensors."""
+
+MOST_LINKED = 64
+"""Labels that a linked call may follow; more are merged into so many that are no worse."""
+
+HOST, ONGOING = -1, -1
+"""Start of a label whose bottleneck is on a host; way of a label whose call goes on."""
+
+
+Arriving = tuple[Net, int, list[int]]
+"""A tensor, its producer's place, and its consumers' places."""
+
+
+class Ways(NamedTuple):
+    """A table of ways to run a section.
+
+    Attributes
+    ----------
+    first, second : bool
+        Whether a call is open before the section, and another one after it.
+    linked : bool
+        Whether the two share a colocation group.
+    starts : list of int
+        First bottlenecks of the calls before it that the ways are for.
+    found : Options
+    """
+
+    first: bool
+    second: bool
+    linked: bool
+    starts: list[int]
+    found: Options
+
+
+class Labels(NamedTuple):
+    """Rows of calls up to a bottleneck, all with the same number of calls.
+
+    Attributes
+    ----------
+    start : (l,) int64
+        First bottleneck of the open call, `HOST` where none is open.
+    bytes, cost_ns : (l,) int64
+        Memory of the open call and of calls it is linked to; time of everything so far.
+    calls, parent, way : (l,) int64
+        Calls of the label before, its place, and the option in between.
+    """
+
+    start: Ints
+    bytes: Ints
+    cost_ns: Ints
+    calls: Ints
+    parent: Ints
+    way: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """The best row of calls.
+
+    Attributes
+    ----------
+    cost_ns : int
+        `NEVER` if there is none.
+    call : (m,) int64
+        Call of each node, numbered in time, -1 for nodes outside of all calls of the row.
+    """
+
+    cost_ns: int
+    call: Ints
+
+
+def best_row(
+    spine: Spine, room: int, most_calls: int, limit_ns: int = NEVER, clock: Clock | None = None
+) -> Row:
+    """The least latency that a spine allows, among rows of at most `limit_ns`.
+
+    Parameters
+    ----------
+    spine : Spine
+    room : int
+        Bytes of the largest accelerator.
+    most_calls : int
+        Of all accelerators together.
+    limit_ns : int
+        Latency of a known plan; rows that take longer are cut off, and `NEVER` is what comes back
+        if there is no other.
+    clock : Clock, optional
+        Raises `LimitReached` between two sections.
+
+    Notes
+    -----
+    Sections cost what `options` takes, ideals squared at most; each bottleneck (labels + options)
+    log(labels) per number of calls.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+    >>> spine = build_spine(build_nodes(example(), 1))
+    >>> row = best_row(spine, 0, 2)
+    >>> row.cost_ns, row.call.tolist()
+    (43, [0, 0, 0, 0])
+    """
+    search = _Search(spine, room, most_calls, limit_ns)
+    for t in range(len(spine.sections)):
+        if clock is not None:
+            clock.check()
+        search.extend(t)
+    return search.best()
+
+
+class _Search:
+    """Labels bottleneck by bottleneck; at[t][c] before section t, after c calls."""
+
+    def __init__(self, spine: Spine, room: int, most_calls: int, limit_ns: int) -> None:
+        self.spine, self.room, self.most_calls, self.limit_ns = spine, room, most_calls, limit_ns
+        self.extra, self.groups = passing_ns(spine), group_memory(spine)
+        begin = _labels(np.array([HOST]), *np.zeros((5, 1), np.int64))
+        self.at: list[list[Labels]] = [[begin] + [_none()] * most_calls]
+        self.nets_to = arriving_nets(spine)
+        self.ways: list[list[Ways]] = []
+
+    def extend(self, t: int) -> None:
+        """Labels after section t and the bottleneck behind it."""
+        spine, nodes = self.spine, self.spine.nodes
+        section = build_section(spine, t)
+        last = t == len(spine.bottlenecks)
+        v = -1 if last else spine.bottlenecks[t]
+        alone = 0 if last else int(nodes.host_ns[v])
+        own, size = NEVER, 0
+        if not last:
+            own = int(nodes.own_ns[v])
+            size = int(spine.size_bytes[v]) + self.groups.more(t, t)
+        ways = self.tables(t, section, own < NEVER)
+        self.ways.append(ways)
+        after: list[list[Labels]] = [[] for _ in range(self.most_calls + 1)]
+        for c, labels in enumerate(self.at[-1]):
+            if own < NEVER:
+                after[c].append(self.go_on(labels, c, t, section, own))
+            for table, way in enumerate(ways):
+                if way.second and c == self.most_calls:
+                    continue
+                closed = self.close(labels, c, t, table)
+                if way.second:
+                    fits = closed.bytes + size <= self.room
+                    begun = closed._replace(
+                        start=np.full_like(closed.start, t),
+                        bytes=closed.bytes + size,
+                        cost_ns=closed.cost_ns + own,
+                    )
+                    after[c + 1].append(_staircase(_pick(begun, fits)))
+                elif alone < NEVER:
+                    hosted = closed._replace(
+                        bytes=np.zeros_like(closed.bytes), cost_ns=closed.cost_ns + alone
+                    )
+                    after[c].append(_staircase(hosted))
+        self.at.append([self.tidied(parts) for parts in after])
+
+    def tables(self, t: int, section: Section, able: bool) -> list[Ways]:
+        """All ways to run a section; `able`: an accelerator runs the bottleneck after it."""
+        groups, found = self.arrivals(t), list[Ways]()
+        ties = bool(section.together.any()) and not section.once
+        for second in (False, True)[: 1 + able]:
+            for first in (False, True)[: 1 + (t > 0)]:
+                for paying, starts in groups if first else groups[:1]:
+                    arriving = self.arriving(section, t, paying if first else ())
+                    for linked in (False, True)[: 1 + (ties and first and second)]:
+                        ways = options(arriving, self.room, first, second, self.limit_ns, linked)
+                        found.append(Ways(first, second, linked, starts, ways))
+        return found
+
+    def arrivals(self, t: int) -> list[tuple[tuple[int, ...], list[int]]]:
+        """Numbers of arriving tensors that an open call pays once it holds a consumer, and starts.
+
+        Its first bottleneck tells whether the producer is surely outside of it, and whether it is
+        sure to pay anyway. Calls beyond `MOST_GROUPS` groups pay nothing.
+        """
+        groups: dict[tuple[int, ...], list[int]] = {(): []}
+        if not self.nets_to[t]:
+            return [((), list(range(t)))]
+        for s in range(t):
+            paying = tuple(
+                a for a, (_, x, ends) in enumerate(self.nets_to[t])
+                if x < 2 * s - 1 and not any(2 * s + 1 <= y <= 2 * t - 1 for y in ends)
+            )  # fmt: skip
+            if len(groups) >= MOST_GROUPS and paying not in groups:
+                paying = ()
+            groups.setdefault(paying, []).append(s)
+        return list(groups.items())
+
+    def arriving(self, section: Section, t: int, paying: tuple[int, ...]) -> Section:
+        """A section with what it says of arriving tensors."""
+        number = {v: i for i, v in enumerate(self.spine.sections[t])}
+        move_ns = np.array([net.move_ns for net, _, _ in self.nets_to[t]], np.int64)
+        ends = [[number[j] for j in net.consumers if j in number] for net, _, _ in self.nets_to[t]]
+        taken = incidence(ends, len(number))
+        pays = np.isin(np.arange(len(ends)), paying)
+        last = np.array([max(places) == 2 * t for _, _, places in self.nets_to[t]], np.bool_)
+        rows = [masks(taken & kind[:, None], len(number) + 1) for kind in (pays, pays | True, last)]
+        return section._replace(
+            arriving=np.ascontiguousarray(np.stack(rows, axis=1)),
+            arriving_ns=move_ns,
+            entering_ns=move_ns @ taken,
+        )
+
+    def go_on(self, labels: Labels, c: int, t: int, section: Section, own: int) -> Labels:
+        """The open call takes section t and the bottleneck behind it."""
+        if (section.own_ns == NEVER).any():
+            return _none()
+        spine = self.spine
+        more = int(spine.size_bytes[spine.bottlenecks[t]]) + int(section.size_bytes.sum())
+        size = labels.bytes + more + self.groups.more_than_before(labels.start, t)
+        kept = np.flatnonzero((labels.start != HOST) & (size <= self.room))
+        picked = _pick(labels, kept)
+        return picked._replace(
+            bytes=size[kept],
+            cost_ns=picked.cost_ns + own + int(section.own_ns.sum()),
+            calls=np.full_like(kept, c),
+            parent=kept,
+            way=np.full_like(kept, ONGOING),
+        )
+
+    def close(self, labels: Labels, c: int, t: int, table: int) -> Labels:
+        """The best label for each way to run section t, the open call ended; no bottleneck yet."""
+        first, _, linked, starts, found = self.ways[t][table]
+        kept = np.flatnonzero(np.isin(labels.start, starts if first else [HOST]))
+        if first:
+            kept = kept[~self.groups.torn(labels.start[kept], t - 1)]
+        if not len(kept) or not len(found.cost_ns):
+            return _none()
+        cost = labels.cost_ns[kept]
+        if first:
+            cost = cost + self.extra[labels.start[kept], t - 1]
+        order = np.lexsort((cost, labels.bytes[kept]))
+        kept, cost = kept[order], cost[order]
+        if linked:
+            return self.close_linked(labels, kept, cost, c, t, table)
+        least = np.minimum.accumulate(cost)
+        where = np.maximum.accumulate(np.where(cost == least, np.arange(len(cost)), 0))
+        at = np.searchsorted(labels.bytes[kept], self.room - found.first_bytes, side="right") - 1
+        fits = np.flatnonzero(at >= 0)
+        at = at[fits]
+        same = np.full(len(fits), c)
+        return _labels(
+            np.full(len(fits), HOST), found.second_bytes[fits], least[at] + found.cost_ns[fits],
+            same, kept[where[at]], MOST_TABLES * fits + table,
+        )  # fmt: skip
+
+    def close_linked(
+        self, labels: Labels, kept: Ints, cost: Ints, c: int, t: int, table: int
+    ) -> Labels:
+        """Every label with every way: the next call begins with the memory of this one."""
+        found = self.ways[t][table].found
+        size = labels.bytes[kept]
+        carried = np.maximum(size - self.groups.unfinished(labels.start[kept], t - 1), 0)
+        least, small = np.minimum.accumulate(cost), np.minimum.accumulate(carried)
+        better = np.ones(len(cost), np.bool_)  # neither time nor memory beaten by smaller ones
+        better[1:] = (cost[1:] < least[:-1]) | (carried[1:] < small[:-1])
+        kept, cost, carried, size = kept[better], cost[better], carried[better], size[better]
+        if len(kept) > MOST_LINKED:
+            at = np.linspace(0, len(kept), MOST_LINKED, endpoint=False).astype(np.int64)
+            kept, size = kept[at], size[at]
+            cost, carried = np.minimum.reduceat(cost, at), np.minimum.reduceat(carried, at)
+        fits = size[:, None] + found.first_bytes[None, :] <= self.room
+        label, way = np.nonzero(fits)
+        return _labels(
+            np.full(len(label), HOST),
+            carried[label] + found.first_bytes[way] + found.second_bytes[way],
+            cost[label] + found.cost_ns[way],
+            np.full(len(label), c), kept[label], MOST_TABLES * way + table,
+        )  # fmt: skip
+
+    def tidied(self, parts: list[Labels]) -> Labels:
+        """All labels of a bottleneck, without those that take too long."""
+        joined = _labels(*(np.concatenate(column) for column in zip(_none(), *parts, strict=True)))
+        return _pick(joined, joined.cost_ns <= self.limit_ns)
+
+    def best(self) -> Row:
+        """The best label at the end, and its calls."""
+        nodes = self.spine.nodes
+        call = np.full(len(nodes.own_ns), -1, np.int64)
+        ends = [
+            (int(labels.cost_ns.min()), c) for c, labels in enumerate(self.at[-1]) if len(labels[0])
+        ]
+        if not ends:
+            return Row(NEVER, call)
+        cost, c = min(ends)
+        at = int(np.argmin(self.at[-1][c].cost_ns))
+        for t in range(len(self.spine.sections) - 1, -1, -1):
+            label = [int(column[at]) for column in self.at[t + 1][c]]
+            start, before, parent, way = label[0], label[3], label[4], label[5]
+            inner = np.array(self.spine.sections[t], np.int64)
+            if start != HOST:
+                call[self.spine.bottlenecks[t]] = c - 1
+            if way == ONGOING:
+                call[inner] = c - 1
+            else:
+                number, table = divmod(way, MOST_TABLES)
+                first, second, _, _, found = self.ways[t][table]
+                if first:
+                    call[inner[members(found.inside[number], len(inner))]] = before - 1
+                if second:
+                    call[inner[~members(found.ideal[number], len(inner))]] = c - 1
+            c, at = before, parent
+        return Row(cost, call)
+
+
+def _labels(*columns: Ints) -> Labels:
+    return Labels(*(np.asarray(column, np.int64) for column in columns))
+
+
+def _none() -> Labels:
+    return _labels(*np.zeros((6, 0), np.int64))
+
+
+def _pick(labels: Labels, kept: Ints | Bools) -> Labels:
+    return Labels(*(column[kept] for column in labels))
+
+
+def _staircase(labels: Labels) -> Labels:
+    """Labels that are cheaper than every one of no more memory."""
+    order = np.lexsort((labels.cost_ns, labels.bytes))
+    cost = labels.cost_ns[order]
+    before = np.concatenate([[NEVER], np.minimum.accumulate(cost)[:-1]])[: len(cost)]
+    return _pick(labels, order[cost < before])
+
+
+def passing_ns(spine: Spine) -> Ints:
+    """What a call of bottlenecks s to t pays for tensors that pass a bottleneck, at least, (T, T).
+
+    A tensor whose producer comes before bottleneck s - 1 is paid by the call if the call is sure to
+    hold a consumer, and one whose producer it is sure to hold if some consumer comes after
+    bottleneck t + 1. What the last bottleneck makes, and consumers up to the next one, are left to
+    `options`.
+    """
+    count, place = len(spine.bottlenecks), places(spine)
+    extra = np.zeros((count, count), np.int64)
+    for net in spine.nets:
+        x = int(place[net.producer])
+        near = x + 1 + x % 2  # the last place that is left to `options`
+        ends = sorted(int(place[j]) for j in net.consumers if place[j] >= 0)
+        far = [y for y in ends if y > near]
+        if x < 0 or not far:
+            continue
+        only_far = len(far) == len(ends)
+        for s in range(1, count):
+            if x < 2 * s - 1 or (x == 2 * s - 1 and only_far):
+                inside = [y for y in far if y >= 2 * s + 1]
+                if inside:
+                    extra[s, max(s, inside[0] // 2) :] += net.move_ns
+        first = (x - 1) // 2  # the last s whose call surely holds the producer
+        low = (x + 1) // 2  # the first t; `options` charges what the last bottleneck makes
+        high = (far[-1] - 3) // 2
+        if first >= 0 and high >= low:
+            extra[: first + 1, low : high + 1] += net.move_ns
+    return extra
+
+
+def arriving_nets(spine: Spine) -> list[list[Arriving]]:
+    """For each section, tensors into it from before the bottleneck before it."""
+    place = places(spine)
+    found: list[list[Arriving]] = [[] for _ in spine.sections]
+    for net in spine.nets:
+        x, ends = int(place[net.producer]), [int(place[j]) for j in net.consumers]
+        for y in sorted(set(ends)):
+            if y % 2 == 0 and 0 <= x < y - 1:
+                found[y // 2].append((net, x, ends))
+    return found

@@ -1,0 +1,380 @@
+"""All worthwhile ways to run a section of a spine between the calls that hold its two bottlenecks.
+
+A call with the bottleneck before the section holds an ideal D of it (with an op, all of the section
+before it: calls are convex), a call with the bottleneck after it the complement of an ideal J, and
+D is part of J. What is left, J without D, runs while no such call does: the time from the end of
+the one to the start of the other is at least its longest path. So a way costs
+
+    time(D) + tensors out of the first call + gap(J without D) + tensors into the other + time(rest)
+
+and it takes memory of two calls. Where a colocation group has nodes in both, they are *linked*:
+calls of one accelerator, which do not exist if it makes a single one. Ways are tried by memory of
+the first call; those that an earlier one beats in all three are left out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.solvers.latency.masks import beyond, has, ideals, masks, meets
+from placegap.solvers.latency.rows.spine import NEVER, Bools, Spine, most_ideals
+
+
+class Section(NamedTuple):
+    """A section of k nodes; its bottlenecks are before and after it.
+
+    Bits stand for its nodes, and bit k for the bottleneck after it.
+
+    Attributes
+    ----------
+    own_ns, host_ns, size_bytes : (k,) int64
+    ideal : (k, words) int64
+        Bits of the nodes before each.
+    pred_ptr, pred : (k + 1,), (p,) int64
+        Of those, the nodes with none between.
+    together : (k + 2, words) int64
+        Bits of what is in the same colocation group as each node, as the bottleneck after the
+        section, as the one before it.
+    once : int
+        1 if groups are not torn apart.
+    producer : (e,) int64
+        Node of each net, -1 for the bottleneck before.
+    consumers : (e, words) int64
+        Bits of its consumers.
+    onward : (e,) int64
+        1 if the bottleneck after the section is a consumer.
+    farther : (e,) int64
+        1 if something after that bottleneck is a consumer.
+    move_ns : (e,) int64
+    made_ptr, made, taken_ptr, taken : (k + 1,), (f,), (k + 1,), (g,) int64
+        Nets that each node makes, and takes.
+    arriving, arriving_ns : (a, 3, words), (a,) int64
+        Tensors from before the bottleneck before the section: bits of their consumers in the first
+        call if it is sure to be without the producer, and has not paid; in calls between; in the
+        second call, if no later op is a consumer.
+    entering_ns : (k,) int64
+        Of those, what each node takes.
+    """
+
+    own_ns: Ints
+    host_ns: Ints
+    size_bytes: Ints
+    ideal: Ints
+    pred_ptr: Ints
+    pred: Ints
+    together: Ints
+    once: int
+    producer: Ints
+    consumers: Ints
+    onward: Ints
+    farther: Ints
+    move_ns: Ints
+    made_ptr: Ints
+    made: Ints
+    taken_ptr: Ints
+    taken: Ints
+    arriving: Ints
+    arriving_ns: Ints
+    entering_ns: Ints
+
+
+class Options(NamedTuple):
+    """Ways to run a section: memory in the first call, in the second, cost; bits of D and of J."""
+
+    first_bytes: Ints
+    second_bytes: Ints
+    cost_ns: Ints
+    inside: Ints
+    ideal: Ints
+
+
+def build_section(spine: Spine, t: int) -> Section:
+    """Section t of a spine, and the tensors that are made in it or by the bottleneck before it."""
+    nodes, inner = spine.nodes, spine.sections[t]
+    k = len(inner)
+    number = {v: i for i, v in enumerate(inner)}
+    if t:
+        number[spine.bottlenecks[t - 1]] = -1
+    end = spine.bottlenecks[t] if t < len(spine.bottlenecks) else -1
+    rows, ends = [], []
+    for net in spine.nets:
+        if net.producer in number:
+            inside = [number[j] for j in net.consumers if number.get(j, -1) >= 0]
+            onward = int(end in net.consumers)
+            farther = int(end >= 0 and bool(nodes.after[end, list(net.consumers)].any()))
+            rows.append((number[net.producer], onward, farther, net.move_ns))
+            ends.append(inside)
+    table = np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, 4).T)
+    consumers = incidence(ends, k)
+    below = nodes.after[np.ix_(inner, inner)].T
+    pred = below & ~(below.astype(np.float32) @ below.astype(np.float32) > 0)
+    around = [*inner, end, spine.bottlenecks[t - 1] if t else -1]
+    groups = np.where(np.array(around) < 0, -1 - np.arange(k + 2), nodes.group[around])
+    same = groups[:, None] == groups[None, :]
+    np.fill_diagonal(same, np.False_)
+    pred_ptr, preds = _lists(pred)
+    made_ptr, made = _lists(np.arange(k)[:, None] == table[0][None, :])
+    taken_ptr, taken = _lists(consumers.T)
+    return Section(
+        nodes.own_ns[inner], nodes.host_ns[inner], spine.size_bytes[inner],
+        masks(below, k + 1), pred_ptr, preds, masks(same[:, : k + 1]), int(nodes.once),
+        table[0], masks(consumers, k + 1), table[1], table[2], table[3],
+        made_ptr, made, taken_ptr, taken,
+        arriving=np.zeros((0, 3, k // 64 + 1), np.int64), arriving_ns=np.zeros(0, np.int64),
+        entering_ns=np.zeros(k, np.int64),
+    )  # fmt: skip
+
+
+def incidence(ends: list[list[int]], count: int) -> Bools:
+    """Which of `count` nodes are in each list, (r, count)."""
+    found = np.zeros((len(ends), count), np.bool_)
+    for row, inside in enumerate(ends):
+        found[row, inside] = True
+    return found
+
+
+def _lists(matrix: Bools) -> tuple[Ints, Ints]:
+    """The columns that are set in each row, one row after the other, and where each begins."""
+    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(matrix.sum(axis=1))])
+    return start.astype(np.int64), np.nonzero(matrix)[1].astype(np.int64)
+
+
+def options(
+    section: Section, room: int, first: bool, second: bool, limit_ns: int, linked: bool = False
+) -> Options:
+    """Ways that take at most `limit_ns`; whether a call is open before, and another one after.
+
+    Without the first, D is empty; without the second, J is all. Of both kinds of ways, linked and
+    not, one is asked for.
+
+    Examples
+    --------
+    The diamond's middle, ops 2 and 3 of 20 and 10 ns with tensors of 1 and 20 in and 1 and 10 out.
+    Nothing in the calls; op 3 in the first; op 2 in the second, too: 10 + 1 + 10, 1 + 10 + 20:
+
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+    >>> section = build_section(build_spine(build_nodes(example(), 1)), 1)
+    >>> found = options(section, 0, True, True, NEVER)
+    >>> found.cost_ns.tolist(), found.inside[:, 0].tolist(), found.ideal[:, 0].tolist()
+    ([72, 54, 52], [0, 2, 2], [3, 3, 2])
+    """
+    k, words = len(section.own_ns), section.ideal.shape[1]
+    all_of_it = masks(np.ones((1, k), np.bool_), k + 1)
+    found, count = ideals(section.ideal, most_ideals(k))
+    if count > most_ideals(k):
+        raise ValueError(f"a section of {k} nodes has more than {most_ideals(k)} ideals")
+    starts = found[:count] if first else np.zeros((1, words), np.int64)
+    ends = found[:count].copy() if second else all_of_it.copy()
+    if not second:  # bit k: the bottleneck after the section is not in the second call
+        ends[:, k // 64] |= np.int64(1) << np.int64(k % 64)
+    hosted = np.zeros(words, np.int64)
+    if not first:
+        hosted |= section.together[k + 1]
+    if not second:
+        hosted |= section.together[k]
+    both = np.zeros(words, np.int64)
+    both[k // 64] = np.int64(1) << np.int64(k % 64)
+    if first != second and meets(section.together[k + 1], both):  # one in a call, one on a host
+        starts = starts[:0]
+    rows, which = _options(
+        section, starts, ends, room, first, second, all_of_it[0], hosted, limit_ns, linked
+    )
+    first_bytes, second_bytes, cost = (np.ascontiguousarray(column) for column in rows.T)
+    return Options(first_bytes, second_bytes, cost, starts[which[:, 0]], ends[which[:, 1]])
+
+
+@njit(cache=True)
+def _options(
+    section: Section, starts: Ints, ends: Ints, room: int, first: bool, second: bool,
+    all_of_it: Ints, hosted: Ints, limit_ns: int, linked: bool,
+) -> tuple[Ints, Ints]:  # fmt: skip
+    """Memory and cost of `Options`, D and J: by memory of the first call, each better than before.
+
+    A pair is left out where a group would be torn apart: between accelerator and host, and between
+    calls if it is in one.
+    """
+    k, words = len(section.own_ns), len(all_of_it)
+    cost_in, size_in = _first_calls(section, starts, first)
+    cost_out, size_out = _second_calls(section, ends, second, all_of_it)
+    tied_in, tied_out = _ties(section, starts, ends, first, second)
+    tied = False
+    for v in range(k + 2):
+        tied |= beyond(section.together[v], np.zeros(words, np.int64))
+    sizes = np.unique(size_out)
+    rank = np.searchsorted(sizes, size_out)
+    best = np.full(len(sizes) + 1, NEVER, np.int64)  # prefix minima, as a Fenwick tree
+    order, ends_order = np.argsort(size_in), np.argsort(cost_out)
+    done, inside, calls_only = (
+        np.zeros((2, k), np.int64), np.zeros(words, np.int64), np.zeros(words, np.int64)
+    )  # fmt: skip
+    rows, which, count = np.zeros((64, 3), np.int64), np.zeros((64, 2), np.int64), 0
+    for d in order:
+        if cost_in[d] >= NEVER or size_in[d] > room:
+            continue
+        for j in ends_order:
+            if cost_in[d] + cost_out[j] > limit_ns or cost_out[j] >= NEVER:
+                break
+            apart = False
+            for w in range(words):
+                apart |= starts[d, w] & ~ends[j, w] != 0
+            if apart or size_out[j] > room:
+                continue
+            cost, known, at = cost_in[d] + cost_out[j], NEVER, rank[j] + 1
+            while at > 0:
+                known = min(known, best[at])
+                at -= at & -at
+            if cost >= known:
+                continue
+            for w in range(words):
+                inside[w] = ends[j, w] & ~starts[d, w] & all_of_it[w]
+                calls_only[w] = tied_in[d, w] | tied_out[j, w]
+            if tied:
+                if beyond(tied_in[d], ends[j]) != linked:
+                    continue
+                if section.once != 0 and (linked or meets(calls_only, inside)):
+                    continue
+                if beyond(hosted & all_of_it, inside):
+                    continue
+            gap = _gap(section, inside, calls_only, hosted, room, done)
+            cost += gap
+            if gap >= NEVER or cost >= known or cost > limit_ns:
+                continue
+            at = rank[j] + 1
+            while at <= len(sizes):
+                best[at] = min(best[at], cost)
+                at += at & -at
+            if count == len(rows):
+                rows = np.concatenate((rows, np.zeros_like(rows)))
+                which = np.concatenate((which, np.zeros_like(which)))
+            rows[count] = size_in[d], size_out[j], cost
+            which[count] = d, j
+            count += 1
+    return rows[:count], which[:count]
+
+
+@njit(cache=True)
+def _ties(
+    section: Section, starts: Ints, ends: Ints, first: bool, second: bool
+) -> tuple[Ints, Ints]:
+    """Bits of what is in a group with something in the first call, and in the second."""
+    k = len(section.own_ns)
+    tied_in, tied_out = np.zeros_like(starts), np.zeros_like(ends)
+    for d in range(len(starts)):
+        if first:
+            tied_in[d] |= section.together[k + 1]
+        for v in range(k):
+            if has(starts[d], v):
+                tied_in[d] |= section.together[v]
+    for j in range(len(ends)):
+        if second:
+            tied_out[j] |= section.together[k]
+        for v in range(k):
+            if not has(ends[j], v):
+                tied_out[j] |= section.together[v]
+    return tied_in, tied_out
+
+
+@njit(cache=True)
+def _first_calls(section: Section, inside: Ints, call: bool) -> tuple[Ints, Ints]:
+    """Time and tensors out of a call that ends with each ideal, and the ideal's bytes."""
+    cost, size = np.zeros(len(inside), np.int64), np.zeros(len(inside), np.int64)
+    for d in range(len(inside) if call else 0):
+        cost[d], size[d] = _work(section, inside[d])
+        if cost[d] >= NEVER:
+            continue
+        for e in range(len(section.producer)):
+            p = section.producer[e]
+            if (p < 0 or has(inside[d], p)) and (
+                section.onward[e] + section.farther[e] > 0
+                or beyond(section.consumers[e], inside[d])
+            ):
+                cost[d] += section.move_ns[e]
+        cost[d] += _arriving(section, inside[d], 0)
+    return cost, size
+
+
+@njit(cache=True)
+def _arriving(section: Section, inside: Ints, column: int) -> int:
+    """Tensors from far before the section that a call with these nodes brings in."""
+    total = np.int64(0)
+    for a in range(len(section.arriving_ns)):
+        if meets(section.arriving[a, column], inside):
+            total += section.arriving_ns[a]
+    return int(total)
+
+
+@njit(cache=True)
+def _second_calls(section: Section, ideal: Ints, call: bool, all_of_it: Ints) -> tuple[Ints, Ints]:
+    """Tensors into and time of a call that begins with what is not in each ideal, and its bytes."""
+    cost, size = np.zeros(len(ideal), np.int64), np.zeros(len(ideal), np.int64)
+    for j in range(len(ideal) if call else 0):
+        inside = all_of_it & ~ideal[j]
+        cost[j], size[j] = _work(section, inside)
+        if cost[j] >= NEVER:
+            continue
+        for e in range(len(section.producer)):
+            p = section.producer[e]
+            if (p < 0 or not has(inside, p)) and (
+                section.onward[e] != 0 or meets(section.consumers[e], inside)
+            ):
+                cost[j] += section.move_ns[e]
+        cost[j] += _arriving(section, inside, 2)
+    return cost, size
+
+
+@njit(cache=True)
+def _work(section: Section, inside: Ints) -> tuple[int, int]:
+    """Time of some nodes on an accelerator, `NEVER` if it does not run one, and their bytes."""
+    time, size, runs = np.int64(0), np.int64(0), True
+    for v in range(len(section.own_ns)):
+        if has(inside, v):
+            size += section.size_bytes[v]
+            runs &= section.own_ns[v] < NEVER
+            time += section.own_ns[v] if runs else 0
+    return int(time) if runs else NEVER, int(size)
+
+
+@njit(cache=True)
+def _gap(
+    section: Section, inside: Ints, calls_only: Ints, hosted: Ints, room: int, done: Ints
+) -> int:
+    """What the nodes between two calls take at least: a longest path.
+
+    ``done[0]`` is on hosts, ``done[1]`` in calls: these bring in what comes from elsewhere, and
+    take out what goes elsewhere. Nodes of groups that are in calls, or on hosts, are there.
+    """
+    gap = np.int64(0)
+    for v in range(len(section.own_ns)):
+        if not has(inside, v):
+            continue
+        alone = np.int64(0)
+        for at in range(section.pred_ptr[v], section.pred_ptr[v + 1]):
+            p = section.pred[at]
+            if has(inside, p):
+                alone = max(alone, min(done[0, p], done[1, p]))
+        called, entering, leaving = alone, section.entering_ns[v], np.int64(0)
+        for at in range(section.made_ptr[v], section.made_ptr[v + 1]):
+            e = section.made[at]
+            if section.onward[e] + section.farther[e] > 0 or beyond(section.consumers[e], inside):
+                leaving += section.move_ns[e]
+        for at in range(section.taken_ptr[v], section.taken_ptr[v + 1]):
+            e = section.taken[at]
+            p, move = section.producer[e], section.move_ns[e]
+            if p < 0 or not has(inside, p):
+                entering += move
+            else:
+                alone = max(alone, min(done[0, p], done[1, p] + move))
+                apart = section.size_bytes[p] + section.size_bytes[v] > room
+                again = 2 * move if apart else np.int64(0)  # out of one call, into another
+                called = max(called, min(done[0, p] + move, done[1, p] + again))
+        called = max(called, entering)
+        host, own = section.host_ns[v], section.own_ns[v]
+        done[0, v] = NEVER if host >= NEVER or has(calls_only, v) else min(NEVER, alone + host)
+        done[1, v] = NEVER if own >= NEVER or has(hosted, v) else min(NEVER, called + own)
+        gap = max(gap, min(done[0, v], done[1, v] + leaving))
+    return int(gap)

@@ -1,0 +1,204 @@
+"""Plans for latency_subgraphs: cut a topological order into calls, optimally, one after the other.
+
+Every segment of a topological order is a convex set of blocks, and goes to an accelerator of its
+own, or runs on a host. The sum of all durations is an upper bound on the latency; O(b^2 (degree + a
+q)) for b blocks and a accelerators with q calls each, less where memory ends the segments early.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numba import njit
+
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.chains.cut_nets import CutNets, put_in
+from placegap.solvers.chains.orders import orders
+from placegap.solvers.chains.problem import (
+    ACCELERATOR,
+    HOST,
+    ChainProblem,
+    build_problem,
+    why_not_two_kinds,
+)
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.registry import Task
+
+NEVER = 2**62
+MOST_BLOCKS = 2500
+"""Longer orders are not cut: that takes the square of their length."""
+
+LONGEST_S = 5.0
+
+
+def best_slices(task: Task) -> Plan | None:
+    """The plan of least latency over all orders of `chains.orders`, or None if none fits.
+
+    For accelerators that are alike and hosts that are alike, with any number of calls; calls are
+    used once all accelerators have one. Deterministic for the task's seed as long as it ends within
+    a tenth of the time limit and `LONGEST_S`.
+
+    Examples
+    --------
+    >>> from placegap.instances import Semantics, example
+    >>> task = Task(example(), Semantics(objective="latency_subgraphs"))
+    >>> best_slices(task).placement
+    ((0,), (0,), (0,), (0,))
+    """
+    instance, limit_s = task.instance, task.limits.time_limit_s
+    if why_not_two_kinds(instance) is not None:
+        return None
+    problem = build_problem(instance)
+    if problem.num_blocks > MOST_BLOCKS:
+        return None
+    until = now_s() + min(LONGEST_S, (limit_s or 10 * LONGEST_S) / 10)
+    best: tuple[int, Plan] | None = None
+    for order in orders(problem, task.limits.seed):
+        plan = _slice_plan(problem, order)
+        verdict = None if plan is None else evaluate(instance, plan, task.semantics)
+        if plan is not None and verdict is not None and verdict.feasible:
+            value = verdict.value_ns
+            if value is not None and (best is None or value < best[0]):
+                best = value, plan
+        if now_s() > until:
+            break
+    return None if best is None else best[1]
+
+
+def with_slices(task: Task) -> Task:
+    """The task with the better of its incumbent and `best_slices` as incumbent."""
+    found = [plan for plan in (task.incumbent, best_slices(task)) if plan is not None]
+    values = [evaluate(task.instance, plan, task.semantics) for plan in found]
+    ranked = [
+        (verdict.value_ns, at)
+        for at, verdict in enumerate(values)
+        if verdict.feasible and verdict.value_ns is not None
+    ]
+    return replace(task, incumbent=found[min(ranked)[1]]) if ranked else task
+
+
+def group_slices(instance: Instance, subgraphs: int) -> list[Plan]:
+    """Plans that put whole colocation groups on accelerators, in the order of their first ops.
+
+    Where groups tie the beginning of a graph to its end, as forward ops to backward ops, calls of
+    one accelerator are needed at both. Accelerators are filled up to their memory, or evenly; the
+    calls of each are its ops between which no path leaves and comes back. A plan may break rules.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> [plan.call for plan in group_slices(example(), 2)]
+    [(0, 0, 0, 0), (0, 0, 0, 0)]
+    """
+    arrays = instance.arrays
+    order = arrays.index.topological_order
+    groups = list(dict.fromkeys(arrays.group[order].tolist()))
+    size = np.zeros(arrays.num_groups, np.int64)
+    np.add.at(size, arrays.group, arrays.resident_bytes)
+    runs = np.ones((arrays.num_groups, len(arrays.is_host)), np.bool_)
+    np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
+    accelerators = np.flatnonzero(~arrays.is_host).tolist()
+    hosts = np.flatnonzero(arrays.is_host).tolist()
+    weight = size if size.any() else np.bincount(arrays.group)
+    even = -(-int(weight.sum()) // max(1, len(accelerators)))
+    plans = list[Plan]()
+    for filled in (False, True):
+        device, at, held, share = np.zeros(arrays.num_groups, np.int64), 0, 0, 0
+        for g in groups:
+            while at < len(accelerators):
+                room = int(arrays.memory_bytes[accelerators[at]])
+                full = share >= even and not filled
+                if not full and held + int(size[g]) <= room:
+                    break
+                at, held, share = at + 1, 0, 0
+            able = accelerators[at : at + 1] if runs[g, accelerators[at : at + 1]].all() else []
+            if not able + hosts:
+                return plans
+            device[g] = (able + hosts)[0]
+            if able:
+                held, share = held + int(size[g]), share + int(weight[g])
+        plans.append(_with_calls(instance, device[arrays.group]))
+    return plans
+
+
+def _with_calls(instance: Instance, device: Ints) -> Plan:
+    """Call number of each op: how often a path to it has left its device and come back, at most."""
+    index, is_host = instance.arrays.index, instance.arrays.is_host
+    next_call = np.zeros((instance.num_ops, len(is_host)), np.int64)
+    call = np.zeros(instance.num_ops, np.int64)
+    for i in index.topological_order.tolist():
+        k = device[i]
+        for p in index.producer[
+            index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]
+        ].tolist():
+            same = call[p] if device[p] == k else next_call[p, k]
+            call[i] = max(call[i], same)
+            np.maximum(next_call[i], next_call[p], out=next_call[i])
+        next_call[i, k] = call[i] + 1
+    call[is_host[device]] = 0
+    return Plan(tuple((k,) for k in device.tolist()), call=tuple(call.tolist()))
+
+
+def _slice_plan(problem: ChainProblem, order: Ints) -> Plan | None:
+    """The best cut of one order, one call per accelerator."""
+    accelerators, hosts = problem.counts
+    value, used, origin = _slice(
+        order, problem.time, problem.need, problem.room, problem.nets, accelerators, hosts
+    )
+    if value >= NEVER:
+        return None
+    device = np.zeros(len(order), np.int64)
+    at, left = len(order), int(used)
+    while at > 0:
+        before, kind = divmod(int(origin[at, left]), 2)
+        if kind == ACCELERATOR:
+            left -= 1
+        device[order[before:at]] = problem.devices[kind][left if kind == ACCELERATOR else 0]
+        at = before
+    return Plan.on(device[problem.blocks.block].tolist())
+
+
+@njit(cache=True)
+def _slice(
+    order: Ints, time: Ints, need: Ints, room: Ints, nets: CutNets, accelerators: int, hosts: int
+) -> tuple[int, int, Ints]:
+    """Least sum of durations: the value, the accelerators in use, and where from.
+
+    ``value[j, s]`` is that of the first j blocks of the order with s calls, and ``origin[j, s]``
+    2 * (blocks before the last segment) + its kind.
+    """
+    b = len(order)
+    value = np.full((b + 1, accelerators + 1), NEVER, np.int64)
+    origin = np.zeros((b + 1, accelerators + 1), np.int64)
+    value[0, 0] = 0
+    pins_in = np.zeros(len(nets.size), np.int64)
+    for i in range(b):
+        v = order[i]
+        if hosts > 0 and need[HOST, v] <= room[HOST]:
+            for s in range(accelerators + 1):
+                now = value[i, s] + time[HOST, v]
+                if value[i, s] < NEVER and now < value[i + 1, s]:
+                    value[i + 1, s], origin[i + 1, s] = now, 2 * i + HOST
+        pins_in[:] = 0
+        work = size = cut = np.int64(0)
+        for j in range(i, b):
+            v = order[j]
+            cut += put_in(nets, pins_in, v)
+            work += time[ACCELERATOR, v]
+            size += need[ACCELERATOR, v]
+            if size > room[ACCELERATOR]:
+                break
+            for s in range(accelerators):
+                now = value[i, s] + work + cut
+                if value[i, s] < NEVER and now < value[j + 1, s + 1]:
+                    value[j + 1, s + 1], origin[j + 1, s + 1] = now, 2 * i + ACCELERATOR
+    best, used = NEVER, 0
+    for s in range(accelerators + 1):
+        if value[b, s] < best:
+            best, used = value[b, s], s
+    return best, used, origin

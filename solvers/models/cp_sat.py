@@ -1,0 +1,90 @@
+"""CP-SAT back end: proven makespans under every channel and transfer model."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from placegap.formulations.makespan_cp import build, read_plan, warm_start
+from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS, MakespanModel
+from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances.referee.simulate import simulate
+from placegap.solvers.back_ends.cp_sat import Settings, search
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import Start, best_start
+
+MOST_PARTS = 400_000
+"""Ops x devices + edges x devices^2 of the largest model that is built."""
+
+
+class CpSatParams(ExactParams):
+    """Parameters of ``cp-sat``.
+
+    Attributes
+    ----------
+    workers : int
+        Threads. One of them, with several, searches for a bound only; the others for plans. One
+        worker returns the same plan every time, unless a time limit stops it; several return the
+        same value if they prove it.
+    """
+
+    workers: int = Field(default=2, ge=1, le=1024)
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the model is not built, or None."""
+    instance = task.instance
+    k = instance.num_devices
+    parts = instance.num_ops * k + len(instance.graph.edges) * k * k
+    if parts > MOST_PARTS:
+        return f"its model has {parts} ops x devices and edges x device pairs, above {MOST_PARTS}"
+    if serial_horizon_ns(instance) > LARGEST_HORIZON_NS:
+        return "its times sum to more than 2**59 ns"
+    return None
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Build, hint, solve; the better of the solver's plan and the incumbent comes back.
+
+    The bound holds for all plans: the horizon excludes only those that are worse than the
+    incumbent. Integers throughout: value == bound when CP-SAT proves its plan optimal, unless times
+    had to be rounded (`shared.cp_families.LARGEST_ACTIVITY`). An interrupt (Ctrl-C) ends the
+    search and returns what is known by then.
+    """
+    assert isinstance(params, CpSatParams)
+    began = now_s()
+    start = best_start(task)
+    settings = Settings(params.workers, gap=task.limits.gap, seed=task.limits.seed)
+
+    def prepare(start: Start | None) -> MakespanModel:
+        model = build(task.instance, task.semantics, start.value_ns if start else None)
+        if start:
+            warm_start(model, simulate(task.instance, start.plan, task.semantics))
+        return model
+
+    return search(task, start, prepare, read_plan, _longest_path, settings, began)
+
+
+def _longest_path(model: MakespanModel) -> tuple[int, str]:
+    """The longest path, each op on its best device: a bound in ns that needs no solver."""
+    window, times = model.window, model.instance.arrays.time_ns
+    through = np.where(window.possible, window.head_ns + times + window.tail_ns, NEVER)
+    return min(int(through.min(axis=1).max()), model.horizon_ns), "path"
+
+
+register(
+    Method(
+        name="cp-sat",
+        claim="exact",
+        objectives=("makespan",),
+        paper="Laborie, Rogerie, Shaw, Vilim 2018",
+        summary="constraint program with optional intervals for ops and transfers, in CP-SAT",
+        run=run,
+        params=CpSatParams,
+        applies=applies,
+        packages=("ortools",),
+    )
+)

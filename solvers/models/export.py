@@ -1,0 +1,156 @@
+"""Write the model that a method would solve to a file, for other solvers and for reading."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, get_args
+
+import pyomo.environ as pyo
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.back_ends.outcome import no_garbage_collection
+from placegap.solvers.core.registry import METHODS, Limits, Task, find_method, parse_params, why_not
+from placegap.solvers.core.starts import best_start, placers
+from placegap.solvers.models.run_mip import Formulation, prepare
+
+Format = Literal["mps", "lp"]
+
+
+@dataclass(frozen=True)
+class WrittenModel:
+    """What the file holds.
+
+    Attributes
+    ----------
+    path : Path
+    rows, columns : int
+        Constraints and variables of the model; a constraint with two sides is one.
+    unit_ns : float
+        Nanoseconds per unit of the objective.
+    start_ns : int or None
+        Value of the plan that the model may take for granted: plans that are worse may be cut off.
+    """
+
+    path: Path
+    rows: int
+    columns: int
+    unit_ns: float
+    start_ns: int | None
+
+
+def write_model(
+    instance: Instance,
+    semantics: Semantics,
+    method: str,
+    params: Mapping[str, object] | None,
+    path: str | Path,
+    *,
+    time_limit_s: float | None = None,
+    seed: int = 0,
+    incumbent: Plan | None = None,
+) -> WrittenModel:
+    """Write the model that `solve` with the same arguments would hand to the solver first.
+
+    Components keep their names: ``x[0,1]`` becomes ``x(0_1)``. Coefficients are written in full, so
+    that the file is the model to the last digit. The rows that `shared.families.exclude_overload`
+    adds when a solution exceeds a device's memory by a few bytes are not in it.
+
+    Parameters
+    ----------
+    instance, semantics, method, params, time_limit_s, seed, incumbent
+        As of `registry.solve`; they decide the plan that the model is built with.
+    path : str or Path
+        Ends in ``.mps`` or ``.lp``, and in ``.gz`` after that if it is to be compressed.
+
+    Raises
+    ------
+    InputError
+        Another suffix, a method that has no such model or does not apply, or a file that cannot be
+        written. No file is ever left half written.
+
+    Examples
+    --------
+    >>> from placegap.instances import Semantics, example
+    >>> semantics = Semantics(objective="max_load")
+    >>> write_model(example(), semantics, "brute-force", {}, "model.mps")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    placegap.instances.reading.errors.InputError: brute-force has no MIP model to write; ...
+    """
+    path = Path(path)
+    kind = model_format(path)
+    chosen = find_method(method)
+    parsed = parse_params(chosen, params or {})
+    if chosen.formulation is None:
+        names = [name for name, known in METHODS.items() if known.formulation is not None]
+        raise InputError(
+            f"{method} has no MIP model to write; methods that have one: {', '.join(names)}"
+        )
+    task = Task(instance, semantics, Limits(time_limit_s, seed=seed), incumbent)
+    reason = why_not(chosen, task, parsed)
+    if reason is not None:
+        raise InputError(f"{method} does not apply to {instance.name}: {reason}")
+    with _complete_or_not_at_all(path, kind) as plain:
+        formulation: Formulation = chosen.formulation(task, parsed)
+        asked = placers(task) if getattr(parsed, "start", True) else ()
+        start = best_start(task, (*asked, *formulation.starts))
+        model = prepare(formulation, start)
+        with no_garbage_collection():
+            model.write(str(plain), io_options={"symbolic_solver_labels": True})
+    return WrittenModel(
+        path=path,
+        rows=_count(model, pyo.Constraint),
+        columns=_count(model, pyo.Var),
+        unit_ns=float(pyo.value(model.unit_ns)),
+        start_ns=None if start is None else start.value_ns,
+    )
+
+
+def model_format(path: Path) -> Format:
+    """The format that a file name asks for.
+
+    Raises
+    ------
+    InputError
+        If it asks for none.
+
+    Examples
+    --------
+    >>> model_format(Path("a.mps")), model_format(Path("b.LP.gz"))
+    ('mps', 'lp')
+    """
+    named = path.with_suffix("") if path.suffix == ".gz" else path
+    for kind in get_args(Format):
+        if named.suffix.lower() == f".{kind}":
+            return kind  # type: ignore[no-any-return]
+    raise InputError("is no name for a model: end it in .mps or .lp (or .mps.gz, .lp.gz)", path)
+
+
+@contextmanager
+def _complete_or_not_at_all(path: Path, kind: Format) -> Iterator[Path]:
+    """A file to write, which takes its place, compressed if need be, when it is complete.
+
+    A folder that cannot be written is found out before the model is built.
+    """
+    try:
+        with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+            plain, packed = Path(folder) / f"model.{kind}", Path(folder) / "model.gz"
+            yield plain
+            if path.suffix == ".gz":
+                with plain.open("rb") as source, gzip.GzipFile(packed, "wb", mtime=0) as target:
+                    shutil.copyfileobj(source, target)
+            (packed if path.suffix == ".gz" else plain).replace(path)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror or error}", path) from None
+
+
+def _count(model: pyo.ConcreteModel, kind: type) -> int:
+    return sum(1 for _ in model.component_data_objects(kind, active=True))

@@ -1,0 +1,57 @@
+"""The method ``getf-lp``: GETF's LP through HiGHS, a lower bound on every makespan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from placegap.formulations.getf.groups import Grouping, device_groups, related_speeds
+from placegap.formulations.getf.lp import build_lp, count_rows_lp, horizon_ns
+from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.models.run_lp import run_lp_bound, why_too_large
+
+
+class GetfParams(Params):
+    """How devices are grouped.
+
+    Groups of equal devices ("columns") give the best bound; "auto" is the paper's grouping.
+    """
+
+    groups: Grouping = "columns"
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the size or the grouping is out of reach, or None; nothing is built."""
+    assert isinstance(params, GetfParams)
+    instance = task.instance
+    if params.groups == "speeds" and related_speeds(instance.arrays.time_ns) is None:
+        return "its times are not those of devices with speeds; use groups=auto"
+    rows = count_rows_lp(instance, device_groups(instance, params.groups))
+    return why_too_large(horizon_ns(instance), rows)
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Build and solve the LP."""
+    assert isinstance(params, GetfParams)
+    instance, groups = task.instance, device_groups(task.instance, params.groups)
+    outcome = run_lp_bound(
+        task,
+        "getf-lp",
+        lambda: build_lp(instance, groups),
+    )
+    return replace(outcome, details={**outcome.details, "groups": len(groups.devices)})
+
+
+register(
+    Method(
+        name="getf-lp",
+        claim="bound",
+        objectives=("makespan",),
+        paper="Su et al. 2020 (GETF)",
+        summary="Makespan bound: LP over fractions of groups of devices, no communication.",
+        run=run,
+        params=GetfParams,
+        applies=applies,
+        packages=("pyomo", "highspy"),
+    )
+)

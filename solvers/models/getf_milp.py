@@ -1,0 +1,74 @@
+"""The method ``getf-milp``: GETF's MILP without device-dependent communication."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from placegap.formulations.getf import milp as getf
+from placegap.formulations.getf.lp import critical_path_ns
+from placegap.formulations.shared.families import granularity_ns
+from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.models.run_lp import with_path
+from placegap.solvers.models.run_mip import Formulation, MipParams, run_mip
+
+MOST_ROWS = 300_000
+"""Larger models are refused: HiGHS hardly ends their root node."""
+
+LONGEST_NS = 2**53
+"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+
+ORIGIN = "getf-milp (no device-dependent communication)"
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the size is out of reach, or None; nothing is built."""
+    if getf.milp_horizon_ns(task.instance) > LONGEST_NS:
+        return "its times are too long for floating-point numbers"
+    rows = getf.count_rows(task.instance)
+    if rows > MOST_ROWS:
+        return f"its model would have {rows} rows, more than {MOST_ROWS}"
+    return None
+
+
+def formulation(task: Task, params: Params) -> Formulation:
+    """What the runner needs."""
+    instance = task.instance
+    return Formulation(
+        name="getf-milp",
+        starts=(),
+        granularity_ns=granularity_ns(instance, transfers=True),
+        build=lambda start: getf.build(instance),
+        warm_start=lambda model, plan: getf.warm_start(model, instance, plan),
+        extract=lambda model: getf.extract(model, instance),
+    )
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Build and solve; the plan is the MILP's own, or the incumbent where that is better.
+
+    No placer's plan is a start: what is compared as GETF's should not be HEFT's. The bound is
+    the model's, whose transfers and queues are shorter than real ones, and the plan's value is the
+    referee's: the two may stay apart however long the solver runs.
+    """
+    assert isinstance(params, MipParams)
+    outcome = run_mip(task, formulation(task, params), params.solver)
+    if outcome.proven_infeasible:
+        return outcome
+    return with_path(replace(outcome, bound_origin=ORIGIN), critical_path_ns(task.instance))
+
+
+register(
+    Method(
+        name="getf-milp",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Zhang et al. 2023 (Moirai), after Su et al. 2020 (GETF)",
+        summary="Placements by a MILP without device-dependent communication; makespan bound.",
+        run=run,
+        params=MipParams,
+        applies=applies,
+        formulation=formulation,
+        packages=("pyomo", "highspy"),
+    )
+)

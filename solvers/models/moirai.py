@@ -1,0 +1,89 @@
+"""The method ``moirai``: Moirai's MILP through HiGHS."""
+
+from __future__ import annotations
+
+from placegap.formulations import moirai
+from placegap.formulations.shared.families import granularity_ns
+from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.models.run_mip import Formulation, MipParams, run_mip
+
+MOST_ROWS = 300_000
+"""Larger models are refused: they take minutes to build, and HiGHS hardly ends their root node."""
+
+MOST_EDGES = 20_000
+"""Larger graphs are refused before their pairs are counted: each edge has some ten rows anyway."""
+
+LONGEST_NS = 2**53
+"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+
+
+class MoiraiParams(MipParams, ExactParams):
+    """Which form of the model, and whether the strengthened one breaks symmetries."""
+
+    form: moirai.Form = "strengthened"
+    symmetry: bool = True
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the semantics or the size is out of reach, or None; nothing is built."""
+    assert isinstance(params, MoiraiParams)
+    instance, reason = task.instance, moirai.why_not(task.semantics, params.form)
+    if reason is not None:
+        return f"its model {reason}"
+    num_edges = len(instance.graph.edges)
+    if num_edges > MOST_EDGES:
+        return f"takes at most {MOST_EDGES} edges, not {num_edges}"
+    if serial_horizon_ns(instance) > LONGEST_NS:
+        return "its times are too long for floating-point numbers"
+    rows = moirai.count_rows(instance, params.form, task.semantics, params.symmetry)
+    if rows > MOST_ROWS:
+        return f"its model ({params.form}) would have {rows} rows, more than {MOST_ROWS}"
+    return None
+
+
+def formulation(task: Task, params: Params) -> Formulation:
+    """What the runner needs.
+
+    The strengthened form takes that plan's value as its horizon; the published form has the end of
+    a serial schedule as its big-M.
+    """
+    assert isinstance(params, MoiraiParams)
+    instance, semantics, form = task.instance, task.semantics, params.form
+    return Formulation(
+        name="moirai",
+        starts=(),
+        granularity_ns=granularity_ns(instance, transfers=True),
+        build=lambda start: moirai.build(
+            instance,
+            semantics,
+            form,
+            None if start is None or form == "as_published" else start.value_ns,
+            params.symmetry,
+        ),
+        warm_start=lambda model, plan: moirai.warm_start(model, instance, plan, semantics),
+        extract=lambda model: moirai.extract(model, instance, semantics),
+    )
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Build, start from the best plan known, solve."""
+    assert isinstance(params, MoiraiParams)
+    return run_mip(task, formulation(task, params), params.solver)
+
+
+register(
+    Method(
+        name="moirai",
+        claim="exact",
+        objectives=("makespan",),
+        paper="Zhang et al. 2023 (Moirai)",
+        summary="MILP over placements, op orders and transfer orders, through HiGHS.",
+        run=run,
+        params=MoiraiParams,
+        applies=applies,
+        formulation=formulation,
+        packages=("pyomo", "highspy"),
+    )
+)

@@ -1,0 +1,156 @@
+"""The method ``pesto``: Pesto's ILP through HiGHS, of the graph or of a coarser one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field
+
+from placegap.formulations import pesto
+from placegap.formulations.shared.families import granularity_ns
+from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.transforms.merge import Merge, expand_plan
+from placegap.instances.transforms.pesto_contraction import MergeOrder
+from placegap.instances.transforms.pesto_merge import merge_ops
+from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import placers
+from placegap.solvers.models.run_mip import Formulation, MipParams, run_mip
+
+MOST_ROWS = 300_000
+"""Larger models are refused: they take minutes to build, and HiGHS hardly ends their root node."""
+
+MOST_EDGES = 20_000
+"""Larger graphs are refused before their pairs are counted: each edge has some ten rows anyway."""
+
+LONGEST_NS = 2**53
+"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+
+
+class PestoParams(MipParams, ExactParams):
+    """Which form of the model, and of which graph.
+
+    `num_ops` None: the graph as it is, and the method is exact. Otherwise larger graphs are merged
+    to so many ops first, in the order `merge`, and the method proves nothing.
+    """
+
+    form: pesto.Form = "strengthened"
+    num_ops: Annotated[int, Field(ge=1)] | None = None
+    merge: MergeOrder = "dearest_first"
+
+    @property
+    def keeps_exact(self) -> bool:
+        """Merging may lose every optimum."""
+        return self.num_ops is None
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the semantics or the size is out of reach, or None; no model is built."""
+    assert isinstance(params, PestoParams)
+    reason = pesto.why_not(task.semantics)
+    if reason is not None:
+        return f"its model {reason}"
+    if serial_horizon_ns(task.instance) > LONGEST_NS:
+        return "its times are too long for floating-point numbers"
+    merge = _merge(task, params)
+    instance = task.instance if merge is None else merge.coarse
+    num_edges = len(instance.graph.edges)
+    if num_edges > MOST_EDGES:
+        return f"takes at most {MOST_EDGES} edges, not {num_edges}; merge with num_ops"
+    rows = pesto.count_rows(instance, params.form)
+    if rows > MOST_ROWS:
+        return (
+            f"its model ({params.form}) would have {rows} rows, more than {MOST_ROWS};"
+            " merge with num_ops"
+        )
+    return None
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Solve the graph as it is, or a merged one, whose plan is expanded and whose bound is dropped.
+
+    Merging restricts placements: an optimum of the merged graph bounds nothing, and that it has no
+    plan proves nothing. An incumbent is a plan of the graph as it is, of no use to a merged one.
+    """
+    assert isinstance(params, PestoParams)
+    merge = _merge(task, params)
+    if merge is None:
+        return run_mip(task, _formulation(task, params.form), params.solver)
+    coarse = replace(task, instance=merge.coarse, incumbent=None)
+    asked = placers(coarse) if params.start else ()
+    found = run_mip(coarse, _formulation(coarse, params.form, asked), params.solver)
+    words = [f"merged to {merge.coarse.num_ops} ops, so that there is no bound"]
+    plan = None
+    if found.plan is not None:
+        plan = expand_plan(merge, found.plan, task.semantics)
+        value_ns = evaluate(merge.coarse, found.plan, task.semantics).value_ns
+        bound = "" if found.bound_ns is None else f", with a bound of {found.bound_ns} ns"
+        words.append(f"there the plan takes {value_ns} ns{bound}")
+    if found.proven_infeasible:
+        words.append("there no plan fits, which proves nothing here")
+    return replace(
+        found,
+        plan=plan,
+        bound_ns=None,
+        bound_origin="",
+        rests_on="",
+        proven_infeasible=False,
+        message="; ".join(filter(None, [*words, found.message])),
+        details={**found.details, "merged_ops": merge.coarse.num_ops},
+    )
+
+
+def formulation(task: Task, params: Params) -> Formulation:
+    """What the runner needs, of the graph as it is or of the merged one."""
+    assert isinstance(params, PestoParams)
+    merge = _merge(task, params)
+    if merge is not None:
+        task = replace(task, instance=merge.coarse, incumbent=None, starts=())
+    return _formulation(task, params.form)
+
+
+def _merge(task: Task, params: PestoParams) -> Merge | None:
+    """The merged instance, None where the graph is small enough as it is."""
+    if params.num_ops is None or params.num_ops >= task.instance.num_ops:
+        return None
+    return merge_ops(task.instance, params.num_ops, params.merge)
+
+
+def _formulation(task: Task, form: pesto.Form, starts: tuple[str, ...] = ()) -> Formulation:
+    """What the runner needs.
+
+    The strengthened form takes the start's value as its horizon; the published form has the end of
+    a serial schedule as its big-M.
+    """
+    instance = task.instance
+    return Formulation(
+        name="pesto",
+        starts=starts,
+        granularity_ns=granularity_ns(instance, transfers=True),
+        build=lambda start: pesto.build(
+            instance,
+            task.semantics,
+            form,
+            None if start is None or form == "as_published" else start.value_ns,
+        ),
+        warm_start=lambda model, plan: pesto.warm_start(model, instance, plan),
+        extract=lambda model: pesto.extract(model, instance),
+    )
+
+
+register(
+    Method(
+        name="pesto",
+        claim="exact",
+        objectives=("makespan",),
+        paper="after Hafeez et al. 2021 (Pesto)",
+        summary="ILP over placements, op and link orders, through HiGHS; may merge ops first.",
+        run=run,
+        params=PestoParams,
+        applies=applies,
+        formulation=formulation,
+        packages=("pyomo", "highspy"),
+    )
+)

@@ -1,0 +1,99 @@
+"""Run an LP whose value bounds every makespan as a method: build, solve, round up safely."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyomo.environ as pyo
+
+from placegap.formulations.getf.lp import critical_path_ns
+from placegap.formulations.shared.families import LARGEST_TIME, granularity_ns
+from placegap.solvers.back_ends.endings import ENDINGS
+from placegap.solvers.back_ends.highs import solve_model
+from placegap.solvers.back_ends.outcome import Ending, bound_ns, no_garbage_collection
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.registry import Task
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.trust import PROOF
+from placegap.solvers.solving.cheap_bounds import PATH
+
+LONGEST_NS = 2**53
+"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+
+LONGEST = 1.001 * LARGEST_TIME
+"""No time of a model is longer, in its unit, but for schedules that do not matter."""
+
+MOST_ROWS = 1_000_000
+"""Larger models are refused: they take a minute to build, and many to solve."""
+
+
+def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) -> Outcome:
+    """Solve an LP within the task's limits; its value, if it is reached, is a bound on makespans.
+
+    Parameters
+    ----------
+    task : Task
+    name : str
+        Origin of the bound.
+    build : callable
+        () -> model with ``unit_ns`` and one objective to minimize, a relaxation of the task.
+
+    Returns
+    -------
+    Outcome
+        Without a plan. An infeasible LP proves that there is none. The critical path is a bound in
+        any case, and the better one where the LP is worth no more: no tolerance is taken off it.
+    """
+    began = now_s()
+    least = critical_path_ns(task.instance)
+    try:
+        with no_garbage_collection():
+            model = build()
+        built_s = now_s() - began
+        limit_s = task.limits.time_limit_s
+        left_s = None if limit_s is None else max(0.0, limit_s - built_s)
+        found = solve_model(
+            model, replace(task.limits, time_limit_s=left_s), relax=True, most=LONGEST
+        )
+    except KeyboardInterrupt:  # the solver itself returns what it has
+        return _path_alone("interrupted", least)
+    except MemoryError:
+        return _path_alone("memory_limit", least)
+    infeasible = found.ending == "infeasible"
+    granularity = granularity_ns(task.instance, transfers=True)
+    outcome = Outcome(
+        bound_ns=bound_ns(found.dual_bound, pyo.value(model.unit_ns), granularity),
+        bound_origin="" if infeasible else name,
+        rests_on=PROOF,
+        proven_infeasible=infeasible,
+        message=_message(found.ending),
+        build_s=built_s + found.hand_off_s,
+        details={"rows": found.rows, "columns": found.columns, "ending": found.ending},
+    )
+    return outcome if infeasible else with_path(outcome, least)
+
+
+def with_path(outcome: Outcome, critical_path_ns: int) -> Outcome:
+    """The outcome, with the critical path, which is a proof, as its bound if that is as good."""
+    if outcome.bound_ns is not None and outcome.bound_ns > critical_path_ns:
+        return outcome
+    return replace(outcome, bound_ns=critical_path_ns, bound_origin=PATH, rests_on=PROOF)
+
+
+def _path_alone(ending: Ending, critical_path_ns: int) -> Outcome:
+    outcome = Outcome(message=_message(ending), details={"ending": ending})
+    return with_path(outcome, critical_path_ns)
+
+
+def _message(ending: Ending) -> str:
+    return ENDINGS[ending].format(solver="HiGHS")
+
+
+def why_too_large(horizon_ns: int, rows: int) -> str | None:
+    """Why an LP is out of reach, or None."""
+    if horizon_ns > LONGEST_NS:
+        return "its times are too long for floating-point numbers"
+    if rows > MOST_ROWS:
+        return f"its model would have {rows} rows, more than {MOST_ROWS}"
+    return None

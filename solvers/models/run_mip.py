@@ -1,0 +1,248 @@
+"""Run a MIP formulation as a method: start, build, solve, read off, and check."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import pyomo.environ as pyo
+
+from placegap.formulations.shared.families import exclude_overload
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model, word
+from placegap.solvers.back_ends.endings import say_ending, say_rest
+from placegap.solvers.back_ends.outcome import (
+    Ending,
+    MipOutcome,
+    Watch,
+    bound_ns,
+    no_garbage_collection,
+)
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.progress import is_heard, teller
+from placegap.solvers.core.registry import Limits, Params, Task
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import Start, best_start
+
+
+class MipParams(Params):
+    """Parameters of every method that solves a MIP."""
+
+    solver: SolverName = "highs"
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """What the runner needs of a formulation.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    starts : tuple of str
+        Methods whose plans may serve as a start.
+    granularity_ns : int
+        Divides every value (`shared.families.granularity_ns`).
+    build : callable
+        Start or None -> model with ``unit_ns`` and one objective to minimize.
+    warm_start : callable
+        (model, plan) -> None
+    extract : callable
+        model -> plan
+    """
+
+    name: str
+    starts: tuple[str, ...]
+    granularity_ns: int
+    build: Callable[[Start | None], pyo.ConcreteModel]
+    warm_start: Callable[[pyo.ConcreteModel, Plan], None]
+    extract: Callable[[pyo.ConcreteModel], Plan]
+
+
+def prepare(formulation: Formulation, start: Start | None) -> pyo.ConcreteModel:
+    """The model that is solved first, its variables at the start's values if there is one."""
+    with no_garbage_collection():
+        model = formulation.build(start)
+    if start is not None:
+        formulation.warm_start(model, start.plan)
+    return model
+
+
+def run_mip(
+    task: Task, formulation: Formulation, solver: SolverName = "highs", began: float | None = None
+) -> Outcome:
+    """Solve a formulation within the task's limits.
+
+    The plan is the better of the solver's and the start, which is kept outside the solver. The
+    bound is the solver's, rounded up to the granularity. There is no claim about the plan's value:
+    the model's times are scaled, and the referee's value is exact. A plan that exceeds a device's
+    memory by what `shared.families.memory_capacity` lets through is excluded, and the search goes
+    on.
+
+    What the solver says against a known plan (no plan exists, a bound above its value) or against
+    the rules is a fault: it is named in the outcome, and the solve proves nothing. However the
+    solve ends, ``details["ending"]`` says how, and the message says it in words.
+
+    Parameters
+    ----------
+    task : Task
+    formulation : Formulation
+    solver : {"highs", "scip", "gurobi", "cplex"}
+    began : float, optional
+        When the time limit began to count, by `limits.now_s`; by default now.
+
+    Raises
+    ------
+    InputError
+        If the solver is not installed, or has no licence for the model.
+    """
+    require(solver)
+    began = now_s() if began is None else began
+    start = best_start(task, formulation.starts)
+    started = now_s()
+    try:
+        model = prepare(formulation, start)
+        built = now_s()
+        found, plan = _search(model, task, formulation, solver, start, began)
+    except KeyboardInterrupt:  # the solver itself returns what it has
+        return _cut_short(MipOutcome("interrupted"), task, solver, start, began)
+    except MemoryError:
+        return _cut_short(MipOutcome("memory_limit"), task, solver, start, began)
+    bound = bound_ns(found.dual_bound, pyo.value(model.unit_ns), formulation.granularity_ns)
+    better, faults = _judge(task, found, plan, bound, start, word(solver, found.solver_version))
+    infeasible = found.ending == "infeasible" and not faults
+    best = better or start
+    ending: Ending | Literal["fault"] = found.ending
+    if faults:
+        ending, bound = "fault", None
+    return Outcome(
+        plan=None if best is None else best.plan,
+        bound_ns=bound,
+        bound_origin="" if bound is None else solver,
+        rests_on=word(solver, found.solver_version) if infeasible or bound is not None else "",
+        faults=faults,
+        proven_infeasible=infeasible,
+        message=_message(
+            "fault" if faults else found.ending, task, solver, start, best, bound, began
+        ),
+        build_s=built - started + found.hand_off_s,
+        details={**_details(found), "ending": ending},
+    )
+
+
+def _search(
+    model: pyo.ConcreteModel,
+    task: Task,
+    formulation: Formulation,
+    solver: SolverName,
+    start: Start | None,
+    began: float,
+) -> tuple[MipOutcome, Plan | None]:
+    """Solve until the plan fits the devices' memory to the byte, or until the solver is stopped."""
+    proven, watch = -math.inf, _watch(model, task, formulation)
+    while True:
+        limits = _remaining(task.limits, began)
+        found = solve_model(model, limits, solver=solver, warm=start is not None, watch=watch)
+        # rows that exclude a plan only raise the optimum: what was proven before stands
+        proven = max(proven, -math.inf if found.dual_bound is None else found.dual_bound)
+        if math.isfinite(proven) and found.ending != "infeasible":
+            found = replace(found, dual_bound=proven)
+        plan = formulation.extract(model) if found.has_solution else None
+        if plan is None or not exclude_overload(model, task.instance, plan):
+            return found, plan
+        if found.ending == "interrupted":
+            return replace(found, has_solution=False), None
+        if start is not None:
+            formulation.warm_start(model, start.plan)
+
+
+def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Watch | None:
+    """Tells, while the solver is at it, of its own value and bound, if anyone listens."""
+    if not is_heard(task.instance, task.semantics):
+        return None
+    unit_ns = pyo.value(model.unit_ns)
+    on_news = teller(task.instance, task.semantics, formulation.name)
+
+    def watch(objective: float, dual_bound: float) -> None:
+        value = round(objective * unit_ns) if math.isfinite(objective) else None
+        known = dual_bound if math.isfinite(dual_bound) else None
+        on_news(value, bound_ns(known, unit_ns, formulation.granularity_ns))
+
+    return watch
+
+
+def _cut_short(
+    found: MipOutcome, task: Task, solver: SolverName, start: Start | None, began: float
+) -> Outcome:
+    """What is known when even the model could not be built."""
+    return Outcome(
+        plan=None if start is None else start.plan,
+        message=_message(found.ending, task, solver, start, start, None, began),
+        details=_details(found),
+    )
+
+
+def _details(found: MipOutcome) -> dict[str, int | float | str]:
+    details: dict[str, int | float | str] = {
+        "rows": found.rows,
+        "columns": found.columns,
+        "nodes": found.nodes,
+        "ending": found.ending,
+    }
+    if found.solver_version:
+        details["solver_version"] = found.solver_version
+    return details
+
+
+def _remaining(limits: Limits, began: float) -> Limits:
+    if limits.time_limit_s is None:
+        return limits
+    elapsed = now_s() - began
+    return replace(limits, time_limit_s=max(0.0, limits.time_limit_s - elapsed))
+
+
+def _judge(
+    task: Task,
+    found: MipOutcome,
+    plan: Plan | None,
+    bound: int | None,
+    start: Start | None,
+    who: str,
+) -> tuple[Start | None, tuple[str, ...]]:
+    """The solver's plan if it is better than the start, and what the solver got wrong."""
+    faults, better, who = [], None, f"{who} on {task.instance.name}"
+    if found.ending == "infeasible" and start is not None:
+        faults.append(f"{who}: says infeasible, but a plan of {start.value_ns} ns is known")
+    if plan is not None:
+        verdict = evaluate(task.instance, plan, task.semantics)
+        if not verdict.feasible or verdict.value_ns is None:
+            reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
+            faults.append(f"{who}: has a plan that breaks a rule: {reasons}")
+        elif start is None or verdict.value_ns < start.value_ns:
+            better = Start(plan, verdict.value_ns)
+    known = better or start
+    if known is not None and bound is not None and bound > known.value_ns:
+        faults.append(
+            f"{who}: proves a bound of {bound} ns, but a plan of {known.value_ns} ns is known"
+        )
+    return better, tuple(faults)
+
+
+def _message(
+    ending: Ending | Literal["fault"],
+    task: Task,
+    solver: SolverName,
+    start: Start | None,
+    best: Start | None,
+    bound: int | None,
+    began: float,
+) -> str:
+    label, limits = LABELS[solver], task.limits
+    value = None if best is None else best.value_ns
+    if ending == "optimal" or (value is not None and value == bound):
+        return say_rest(value, bound, limits, f"solved to {label}'s tolerances")
+    seconds, better = now_s() - began, best is not None and best is not start
+    return say_ending(ending, label, limits, seconds, start=start is not None, better=better)

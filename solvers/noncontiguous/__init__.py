@@ -1,0 +1,1 @@
+"""`noncontiguous`: max_load for plans of any kind."""

@@ -1,0 +1,1 @@
+"""Column generation: prices, sets that hold little enough, plans from columns."""

@@ -1,0 +1,337 @@
+"""A bound on max_load over plans of any kind: fractional cover by sets of single devices.
+
+If max_load T can be reached, sets of blocks that single devices hold within T cover every block,
+one set per device. So for any prices of blocks, all devices together must be able to hold all of
+the price: a load T with sum_k n_k P_k(T) < total price is refuted, where P_k(T) is the most price
+that a device of kind k holds within T. One pricing (`columns.knapsack`) gives P_k for all T, and so
+the best bound that its prices prove, in integers. Column generation looks for the prices: at a
+target load, by the level method, between the best prices known and the dual of the covering LP over
+the sets found so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.noncontiguous.columns.covering_lp import Cover, CoveringLP, Flags, Floats
+from placegap.solvers.noncontiguous.columns.knapsack import (
+    TOTAL_PRICE,
+    Grid,
+    Prices,
+    best_sets,
+    most_price,
+)
+from placegap.solvers.noncontiguous.columns.price_levels import step_to_level
+from placegap.solvers.noncontiguous.columns.pricing import Pricer, build_pricer, choices
+from placegap.solvers.noncontiguous.problem import SplitProblem
+
+STEP = 0.5
+"""How far down from the best theta to the LP's the next prices aim."""
+
+ENOUGH = 1e-5
+"""By how much less than the whole price the devices shall hold, for a target to be refuted."""
+
+MOST_CUTS = 250
+"""Pricings that the next prices look back to."""
+
+LEAST_REACH = 0.05
+"""How far a block's price may move at least, relative to that of the mean block."""
+
+MOST_TRIES = 4
+"""Prices nearer and nearer to the LP's own that are tried before the LP counts as solved."""
+
+TOLERANCE = 1e-7
+
+HEAVY = 2e6
+"""Moves times cells from which on a pricing is worth a thread."""
+
+T = TypeVar("T")
+
+COARSE = (2e7, 1_000, 4_000)
+"""Grid on which pricers are compared: moves times cells, the fewest cells and the most."""
+
+
+@dataclass(eq=False)
+class ColumnGeneration:
+    """The search for prices on a grid of loads.
+
+    Attributes
+    ----------
+    pricer : Pricer
+    value_ns : int
+        A load that is reached; bounds end there.
+    num_cells : int
+        How fine the grid is.
+    active : (b,) bool
+        Blocks to be covered.
+    counts : tuple of int
+        Devices of each kind that are there to cover them.
+    lower : int
+        Loads below cell `lower` are refuted.
+    upper : int
+        The covering LP reaches theta = 1 at cell `upper`, or it is beyond `value_ns`.
+    likely : int or None
+        Where a search on another grid saw that: a cell to begin with, no limit, since what coarse
+        cells lose in rounding makes the LP reach theta = 1 too early.
+    best, proof : (b,) float
+        Prices of least theta at the last target, and those that refuted most.
+    lost_ns : int
+        By how much a bound known elsewhere was better when the search began.
+    """
+
+    pricer: Pricer
+    value_ns: int
+    num_cells: int
+    active: Flags
+    counts: tuple[int, ...]
+    lower: int = 0
+    sets: dict[tuple[int, bytes], tuple[int, Ints]] = field(default_factory=dict)
+    rows: list[tuple[int, Ints]] = field(default_factory=list)
+    cover: Cover | None = None
+    proof: Floats | None = None
+    cuts: list[tuple[int, Floats]] = field(default_factory=list)
+    iterations: int = 0
+    lost_ns: int = 0
+
+    def __post_init__(self) -> None:
+        self.unit_ns = max(1, -(-self.value_ns // self.num_cells))
+        self.num_cells = self.value_ns // self.unit_ns + 1
+        self.grids = self.pricer.grids(self.unit_ns, self.num_cells, self.active)
+        self.upper = max(0, self.value_ns - 1) // self.unit_ns + 1
+        self.likely: int | None = None
+        first = self.pricer.first_prices()
+        self.best = np.where(self.active, first, 0.0)
+        reach = np.maximum(first / first.mean(), LEAST_REACH)
+        self.reach_of = np.where(self.active, reach, 0.0)
+
+    @property
+    def kinds(self) -> list[int]:
+        """Kinds with devices that are left."""
+        return [kind for kind, count in enumerate(self.counts) if count]
+
+    @property
+    def bound_ns(self) -> int:
+        """What is proven."""
+        return min(self.value_ns, self.lower * self.unit_ns)
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether even `value_ns` is refuted: a fault, if that load is reached."""
+        return self.lower > self.value_ns // self.unit_ns
+
+    def take_over(self, before: ColumnGeneration) -> None:
+        """Start from the prices and the sets of a search on another grid."""
+        self.best = before.best
+        self.prove(before.best)
+        self.carry([(kind, blocks) for (kind, _), (_, blocks) in before.sets.items()])
+        self.likely = min(self.upper, before.upper * before.unit_ns // self.unit_ns + 1)
+
+    def begin(self, bound_ns: int) -> None:
+        """Take a bound for granted that is proven elsewhere."""
+        self.lost_ns = max(0, bound_ns - self.bound_ns)
+        self.lower = max(self.lower, bound_ns // self.unit_ns)
+
+    def carry(self, sets: list[tuple[int, Ints]]) -> None:
+        """Know these sets, without the blocks that are not active, by their true loads."""
+        problem, active = self.pricer.problem, self.active
+        first = [devices[0] for devices in problem.members()]
+        for kind, blocks in sets:
+            left = blocks[active[blocks]]
+            key = kind, left.tobytes()
+            if self.counts[kind] == 0 or len(left) == 0 or key in self.sets:
+                continue
+            inside = np.zeros(problem.num_blocks, np.bool_)
+            inside[left] = True
+            cell = problem.set_load(first[kind], inside) // self.unit_ns
+            if cell < self.num_cells:
+                self.sets[key] = cell, left
+
+    def prove(self, prices: Floats) -> None:
+        """Raise the bound to what these prices prove."""
+        price = to_integers(prices)
+        held = self._by_kind(lambda grid: most_price(grid, price))
+        self._refute(self._staircase(held), price)
+
+    def _by_kind(self, priced: Callable[[Grid], T]) -> list[T]:
+        """The answer for each kind, in threads where two or more take long: kernels run beside."""
+        grids = [self.grids[kind] for kind in self.kinds]
+        heavy = sum(len(grid.shift) * grid.num_cells > HEAVY for grid in grids)
+        threads = min(heavy, self.pricer.threads)
+        if threads < 2:
+            return [priced(grid) for grid in grids]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(priced, grids))
+
+    def _staircase(self, held: list[Prices]) -> Ints:
+        total = np.zeros(self.num_cells, np.int64)
+        for kind, value in zip(self.kinds, held, strict=True):
+            total += self.counts[kind] * value.astype(np.int64)
+        return total
+
+    def _refute(self, staircase: Ints, price: Prices) -> None:
+        total = int(price.astype(np.int64).sum())
+        refuted = int(np.searchsorted(staircase, total, side="left"))
+        if refuted > self.lower:
+            self.lower, self.proof = refuted, price.astype(np.float64)
+
+    def close(self, clock: Clock, enough_ns: int, most: int, near: int = 0) -> None:
+        """Narrow lower and upper down to neighbours or `near` cells, or until the bound is enough.
+
+        Raises
+        ------
+        LimitReached
+            If the time is over; the bound is kept.
+        """
+        end, step = self.iterations + most, 0
+        while (
+            self.upper - self.lower > near and self.bound_ns < enough_ns and self.iterations < end
+        ):
+            target = (self.lower + self.upper) // 2
+            if self.likely is not None:
+                # from there on, in steps that double, until one is reached
+                step = max(1, self.likely - self.lower) if step == 0 else 2 * step
+                target = min(target, max(self.likely, self.lower + step - 1))
+            if self.reach(clock, target, end - self.iterations) and self.iterations < end:
+                self.upper, self.likely = target, None
+
+    def reach(self, clock: Clock, target: int, most: int, *, regardless: bool = False) -> bool:
+        """Work on one target cell with so many pricings: False if it is refuted.
+
+        Otherwise it is fractionally covered, unless the pricings were too few. With `regardless`
+        the sets are made as good as they get also where the target is out of reach. Without
+        pricings only the LP over the sets known is solved.
+        """
+        lp = CoveringLP(self.active, self.counts)
+        self.rows = self._worthy(target)
+        for kind, blocks in self.rows:
+            lp.add(kind, blocks)
+        best_theta, tries = np.inf, 0
+        prices = self.best / self.best.sum()
+        self.cover = None
+        cuts = [times for cell, times in self.cuts if cell <= target]
+        for _ in range(most):
+            clock.check()
+            self.iterations += 1
+            theta, times, fresh = self._price(prices, target)
+            if self.lower > target and not regardless:
+                self.best = prices
+                return False
+            if theta < best_theta:
+                best_theta, self.best = theta, prices
+            cuts.append(times)
+            del cuts[:-MOST_CUTS]
+            cut = self.cover is None
+            for kind, blocks in fresh:
+                lp.add(kind, blocks)
+                self.rows.append((kind, blocks))
+                if self.cover is not None:
+                    worth = self.cover.price[blocks].sum()
+                    cut |= bool(worth > self.cover.kind_value[kind] + TOLERANCE * 0.1)
+            if cut:
+                self.cover, tries = lp.solve(), 0
+            elif tries > MOST_TRIES:
+                return True  # the LP's own prices are the best there are, to its tolerances
+            else:
+                tries += 1
+            if self.cover is None or self.cover.theta >= 1.0 - TOLERANCE:
+                return True
+            prices = self._next_prices(self.cover, best_theta, np.array(cuts), tries)
+        if self.cover is None:
+            self.cover = lp.solve()
+        return True
+
+    def _next_prices(self, cover: Cover, best_theta: float, cuts: Floats, tries: int) -> Floats:
+        """A step to the level; after tries that taught the LP nothing, nearer to its own prices."""
+        level = (1 - STEP) * best_theta + STEP * cover.theta
+        if cover.theta < 1.0 - ENOUGH:
+            level = min(level, 1.0 - ENOUGH)
+        near = step_to_level(self.best, cuts, level, self.reach_of)
+        part = 0.5**tries if tries < MOST_TRIES else 0.0
+        return part * near + (1.0 - part) * cover.price
+
+    def _worthy(self, target: int) -> list[tuple[int, Ints]]:
+        """Sets for a target, no more than it takes: those worth most at the best prices."""
+        rows = [(kind, blocks) for (kind, _), (cell, blocks) in self.sets.items() if cell <= target]
+        most = 100 + len(self.counts) * len(self.best)
+        worth = np.array([self.best[blocks].sum() for _, blocks in rows])
+        return [rows[at] for at in np.sort(np.argsort(-worth, kind="stable")[:most]).tolist()]
+
+    def _price(self, prices: Floats, target: int) -> tuple[float, Floats, list[tuple[int, Ints]]]:
+        """Price that all devices hold at the target, as a share; how often each block; new sets."""
+        price = to_integers(prices)
+        fresh: list[tuple[int, Ints]] = []
+        times, heaviest = np.zeros(len(price)), 0
+        answers = self._by_kind(lambda grid: best_sets(grid, price, [target]))
+        held = [value for value, _ in answers]
+        for kind, (_, (found,)) in zip(self.kinds, answers, strict=True):
+            times[found.blocks] += self.counts[kind]
+            heaviest = max(heaviest, found.cell)
+            key = kind, found.blocks.tobytes()
+            if key not in self.sets:
+                self.sets[key] = found.cell, found.blocks
+                fresh.append((kind, found.blocks))
+        self.cuts.append((heaviest, times))
+        del self.cuts[:-MOST_CUTS]
+        staircase = self._staircase(held)
+        self._refute(staircase, price)
+        return float(staircase[target] / price.astype(np.int64).sum()), times, fresh
+
+
+def cover_all(pricer: Pricer, value_ns: int, num_cells: int) -> ColumnGeneration:
+    """The search for the whole problem, with the bound that the first prices prove.
+
+    Examples
+    --------
+    Three equal ops of 4 ns without tensors, two devices: one of them holds two ops.
+
+    >>> from placegap.instances import Cluster, Device, Graph, Instance, Op
+    >>> from placegap.solvers.core.clock import Clock
+    >>> from placegap.solvers.noncontiguous.columns.pricing import build_pricer
+    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
+    >>> ops = tuple(Op(name=name, time_ns={"gpu": 4}) for name in "abc")
+    >>> devices = tuple(Device(name=name, kind="gpu") for name in ("g0", "g1"))
+    >>> three = Instance(
+    ...     name="three",
+    ...     graph=Graph(name="three", ops=ops, edges=()),
+    ...     cluster=Cluster(name="two", devices=devices, links=()),
+    ... )
+    >>> search = cover_all(build_pricer(build_split_problem(three)), 8, 100)
+    >>> search.close(Clock(None), enough_ns=8, most=10)
+    >>> search.bound_ns
+    8
+    """
+    active = np.ones(pricer.problem.num_blocks, np.bool_)
+    search = ColumnGeneration(pricer, value_ns, num_cells, active, pricer.counts)
+    search.prove(search.best)
+    return search
+
+
+def choose_pricer(problem: SplitProblem, value_ns: int, threads: int = 1) -> Pricer:
+    """The pricer whose weights prove most with the first prices, on a coarse grid."""
+    tried: list[tuple[int, Pricer]] = []
+    for weights in choices(problem, value_ns):
+        pricer = build_pricer(problem, weights, threads, like=tried[0][1] if tried else None)
+        cells = pricer.cells(value_ns, *COARSE)
+        tried.append((cover_all(pricer, value_ns, cells).bound_ns, pricer))
+    return max(tried, key=lambda found: found[0])[1]
+
+
+def to_integers(prices: Floats) -> Prices:
+    """Prices as integers, none negative, whose sum is positive and at most about `TOTAL_PRICE`.
+
+    Floating point ends here: what is proven is proven for these integers, whatever was rounded
+    away, even where the prices given are no numbers.
+    """
+    sound = np.where(np.isfinite(prices), np.maximum(prices, 0.0), 0.0)
+    sound /= max(float(sound.max(initial=0.0)), np.finfo(np.float64).tiny)
+    scaled: Prices = np.floor(sound / max(float(sound.sum()), 1.0) * TOTAL_PRICE).astype(np.int32)
+    if not scaled.any():
+        scaled[int(np.argmax(sound))] = 1
+    return scaled

@@ -1,0 +1,241 @@
+"""What devices of each kind can hold: their frontiers, and grids of loads over them.
+
+A device that holds a set S within load T has room for it, so that S counts for at most
+
+    sum over v in S of (work * time(v) + rent * size(v) / memory) + transfer * cut(S)
+        <= (work + transfer) * T + rent       where transfers overlap with the work
+        <= work * T + rent                    where they add up, with transfer = work
+
+for any work, transfer and rent >= 0: rent brings memory into the pricing as Lagrange multipliers do
+(Geoffrion 1974), and each choice of the three gives valid bounds. `Weights` is a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.structure.nets import Nets
+from placegap.solvers.noncontiguous.columns.covering_lp import Flags, Floats
+from placegap.solvers.noncontiguous.columns.elimination_order import elimination_orders
+from placegap.solvers.noncontiguous.columns.frontier import Frontier, build_frontier
+from placegap.solvers.noncontiguous.columns.knapsack import Grid, build_grid
+from placegap.solvers.noncontiguous.problem import SplitProblem
+
+MOST_MOVES = 200_000
+"""Frontiers with more moves leave out their lightest nets; the bound stays valid."""
+
+MOST_BYTES = 500_000_000
+"""Memory for the choices of one pricing."""
+
+LONGEST_NS = 2**56
+"""Work in all, beyond which `Weights` other than 1 might not fit into 64 bits."""
+
+OVERLAPS = ((1, 0), (7, 1), (3, 1), (1, 1))
+"""Work and transfer that are tried where they overlap."""
+
+RENTS = ((0, 1), (1, 4), (1, 2), (1, 1), (2, 1))
+"""Rents that are tried: fractions of the known value."""
+
+
+class Weights(NamedTuple):
+    """Weights of work and transfers; the rent of all memory of a device that lacks memory."""
+
+    work: int = 1
+    transfer: int = 1
+    rent_ns: int = 0
+
+
+class Kind(NamedTuple):
+    """What counts for devices of a kind.
+
+    Attributes
+    ----------
+    frontier : Frontier
+    net : (e_k,) int64
+        Nets that the frontier knows.
+    load_ns, weight_ns : (b,), (e_k,) int64
+        What counts for each block and for each of these nets if it is cut.
+    scale, spare_ns : int
+        Within load T counts up to ``scale * T + spare_ns``.
+    """
+
+    frontier: Frontier
+    net: Ints
+    load_ns: Ints
+    weight_ns: Ints
+    scale: int
+    spare_ns: int
+
+
+@dataclass(frozen=True, eq=False)
+class Pricer:
+    """What devices of each kind can hold.
+
+    Attributes
+    ----------
+    problem : SplitProblem
+    counts : tuple of int
+        Devices of each kind.
+    kinds : tuple of Kind
+    rent_ns : (b,) int64
+        Mean rent of each block.
+    threads : int
+        Most kinds that are priced at a time.
+    """
+
+    problem: SplitProblem
+    counts: tuple[int, ...]
+    kinds: tuple[Kind, ...]
+    rent_ns: Ints
+    threads: int = 1
+
+    @property
+    def order(self) -> Ints:
+        """An elimination order of the blocks, that of the kind with most moves."""
+        return max((kind.frontier for kind in self.kinds), key=lambda f: len(f.source)).order
+
+    def cells(self, value_ns: int, work: float, fewest: int, most: int) -> int:
+        """Cells of a grid up to a value, so that moves times cells is about `work`."""
+        moves = max(len(kind.frontier.source) for kind in self.kinds)
+        states = max(int(kind.frontier.num_states.sum()) for kind in self.kinds)
+        spare = max(kind.spare_ns // kind.scale for kind in self.kinds)
+        room = int(MOST_BYTES / states / (1 + spare / max(1, value_ns)))
+        return max(1, min(most, max(fewest, int(work / moves)), room))
+
+    def grids(self, unit_ns: int, num_cells: int, active: Flags | None = None) -> tuple[Grid, ...]:
+        """Loads of every kind in cells; only active blocks may be held."""
+        problem, grids = self.problem, []
+        for kind, devices in zip(self.kinds, problem.members(), strict=True):
+            k = devices[0]
+            allowed = (problem.time_ns[:, k] != UNSUPPORTED) & (
+                problem.size_bytes <= problem.memory_bytes[k]
+            )
+            if active is not None:
+                allowed &= active
+            unit = unit_ns * kind.scale
+            grids.append(
+                build_grid(
+                    kind.frontier, kind.load_ns, kind.weight_ns, allowed, unit, num_cells,
+                    spare=-(-kind.spare_ns // unit),
+                )
+            )  # fmt: skip
+        return tuple(grids)
+
+    def first_prices(self) -> Floats:
+        """Prices to begin with: a block's time where it is fastest, and its rent."""
+        problem = self.problem
+        refused = problem.time_ns == UNSUPPORTED
+        time = np.where(refused, 0, problem.time_ns).astype(np.float64)
+        mean = time.sum(axis=1) / (~refused).sum(axis=1) + 1.0
+        fast: Floats = np.where(refused, np.inf, time).min(axis=1) + 1e-3 * mean
+        return fast + self.rent_ns
+
+
+def build_pricer(
+    problem: SplitProblem,
+    weights: Weights | None = None,
+    threads: int = 1,
+    like: Pricer | None = None,
+) -> Pricer:
+    """Frontiers for every kind of device, or those of another pricer of the problem; weights."""
+    if weights is None:
+        weights = Weights(1, 0) if problem.overlap else Weights()
+    members = problem.members()
+    frontiers = _frontiers(problem) if like is None else [(k.frontier, k.net) for k in like.kinds]
+    kinds, rents_ns = [], np.zeros(problem.num_blocks, np.int64)
+    for (frontier, net), (k, *same) in zip(frontiers, members, strict=True):
+        rent_ns = _rents_ns(problem, k, weights)
+        rents_ns += rent_ns * (1 + len(same))
+        kinds.append(
+            Kind(
+                frontier,
+                net,
+                weights.work * np.maximum(problem.time_ns[:, k], 0) + rent_ns,
+                weights.transfer * problem.nets.weight_ns[net, k],
+                weights.work + weights.transfer * problem.overlap,
+                weights.rent_ns if rent_ns.any() else 0,
+            )
+        )
+    counts = tuple(len(devices) for devices in members)
+    return Pricer(problem, counts, tuple(kinds), rents_ns // problem.num_devices, threads)
+
+
+def _rents_ns(problem: SplitProblem, k: int, weights: Weights) -> Ints:
+    """Rent of each block on a device, rounded down: of blocks that fit, no more than all rent."""
+    memory_bytes = int(problem.memory_bytes[k])
+    if memory_bytes in (0, int(problem.size_bytes.sum())):
+        return np.zeros(problem.num_blocks, np.int64)
+    sizes = np.minimum(problem.size_bytes, memory_bytes).tolist()
+    return np.array([size * weights.rent_ns // memory_bytes for size in sizes], np.int64)
+
+
+def choices(problem: SplitProblem, value_ns: int) -> Iterator[Weights]:
+    """Weights worth trying: without rent where memory holds everything, as it is without overlap.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
+    >>> list(choices(build_split_problem(example()), 43))
+    [Weights(work=1, transfer=1, rent_ns=0)]
+    """
+    longest = int(problem.time_ns.max(initial=0)) * problem.num_blocks
+    heaviest = sum(problem.nets.weight_ns.max(axis=1, initial=0).tolist())
+    safe = longest + heaviest + value_ns < LONGEST_NS
+    roomy = bool((problem.memory_bytes >= problem.size_bytes.sum()).all())
+    for work, transfer in OVERLAPS[: None if safe else 1] if problem.overlap else ((1, 1),):
+        for part, whole in RENTS[:1] if roomy or not safe else RENTS:
+            scale = work + transfer if problem.overlap else work
+            yield Weights(work, transfer, part * scale * value_ns // whole)
+
+
+def _frontiers(problem: SplitProblem) -> list[tuple[Frontier, Ints]]:
+    """For each kind a frontier and the nets that it knows."""
+    known: dict[tuple[bytes, bytes], tuple[Frontier, Ints]] = {}
+    found = []
+    for k, *_ in problem.members():
+        paid = np.flatnonzero(problem.nets.weight_ns[:, k] > 0)
+        nets = select_nets(problem.nets, paid)
+        key = nets.pin.tobytes(), nets.net_ptr.tobytes()
+        if key not in known:
+            known[key] = _light_frontier(nets, problem.num_blocks)
+        frontier, kept = known[key]
+        found.append((frontier, paid[kept]))
+    return found
+
+
+def select_nets(nets: Nets, kept: Ints) -> Nets:
+    """Some of the nets, in that order."""
+    pins = [nets.pin[nets.net_ptr[e] : nets.net_ptr[e + 1]] for e in kept.tolist()]
+    sizes = np.array([len(own) for own in pins], np.int64)
+    net_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    pin = np.concatenate([np.zeros(0, np.int64), *pins])
+    order = np.argsort(pin, kind="stable")
+    num_blocks = len(nets.block_ptr) - 1
+    block_ptr = np.concatenate(
+        [np.zeros(1, np.int64), np.cumsum(np.bincount(pin, minlength=num_blocks))]
+    )
+    owner = np.repeat(np.arange(len(pins)), sizes)[order]
+    return Nets(net_ptr, pin, block_ptr, owner, nets.weight_ns[kept])
+
+
+def _light_frontier(nets: Nets, num_blocks: int) -> tuple[Frontier, Ints]:
+    """A frontier with few enough moves, and the nets that it knows.
+
+    Nets that are left out cost nothing: loads only fall.
+    """
+    kept = np.arange(nets.num_nets)
+    by_weight = np.argsort(-nets.weight_ns.max(axis=1, initial=0), kind="stable")
+    while True:
+        chosen = select_nets(nets, kept)
+        for order in elimination_orders(chosen, num_blocks)[:2]:
+            frontier = build_frontier(chosen, order, MOST_MOVES)
+            if frontier is not None:
+                return frontier, kept
+        kept = np.sort(by_weight[: len(kept) * 4 // 5])

@@ -1,0 +1,110 @@
+"""The method ``noncontiguous``: max_load over plans of any kind, to proven optimality.
+
+A start by the ideal DP, exact merging, new splits of pairs of devices; then column generation for a
+bound, and dives through its columns for better plans; a MIP for what is left
+(`noncontiguous.search`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from placegap.instances.referee.explain import explain_infeasible
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core import trust
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.progress import teller
+from placegap.solvers.core.registry import Method, Params, Task, find_method, register, why_not
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import best_start
+from placegap.solvers.noncontiguous.merging import merge_blocks
+from placegap.solvers.noncontiguous.problem import build_split_problem
+from placegap.solvers.noncontiguous.progress import Progress, least_work
+from placegap.solvers.noncontiguous.search import NoncontiguousParams, SplitSearch
+
+STARTS = ("ideal-dp", "m-topo", "single-device")
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the method cannot do the task, or None."""
+    semantics = task.semantics
+    if semantics.plans != "any":
+        return f"its plans are of any kind, not {semantics.plans}"
+    if semantics.replicas or semantics.levels == 2:
+        return f"knows no replicas and no servers: not {semantics.label}"
+    return None
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Solve, or return the best plan and bound when a limit or Ctrl-C comes."""
+    assert isinstance(params, NoncontiguousParams)
+    began = now_s()
+    start = best_start(task, STARTS)
+    if start is None:
+        return _without_start(task, params)
+    whole = build_split_problem(task.instance, overlap=task.semantics.load == "overlap")
+    device = np.zeros(whole.num_blocks, np.int64)
+    device[whole.block] = start.plan.devices
+    merged = merge_blocks(whole, start.value_ns + 1, [device])
+    problem = merged.problem
+    progress = Progress(
+        problem, task.limits.gap, start.value_ns, start.plan.devices, merged.plans[0],
+        on_news=teller(task.instance, task.semantics, "noncontiguous"),
+    )  # fmt: skip
+    progress.prove(least_work(problem), "work")
+    progress.details.update(blocks=problem.num_blocks, nets=problem.nets.num_nets)
+    build_s = now_s() - began
+    search = SplitSearch(task, params, progress, began)
+    search.run(merged.plans[0])
+    message = search.ending
+    if message and progress.value_ns == start.value_ns:
+        message += f"; no plan better than the first, of {start.value_ns} ns, was found"
+    return Outcome(
+        plan=Plan.on(progress.devices.tolist()),
+        claim_ns=progress.value_ns,
+        bound_ns=progress.bound_ns,
+        bound_origin=progress.origin,
+        rests_on=trust.word_of("highspy") if progress.origin == "highs" else trust.PROOF,
+        faults=tuple(progress.faults),
+        message=message,
+        build_s=build_s,
+        details=progress.details,
+    )
+
+
+def _without_start(task: Task, params: NoncontiguousParams) -> Outcome:
+    """No placer finds room: say why, or leave it to the MIP."""
+    reasons = explain_infeasible(task.instance)
+    if reasons:
+        return Outcome(proven_infeasible=True, rests_on=trust.PROOF, message="; ".join(reasons))
+    method, missing = find_method("throughput-ip"), "no plan that fits into memory was found"
+    if not params.mip or why_not(method, task, method.params()) is not None:
+        return Outcome(message=missing)
+    try:
+        outcome = method.run(task, method.params())
+    except Exception as error:
+        if stop_asked():
+            raise KeyboardInterrupt from error
+        fault = f"the MIP ({trust.word_of('highspy')}) failed: {type(error).__name__}: {error}"
+        return Outcome(message=f"{missing}; {fault}", faults=(fault,))
+    if outcome.rests_on or (outcome.bound_ns is None and not outcome.proven_infeasible):
+        return outcome
+    return replace(outcome, rests_on=trust.word_of("highspy"))
+
+
+register(
+    Method(
+        name="noncontiguous",
+        claim="exact",
+        objectives=("max_load",),
+        paper="Tarnawski et al., NeurIPS 2020 (the problem)",
+        summary="Optimal max-load split of any kind: column generation, pair splits, dives.",
+        run=run,
+        params=NoncontiguousParams,
+        applies=applies,
+        packages=("numba", "highspy"),
+    )
+)

@@ -1,0 +1,404 @@
+"""The search of `noncontiguous`: phases in turn, until the gap is small enough or time is over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core import trust
+from placegap.solvers.core.clock import Clock, LimitReached, now_s
+from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.registry import ExactParams, Task, find_method, why_not
+from placegap.solvers.noncontiguous.annealing import anneal
+from placegap.solvers.noncontiguous.columns.dives import dive
+from placegap.solvers.noncontiguous.columns.generation import (
+    ColumnGeneration,
+    choose_pricer,
+    cover_all,
+)
+from placegap.solvers.noncontiguous.columns.pricing import Pricer
+from placegap.solvers.noncontiguous.pair_search import exchange_pairs, shake
+from placegap.solvers.noncontiguous.progress import Progress
+
+GRIDS = (
+    (8e6, 400, 4_000),
+    (6e7, 2_000, 16_000),
+    (1.5e8, 4_000, 32_000),
+    (5e8, 8_000, 100_000),
+)
+"""Grids of loads, coarse to fine: moves times cells, the fewest cells and the most."""
+
+FINE = (8e8, 8_000, 200_000)
+"""The grid on which prices are tried once more: it loses least to rounding."""
+
+SHARP = 4
+"""A grid will do if rounding costs it no more than the gap divided by this."""
+
+PRICINGS = (600, 800, 2_000, 1_000)
+"""Most pricings at first and in each round; the last one goes on for later rounds."""
+
+MOST_ROUNDS = len(PRICINGS) - 1
+
+PRICE_SHARE, SEARCH_SHARE, DIVES_SHARE, MIP_SHARE = 0.3, 0.3, 0.25, 0.25
+"""Parts of the time that is left: pricing, local search and dives of a round; and the MIP."""
+
+KICKS = 4
+"""Plans that local search starts from anew, in each of the first rounds."""
+
+NOISE = (0.3, 0.1, 0.5, 0.2)
+"""By which part times and transfers are drawn lower at most, kick by kick."""
+
+ANNEAL_EVERY = 3
+"""Of so many kicks one is annealing, which does not need the frontier of two devices."""
+
+NEAR = 2_000
+"""On all but the finest grid a cell in so many is near enough: rounding costs more than that."""
+
+HEAT = (0.002, 0.008, 0.0005, 0.03)
+"""Temperature that annealing starts with, run by run."""
+
+MOVES_PER_BLOCK, MOVES_PER_S = 10_000, 200_000
+"""Most moves of an annealing run: per block, and per second that is left."""
+
+ROWS_PER_S = 10_000
+"""Rows of the MIP that are built and handed over in a second, at least."""
+
+AIMS = (0.1, 0.4, 0.2, 0.6, 0.05, 0.8)
+"""Where dives aim between bound and value, one after the other."""
+
+
+class NoncontiguousParams(ExactParams):
+    """Parameters of ``noncontiguous``.
+
+    Attributes
+    ----------
+    moves : int
+        Most moves of an annealing run.
+    patience : int
+        Splits of two devices in a row that may fail to better the plan.
+    rounds : int
+        Rounds of further pricing and dives, on finer grids, before the MIP; where there is a time
+        limit, others follow it.
+    mip : bool
+        Whether a MIP works on what is left after them.
+    workers : int
+        Most kinds of devices that are priced at a time, in threads.
+    """
+
+    moves: int = Field(default=500_000, ge=0)
+    patience: int = Field(default=150, ge=0)
+    rounds: int = Field(default=3, ge=0, le=MOST_ROUNDS)
+    mip: bool = True
+    workers: int = Field(default=2, ge=1, le=1024)
+
+
+CLOSED = "the MIP came to its end: what gap is left is its tolerance"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SplitSearch:
+    """The phases, in turn, until the gap is small enough or the time is over.
+
+    `ending` says why it ended, where the gap is not small enough. A phase that fails is recorded as
+    a fault, and the search goes on without it.
+    """
+
+    def __init__(
+        self, task: Task, params: NoncontiguousParams, progress: Progress, began: float
+    ) -> None:
+        self.task, self.params, self.progress, self.began = task, params, progress, began
+        self.searches = self.kicks = 0
+        self.aimed: set[int] = set()
+        self.pricer: Pricer | None = None
+        self.ending = ""
+
+    def run(self, device: Ints) -> None:
+        """Plans by local search, bounds by pricing, plans by dives; the MIP; and again."""
+        try:
+            self.begin(device)
+            self.rounds()
+        except LimitReached as limit:
+            self.ending = f"stopped: {limit}"
+        except KeyboardInterrupt:
+            self.ending = "interrupted"
+        if self.progress.done:
+            self.ending = ""
+
+    def begin(self, device: Ints) -> None:
+        """A first bound and a first local search."""
+        progress = self.progress
+        self.left_s()
+        self.pricer = self.attempt(
+            "the pricing's set-up",
+            choose_pricer, progress.problem, progress.value_ns, self.params.workers,
+        )  # fmt: skip
+        if self.pricer is not None:  # a first bound, from the work alone
+            self.attempt("pricing", self.new_columns, self.pricer, 0)
+        self.attempt("local search", self.improve, device, 0.25, 0)
+        if self.pricer is not None and not progress.done:
+            self.attempt("pricing", self.prove_first, self.pricer)
+
+    def rounds(self) -> None:
+        """Rounds of pricing, local search and dives; after the first ones the MIP.
+
+        Without a time limit it is the MIP that ends the search. With one, rounds follow until the
+        time is over, unless the MIP comes to its end.
+        """
+        grid, columns, number = -1, None, 0
+        while not self.progress.done:
+            if number == self.params.rounds + 1 and self.turn_to_mip():
+                return
+            late = number > self.params.rounds
+            if self.pricer is not None:
+                priced = self.attempt(
+                    "column generation", self.price_round, self.pricer, grid + 1, columns, number
+                )
+                grid, columns = (grid, columns) if priced is None else priced
+            self.attempt("local search", self.improve_best, late)
+            if columns is not None:
+                self.attempt("dives", self.dives, columns, AIMS if number else AIMS[:2])
+            number += 1
+
+    def attempt(
+        self, phase: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T | None:
+        """What a phase gives, None if it fails: then the fault is kept, and what was found."""
+        try:
+            return work(*args, **kwargs)
+        except (LimitReached, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            if stop_asked():
+                raise KeyboardInterrupt from error
+            words = f"{phase} failed: {type(error).__name__}: {error}".rstrip(": ")
+            if words not in self.progress.faults:
+                self.progress.faults.append(words)
+            return None
+
+    def price_round(
+        self, pricer: Pricer, grid: int, before: ColumnGeneration | None, number: int
+    ) -> tuple[int, ColumnGeneration]:
+        """Prices on a grid that is fine enough."""
+        grid, columns = self.sharp_columns(pricer, grid, before)
+        most = PRICINGS[min(number, len(PRICINGS) - 1)]
+        near = 0 if grid == len(GRIDS) - 1 else columns.num_cells // NEAR
+        self.price(columns, most, PRICE_SHARE, near)
+        return grid, columns
+
+    def prove_first(self, pricer: Pricer) -> None:
+        """What the work alone proves on the finest grid."""
+        self.prove_finely(self.new_columns(pricer, 0))
+
+    def improve_best(self, late: bool) -> None:
+        """Local search from the best plan; in late rounds until its part of the time is over."""
+        if not self.progress.done:
+            endless = late and self.task.limits.time_limit_s is not None
+            self.improve(self.progress.merged, SEARCH_SHARE, None if endless else KICKS)
+
+    def left_s(self) -> float | None:
+        """Seconds left, None without a limit."""
+        limit_s = self.task.limits.time_limit_s
+        if limit_s is None:
+            return None
+        left = limit_s - (now_s() - self.began)
+        if left <= 0:
+            raise LimitReached(f"the time limit of {self.task.limits.named_s:g} s is over")
+        return left
+
+    def share(self, part: float) -> Clock:
+        """A clock for part of the time that is left."""
+        left = self.left_s()
+        return Clock(None if left is None else part * left)
+
+    def improve(self, device: Ints, part: float, kicks: int | None) -> None:
+        """Pair splits from a plan, then from what kicks make of the best plan, so many or all."""
+        clock = self.share(part)
+        self.split_pairs(device, clock)
+        for _ in count() if kicks is None else range(kicks):
+            try:
+                clock.check()
+            except LimitReached:
+                self.left_s()
+                return
+            if self.progress.done:
+                return
+            self.split_pairs(self.kick(clock), clock)
+
+    def kick(self, clock: Clock) -> Ints:
+        """A plan elsewhere, not far from the best one."""
+        annealings, last = divmod(self.kicks, ANNEAL_EVERY)
+        self.kicks += 1
+        if last == ANNEAL_EVERY - 1:
+            return self.anneal(self.progress.merged, HEAT[annealings % len(HEAT)])
+        noise = NOISE[(self.kicks - 1 - annealings) % len(NOISE)]
+        return shake(
+            self.progress.problem, self.progress.merged, self.order,
+            seed=self.next_seed(), noise=noise, patience=self.params.patience, clock=clock,
+        )  # fmt: skip
+
+    @property
+    def order(self) -> Ints:
+        """The order in which frontiers take the blocks."""
+        b = self.progress.problem.num_blocks
+        return np.arange(b) if self.pricer is None else self.pricer.order
+
+    def split_pairs(self, device: Ints, clock: Clock) -> None:
+        """Pairs of devices share their blocks anew."""
+        progress = self.progress
+        progress.offer(
+            exchange_pairs(
+                progress.problem, device, self.order, seed=self.next_seed(),
+                patience=self.params.patience, clock=clock, enough_ns=progress.bound_ns,
+            )
+        )  # fmt: skip
+
+    def anneal(self, device: Ints, hot: float) -> Ints:
+        """Anneal from a plan."""
+        problem, left = self.progress.problem, self.left_s()
+        moves = min(self.params.moves, MOVES_PER_BLOCK * problem.num_blocks)
+        if left is not None:
+            moves = min(moves, int(MOVES_PER_S * left))
+        device = anneal(problem, device, seed=self.next_seed(), moves=moves, hot=hot, power=40.0)
+        self.progress.offer(device)
+        return device
+
+    def next_seed(self) -> int:
+        """A seed for each local search."""
+        self.searches += 1
+        return self.task.limits.seed * 1_000_003 + self.searches
+
+    def sharp_columns(
+        self, pricer: Pricer, grid: int, before: ColumnGeneration | None
+    ) -> tuple[int, ColumnGeneration]:
+        """Column generation on a grid, or on a finer one if rounding takes much of the gap."""
+        progress = self.progress
+        while True:
+            grid = min(grid, len(GRIDS) - 1)
+            columns = self.new_columns(pricer, grid, before)
+            gap_ns = progress.value_ns - progress.bound_ns
+            if grid == len(GRIDS) - 1 or SHARP * columns.lost_ns <= gap_ns:
+                return grid, columns
+            grid += 1
+
+    def new_columns(
+        self, pricer: Pricer, grid: int, before: ColumnGeneration | None = None
+    ) -> ColumnGeneration:
+        """Column generation on a grid, started from a coarser one."""
+        self.left_s()
+        progress = self.progress
+        cells = pricer.cells(progress.value_ns, *GRIDS[grid])
+        columns = cover_all(pricer, progress.value_ns, cells)
+        if before is not None:
+            columns.take_over(before)
+        self.learn(columns)
+        columns.begin(progress.bound_ns)
+        return columns
+
+    def learn(self, columns: ColumnGeneration) -> None:
+        """Take over what the prices prove, unless the plan that is known shows it to be wrong."""
+        if columns.contradicted:
+            self.progress.faults.append("column generation refuted a load that a plan reaches")
+        else:
+            self.progress.prove(columns.bound_ns, "column generation")
+
+    def price(self, columns: ColumnGeneration, most: int, part: float, near: int) -> None:
+        """Raise the bound for a number of pricings and a part of the time."""
+        progress = self.progress
+        if progress.done:
+            return
+        enough_ns = math.ceil((1 - progress.gap) * progress.value_ns)
+        try:
+            columns.close(self.share(part), enough_ns, most, near)
+        except LimitReached:
+            self.left_s()
+        finally:
+            self.learn(columns)
+            progress.details.update(cells=columns.num_cells, sets=len(columns.sets))
+        self.prove_finely(columns)
+
+    def prove_finely(self, columns: ColumnGeneration) -> None:
+        """Try the best prices on the finest grid."""
+        progress = self.progress
+        if progress.done:
+            return
+        pricer = columns.pricer
+        fine = cover_all(pricer, progress.value_ns, pricer.cells(progress.value_ns, *FINE))
+        for prices in (columns.proof, columns.best):
+            if prices is not None:
+                self.left_s()
+                fine.prove(prices)
+        self.learn(fine)
+
+    def dives(self, columns: ColumnGeneration, aims: Sequence[float]) -> None:
+        """Plans from the columns, mended by local search, in a part of the time."""
+        progress, clock = self.progress, self.share(DIVES_SHARE)
+        for aim in aims:
+            target = int(progress.bound_ns + aim * (progress.value_ns - progress.bound_ns))
+            if progress.done or target in self.aimed or target == 0:
+                continue
+            try:
+                clock.check()
+            except LimitReached:
+                return
+            self.aimed.add(target)
+            device = dive(columns, target, clock.part(0.5))
+            if device is not None and progress.problem.fits(device):
+                progress.offer(device)
+                self.improve(device, 0.1, 1)
+
+    def turn_to_mip(self) -> bool:
+        """The throughput IP on what is left; whether that ends the search.
+
+        It gets all the time if there is no limit, else a part, for more rounds follow.
+        """
+        left, number = self.left_s(), self.params.rounds
+        why = self.mip(None if left is None else MIP_SHARE * left)
+        self.ending = f"ended after {number + 1} rounds of pricing; {why}"
+        return left is None or why == CLOSED
+
+    def mip(self, left: float | None) -> str:
+        """Hand what is left to the throughput IP, if there is time to build it; how it ended."""
+        progress, limits = self.progress, self.task.limits
+        if not self.params.mip:
+            return "the MIP is switched off"
+        if left is not None:
+            from placegap.formulations.throughput_ip import count_rows  # brings Pyomo
+
+            rows = count_rows(self.task.instance, self.task.semantics, symmetry=True)
+            if rows > ROWS_PER_S * left:
+                return f"the MIP's {rows} rows cannot be built in the time that is left"
+        task = replace(
+            self.task,
+            limits=replace(limits, time_limit_s=left),
+            incumbent=Plan.on(progress.devices.tolist()),
+        )
+        method = find_method("throughput-ip")
+        reason = why_not(method, task, method.params())
+        if reason is not None:
+            return f"the MIP does not apply: {reason}"
+        outcome = self.attempt(
+            f"the MIP ({trust.word_of('highspy')})", method.run, task, method.params()
+        )
+        if outcome is None:
+            return "the MIP failed"
+        progress.faults.extend(outcome.faults)
+        if outcome.plan is not None:
+            value_ns = evaluate(self.task.instance, outcome.plan, self.task.semantics).value_ns
+            if value_ns is not None:
+                progress.offer_ops(value_ns, outcome.plan.devices)
+        if outcome.bound_ns is not None:
+            progress.prove(outcome.bound_ns, "highs")
+        if outcome.details.get("ending") == "optimal":
+            return CLOSED
+        return f"the MIP: {outcome.message or 'ended'}"

@@ -1,0 +1,1 @@
+"""Heuristic placers, by family."""

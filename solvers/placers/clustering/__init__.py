@@ -1,0 +1,1 @@
+"""Placers that cluster ops first: LC, DSC, Celeritas, Order-Place."""

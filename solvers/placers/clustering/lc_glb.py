@@ -1,0 +1,45 @@
+"""LC + GLB: linear clustering, then load balancing."""
+
+from __future__ import annotations
+
+from placegap.instances.structure.weighted_dag import flow_of
+from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.placers.clustering.clustering import linear_clusters
+from placegap.solvers.placers.clustering.guided_load_balancing import balance
+
+
+def lc_glb(task: Task, params: Params | None = None) -> Outcome:
+    """Cluster the longest path, then that of what is left, and so on; balance the clusters.
+
+    Kim, Browne, "A general approach to mapping of parallel computations upon multiprocessor
+    architectures", ICPP 1988, and `glb.balance`. A heuristic for the makespan, which clusters
+    for unboundedly many equal devices with free channels. A path takes its ops out of the graph,
+    with all their edges. Deviation: costs that differ between devices enter as means, rounded down
+    to whole ns; see `glb.balance` for memory, colocation and device support.
+    O((V + E) log V + V K) time and at worst O(V + E) per cluster.
+
+    Examples
+    --------
+    The longest path of the diamond is op1, op3, op4:
+
+    >>> from placegap.instances import Semantics, example, simulate
+    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> plan = lc_glb(Task(example(), semantics)).plan
+    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
+    (((0,), (1,), (0,), (0,)), 35)
+    """
+    cluster, start_ns = linear_clusters(flow_of(task.instance.arrays))
+    return balance(task.instance, cluster, start_ns)
+
+
+register(
+    Method(
+        name="lc-glb",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Kim 1988; Radulescu, van Gemund 1998",
+        summary="longest paths become clusters, which go to the device of least load",
+        run=lc_glb,
+    )
+)

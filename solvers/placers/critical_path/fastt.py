@@ -1,0 +1,157 @@
+"""FastT: DPOS, and splits of ops on the critical path for as long as they pay (OS-DPOS)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+from placegap.instances.op_splitting.rule import SplitRule, cut_unit
+from placegap.instances.op_splitting.shares import Cut
+from placegap.instances.op_splitting.split import WHOLE, Split, split_ops
+from placegap.instances.problem.graph_index import group_by
+from placegap.instances.problem.instance import Instance
+from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.placers.critical_path.fastt_dpos import dpos, mean_time_ns
+from placegap.solvers.placers.critical_path.fd_dps import SplitParams
+from placegap.solvers.placers.critical_path.split_outcome import outcome_of_split
+
+
+class FastTParams(SplitParams):
+    """Parameters of FastT: those of splits, and how many in a row may fail (`patience`).
+
+    With patience 0 nothing is split, and the method is DPOS.
+    """
+
+    patience: Annotated[int, Field(ge=0)] = 10
+
+
+class Found(NamedTuple):
+    """A split, None for the instance as it is, with DPOS' plan, its value and critical path.
+
+    The path is one of ops of the instance that were not split.
+    """
+
+    split: Split | None
+    outcome: Outcome
+    value_ns: int | None
+    path: list[int]
+
+
+def fastt(task: Task, params: Params | None = None) -> Outcome:
+    """Place by DPOS; then split the dearest op of the critical path, and keep what pays; again.
+
+    After Yi et al., "Fast training of deep learning models over multiple GPUs", Middleware 2020
+    (OS-DPOS), from descriptions: the text is not at hand. A heuristic for the makespan. Where a
+    split was kept the plan is one of the finer instance (`Result.split`), not of the one asked
+    about; its value is below that of DPOS' plan without splits.
+    Filled in: an op is tried along each of its axes, the best of which counts; "pays" is judged by
+    the referee under the task's semantics, not by DPOS' own estimate; an op whose split was
+    rejected is not tried again; after `patience` rejections in a row the search ends, as it does
+    when the time is over or on Ctrl-C. A colocation group is split as a whole; costs of parts:
+    `split_ops`.
+    (kept + patience) * axes times DPOS, the split and the referee.
+
+    Examples
+    --------
+    >>> from placegap.instances import Op, Semantics, example, simulate
+    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> diamond = example()
+    >>> ops = tuple(op.model_copy(update={"splittable_axes": ("batch",)})
+    ...             for op in diamond.graph.ops)
+    >>> graph = diamond.graph.model_copy(update={"ops": ops})
+    >>> task = Task(diamond.model_copy(update={"graph": graph}), semantics)
+    >>> outcome = fastt(task)  # 43 without splits
+    >>> outcome.split.num_split, simulate(outcome.split.fine, outcome.plan, semantics).makespan_ns
+    (1, 38)
+    """
+    assert params is None or isinstance(params, FastTParams)
+    params = params or FastTParams()
+    whole, message = place(task, {}), ""
+    if whole.value_ns is None:
+        return whole.outcome
+    best, clock = whole, Clock(task.limits.time_limit_s)
+    try:
+        for found in improvements(task, params, whole, clock):
+            best = found
+    except LimitReached as limit:
+        message = str(limit)
+    except KeyboardInterrupt:
+        message = "stopped"
+    outcome = replace(best.outcome, message=message)
+    return outcome if best.split is None else outcome_of_split(best.split, outcome)
+
+
+def improvements(task: Task, params: FastTParams, best: Found, clock: Clock) -> Iterator[Found]:
+    """OS-DPOS: each found is better than the one before.
+
+    Raises
+    ------
+    LimitReached
+        The time is over.
+    """
+    instance = task.instance
+    time_ns = mean_time_ns(instance.arrays)
+    pointer, member = group_by(instance.arrays.group, instance.arrays.num_groups)
+    cuts: dict[int, Cut] = {}
+    tried: set[int] = set()  # colocation groups
+    failures = 0
+    while failures < params.patience:
+        dearest = [op for op in best.path if instance.arrays.group[op] not in tried]
+        if not dearest:
+            return
+        op = max(dearest, key=lambda i: time_ns[i])  # the first of equals
+        group = int(instance.arrays.group[op])
+        tried.add(group)
+        unit = member[pointer[group] : pointer[group + 1]].tolist()
+        found = [(best, cuts)]
+        for axis in params.axes:
+            rule = SplitRule(parts=params.parts, axes=(axis,), kinds=params.kinds)
+            cut = cut_unit(instance.graph.ops, unit, rule)
+            if cut:
+                clock.check()
+                trial = cuts | cut
+                found.append((place(task, trial), trial))
+        if len(found) == 1:  # it cannot be split: no failure
+            continue
+        kept = min(found, key=lambda each: _value(each[0]))  # the first of equals
+        if kept[0] is best:
+            failures += 1
+            continue
+        (best, cuts), failures = kept, 0
+        yield best
+
+
+def place(task: Task, cuts: Mapping[int, Cut]) -> Found:
+    """DPOS on the instance with these ops split, judged by the referee."""
+    instance: Instance = task.instance
+    split = split_ops(instance, cuts) if cuts else None
+    finer = instance if split is None else split.fine
+    outcome, path = dpos(finer)
+    verdict = None if outcome.plan is None else evaluate(finer, outcome.plan, task.semantics)
+    value_ns = verdict.value_ns if verdict is not None and verdict.feasible else None
+    if split is not None:
+        path = [int(split.op[op]) for op in path if split.part[op] == WHOLE]
+    return Found(split, outcome, value_ns, path)
+
+
+def _value(found: Found) -> float:
+    return float("inf") if found.value_ns is None else found.value_ns
+
+
+register(
+    Method(
+        name="fastt",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Yi et al. 2020 (FastT)",
+        summary="the critical path on few devices; splits of its ops that pay, in a finer instance",
+        run=fastt,
+        params=FastTParams,
+    )
+)

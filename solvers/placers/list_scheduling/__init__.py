@@ -1,0 +1,1 @@
+"""HEFT, PEFT, CPOP, ETF, m-ETF, m-SCT, GETF, and the kernels they share."""

@@ -1,0 +1,245 @@
+"""What the list schedulers share: admission to devices, ranks, and the way back to a plan.
+
+Planning follows the papers: transfers start when their producer ends and occupy nothing (unless a
+method says otherwise). The referee judges the plan under the task's own rules.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from placegap.instances.problem.arrays import UNSUPPORTED, Arrays
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import LARGEST_SUM, Instance
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.result import Outcome
+
+NOWHERE = -1
+
+
+class Inputs(NamedTuple):
+    """What feeds each op: ops ``op[ptr[i]:ptr[i + 1]]`` with tensors ``tensor[...]``, input order.
+
+    Tensor u takes ``transfer_ns[u, link_class[a, b]]`` from device a to b.
+    """
+
+    ptr: Ints
+    op: Ints
+    tensor: Ints
+    transfer_ns: Ints
+    link_class: Ints
+
+
+class Problem(NamedTuple):
+    """The arrays of an instance that the kernels read, ends of edges instead of their numbers."""
+
+    time_ns: Ints
+    inputs: Inputs
+    succ_ptr: Ints
+    succ_op: Ints
+    succ_tensor: Ints
+    tensor_ptr: Ints
+    tensor_op: Ints
+    topological_order: Ints
+
+
+class Admission(NamedTuple):
+    """Who may still go where: kept up to date by `settle`, asked by `admits`.
+
+    `group` (n,) is the colocation group of each op; of each group, `group_bytes` (g,) are the
+    resident bytes, `group_runs` (g, K) the devices that can run all of its ops, `home` (g,) is its
+    device or -1; `free_bytes` (K,) are left on each device.
+    """
+
+    group: Ints
+    group_bytes: Ints
+    group_runs: NDArray[np.bool_]
+    home: Ints
+    free_bytes: Ints
+
+
+class Times(NamedTuple):
+    """What a kernel found: device, start and end of each op, and the op that fits nowhere or -1."""
+
+    device: Ints
+    start_ns: Ints
+    end_ns: Ints
+    stuck: int
+
+
+def problem_of(arrays: Arrays) -> Problem:
+    """The kernels' view of an instance; O(m) memory."""
+    index = arrays.index
+    inputs = Inputs(
+        index.pred_ptr, index.producer[index.pred_edge], index.tensor[index.pred_edge],
+        arrays.transfer_ns, arrays.link_class,
+    )  # fmt: skip
+    return Problem(
+        arrays.time_ns, inputs, index.succ_ptr, index.consumer[index.succ_edge],
+        index.tensor[index.succ_edge], index.tensor_ptr, index.consumer[index.tensor_edge],
+        index.topological_order,
+    )  # fmt: skip
+
+
+def admission_of(arrays: Arrays) -> Admission:
+    """Admission to devices that are still empty."""
+    group_bytes, group_runs = group_needs(arrays)
+    home = np.full(len(group_bytes), NOWHERE)
+    return Admission(arrays.group, group_bytes, group_runs, home, arrays.memory_bytes.copy())
+
+
+def group_needs(arrays: Arrays) -> tuple[Ints, NDArray[np.bool_]]:
+    """Resident bytes of each colocation group, (g,), and the devices that run all its ops, (g, K).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> [part.tolist() for part in group_needs(example().arrays)][0]
+    [0, 0, 0, 0]
+    """
+    by_group = np.argsort(arrays.group, kind="stable")
+    first = np.flatnonzero(np.diff(arrays.group[by_group], prepend=-1))
+    runs = arrays.time_ns[by_group] != UNSUPPORTED
+    return (
+        np.add.reduceat(arrays.resident_bytes[by_group], first),
+        np.logical_and.reduceat(runs, first, axis=0),
+    )
+
+
+@njit(cache=True)
+def admits(admission: Admission, op: int, device: int) -> bool:
+    """Whether the op may go to the device.
+
+    The first op of a colocation group fixes the group's device, so that device must run all ops of
+    the group and have room for all their resident bytes.
+    """
+    group = admission.group[op]
+    if admission.home[group] != NOWHERE:
+        return bool(admission.home[group] == device)
+    return bool(
+        admission.group_runs[group, device]
+        and admission.group_bytes[group] <= admission.free_bytes[device]
+    )
+
+
+@njit(cache=True)
+def settle(admission: Admission, op: int, device: int) -> None:
+    """Make the device the home of the op's group and take the group's memory, once."""
+    group = admission.group[op]
+    if admission.home[group] == NOWHERE:
+        admission.home[group] = device
+        admission.free_bytes[device] -= admission.group_bytes[group]
+
+
+class MeanCosts(NamedTuple):
+    """Mean costs in units of 1 / scale ns: of each op, (n,), and of each tensor, (t,)."""
+
+    op: Ints
+    tensor: Ints
+    scale: int
+
+
+def mean_costs(arrays: Arrays) -> MeanCosts:
+    """Means of a heterogeneous cluster as integers, exactly.
+
+    An op's mean is over the devices that can run it, a tensor's over all ordered pairs of different
+    devices. `scale` is a common denominator of all of them; where it would overflow (paths beyond
+    2**62 / scale ns), it is 1 and the terms of each mean are rounded down.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> mean_costs(example().arrays)  # times 5, 20, 10, 8 and transfers 1, 20, 1, 10, twice each
+    MeanCosts(op=array([10, 40, 20, 16]), tensor=array([ 2, 40,  2, 20]), scale=2)
+    """
+    num_devices = len(arrays.memory_bytes)
+    times = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns)
+    runs_on = (arrays.time_ns != UNSUPPORTED).sum(axis=1)
+    pairs = max(1, num_devices * (num_devices - 1))
+    apart = ~np.eye(num_devices, dtype=np.bool_)
+    in_class = np.bincount(arrays.link_class[apart], minlength=arrays.transfer_ns.shape[1])
+    scale = math.lcm(pairs, *np.unique(runs_on).tolist())
+    if longest_path(arrays) * scale > LARGEST_SUM:
+        rounded = (times // runs_on[:, None]).sum(axis=1)
+        return MeanCosts(rounded, (arrays.transfer_ns // pairs) @ in_class, 1)
+    return MeanCosts(
+        times.sum(axis=1) * (scale // runs_on),
+        (arrays.transfer_ns @ in_class) * (scale // pairs),
+        scale,
+    )
+
+
+def longest_path(arrays: Arrays) -> int:
+    """No path takes longer, wherever its ops run: the sum of all largest times, in ns."""
+    return int(arrays.time_ns.max(axis=1).sum()) + int(
+        arrays.transfer_ns.max(axis=1, initial=0).sum()
+    )
+
+
+@njit(cache=True)
+def levels(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
+    """Longest path from each op to the end, costs of ops and of tensors on the way included.
+
+    With mean costs this is HEFT's upward rank, with free tensors ETF's static level. O(V + E).
+    """
+    level = np.zeros(len(op_cost), np.int64)
+    for op in problem.topological_order[::-1]:
+        for e in range(problem.succ_ptr[op], problem.succ_ptr[op + 1]):
+            behind = tensor_cost[problem.succ_tensor[e]] + level[problem.succ_op[e]]
+            level[op] = max(level[op], behind)
+        level[op] += op_cost[op]
+    return level
+
+
+def order_by(priority: Ints, arrays: Arrays) -> Ints:
+    """Ops by decreasing priority; ties by topological position.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> order_by(np.array([3, 1, 4, 3]), example().arrays).tolist()
+    [2, 0, 3, 1]
+    """
+    return np.lexsort((arrays.index.topological_position, -priority))
+
+
+def outcome_of(instance: Instance, times: Times, admission: Admission) -> Outcome:
+    """The plan that runs the ops as scheduled: their devices, and their order on each device."""
+    if times.stuck != NOWHERE:
+        return nowhere(instance, times.stuck, admission)
+    order = np.lexsort(
+        (instance.arrays.index.topological_position, times.end_ns, times.start_ns, times.device)
+    )
+    counts = np.bincount(times.device, minlength=instance.num_devices)
+    on_device = np.split(order, np.cumsum(counts)[:-1])
+    return Outcome(Plan(placement(times.device), tuple(tuple(ops.tolist()) for ops in on_device)))
+
+
+def placement(device: Ints) -> tuple[tuple[int, ...], ...]:
+    """Placement of a plan with one device per op."""
+    return tuple((k,) for k in device.tolist())
+
+
+def nowhere(instance: Instance, op: int, admission: Admission) -> Outcome:
+    """No plan: the op, or its colocation group, fits on no device any more."""
+    spec, group = instance.graph.ops[op], admission.group[op]
+    left = ", ".join(
+        f"{device.name!r} {free}"
+        for device, free, runs in zip(
+            instance.cluster.devices,
+            admission.free_bytes.tolist(),
+            admission.group_runs[group].tolist(),
+            strict=True,
+        )
+        if runs
+    )
+    of_group = "" if spec.colocation is None else f" with its group {spec.colocation!r}"
+    return Outcome(
+        message=f"memory: op {spec.name!r}{of_group} ({admission.group_bytes[group]} bytes) fits on"
+        f" no device any more; bytes left where it can run: {left}"
+    )

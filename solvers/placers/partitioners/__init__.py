@@ -1,0 +1,1 @@
+"""Graph partitioners: METIS, Mt-KaHyPar, Scotch."""

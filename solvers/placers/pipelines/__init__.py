@@ -1,0 +1,1 @@
+"""Placers for throughput: greedy, local search, slices, PipeDream."""

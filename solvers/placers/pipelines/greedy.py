@@ -1,0 +1,112 @@
+"""greedy: fill one accelerator after the other to its memory, the rest goes to the hosts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.semantics import OBJECTIVES
+from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.blocks import Blocks, contract
+from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE
+from placegap.solvers.placers.pipelines.movable_units import fits_nowhere, why_not_one_level
+
+
+def greedy(task: Task, params: Params | None = None) -> Outcome:
+    """Next-fit of the blocks, in topological order, by memory alone.
+
+    The baseline of Tarnawski et al. (NeurIPS 2020; their program ``greedy.cpp``). A block is a
+    colour class or, where classes feed each other in a cycle, several. The current accelerator
+    takes blocks while they fit; one that no longer fits opens the next accelerator; a block that
+    is larger than any accelerator goes to a host and closes the current accelerator, and after the
+    last accelerator all goes to the hosts. A heuristic that looks at no time and no transfer.
+    Deviations: an accelerator that cannot run a block counts as too small for it, where the
+    program ignores support; with backward ops the blocks are those of
+    `instances.structure.blocks`, where the program takes all edges for forward ones (so does this
+    for latency_subgraphs). The program has one pool of hosts without a limit. Here a host has its
+    own memory and, where plans must be a chain or convex, a host that was left is not used again;
+    else a block goes to the host that has the least to do. Where no host takes a block either,
+    accelerators that were closed are tried (plans of any kind only).
+    O(b K) for b blocks, and O(n K + m log m) to find them.
+
+    Examples
+    --------
+    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
+    >>> ops = tuple(Op(name=x, time_ns={"gpu": 1, "cpu": 9}, resident_bytes=2) for x in "abcd")
+    >>> devices = (Device(name="g0", kind="gpu", memory_bytes=4),
+    ...            Device(name="g1", kind="gpu", memory_bytes=3),
+    ...            Device(name="c", kind="cpu", is_host=True))
+    >>> instance = Instance(name="four", graph=Graph(name="four", ops=ops),
+    ...                     cluster=Cluster(name="three", devices=devices))
+    >>> greedy(Task(instance, Semantics(objective="max_load"))).plan.placement
+    ((0,), (0,), (1,), (2,))
+    """
+    instance, semantics = task.instance, task.semantics
+    one_pass = semantics.objective == "latency_subgraphs"
+    blocks = contract(instance, merge_idle=False, one_pass=one_pass)
+    one_way = semantics.is_load and semantics.plans != "any"
+    returns = not one_way and not one_pass
+    device, stuck = _fill(
+        blocks,
+        instance.arrays.memory_bytes,
+        instance.arrays.is_host,
+        one_way=one_way,
+        returns=returns,
+    )
+    if stuck != NOWHERE:
+        return fits_nowhere(instance, blocks, stuck, "fits on no device that greedy still fills")
+    return Outcome(Plan.on(device[blocks.block].tolist()))
+
+
+def _fill(
+    blocks: Blocks, memory: Ints, is_host: NDArray[np.bool_], *, one_way: bool, returns: bool
+) -> tuple[Ints, int]:
+    """Device of each block, and the block that fits nowhere or -1."""
+    fits = (blocks.time_ns != UNSUPPORTED) & (blocks.resident_bytes[:, None] <= memory)
+    accelerators, hosts = np.flatnonzero(~is_host), np.flatnonzero(is_host).tolist()
+    goes_in = fits[:, accelerators].any(axis=1).tolist()
+    to_fill, closed = accelerators.tolist(), list[int]()  # to_fill[0] is being filled
+    able, size, time = fits.tolist(), blocks.resident_bytes.tolist(), blocks.time_ns.tolist()
+    free, work, used = memory.tolist(), [0] * len(memory), [False] * len(memory)
+    device = np.full(len(size), NOWHERE)
+    last = NOWHERE
+    for v in range(len(size)):
+        candidates = [k for k in (to_fill if goes_in[v] else []) if able[v][k]]
+        at = next((k for k in candidates if size[v] <= free[k]), NOWHERE)
+        if at == NOWHERE:
+            stay = last if one_way else NOWHERE
+            here = [k for k in hosts if able[v][k] and size[v] <= free[k]]
+            at = min(here, key=lambda k: (k != stay, work[k]), default=NOWHERE)
+        if at == NOWHERE and returns:
+            at = next((k for k in closed if able[v][k] and size[v] <= free[k]), NOWHERE)
+        if at == NOWHERE:
+            return device, v
+        if at in to_fill:
+            while to_fill[0] != at:
+                closed.append(to_fill.pop(0))
+        elif at in hosts and to_fill and used[to_fill[0]]:
+            closed.append(to_fill.pop(0))
+        if one_way and last in hosts and at != last:
+            hosts.remove(last)
+        device[v] = last = at
+        free[at] -= size[v]
+        work[at] += time[v][at]
+        used[at] = True
+    return device, NOWHERE
+
+
+register(
+    Method(
+        name="greedy",
+        claim="heuristic",
+        objectives=OBJECTIVES,
+        paper="Tarnawski et al. 2020",
+        summary="fills the accelerators to their memory in topological order, then the hosts",
+        run=greedy,
+        applies=why_not_one_level,
+    )
+)

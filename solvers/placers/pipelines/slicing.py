@@ -1,0 +1,82 @@
+"""slicing: topological orders cut into segments, each order optimally."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from pydantic import Field
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.chains.orders import NUM_ORDERS, orders
+from placegap.solvers.chains.slice_any_devices import Slicer
+from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.placers.pipelines.movable_units import why_not_one_level
+
+
+class SlicingParams(Params):
+    """Parameters of ``slicing``.
+
+    Attributes
+    ----------
+    orders : int
+        How many topological orders are cut: depth first from either end, by least cut from either
+        end, breadth first from either end, then the first two with random ties.
+    """
+
+    orders: int = Field(default=NUM_ORDERS, ge=1, le=NUM_ORDERS)
+
+
+def slicing(task: Task, params: Params) -> Outcome:
+    """The best way to cut some topological orders of the blocks into one segment per device.
+
+    The linearized DP of Tarnawski et al. (NeurIPS 2020, "DPL"): of one order, all segments are
+    ideals' differences, so a DP over the places to cut takes O(b^2 K + pins) for b blocks where the
+    DP over ideals may be exponential. A heuristic: optimal for its orders, and never better
+    than the best chain. Deviations: several orders (`chains.orders`) where the authors cut one
+    that their program happens to find; in orders of more than 2,000 blocks only places of little
+    communication are cut (`cut_places.MOST_CUTS`); devices that are not alike come in
+    some fixed sequences (`slicer`). With a time limit the best plan until then is returned.
+
+    Examples
+    --------
+    >>> from placegap.instances import Semantics, example
+    >>> task = Task(example(), Semantics(objective="max_load", plans="chain"))
+    >>> slicing(task, SlicingParams()).plan.placement
+    ((0,), (1,), (0,), (1,))
+    """
+    assert isinstance(params, SlicingParams)
+    clock, slicer = Clock(task.limits.time_limit_s), Slicer(task)
+    best: tuple[int, Ints] | None = None
+    tried, message = 0, ""
+    try:
+        for order in islice(orders(slicer.problem, task.limits.seed), params.orders):
+            found = slicer.slices(order, None if best is None else best[0] - 1)
+            best = best if found is None else found
+            tried += 1
+            clock.check()
+    except LimitReached as limit:
+        message = f"stopped after {tried} orders: {limit}"
+    details = {"blocks": slicer.problem.num_blocks, "orders": tried}
+    if best is None:
+        return Outcome(message=message or NO_SLICES, details=details)
+    return Outcome(Plan.on(best[1].tolist()), message=message, details=details)
+
+
+NO_SLICES = "none of its orders can be cut so that every device runs and holds its segment"
+
+register(
+    Method(
+        name="slicing",
+        claim="heuristic",
+        objectives=("max_load",),
+        paper="Tarnawski et al. 2020",
+        summary="cuts topological orders into one segment per device, each optimally",
+        run=slicing,
+        params=SlicingParams,
+        applies=why_not_one_level,
+        packages=("numba",),
+    )
+)

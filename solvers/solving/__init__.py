@@ -1,0 +1,1 @@
+"""What happens around a method: cheap bounds, first plans, the rule for exact methods."""

@@ -1,0 +1,186 @@
+"""Bounds that cost next to nothing beside any exact method, for every objective.
+
+What paths prove and what work proves, in integers, and then the registry's own cheap methods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from placegap.formulations.getf.groups import colocated_times, possible_placements
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.solvers.core.registry import Task, find_method, why_not
+from placegap.solvers.core.trust import PROOF
+from placegap.solvers.solving.spread_bound import spread_bound
+
+Flags = NDArray[np.bool_]
+
+PATH, WORK, LONGEST = "critical path", "work", "longest op"
+"""Origins of bounds: the longest path of least times; all work spread over the devices; the longest
+op where it is fastest."""
+
+METHODS_OF: dict[str, tuple[tuple[str, float, int], ...]] = {
+    "makespan": (("getf-lp", 30.0, 60_000),),
+    "max_load": (("archer-combinatorial", 6.0, 1_000_000),),
+}
+"""Of an objective: bounds of the registry, microseconds per part of the model, and most parts."""
+
+
+class Bound(NamedTuple):
+    """A value that no plan is below, what proves it and what the proof rests on."""
+
+    ns: int
+    origin: str
+    rests_on: str = PROOF
+
+
+def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
+    """The best of the critical path, the work and the longest op; integers throughout.
+
+    O(m K^2) for m edges and K devices, beside the work (`spread_bound`).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> quick_bound(example(), Semantics(objective="makespan"))
+    Bound(ns=33, origin='critical path', rests_on='proof')
+    >>> quick_bound(example(), Semantics(objective="max_load"))
+    Bound(ns=22, origin='work', rests_on='proof')
+    """
+    possible, together = colocated_times(instance)
+    if not possible.any(axis=1).all():
+        return Bound(0, LONGEST)  # some ops can be nowhere
+    if semantics.objective == "makespan":
+        found = [Bound(path_ns(instance, transfers=True), PATH)]
+    elif semantics.objective == "latency_subgraphs":
+        found = [Bound(path_ns(instance, transfers=False), PATH)]
+        together = np.where(instance.arrays.is_host, 0, together)  # hosts run all ops at once
+    elif semantics.objective == "max_load_fwd_bwd":
+        return _two_parts(instance, possible)
+    else:
+        found = [Bound(_longest(possible, together, semantics), LONGEST)]
+    found.append(Bound(spread_bound(together, possible), WORK))
+    return max(found, key=lambda bound: bound.ns)
+
+
+def _longest(possible: Flags, together: Ints, semantics: Semantics) -> int:
+    """The longest colocation group where it is fastest; replicas may share one."""
+    if semantics.replicas:
+        return 0
+    return int(np.where(possible, together, NEVER).min(axis=1).max())
+
+
+def _two_parts(instance: Instance, possible: Flags) -> Bound:
+    """Forward and backward loads are added up, and so are what work and longest ops prove."""
+    arrays, total, work = instance.arrays, 0, 0
+    for backward in (False, True):
+        time = np.where(arrays.backward[:, None] == backward, arrays.time_ns, 0).clip(0)
+        together = np.zeros(possible.shape, np.int64)
+        np.add.at(together, arrays.group, time)
+        spread = spread_bound(together, possible)
+        work += spread
+        total += max(spread, int(np.where(possible, together, NEVER).min(axis=1).max()))
+    return Bound(total, WORK if total == work else LONGEST)
+
+
+# -------------------------------------------------------------------------------------------- paths
+
+
+def path_ns(instance: Instance, *, transfers: bool) -> int:
+    """The longest path, every op on the device that is best for the path as a whole.
+
+    With `transfers`, those between the devices of a path are counted, and colocated ops are on the
+    same device. A bound on every makespan; without transfers also on every latency.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> path_ns(example(), transfers=True)
+    33
+    """
+    arrays, index = instance.arrays, instance.arrays.index
+    possible = possible_placements(instance)
+    time = np.where(possible, arrays.time_ns, NEVER)
+    link, moves = arrays.link_class, arrays.transfer_ns
+    if not transfers:
+        time = time.min(axis=1, keepdims=True)
+        link, moves = np.zeros((1, 1), np.int64), np.zeros((len(moves), 1), np.int64)
+    order = index.topological_order
+    head = _heads(time, order, index.pred_ptr, index.pred_edge, index.producer, index.tensor, link,
+                  moves)  # fmt: skip
+    tail = _tails(time, order, index.succ_ptr, index.succ_edge, index.consumer, index.tensor, link,
+                  moves)  # fmt: skip
+    through = np.minimum(head + tail - time, NEVER)
+    if not transfers:
+        return int(through.max())
+    of_group = np.zeros((arrays.num_groups, time.shape[1]), np.int64)
+    np.maximum.at(of_group, arrays.group, through)
+    return int(of_group.min(axis=1).max())
+
+
+@njit(cache=True)
+def _heads(
+    time: Ints, order: Ints, pointer: Ints, edges: Ints, producer: Ints, tensor: Ints, link: Ints,
+    moves: Ints,
+) -> Ints:  # fmt: skip
+    """Least end of every op on every device, by what comes before; `NEVER` where it cannot be."""
+    end, num_devices = time.copy(), time.shape[1]
+    for j in order:
+        for b in range(num_devices):
+            ready = 0
+            for at in range(pointer[j], pointer[j + 1]):
+                e = edges[at]
+                least = NEVER
+                for a in range(num_devices):
+                    least = min(least, end[producer[e], a] + moves[tensor[e], link[a, b]])
+                ready = max(ready, least)
+            end[j, b] = min(NEVER, end[j, b] + ready)
+    return end
+
+
+@njit(cache=True)
+def _tails(
+    time: Ints, order: Ints, pointer: Ints, edges: Ints, consumer: Ints, tensor: Ints, link: Ints,
+    moves: Ints,
+) -> Ints:  # fmt: skip
+    """Least time from the start of every op on every device to the end of all."""
+    rest, num_devices = time.copy(), time.shape[1]
+    for i in order[::-1]:
+        for a in range(num_devices):
+            after = 0
+            for at in range(pointer[i], pointer[i + 1]):
+                e = edges[at]
+                least = NEVER
+                for b in range(num_devices):
+                    least = min(least, moves[tensor[e], link[a, b]] + rest[consumer[e], b])
+                after = max(after, least)
+            rest[i, a] = min(NEVER, rest[i, a] + after)
+    return rest
+
+
+# ------------------------------------------------------------------------------ of the registry
+
+
+def method_bound(task: Task, known: Bound, share_s: float) -> Bound:
+    """The best of a bound and of the registry's cheap methods, those that fit into some seconds."""
+    best = known
+    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    for name, us_per_part, most_parts in METHODS_OF.get(task.semantics.objective, ()):
+        method = find_method(name)
+        params = method.params()
+        if parts > most_parts or 1e-6 * us_per_part * parts > share_s:
+            continue
+        limited = replace(task, limits=replace(task.limits, time_limit_s=max(share_s, 0.05)))
+        if why_not(method, limited, params) is None:
+            found = method.run(limited, params)
+            if found.bound_ns is not None and found.bound_ns > best.ns:
+                best = Bound(found.bound_ns, found.bound_origin, found.rests_on or PROOF)
+    return best

@@ -1,0 +1,208 @@
+"""The rule for every exact method: it is never worse than what costs next to nothing.
+
+It starts from the best plan of all placers that are fast at the instance's size (`start`), and its
+bound is never below what cheap methods prove (`cheap_bounds`). Where the method itself fails or
+contradicts a plan that is known, the rest stands, and the result says what went wrong.
+
+What the method found by itself stays to be seen, for studies that compare methods: the details
+`own_bound_ns` and `own_value_ns`, wherever a cheap bound or a placer's plan takes its place.
+"""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from dataclasses import replace
+
+from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.progress import tell
+from placegap.solvers.core.registry import ExactParams, Method, Params, Start, Task
+from placegap.solvers.core.result import Outcome, SolverDisagreement
+from placegap.solvers.core.starts import best_start, placers, starts
+from placegap.solvers.core.trust import PROOF
+from placegap.solvers.solving.cheap_bounds import Bound, method_bound, quick_bound
+
+
+class Fault(SolverDisagreement, RuntimeWarning):
+    """A method failed, or contradicts a plan: a warning, and an error where warnings are errors.
+
+    The tests have it raised (pyproject.toml), so that no fault goes unseen there.
+    """
+
+
+AFTERWARDS = ("ideal-dp",)
+"""Methods with quick starts of their own: placers are asked only if they end without a proof."""
+
+BOUND_SHARE = 0.1
+"""Of the time for the registry's cheap bounds, before the method begins."""
+
+SMALL = 60
+"""Ops and edges of instances that an exact method mostly closes faster than an LP is built."""
+
+
+def run_exact(method: Method, task: Task, params: Params) -> Outcome:
+    """Run an exact method by the rule; brute force, and what is made inexact, run as they are.
+
+    Parameters
+    ----------
+    method : Method
+        Of claim "exact".
+    task : Task
+    params : Params
+        With `start` false, no placer is asked; the incumbent still counts.
+    """
+    if not isinstance(params, ExactParams) or not params.keeps_exact:
+        return method.run(task, params)
+    asked = params.start
+    began, limit_s = now_s(), task.limits.time_limit_s
+    before = asked and method.name not in AFTERWARDS
+    found: list[Start] = []
+    floor = Bound(0, "")
+    try:
+        floor = quick_bound(task.instance, task.semantics)
+        ordered = starts(task, placers(task) if before else (), found)
+        floor = _floor(task, floor, ordered[0] if ordered else None)
+        tell(task.instance, task.semantics, floor.origin, bound_ns=floor.ns)
+        known = replace(task, starts=tuple(ordered), floor_ns=floor.ns)
+        outcome = method.run(_rest(known, began), params)
+    except InputError:
+        raise
+    except KeyboardInterrupt:
+        outcome = Outcome(message="interrupted")
+    except MemoryError:
+        outcome = Outcome(message="out of memory")
+    except Exception as error:  # the user gets the best plan so far, and the reason
+        stopped = Outcome(message="interrupted") if stop_asked() else None
+        outcome = stopped or _failed(method, task, error)
+    best = best_start(replace(task, starts=tuple(found)))
+    outcome, best = _not_worse(method, task, outcome, best)
+    open_ = _is_open(task, outcome, best, floor)
+    if open_ and asked and not before:
+        again = best_start(task, placers(task))
+        if again is not None and (best is None or again.value_ns < best.value_ns):
+            outcome, best = replace(outcome, plan=again.plan, claim_ns=None), again
+    if open_ and task.instance.num_ops + len(task.instance.graph.edges) <= SMALL:
+        floor = method_bound(task, floor, 1.0)
+    outcome = _not_below(method, outcome, best, floor)
+    return _in_words(outcome, best, task.limits.gap, limit_s, now_s() - began)
+
+
+def _floor(task: Task, floor: Bound, start: Start | None) -> Bound:
+    """What cheap methods prove; the registry's are asked where the plan known leaves a gap."""
+    small = task.instance.num_ops + len(task.instance.graph.edges) <= SMALL
+    if small or (start is not None and start.value_ns <= floor.ns):
+        return floor
+    limit_s = task.limits.time_limit_s
+    return method_bound(task, floor, 10.0 if limit_s is None else BOUND_SHARE * limit_s)
+
+
+def _rest(task: Task, began: float) -> Task:
+    """The task with the time that is left."""
+    if task.limits.time_limit_s is None:
+        return task
+    left_s = max(0.0, task.limits.time_limit_s - (now_s() - began))
+    limits = replace(task.limits, time_limit_s=left_s, asked_s=task.limits.named_s)
+    return replace(task, limits=limits)
+
+
+def _failed(method: Method, task: Task, error: Exception) -> Outcome:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return _fault(Outcome(message=f"stopped by an error ({where})"), method, task, said)
+
+
+def _fault(outcome: Outcome, method: Method, task: Task, said: str) -> Outcome:
+    """Note what went wrong, in the result and as a warning."""
+    fault = f"{method.name} on {task.instance.name}: {said}"
+    warnings.warn(Fault(f"a method failed: {fault}"), stacklevel=4)
+    return replace(outcome, faults=(*outcome.faults, fault))
+
+
+def _not_worse(
+    method: Method, task: Task, outcome: Outcome, start: Start | None
+) -> tuple[Outcome, Start | None]:
+    """The outcome with the better of its plan and the start, and that plan with its value.
+
+    What contradicts that plan is left out: that there were none, or that all plans took longer.
+    """
+    best, own = start, None
+    if outcome.plan is not None and (start is None or outcome.plan is not start.plan):
+        verdict = evaluate(task.instance, outcome.plan, task.semantics)
+        if verdict.feasible and verdict.value_ns is not None:
+            own = Start(outcome.plan, verdict.value_ns)
+        elif outcome.claim_ns is not None:
+            reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
+            outcome = _fault(outcome, method, task, f"claims a plan with {reasons}")
+        if own is not None and outcome.claim_ns is not None and outcome.claim_ns < own.value_ns:
+            said = f"claims {outcome.claim_ns}, the referee finds {own.value_ns}"
+            outcome = _fault(replace(outcome, claim_ns=None, bound_ns=None), method, task, said)
+        if own is not None and (best is None or own.value_ns <= best.value_ns):
+            best = own
+    if best is None:
+        return outcome, None
+    if best is not own:
+        details = dict(outcome.details)
+        if own is not None:
+            details["own_value_ns"] = own.value_ns
+        outcome = replace(outcome, plan=best.plan, claim_ns=None, details=details)
+    if outcome.proven_infeasible:
+        said = f"says that there is no plan, but one of {best.value_ns} ns is known"
+        outcome = _fault(replace(outcome, proven_infeasible=False, message=""), method, task, said)
+    if outcome.bound_ns is not None and outcome.bound_ns > best.value_ns:
+        said = f"its bound {outcome.bound_ns} is above the value {best.value_ns} of a plan"
+        outcome = _fault(replace(outcome, bound_ns=None), method, task, said)
+    return outcome, best
+
+
+def _is_open(task: Task, outcome: Outcome, best: Start | None, floor: Bound) -> bool:
+    """Whether the gap that is left is larger than asked for."""
+    if outcome.proven_infeasible:
+        return False
+    if best is None:
+        return True
+    bound_ns = max(floor.ns, outcome.bound_ns or 0)
+    return best.value_ns - bound_ns > task.limits.gap * best.value_ns
+
+
+def _not_below(method: Method, outcome: Outcome, best: Start | None, floor: Bound) -> Outcome:
+    """The outcome with the better of its bound and the cheap one, and what that rests on.
+
+    Of equal bounds the one counts that needs no solver's word.
+    """
+    if outcome.proven_infeasible or floor.ns == 0:
+        return outcome
+    own = outcome.bound_ns
+    better = own is None or own < floor.ns
+    if better or (own == floor.ns and outcome.rests_on != PROOF and floor.rests_on == PROOF):
+        details = dict(outcome.details)
+        if own is not None:
+            details["own_bound_ns"] = own
+        return replace(
+            outcome,
+            bound_ns=floor.ns,
+            bound_origin=floor.origin,
+            bound_class=None,
+            rests_on=floor.rests_on,
+            details=details,
+        )
+    return outcome
+
+
+def _in_words(
+    outcome: Outcome, best: Start | None, gap: float, limit_s: float | None, spent_s: float
+) -> Outcome:
+    """A message wherever a plan or its proof is missing."""
+    missing = None
+    if best is not None and outcome.bound_ns is not None:
+        missing = best.value_ns - outcome.bound_ns - gap * best.value_ns
+    if outcome.message or (missing is not None and missing <= 0):
+        return outcome
+    at_limit = limit_s is not None and spent_s >= 0.95 * limit_s
+    return replace(
+        outcome,
+        message="stopped at the time limit" if at_limit else "ended unproven",
+    )

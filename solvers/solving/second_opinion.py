@@ -1,0 +1,154 @@
+"""Another method for the same bound: who is asked after whom, and what its answer says.
+
+A bound may rest on the word of a solver, and solvers have been wrong. The second method is one that
+shares as little as possible with the first: enumeration for a handful of ops, HiGHS after CP-SAT
+and the other way round, a MIP after a dynamic program, SCIP after HiGHS where it is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.errors import InputError
+from placegap.solvers.back_ends import require
+from placegap.solvers.core.registry import Task, find_method, parse_params, solve, why_not
+from placegap.solvers.core.result import Result, SolverDisagreement, contradiction
+from placegap.solvers.core.trust import describe_basis
+
+Verdict = Literal["agrees", "weaker", "CONTRADICTS", "none"]
+"""``agrees``: the second proves as much. ``weaker``: nothing against the first, but it did not get
+as far. ``CONTRADICTS``: one of the two is wrong. ``none``: there is nobody to ask, or it failed.
+"""
+
+ASKED: Mapping[tuple[str, str], tuple[tuple[str, Mapping[str, str]], ...]] = {
+    ("makespan", "any"): (("moirai", {}), ("pesto", {}), ("cp-sat", {})),
+    ("max_load", "chain"): (("ideal-dp", {}), ("archer-exact", {}), ("throughput-ip", {})),
+    ("max_load", "convex"): (("throughput-ip", {}),),
+    ("max_load", "any"): (("noncontiguous", {}), ("throughput-ip", {})),
+    ("max_load_fwd_bwd", "chain"): (("throughput-ip", {}),),
+    ("max_load_fwd_bwd", "convex"): (("throughput-ip", {}),),
+    ("max_load_fwd_bwd", "any"): (("throughput-ip", {}),),
+    ("latency_subgraphs", "any"): (("latency", {}), ("latency-ip", {"model": "mip"})),
+}
+"""Methods that prove bounds, by objective and class of plans, in the order of asking."""
+
+KIN: Mapping[str, str] = {
+    "cp-sat": "CP-SAT",
+    "decomposition": "CP-SAT",
+    "moirai": "HiGHS",
+    "pesto": "HiGHS",
+    "archer-exact": "HiGHS",
+    "throughput-ip": "HiGHS",
+}
+"""Solvers that methods are all about: two of one kin are no second opinion of each other."""
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What a second method says about a result."""
+
+    verdict: Verdict
+    sentence: str
+    method: str = ""
+    result: Result | None = field(default=None, repr=False)
+
+
+def second_methods(
+    instance: Instance, semantics: Semantics, method: str
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Methods, with parameters, that can check the result of another one; the best first.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> makespan = Semantics(objective="makespan")
+    >>> [name for name, _ in second_methods(example(), makespan, "decomposition")]
+    ['brute-force', 'moirai', 'cp-sat']
+    """
+    task = Task(instance, semantics)
+
+    def applies(name: str, params: Mapping[str, str]) -> bool:
+        return why_not(find_method(name), task, parse_params(find_method(name), params)) is None
+
+    listed = ASKED[semantics.objective, semantics.plans]
+    if method != "brute-force" and applies("brute-force", {}):
+        yield "brute-force", {}
+    kin = KIN.get(method, method)
+    able = [(name, dict(params)) for name, params in listed if applies(name, params)]
+    yield from ((name, params) for name, params in able if KIN.get(name, name) != kin)
+    if kin == "HiGHS" and _has_scip() and applies(method, {"solver": "scip"}):
+        yield method, {"solver": "scip"}
+    # the same solver on another model: better than nothing
+    yield from ((name, params) for name, params in able if KIN.get(name) == kin and name != method)
+
+
+def _has_scip() -> bool:
+    try:
+        require("scip")
+    except InputError:
+        return False
+    return True
+
+
+def second_opinion(
+    instance: Instance, semantics: Semantics, result: Result, time_limit_s: float, *, seed: int = 0
+) -> Opinion:
+    """Ask another method about a result, within a time limit, from the result's plan on.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers import solve
+    >>> makespan = Semantics(objective="makespan")
+    >>> first = solve(example(), makespan, "cp-sat", {"workers": 1}, time_limit_s=10)
+    >>> second_opinion(example(), makespan, first, 10).verdict
+    'agrees'
+    """
+    asked = next(second_methods(instance, semantics, result.method), None)
+    if asked is None or result.split is not None:
+        return nobody_to_ask(result)
+    name, params = asked
+    try:
+        second = solve(
+            instance, semantics, name, params, time_limit_s=time_limit_s, seed=seed,
+            incumbent=result.plan,
+        )  # fmt: skip
+    except SolverDisagreement as error:
+        return Opinion("CONTRADICTS", str(error), name)
+    return compare(result, second)
+
+
+def nobody_to_ask(result: Result) -> Opinion:
+    """What there is to say where no other method proves bounds."""
+    if result.split is not None:
+        return Opinion("none", f"the plan of {result.method} is one of a finer instance")
+    return Opinion("none", f"no other method proves bounds for {result.semantics.label} here")
+
+
+def compare(first: Result, second: Result) -> Opinion:
+    """What the second result says about the first, both of one instance and semantics."""
+    name = describe_basis(second.method, second.rests_on)
+    clash = contradiction(first, second) or contradiction(second, first)
+    if clash:
+        return Opinion("CONTRADICTS", clash, second.method, second)
+    if "infeasible" in (first.status, second.status):
+        if first.status == second.status:
+            return Opinion("agrees", f"{name}: no plan exists", second.method, second)
+        return Opinion(
+            "weaker", f"{name}: {second.message or second.status}", second.method, second
+        )
+    if second.bound_ns is None:
+        words = second.message or second.status
+        return Opinion("weaker", f"{name}: no bound ({words})", second.method, second)
+    words = f"{name}: bound {second.bound_ns} ns"
+    if second.value_ns is not None:
+        words += f", value {second.value_ns} ns"
+    if second.bound_ns >= (first.bound_ns or 0):
+        return Opinion("agrees", words, second.method, second)
+    if second.message:
+        words += f" ({second.message})"
+    return Opinion("weaker", words, second.method, second)

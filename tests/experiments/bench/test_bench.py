@@ -1,0 +1,149 @@
+"""Benchmarks: what they measure and print. Nothing here looks at how long anything takes."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from placegap.experiments.bench import __main__ as bench
+from placegap.experiments.bench import ideals as bench_ideals
+from placegap.experiments.bench import optima as bench_optima
+from placegap.experiments.bench import placers as bench_placers
+from placegap.experiments.bench import process as bench_process
+from placegap.experiments.bench import saga as bench_saga
+from placegap.experiments.bench import splits as bench_splits
+from placegap.experiments.bench.placers import DEVICES, PlacerRow, growth
+from placegap.experiments.bench.process import Measured, measure_apart
+from placegap.instances import example
+from placegap.solvers import METHODS, solve
+from placegap.solvers.placers.list_scheduling.heft import upward_ranks
+
+
+def test_a_measurement_is_made_in_another_process() -> None:
+    found = measure_apart(lambda: str(os.getpid()), lambda: None, 60)
+    assert isinstance(found, Measured)
+    assert found.remark != str(os.getpid())
+    assert found.peak_bytes > 10**6
+
+
+def test_a_measurement_that_takes_too_long_is_killed() -> None:
+    began = time.perf_counter()
+    assert measure_apart(lambda: str(time.sleep(60)), lambda: None, 0.2) == "killed after 0.2 s"
+    assert time.perf_counter() - began < 30
+
+
+def test_a_measurement_that_fails_says_why() -> None:
+    assert measure_apart(lambda: str(1 // 0), lambda: None, 60) == (
+        "ZeroDivisionError: integer division or modulo by zero"
+    )
+    assert measure_apart(lambda: os._exit(3), lambda: None, 60) == "its process ended with 3"
+
+
+def test_cpu_time_is_not_that_of_the_wall() -> None:
+    assert bench_process.least_cpu_s(lambda: time.sleep(0.05)) < 0.05
+
+
+def test_growth_is_the_slope_of_the_logarithms() -> None:
+    """0.01 s, 1 s and 100 s at 10, 100 and 1,000 ops: quadratic."""
+    rows = [
+        PlacerRow("heft", ops, DEVICES, Measured(ops * ops / 10_000, 0, ""))
+        for ops in (10, 100, 1000)
+    ]
+    rows.append(PlacerRow("heft", 10_000, DEVICES, "killed"))
+    rows.append(PlacerRow("heft", 10_000, DEVICES - 1, Measured(9.0, 0, "")))
+    rows.append(PlacerRow("peft", 10, DEVICES, Measured(1.0, 0, "")))  # one point is no line
+    assert growth(rows) == [bench_placers.Growth("heft", 2.0, (10, 100, 1000), (0.01, 1.0, 100.0))]
+
+
+def test_every_placer_of_the_registry_is_measured() -> None:
+    """All heuristics but those that solve a MIP or read a plan, each under rules that it takes."""
+    left_out = {m.name for m in METHODS.values() if m.claim == "heuristic"}
+    assert left_out.difference(bench_placers.placers()) == {"expert", "getf-milp"}
+    instance = bench_placers.layered(30, 4)
+    for placer in bench_placers.placers():
+        name, params = bench_placers.VARIANTS.get(placer, (placer, {}))
+        assert bench_placers.rules_for(instance, name, params) or name == "scotch"
+
+
+def test_targets_are_stated_for_rows_that_exist() -> None:
+    rows = {
+        *((placer, bench_placers.SIZES[-1], DEVICES) for placer in bench_placers.placers()),
+        *bench_placers.SMALL,
+    }
+    assert set(bench_placers.TARGETS_S) <= rows
+    assert PlacerRow("heft", 1000, 4, Measured(0.005, 0, "")).remark.endswith("within 0.01 s")
+    assert PlacerRow("heft", 1000, 4, Measured(0.02, 0, "")).remark.endswith("ABOVE 0.01 s")
+
+
+def test_the_table_is_printed_kept_and_compared_with_the_last(
+    tmp_path, capsys, monkeypatch
+) -> None:
+    others = [
+        ("not asked for", lambda: 1 // 0, str),
+        ("round-robin 1000 ops 8 again", lambda: 7, str),
+    ]
+    monkeypatch.setattr(bench, "benches", lambda inputs, *, large: iter(others))
+    arguments = ["--out", str(tmp_path), "--only", "round-robin 1000 ops 8"]
+    for _ in range(2):
+        assert bench.main(arguments) == 0
+    rows = json.loads(sorted(tmp_path.glob("*.json"))[-1].read_text())["rows"]
+    assert [row["name"] for row in rows] == [
+        "round-robin 1000 ops 8 devices",
+        "round-robin 1000 ops 8 again",
+    ]
+    assert rows[1]["remark"] == "7"
+    assert {"seconds", "ratio", "remark", "peak_bytes"} <= rows[0].keys()
+    first, second = (
+        line.split()
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("round-robin 1000 ops 8 devices")
+    )
+    assert first[7] == "-"
+    assert float(second[7]) == pytest.approx(float(first[6]), abs=0.01)
+
+
+def test_heft_by_the_papers_means_is_the_method_heft() -> None:
+    """The comparison with saga places by given ranks; with the paper's it must be the method."""
+    for seed in range(5):
+        instance = bench_saga.related(seed, 30, bench_saga.DISTINCT, 8_000)
+        by_ranks = bench_saga.makespan_by(instance, upward_ranks(instance)[0])
+        assert by_ranks == solve(instance, bench_saga.FREE, "heft").value_ns
+
+
+def test_ties_are_found() -> None:
+    """Equal devices finish the first op at the same time; the diamond's ranks differ."""
+    rank, _ = upward_ranks(example())
+    assert bench_saga.has_ties(example(), rank)
+    assert not any(
+        bench_saga.has_ties(instance, bench_saga.saga_ranks(instance))
+        for instance in (
+            bench_saga.related(seed, 20, bench_saga.DISTINCT, 80_000) for seed in range(3)
+        )
+    )
+
+
+def test_a_row_of_an_exact_method_tells_value_bound_and_what_proves_it(tmp_path: Path) -> None:
+    (row,) = bench_optima.optima_rows(tmp_path, "ideal-dp squeezenet celeritas")
+    assert (row.status, row.gap, row.bound_origin) == ("optimal", 0.0, "ideal-dp")
+    assert row.value_ns == row.bound_ns
+    assert row.peak_bytes > 10**7
+    assert str(row).split()[:3] == ["ideal-dp", "squeezenet", "celeritas-4xV100-pcie"]
+
+
+def test_exact_benchmarks_have_names_of_their_own(tmp_path: Path) -> None:
+    names = [case.name for case in bench_optima.cases(tmp_path)]
+    names += [case.name for case in bench_ideals.cases(large=True)]
+    assert len(names) == len(set(names)) > 54
+
+
+@pytest.mark.parametrize("case", bench_splits.CASES, ids=lambda case: case.name)
+def test_generated_networks_are_the_same_each_time(case: bench_splits.Case) -> None:
+    made = bench_splits.instance(case)
+    assert made == bench_splits.instance(case)
+    limits = made.arrays.memory_bytes[: case.accelerators]
+    held = made.arrays.resident_bytes.sum()
+    # no accelerator holds all, but together they do, with the margin asked for
+    assert case.memory is None or held <= limits.sum() <= held * case.memory
+    assert case.memory is None or limits.max() < held

@@ -1,0 +1,158 @@
+"""``placegap coarsen`` and ``place --coarsen``: what they print and write, and how they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pool_jobs import run_here
+
+from placegap.experiments.cli import main
+from placegap.experiments.running import placing
+from placegap.experiments.show.transform_table import HEAD, SEMANTICS, markdown_table
+from placegap.instances import Semantics, example, load_document, load_plan, read_model
+from placegap.instances.files.document import Document, save_document
+from placegap.instances.transforms.table import TRANSFORMS
+
+Capture = pytest.CaptureFixture[str]
+THREE = ["--with", "pesto-merge", "--param", "ops=3"]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """The diamond, in a file."""
+    save_document(Document.of(example()), tmp_path / "model.json")
+    return str(tmp_path / "model.json")
+
+
+def test_sizes_before_and_after_and_the_claim_are_printed(model: str, capsys: Capture) -> None:
+    assert main(["coarsen", model, *THREE]) == 0
+    out = capsys.readouterr().out
+    # CCR 32 / 43, and without the 20 ns of op1 -> op3 12 / 43
+    for text in ("pesto-merge", "before", "0.744", "after", "0.279", "restriction: plans hold"):
+        assert text in out
+    assert main(["coarsen", model, *THREE, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["before"] == {"ops": 4, "edges": 4, "ccr": 0.744}
+    assert content["after"] == {"ops": 3, "edges": 3, "ccr": 0.279}
+    assert content["claim"] == "restriction"
+
+
+def test_without_a_transform_there_is_a_line_for_each(model: str, capsys: Capture) -> None:
+    assert main(["coarsen", model, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["transform"] for row in rows] == ["none", *TRANSFORMS]
+    none = {"transform": "none", "ops": 4, "edges": 4, "ccr": 0.744, "claim": None}
+    assert rows[0] == none
+    assert main(["coarsen", model, "--objective", "latency_subgraphs"]) == 0
+    text = capsys.readouterr().out
+    assert "n/a" in text  # zero-time
+    for name in HEAD:
+        assert name in text
+    # celeritas-fusion makes one op of four, co-placement too; the others change nothing
+    assert "4.00-fold" in text
+    assert "restriction: plans hold" in text
+    assert "exact: the optimum stays" in text
+    assert "neither:" not in text
+
+
+def test_the_coarse_instance_and_the_map_are_written(
+    model: str, tmp_path: Path, capsys: Capture
+) -> None:
+    out, where = tmp_path / "coarse.json.gz", tmp_path / "map.json"
+    assert main(["coarsen", model, *THREE, "-o", str(out), "--map", str(where)]) == 0
+    instance = load_document(out).instance()
+    assert (instance.num_ops, instance.name) == (3, "fd-dps-figure-3-pesto-merge")
+    assert json.loads(where.read_text()) == {
+        "op1": "op1", "op2": "op2", "op3": "op1", "op4": "op4",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--with", "melt"], "there is no transform 'melt'"),
+        (["--with", "pesto-merge", "--param", "ops=0"], "parameters of pesto-merge: ops"),
+        (["--param", "ops=3"], "name it by --with"),
+        (["--with", "zero-time", "-o", "coarse.txt"], "must end in .json or .json.gz"),
+        (["--with", "zero-time", "-o", "no/such/coarse.json"], "its folder does not exist"),
+        (["--with", "zero-time", "-o", "a.json", "--map", "a.json"], "two outputs have this name"),
+        (["--with", "zero-time", "-o", "a.json", "--map", "folder.json"], "is a folder"),
+        (["--with", "zero-time", "--objective", "latency_subgraphs"], "nothing is known"),
+    ],
+)
+def test_bad_usage_is_one_line_and_writes_nothing(
+    model: str,
+    args: list[str],
+    message: str,
+    capsys: Capture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.json").mkdir()
+    assert main(["coarsen", model, *args]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.json", "model.json"]
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
+    model: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "run_pool", run_here)
+    out = tmp_path / "plan.json"
+    command = ["place", model, "--method", "brute-force", "--channels", "free"]
+    coarse = ["--coarsen", "pesto-merge", "--coarsen-param", "ops=3"]
+    assert main([*command, *coarse, "-o", str(out), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert (content["value_ns"], content["bound_ns"], content["status"]) == (43, None, "feasible")
+    assert len(content["placement"]) == 4
+    plan, semantics = load_plan(read_model(model).instance(), out)
+    assert len(plan.placement) == 4
+    assert semantics == Semantics(objective="makespan", channels="free")
+    # an exact transform keeps the proof; nothing takes no time here
+    assert main([*command, "--coarsen", "zero-time", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert (content["value_ns"], content["bound_ns"], content["status"]) == (34, 34, "optimal")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--coarsen", "melt"], "there is no transform 'melt'"),
+        (["--coarsen-param", "ops=3"], "name it by --coarsen"),
+        (["--coarsen", "pesto-merge", "--coarsen-param", "ops"], "--coarsen-param 'ops' is not"),
+        (["--coarsen", "pesto-merge", "--coarsen-param", "x=1"], "x: unknown field"),
+    ],
+)
+def test_place_refuses_bad_transforms_in_one_line(
+    model: str, args: list[str], message: str, capsys: Capture
+) -> None:
+    assert main(["place", model, *args]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_the_model_of_the_coarse_graph_is_written(
+    model: str, tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "coarse.lp"
+    command = ["place", model, "--method", "moirai", "--write", str(out), "--json"]
+    sizes = []
+    for more in ([], ["--coarsen", "pesto-merge", "--coarsen-param", "ops=2"]):
+        assert main([*command, *more]) == 0
+        sizes.append(json.loads(capsys.readouterr().out)["rows"])
+    assert sizes[1] < sizes[0]
+
+
+def test_the_markdown_table_marks_what_is_exact() -> None:
+    head, rule, row = markdown_table([example()], SEMANTICS[0])
+    assert head.startswith("| graph | as it is | moirai-fusion |")
+    assert rule.count("---") == head.count("|") - 1
+    # nothing to fuse by rules, all four as one segment
+    assert row.startswith("| diamond | 4 / 0.744 | 4 / 0.744* | 1 / 0 |")

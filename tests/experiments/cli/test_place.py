@@ -1,0 +1,343 @@
+"""``placegap place``: which semantics and method, what it prints, how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pool_jobs import run_here
+
+from placegap.experiments.cli import main
+from placegap.experiments.cli.options import Rules
+from placegap.experiments.running import placing
+from placegap.experiments.running.placing import Attempt, choose_semantics, default_attempts
+from placegap.experiments.running.pool import run_pool
+from placegap.experiments.running.sources import Source
+from placegap.instances import Plan, Semantics, example
+from placegap.instances.files.document import Document, save_document
+from placegap.instances.files.plan_file import load_plan, load_stated_plan, save_plan
+from placegap.solvers import Result, SolverDisagreement, solve
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def model(tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The diamond, its graph named so that the fake takes it for real; attempts run right here."""
+    monkeypatch.setattr(placing, "run_pool", run_here)
+    graph = example().graph.model_copy(update={"name": "real"})
+    document = Document.of(example()).model_copy(update={"graph": graph})
+    save_document(document, tmp_path / "model.json")
+    return tmp_path / "model.json"
+
+
+def test_json_is_one_object_with_the_promised_fields(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    plan_file = tmp_path / "plan.json"
+    command = ["place", str(model), "--method", "fake", "--param", "device=1", "--json"]
+    assert main([*command, "--param", "bound=40", "-o", str(plan_file)]) == 0
+    out, err = capsys.readouterr()
+    content = json.loads(out)
+    # all on one device: 5 + 20 + 10 + 8 = 43 ns
+    assert {name: content[name] for name in ("instance", "method", "status", "value_ns")} == {
+        "instance": "fd-dps-figure-3", "method": "fake", "status": "feasible", "value_ns": 43,
+    }  # fmt: skip
+    assert content["bound_ns"] == 40
+    assert (content["bound_origin"], content["bound_class"]) == ("fake", "any")
+    assert (content["proved"], content["rests_on"], content["message"]) == (False, "proof", "")
+    assert (content["faults"], content["details"]) == ([], {"tries": 1})
+    assert content["gap"] == pytest.approx(3 / 43)
+    assert content["build_s"] == 0
+    assert content["solve_s"] >= 0
+    assert content["placement"] == dict.fromkeys(("op1", "op2", "op3", "op4"), "gpu1")
+    (sentence,) = content["notes"]
+    assert sentence.startswith("the plan uses gpu1 alone")
+    assert sentence.endswith("ask --objective max_load")
+    assert err == ""
+    plan, semantics = load_plan(example(), plan_file)
+    assert plan.devices.tolist() == [1, 1, 1, 1]
+    assert semantics == Semantics(objective="makespan")
+    assert load_stated_plan(example(), plan_file).value_ns == 43
+
+
+def test_progress_goes_to_stderr_unless_it_is_not_wanted(model: Path, capsys: Capture) -> None:
+    command = ["place", str(model), "--method", "fake"]
+    assert main(command) == 0
+    out, err = capsys.readouterr()
+    assert re.fullmatch(r"placegap: after [^:]+: best 43 ns, by fake\n", err)
+    assert "after" not in out
+    assert re.search(r"^note +the plan uses gpu0 alone", out, re.MULTILINE)
+    for silent in ("--quiet", "--json"):
+        assert main([*command, silent]) == 0
+        assert capsys.readouterr().err == ""
+
+
+def save_start(folder: Path, placement: list[int], semantics: Semantics) -> Path:
+    save_plan(example(), Plan.on(placement), semantics, folder / "start.json")
+    return folder / "start.json"
+
+
+def test_a_start_stands_where_the_method_finds_no_better_plan(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    start = save_start(tmp_path, [0, 1, 0, 0], Semantics(objective="makespan"))  # 35 ns
+    command = ["place", str(model), "--method", "fake", "--start", str(start)]
+    assert main([*command, "--param", "bound=30", "-o", str(tmp_path / "plan.json")]) == 0
+    out, err = capsys.readouterr()
+    assert "best 35 ns, by start" in err
+    for text in ("value   35 ns", "bound   30 ns", "fake found no better plan"):
+        assert text in out
+    assert load_plan(example(), tmp_path / "plan.json")[0] == Plan.on([0, 1, 0, 0])
+
+
+def test_an_exact_method_begins_at_the_start(model: Path, tmp_path: Path, capsys: Capture) -> None:
+    start = save_start(tmp_path, [0, 1, 0, 0], Semantics(objective="makespan"))
+    assert main(["place", str(model), "--start", str(start), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    # brute force finds 34 as well: the doctest of `solve`
+    assert (content["value_ns"], content["status"]) == (34, "optimal")
+    no_time = ["--method", "cp-sat", "--param", "start=no", "--time-limit", "1e-9"]
+    assert main(["place", str(model), "--start", str(start), "--json", *no_time]) == 0
+    assert json.loads(capsys.readouterr().out)["value_ns"] <= 35
+
+
+def test_a_start_that_does_not_fit_is_one_line(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    start = save_start(tmp_path, [0, 1, 0, 0], Semantics(objective="makespan"))
+    command = ["place", str(model), "--start", str(start)]
+    for options, words in (
+        # gpu0 -> gpu1 -> gpu0 is no chain
+        (["--objective", "max_load"], "cannot be the start for fd-dps-figure-3: its plan breaks"),
+        (["--method", "fake", "--param", "speed=1"], "speed: unknown field"),
+        (["--method", "fake", "--channels", "free"], "the fake does not do free"),
+    ):
+        assert main([*command, *options]) == 2
+        out, err = capsys.readouterr()
+        lines = [line for line in err.splitlines() if ": after " not in line]
+        assert (out, len(lines)) == ("", 1)
+        assert words in lines[0]
+    for content, words in (("{}", "start.json"), ("{", "start.json")):
+        start.write_text(content)
+        assert main(command) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_the_plan_that_a_bound_is_asked_for_is_the_incumbent_of_the_method(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Plan | None] = []
+
+    def pool(tasks: Any, function: Any, **options: Any) -> Any:
+        for task in tasks:
+            seen.append(task.incumbent)
+            yield from run_here([task], function, **options)
+
+    plan = Plan.on([0, 1, 0, 0])
+    attempt = Attempt(Source(str(model)), Semantics(objective="makespan"), "heft", incumbent=plan)
+    placing.place(iter([attempt]), pool=pool)
+    assert seen == [plan]
+
+
+def test_the_table_shows_devices_value_bound_and_gap(model: Path, capsys: Capture) -> None:
+    assert main(["place", str(model), "--method", "fake", "--param", "bound=43"]) == 0
+    out = capsys.readouterr().out
+    for text in ("gpu0", "gpu1", "optimal", "43 ns (fake, proof of ours)", "0 %"):
+        assert text in out
+
+
+@pytest.mark.parametrize(
+    "objective", ["makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs"]
+)
+@pytest.mark.parametrize("error", [SolverDisagreement("two are not right"), ZeroDivisionError()])
+def test_if_the_exact_method_fails_the_plan_of_a_placer_stands(
+    objective: str,
+    error: Exception,
+    model: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def solve_or_fail(*args: Any, **kwargs: Any) -> Result:
+        if args[2] not in ("heft", "m-topo"):
+            raise error
+        return solve(*args, **kwargs)
+
+    monkeypatch.setattr(placing, "solve", solve_or_fail)
+    monkeypatch.setattr(placing, "warm_up", lambda *args, **kwargs: None)
+    assert main(["place", str(model), "--objective", objective, "--json"]) == 0
+    out, err = capsys.readouterr()
+    content = json.loads(out)
+    assert content["method"] == ("heft" if objective == "makespan" else "m-topo")
+    assert content["value_ns"] > 0
+    assert "this is the plan of" in err
+    assert "Traceback" not in err
+
+
+def test_what_a_known_plan_refutes_is_a_warning(model: Path, capsys: Capture) -> None:
+    """The fake is told to name a fault, and to prove what its own bound is."""
+    command = ["place", str(model), "--method", "fake", "--param", "fault=Solver 1 said no"]
+    assert main(command) == 0
+    assert "placegap: a solver was wrong: Solver 1 said no\n" in capsys.readouterr().err
+
+
+def test_a_second_opinion_agrees_or_contradicts(model: Path, capsys: Capture) -> None:
+    """The best plan of the diamond takes 34 ns; on one device it takes 43."""
+    command = ["place", str(model), "--method", "fake", "--second-opinion", "--json"]
+    assert main([*command, "--param", "bound=20"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["second_opinion"]["verdict"] == "agrees"
+    assert content["second_opinion"]["method"] == "brute-force"
+    # the better plan and the better bound are reported
+    assert (content["value_ns"], content["bound_ns"], content["proved"]) == (34, 34, True)
+    assert main([*command, "--param", "bound=40"]) == 1
+    out, err = capsys.readouterr()
+    content = json.loads(out)
+    assert content["second_opinion"]["verdict"] == "CONTRADICTS"
+    assert (
+        "fake, proof of ours: says that no plan is below 40 ns"
+        in (content["second_opinion"]["sentence"])
+    )
+    assert "one of them is wrong" in err
+
+
+def test_no_feasible_plan_is_exit_status_1(model: Path, capsys: Capture) -> None:
+    assert main(["place", str(model), "--method", "fake", "--param", "kind=none", "--json"]) == 1
+    out, err = capsys.readouterr()
+    content = json.loads(out)
+    assert (content["status"], content["placement"], content["value_ns"]) == ("no_plan", None, None)
+    assert "no feasible plan (found nothing)" in err
+
+
+def test_why_no_plan_fits_is_explained(
+    model: Path, tmp_path: Path, capsys: Capture, fakes: list[str]
+) -> None:
+    base = example()
+    ops = tuple(op.model_copy(update={"resident_bytes": 5}) for op in base.graph.ops)
+    devices = tuple(d.model_copy(update={"memory_bytes": 4}) for d in base.cluster.devices)
+    document = Document(
+        name="tight",
+        graph=base.graph.model_copy(update={"ops": ops}),
+        cluster=base.cluster.model_copy(update={"devices": devices}),
+    )
+    save_document(document, tmp_path / "tight.json")
+    assert main(["place", str(tmp_path / "tight.json"), "--method", "brute-force"]) == 1
+    err = capsys.readouterr().err
+    assert "no feasible plan" in err
+    assert "op1" in err
+
+
+def test_a_method_that_raises_is_one_line(model: Path, capsys: Capture) -> None:
+    assert main(["place", str(model), "--method", "fake", "--param", "kind=error"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(
+        r"placegap: no plan: fake: RuntimeError: two lines \(fake_methods.py:\d+\)\n", err
+    )
+
+
+def test_a_wrong_method_parameter_or_semantics_is_bad_input(model: Path, capsys: Capture) -> None:
+    for options, words in (
+        (["--method", "fakes"], "there is no method 'fakes'"),
+        (["--method", "fake", "--param", "speed=1"], "parameters of fake: speed: unknown field"),
+        (["--method", "fake", "--channels", "free"], "does not apply to fd-dps-figure-3"),
+        (["--objective", "makespan", "--plans", "chain"], "plans does not apply to the objective"),
+    ):
+        assert main(["place", str(model), *options]) == 2
+        assert words in capsys.readouterr().err
+
+
+def chosen(own: Semantics | None = None, method: str | None = None, **rules: str) -> str:
+    return choose_semantics(Rules(**rules), own, method).label
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-o", "."], "name a file in it"),
+        (["--time-limit", "5000000000000"], "--time-limit must be positive, and at most"),
+        (["--write", "model.lp", "-o", "plan.json"], "there is no plan for -o"),
+    ],
+)
+def test_options_that_cannot_work_are_one_line(
+    model: Path, capsys: Capture, options: list[str], message: str
+) -> None:
+    assert main(["place", str(model), *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_plan_is_judged_under_another_objective_without_its_orders(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    save_document(Document.of(example()), tmp_path / "model.json")
+    plan = Plan.on([0, 1, 0, 0], [[0, 2, 3], [1]])
+    save_plan(example(), plan, Semantics(objective="makespan"), tmp_path / "plan.json")
+    files = [str(tmp_path / "model.json"), str(tmp_path / "plan.json")]
+    assert main(["verify", *files, "--objective", "max_load", "--json"]) == 0
+    out, err = capsys.readouterr()
+    # gpu0: 5 + 10 + 8 and one tensor out (1 ns) and one in (1 ns); gpu1: 20 + 1 + 1
+    assert json.loads(out)["value_ns"] == 25
+    assert "only its placement is used" in err
+
+
+def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> None:
+    link = Semantics(objective="makespan", channels="link")
+    overlap = Semantics(objective="max_load", plans="chain", load="overlap")
+    assert chosen() == "makespan port per_edge"
+    assert chosen(own=link) == "makespan link per_edge"
+    assert chosen(own=link, transfers="per_tensor") == "makespan link per_tensor"
+    assert chosen(own=overlap) == "max_load chain overlap"
+    assert chosen(own=overlap, objective="makespan") == "makespan port per_edge"
+    assert chosen(own=overlap, method="throughput-ip") == "max_load any overlap"
+    assert chosen(own=overlap, plans="convex") == "max_load convex overlap"
+    assert chosen(method="ideal-dp") == "max_load chain add"
+    assert chosen(load="overlap") == "max_load chain overlap"
+    assert chosen(channels="free") == "makespan free per_edge"
+
+
+@pytest.mark.parametrize(
+    ("semantics", "methods"),
+    [
+        (Semantics(objective="makespan"), ["heft", "decomposition"]),
+        (Semantics(objective="max_load", plans="chain"), ["m-topo", "ideal-dp"]),
+        (Semantics(objective="max_load", plans="chain", replicas=True), ["m-topo", "ideal-dp"]),
+        (Semantics(objective="max_load", plans="any"), ["m-topo", "noncontiguous"]),
+        (Semantics(objective="max_load", plans="convex"), ["m-topo", "throughput-ip"]),
+        (Semantics(objective="max_load", plans="any", replicas=True), ["m-topo", "throughput-ip"]),
+        (Semantics(objective="max_load_fwd_bwd"), ["m-topo", "throughput-ip"]),
+        (Semantics(objective="latency_subgraphs"), ["m-topo", "latency"]),
+    ],
+)
+def test_the_default_method_follows_the_semantics(semantics: Semantics, methods: list[str]) -> None:
+    attempts = default_attempts(Attempt(Source("vgg19"), semantics, ""))
+    assert [attempt.method for attempt in attempts] == methods
+
+
+def test_without_a_method_the_diamond_is_solved_to_optimality(model: Path, capsys: Capture) -> None:
+    assert main(["place", str(model), "--time-limit", "10", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    # brute force finds 34 as well: the doctest of `solve`
+    assert (content["method"], content["status"]) == ("decomposition", "optimal")
+    assert content["value_ns"] == 34
+
+
+def test_if_a_later_attempt_crashes_the_plan_before_stands(
+    fakes: list[str], model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "run_pool", run_pool)  # processes of their own
+    base = Attempt(Source(str(model)), Semantics(objective="makespan"), "fake", time_limit_s=5.0)
+    attempts = [
+        Attempt(**{**vars(base), "params": {"device": "0"}, "optional": True}),
+        Attempt(**{**vars(base), "params": {"kind": "crash"}}),
+    ]
+    result, warnings = placing.place(iter(attempts), fakes)
+    assert result.value_ns == 43
+    assert len(warnings) == 1
+    assert "SIGKILL" in warnings[0]
+    assert "this is the plan of fake" in warnings[0]

@@ -1,0 +1,75 @@
+"""``placegap split``: a finer instance and a map, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from split_draws import splittable_diamond
+
+from placegap.experiments.cli import main
+from placegap.instances import Document, load_document, save_document
+from placegap.instances.op_splitting.shares import Cut
+from placegap.instances.op_splitting.split import split_ops
+
+Capture = pytest.CaptureFixture[str]
+HALVES = ["--param", "min_share=0.4"]
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The diamond, whose op 2 takes 20 of 43 ns, in a file."""
+    monkeypatch.chdir(tmp_path)
+    save_document(Document.of(splittable_diamond()), "model.json")
+    return "model.json"
+
+
+def test_the_finer_instance_and_the_map_are_written(model: str, capsys: Capture) -> None:
+    words = ["split", model, *HALVES, "-o", "finer.json.gz", "--map", "map.json"]
+    assert main(words) == 0
+    expected = split_ops(splittable_diamond(), {1: Cut("batch", 2)}).fine
+    assert load_document("finer.json.gz").instance().content_hash == expected.content_hash
+    assert json.loads(Path("map.json").read_text()) == {
+        "op1": "op1", "op2/1of2": "op2", "op2/2of2": "op2", "op2/gather": "op2",
+        "op3": "op3", "op4": "op4",
+    }  # fmt: skip
+    out = capsys.readouterr().out
+    assert "1 op split into 2 parts" in out
+    assert "another instance: its plans and bounds are none of the model as it is" in out
+
+
+def test_json_tells_what_was_split(model: str, capsys: Capture) -> None:
+    assert main(["split", model, *HALVES, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert (content["split_ops"], content["parts"]) == (1, 2)
+    # two edges at op 2 become two into the parts, two into the gather and one out of it
+    assert (content["before"]["ops"], content["after"]["ops"]) == (4, 6)
+    assert (content["before"]["edges"], content["after"]["edges"]) == (4, 7)
+
+
+def test_where_nothing_is_heavy_the_model_stays(model: str, capsys: Capture) -> None:
+    assert main(["split", model, "--param", "min_share=0.9"]) == 0
+    out = capsys.readouterr().out
+    assert "0 ops split into 0 parts" in out
+    assert "another instance" not in out
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--param", "parts=1"], "parts: must be greater than or equal to 2"),
+        (["--param", "parts=1000000"], "parts: must be less than or equal to 1024"),
+        (["--param", "axes=depth"], "axes[0]: must be 'batch'"),
+        (["-o", "finer.txt"], "must end in .json or .json.gz"),
+        (["-o", "a.json", "--map", "./a.json"], "two outputs have this name"),
+    ],
+)
+def test_bad_usage_is_one_line_and_writes_nothing(
+    model: str, args: list[str], message: str, capsys: Capture
+) -> None:
+    assert main(["split", model, *args]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert message in err
+    assert sorted(path.name for path in Path().iterdir()) == [model]

@@ -1,0 +1,151 @@
+"""``placegap verify``: two referees, the bound that is known, and what ends with which status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pool_jobs import run_here
+
+from placegap.experiments.cli import main
+from placegap.experiments.running import placing
+from placegap.experiments.running.known_bounds import best_bound, cheap_bounds
+from placegap.instances import (
+    BestKnown,
+    Evaluation,
+    Instance,
+    Plan,
+    Semantics,
+    example,
+    load_cluster,
+    load_corpus,
+)
+from placegap.instances.corpus.corpus import known_of, read_best_known
+from placegap.instances.files import verification
+from placegap.instances.files.document import Document, save_document
+from placegap.instances.files.plan_file import save_plan
+from placegap.solvers import solve
+
+MAKESPAN = Semantics(objective="makespan")
+BEST = Plan.on([0, 1, 0, 0])  # 35 (FD-DPS, figure 3)
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """The diamond, and a plan of 35 ns for it."""
+    return written(tmp_path)
+
+
+def written(folder: Path, instance: Instance | None = None, **claims: Any) -> list[str]:
+    save_document(Document.of(instance or example()), folder / "model.json")
+    save_plan(instance or example(), BEST, MAKESPAN, folder / "plan.json", **claims)
+    return [str(folder / "model.json"), str(folder / "plan.json")]
+
+
+def answer(capsys: Capture) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return content
+
+
+def test_both_referees_and_a_bound_are_named(files: list[str], capsys: Capture) -> None:
+    assert main(["verify", *files]) == 0
+    out = capsys.readouterr().out
+    assert "35 ns (both referees)" in out
+    assert "33 ns (critical path, proof of ours)" in out  # 5 + 20 + 8
+    assert "5.71 %" in out  # 2 of 35
+    assert main(["verify", *files, "--json"]) == 0
+    content = answer(capsys)
+    assert content["referees_agree"] is True
+    assert content["second_referee"] == {"value_ns": 35, "violations": []}
+    assert (content["bound_ns"], content["rests_on"]) == (33, "proof")
+
+
+def test_a_method_may_prove_a_better_bound(
+    files: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "run_pool", run_here)
+    assert main(["verify", *files, "--method", "brute-force", "--json"]) == 0
+    content = answer(capsys)
+    assert (content["value_ns"], content["bound_ns"]) == (35, 34)
+    assert content["bound_origin"] == "brute-force"
+    assert content["gap"] == pytest.approx(1 / 35)
+
+
+def test_what_a_file_or_the_corpus_records_is_used(tmp_path: Path, capsys: Capture) -> None:
+    best = BestKnown(
+        semantics=MAKESPAN, value_ns=34, bound_ns=34, bound_origin="cp-sat", rests_on="CP-SAT 9"
+    )
+    known = example().model_copy(update={"best_known": (best,)})
+    assert main(["verify", *written(tmp_path, known)]) == 0
+    out = capsys.readouterr().out
+    assert "34 ns (recorded: cp-sat, the word of CP-SAT 9)" in out
+    assert "34 ns is recorded" in out
+    entry = next(found for found in read_best_known() if found.graph == "zfnet512")
+    corpus = load_corpus(entry.graph).instance(load_cluster(entry.cluster))
+    assert entry in known_of(corpus, entry.semantics)
+
+
+def test_a_bound_above_a_feasible_plan_is_told(tmp_path: Path, capsys: Capture) -> None:
+    wrong = BestKnown(semantics=MAKESPAN, bound_ns=36, bound_origin="nobody")
+    instance = example().model_copy(update={"best_known": (wrong,)})
+    assert main(["verify", *written(tmp_path, instance)]) == 1
+    out, err = capsys.readouterr()
+    assert "36 ns (recorded: nobody)" in out
+    assert "the bound is wrong" in err
+
+
+def test_referees_that_disagree_are_told_with_both_values(
+    files: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "recheck", lambda *_: Evaluation(36))
+    assert main(["verify", *files]) == 1
+    out, err = capsys.readouterr()
+    assert "35 and 36 ns" in out
+    assert "DISAGREE" in out
+    assert "the two referees disagree" in err
+    assert main(["verify", *files, "--json"]) == 1
+    content = answer(capsys)
+    assert (content["referees_agree"], content["feasible"]) == (False, False)
+    assert (content["value_ns"], content["second_referee"]["value_ns"]) == (35, 36)
+
+
+def test_a_false_claim_is_rejected(tmp_path: Path, capsys: Capture) -> None:
+    files = written(tmp_path, value_ns=34)
+    assert main(["verify", *files, "--json"]) == 1
+    assert [broken["rule"] for broken in answer(capsys)["violations"]] == ["claim"]
+    # under another semantics the claim is none
+    assert main(["verify", *files, "--channels", "free", "--json"]) == 0
+
+
+def test_a_plan_of_another_content_is_rejected_unless_asked_for(
+    files: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    base = example()
+    slower = tuple(op.model_copy(update={"time_ns": {"gpu": 100}}) for op in base.graph.ops)
+    changed = base.model_copy(update={"graph": base.graph.model_copy(update={"ops": slower})})
+    save_document(Document.of(changed), tmp_path / "model.json")
+    assert main(["verify", *files, "--json"]) == 1
+    assert [broken["rule"] for broken in answer(capsys)["violations"]] == ["instance"]
+    assert main(["verify", *files, "--json", "--any-content"]) == 0
+    assert answer(capsys)["value_ns"] == 302  # 100 + 1 + 100 + 1 + 100
+
+
+@pytest.mark.parametrize(
+    "semantics",
+    [
+        MAKESPAN, Semantics(objective="max_load"), Semantics(objective="max_load_fwd_bwd"),
+        Semantics(objective="max_load", replicas=True), Semantics(objective="latency_subgraphs"),
+    ],
+    ids=lambda semantics: semantics.label,
+)  # fmt: skip
+def test_cheap_bounds_are_below_the_optimum(semantics: Semantics) -> None:
+    best = solve(example(), semantics, "brute-force")
+    bound = best_bound(cheap_bounds(example(), semantics))
+    assert bound is not None
+    assert best.value_ns is not None
+    # the path takes 5 + 20 + 8; the work, 43 ns, is shared by two
+    assert bound.ns == (22 if semantics.is_load else 33)
+    assert bound.ns <= best.value_ns

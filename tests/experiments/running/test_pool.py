@@ -1,0 +1,149 @@
+"""Worker processes: reused, replaced after a crash or a timeout, never orphans."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+from pool_jobs import job
+from processes import begin, children, is_alive, no_session, send
+
+from placegap.experiments.running.pool import Ending, PoolError, run_here, run_pool, send_news
+from placegap.solvers.core import worker_process
+
+
+def endings(
+    tasks: list[tuple[str, object]], workers: int = 1, limit_s: float = 20.0
+) -> list[Ending]:
+    return list(run_pool(tasks, job, workers=workers, hard_limit_s=lambda task: limit_s))
+
+
+def test_one_worker_serves_many_tasks_in_order() -> None:
+    found = endings([("sleep", 0)] * 3)
+    assert [ending.fate for ending in found] == ["done"] * 3
+    assert len({ending.answer for ending in found}) == 1
+
+
+def test_only_a_worker_that_is_alone_may_start_processes() -> None:
+    assert [ending.answer for ending in endings([("nested", 0)])] == [True]
+    assert [ending.answer for ending in endings([("nested", 0)], workers=2)] == [False]
+
+
+def test_a_worker_is_replaced_after_a_crash_and_the_rest_is_done() -> None:
+    found = endings([("sleep", 0), ("die", signal.SIGKILL), ("leave", 3), ("sleep", 0)])
+    assert [ending.fate for ending in found] == ["done", "crashed", "crashed", "done"]
+    assert "SIGKILL" in found[1].message
+    assert "exit status 3" in found[2].message
+    assert found[0].answer != found[3].answer
+
+
+def test_a_worker_past_the_hard_limit_is_killed_and_the_others_go_on() -> None:
+    began = time.monotonic()
+    found = endings([("sleep", 60), ("sleep", 0), ("sleep", 0)], workers=2, limit_s=0.5)
+    assert time.monotonic() - began < 20
+    fates = {ending.task: ending.fate for ending in found}
+    assert fates == {("sleep", 60): "timeout", ("sleep", 0): "done"}
+    assert len(found) == 3
+
+
+def test_news_of_a_task_arrive_before_its_ending_and_in_order() -> None:
+    heard: list[object] = []
+    tasks = [("news", range(3)), ("news", ["last"])]
+    for ending in run_pool(
+        tasks, job, workers=1, hard_limit_s=lambda task: 20.0, on_news=heard.append
+    ):
+        heard.append(ending.fate)
+    assert heard == [0, 1, 2, "done", "last", "done"]
+    assert [ending.fate for ending in endings(tasks)] == ["done", "done"]  # nobody listens
+
+
+def test_without_processes_news_arrive_as_well() -> None:
+    heard: list[object] = []
+    (ending,) = run_here([("news", "ab")], job, on_news=heard.append)
+    assert ending.answer == os.getpid()
+    assert heard == ["a", "b"]
+    send_news("to nobody")
+
+
+def test_tasks_may_depend_on_endings_before() -> None:
+    seen: list[int] = []
+
+    def tasks():
+        yield ("sleep", 0)
+        assert len(seen) == 1
+        yield ("sleep", 0.01)
+
+    for ending in run_pool(tasks(), job, workers=1, hard_limit_s=lambda task: 20):
+        seen.append(ending.answer)
+    assert len(seen) == 2
+
+
+def test_closing_the_pool_kills_its_workers() -> None:
+    running = run_pool([("sleep", 0), ("sleep", 60)], job, workers=1, hard_limit_s=lambda task: 99)
+    pid = next(running).answer
+    running.close()
+    assert not is_alive(pid)
+
+
+def test_what_workers_print_reaches_nobody(capfd: pytest.CaptureFixture[str]) -> None:
+    assert endings([("print", None)])[0].fate == "done"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_workers_that_cannot_start_are_an_error_not_a_crash_of_every_task(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(PoolError, match="cannot start"):
+        list(
+            run_pool(
+                [("sleep", 0)], job, workers=1, hard_limit_s=lambda task: 20,
+                modules=["no_such_module"],
+            )
+        )  # fmt: skip
+    assert "no_such_module" in capfd.readouterr().err
+
+
+PARENT = """
+from placegap.experiments.running.pool import run_pool
+from pool_jobs import job
+tasks = [('sleep', 0), ('sleep', 60)]
+for ending in run_pool(tasks, job, workers=1, hard_limit_s=lambda task: 99):
+    print(ending.answer, flush=True)
+"""
+
+
+def test_workers_die_with_a_parent_that_is_killed() -> None:
+    # the worker computes (sleeps) and does not read its pipe when the parent dies
+    parent = begin(PARENT)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    assert is_alive(worker)
+    parent.kill()
+    parent.communicate()
+    assert no_session(parent.pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_all_processes_is_the_parents_business_alone(number: int) -> None:
+    parent = begin(PARENT, ignored=[number])  # it goes on, and so do its workers
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    send(parent, number)
+    time.sleep(0.2)
+    assert is_alive(worker)
+    parent.kill()
+    parent.communicate()
+    assert no_session(parent.pid)
+
+
+def test_processes_that_cannot_be_started_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    before = children()  # another test may have left Python's tracker of resources
+    monkeypatch.setattr(worker_process.subprocess, "Popen", fail)
+    with pytest.raises(PoolError, match=r"cannot start \(Resource temporarily unavailable\)"):
+        endings([("sleep", 0)])
+    assert children() == before

@@ -1,0 +1,228 @@
+"""SIGTERM and SIGHUP end a command like Ctrl-C: the plan so far, a status, and nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import processes
+import pytest
+from processes import PLACEGAP, dispositions, finish, no_session, send, session, wait_for
+
+from placegap.experiments.cli import main
+from placegap.experiments.running import stop_signals
+from placegap.instances import example
+from placegap.instances.files.document import Document, save_document
+from placegap.instances.files.plan_file import load_plan
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+PLACE = """
+import sys
+from functools import partial
+from placegap.experiments.running import placing
+placing.place = partial(placing.place, modules=['fake_methods'])
+def attempts(first):
+    yield placing._with(first, method='fake', params={})
+    open('now', 'w').close()
+    yield placing._with(first, method='fake', params={'seconds': '60'})
+placing.default_attempts = attempts
+from placegap.experiments.cli import main
+sys.exit(main(['place', 'model.json', '-o', 'plan.json', '--json', *sys.argv[1:]]))
+"""
+
+
+def place(folder: Path, *args: str, **options: Any) -> subprocess.Popen[str]:
+    """A placement that has a plan once there is a file "now", and then takes a minute."""
+    graph = example().graph.model_copy(update={"name": "real"})
+    document = Document.of(example()).model_copy(update={"graph": graph})
+    save_document(document, folder / "model.json")
+    process = processes.begin(PLACE, *args, cwd=folder, **options)
+    wait_for(process, folder / "now")
+    return process
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_placement_prints_and_writes_the_plan_so_far(tmp_path: Path, number: int) -> None:
+    process = place(tmp_path)
+    assert len(session(process.pid)) == 2  # the command and its worker
+    send(process, number)
+    if number != signal.SIGINT:
+        process.send_signal(number)  # `timeout` sends it twice: to the command, and to all
+    out, err = finish(process)
+    assert process.returncode == 128 + number
+    assert json.loads(out)["value_ns"] == 43
+    assert load_plan(example(), tmp_path / "plan.json") is not None
+    assert "stopped; this is the plan of fake" in err
+    assert "Traceback" not in err
+    assert no_session(process.pid)
+
+
+def test_signals_that_are_ignored_from_the_start_stay_so(tmp_path: Path) -> None:
+    # SIGHUP under nohup; SIGINT in the background of a script. SIGTERM ends it all the same.
+    process = place(tmp_path, ignored=[signal.SIGHUP, signal.SIGINT])
+    send(process, signal.SIGHUP)
+    send(process, signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=1)
+    send(process, signal.SIGTERM)
+    out, err = finish(process)
+    assert process.returncode == 143
+    assert json.loads(out)["value_ns"] == 43
+    assert "stopped; this is the plan of fake" in err
+
+
+def test_a_terminal_that_closes_costs_no_plan(tmp_path: Path) -> None:
+    ours, terminal = pty.openpty()
+    process = place(tmp_path, stdin=terminal, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    os.close(ours)  # what is written from now on fails
+    send(process, signal.SIGHUP)
+    finish(process)
+    assert process.returncode == 129
+    assert load_plan(example(), tmp_path / "plan.json") is not None
+    assert no_session(process.pid)
+
+
+LOADING = """
+import os, signal, sys
+class SignalHere:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGTERM)
+sys.meta_path.insert(0, SignalHere())
+from placegap.experiments.cli import main
+sys.exit(main(["place", "zfnet512", "--cluster", "celeritas-4xV100-pcie"]))
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "placegap.experiments.running.placing"])
+def test_a_signal_that_comes_while_modules_are_loaded_is_one_line(module: str) -> None:
+    process = processes.begin(LOADING, module)
+    assert finish(process) == ("", "placegap: stopped\n")
+    assert process.returncode == 143
+
+
+def test_a_signal_in_the_second_opinion_keeps_the_first_and_says_so(tmp_path: Path) -> None:
+    code = PLACE.replace(
+        "def attempts(first):\n",
+        "def ask(*args):\n    open('now', 'w').close()\n    import time\n    time.sleep(60)\n"
+        "placing.ask_second = ask\ndef attempts(first):\n",
+    ).replace("    open('now', 'w').close()\n    yield placing._with(first, method='fake', "
+              "params={'seconds': '60'})\n", "")  # fmt: skip
+    graph = example().graph.model_copy(update={"name": "real"})
+    document = Document.of(example()).model_copy(update={"graph": graph})
+    save_document(document, tmp_path / "model.json")
+    process = processes.begin(code, "--second-opinion", cwd=tmp_path)
+    wait_for(process, tmp_path / "now")
+    send(process, signal.SIGINT)
+    out, _ = finish(process)
+    assert process.returncode == 130
+    content = json.loads(out)
+    assert content["value_ns"] == 43
+    assert content["second_opinion"]["sentence"] == "stopped"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "command", [["convert", "zfnet512", "out.json"], ["split", "zfnet512"], ["verify", "a", "b"]]
+)
+def test_every_command_ends_with_the_signals_status(
+    command: list[str], number: int, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    from placegap.experiments.running import sources
+
+    def signal_here(*args: object) -> None:
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(sources, "find_model", signal_here)
+    monkeypatch.setattr(sources, "load_source", signal_here)
+    with dispositions():
+        assert main(command) == 128 + number
+        assert [signal.getsignal(number) for number in SIGNALS] == [signal.SIG_DFL] * 3
+    assert capsys.readouterr() == ("", "placegap: stopped\n")
+
+
+LATE = """
+import atexit, os, signal, sys
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    atexit.register(os.kill, os.getpid(), number)
+from placegap.experiments.cli import main
+sys.exit(main())
+"""
+
+
+def test_a_signal_after_the_end_changes_no_status() -> None:
+    process = processes.begin(LATE, "--version")
+    out, err = finish(process)
+    assert (process.returncode, err) == (0, "")
+    assert out.startswith("placegap ")
+
+
+def test_what_is_held_ends_before_a_signal_is_heard() -> None:
+    done = []
+
+    def hold(*numbers: int) -> None:
+        with stop_signals.held():
+            for number in numbers:
+                signal.raise_signal(number)
+            done.append(numbers)
+
+    with dispositions(), stop_signals.handled():
+        with pytest.raises(KeyboardInterrupt):
+            hold(signal.SIGTERM, signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):  # who asks again does not want to wait
+            hold(signal.SIGINT, signal.SIGINT)
+    assert done == [(signal.SIGTERM, signal.SIGTERM)]
+
+
+def test_nothing_is_left_of_the_processes_of_a_placement(tmp_path: Path) -> None:
+    # the worker of a placement has workers of its own, for sections; none outlives a kill
+    script = (
+        "from placegap.experiments.running.pool import run_pool\n"
+        "from nested_jobs import nest\n"
+        "for _ in run_pool(['now'], nest, workers=1, hard_limit_s=lambda task: 999): pass\n"
+    )
+    process = processes.begin(script, cwd=tmp_path)
+    wait_for(process, tmp_path / "now")
+    assert len(session(process.pid)) == 4  # this, its worker, and two for sections
+    process.kill()
+    process.communicate()
+    assert no_session(process.pid)
+
+
+def test_a_solver_in_a_process_of_its_own_ends_with_a_kill(tmp_path: Path) -> None:
+    program = tmp_path / "gpart"  # Scotch
+    program.write_text("#!/bin/sh\ntouch begun\nexec sleep 60\n")
+    program.chmod(0o755)
+    process = processes.begin(
+        PLACEGAP, "place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--method", "scotch",
+        cwd=tmp_path, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    wait_for(process, tmp_path / "begun")
+    process.kill()
+    process.communicate()
+    assert no_session(process.pid)
+
+
+TESTS = """
+import sys, pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
+
+
+def test_the_tests_of_ctrl_c_pass_where_it_is_ignored() -> None:
+    # ``nohup make test &`` in a script
+    tests = Path(__file__).parents[2]
+    process = processes.begin(
+        TESTS, str(tests / "experiments" / "running" / "test_processes.py"),
+        ignored=[signal.SIGINT, signal.SIGHUP], cwd=tests.parent,
+    )  # fmt: skip
+    out, err = finish(process)
+    assert process.returncode == 0, out + err

@@ -1,0 +1,25 @@
+"""Warming up: kernels are compiled, and nothing is searched for."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.experiments.studies import task as run_task
+from placegap.instances import Semantics
+
+MAKESPAN = Semantics(objective="makespan")
+
+
+def test_a_long_search_is_no_long_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(run_task, "_warm", set())
+    monkeypatch.setattr(
+        run_task, "solve", lambda *given, **limits: asked.append((given[2], given[3]))
+    )
+    long = {"moves": 10**9, "restarts": 10**9}
+    run_task.warm_up("annealing", MAKESPAN, long, branching=False)
+    assert asked == [("annealing", {})]
+    # what decides the kernels is kept, and one of a kind is enough
+    run_task.warm_up("fd-dps", MAKESPAN, {"parts": 3}, branching=False)
+    run_task.warm_up("fd-dps", MAKESPAN, {"parts": 3, "patience": 2}, branching=False)
+    assert asked[1:] == [("fd-dps", {"parts": 3})]

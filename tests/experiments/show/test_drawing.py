@@ -1,0 +1,82 @@
+"""Figures leave nothing behind, tell many methods apart, and are optional."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hidden_extras import without_extras
+
+from placegap.experiments.show.drawing import styles
+from placegap.solvers import METHODS
+
+ROOT = Path(__file__).resolve().parents[3]
+
+CODE = """
+import sys, os
+sys.path[:0] = [{tests!r}, {tests!r} + "/experiments"]
+os.environ["MPLBACKEND"] = "svg"
+import matplotlib
+before = dict(matplotlib.rcParams)
+from gap_runs import CHAIN, cells_of, plan
+from placegap.experiments.studies.plots import plot_gaps
+from placegap.experiments.show.deviation_plot import plot_deviations
+from placegap.instances.standard_evaluation.deviations import Deviations
+import numpy as np
+plot_gaps(cells_of({{("t", "net", "dp"): plan(9, 9)}}, {{"t": CHAIN}}))
+plot_deviations({{"a": Deviations(np.array([0.1]), 0)}}, "t")
+assert "matplotlib.pyplot" not in sys.modules, "pyplot"
+assert dict(matplotlib.rcParams) == before, "settings"
+"""
+
+
+def test_drawing_chooses_no_backend_and_changes_no_setting() -> None:
+    code = CODE.format(tests=str(ROOT / "tests"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_method_has_a_look_of_its_own() -> None:
+    look = styles(METHODS)
+    assert len(set(look.values())) == len(METHODS) >= 40
+    assert len({(style.color, style.marker) for style in look.values()}) == len(METHODS)
+    for a, b in pairwise(look.values()):
+        assert a.color != b.color
+        assert a.marker != b.marker
+
+
+STUDY = """
+name: plain
+tables:
+  - name: t
+    semantics: {objective: makespan}
+    instances: [zfnet512]
+    clusters: [celeritas-4xV100-pcie]
+    methods: [single-device]
+    limits: {time_limit_s: 1}
+"""
+
+
+def test_without_matplotlib_a_study_ends_with_its_tables_and_a_line(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(STUDY)
+    code = "from placegap.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = without_extras(code, "study", "s.yaml", "--workers", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    line = "placegap: no plot: figures need matplotlib: pip install 'placegap[plots]'\n"
+    assert done.stderr.endswith(line)
+    folder = tmp_path / "results" / "plain"
+    assert {file.name for file in folder.iterdir()} == {"runs.jsonl", "runs.csv", "table.md"}
+
+
+def test_a_picture_that_is_asked_for_is_an_error_without_matplotlib(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from placegap.experiments.show.drawing import new_figure
+    from placegap.instances.reading.errors import InputError
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(InputError, match=r"pip install 'placegap\[plots\]'"):
+        new_figure(1, 1)

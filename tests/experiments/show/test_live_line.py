@@ -1,0 +1,135 @@
+"""Progress of a placement: one line on a terminal, or a few lines in a file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+from placegap.experiments.show import live_line as module
+from placegap.experiments.show.live_line import live_line, news_text
+from placegap.solvers.core.progress import News
+
+Capture = pytest.CaptureFixture[str]
+
+
+def lines(capsys: Capture) -> list[str]:
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert all(line.startswith("placegap: after ") for line in err.splitlines())
+    return [line.partition(": ")[2].partition(": ")[2] for line in err.splitlines()]
+
+
+def test_a_text_says_best_bound_gap_and_who() -> None:
+    assert news_text(News(2_000_000, 1_500_000, "heft")) == (
+        "best 2.000 ms, gap 25.0 %, bound 1.500 ms, by heft"
+    )
+    assert news_text(News(None, 1_500_000, "")) == "bound 1.500 ms"
+
+
+def test_into_a_file_goes_a_line_at_each_improvement(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "EVERY_S", 0.0)
+    monkeypatch.setattr(module, "EVERY", 0.0)
+    with live_line("placing") as listen:
+        listen(News(None, 5, ""))  # no plan yet
+        listen(News(40, 5, "heft"))
+        listen(News(30, 5, "cp-sat"))
+        listen(News(30, 30, "cp-sat"))
+    assert lines(capsys) == [
+        "best 40 ns, gap 87.5 %, bound 5 ns, by heft",
+        "best 30 ns, gap 83.3 %, bound 5 ns, by cp-sat",
+        "best 30 ns, gap 0 %, bound 30 ns, by cp-sat",
+    ]
+
+
+def test_many_improvements_in_a_short_time_share_a_line_and_the_newest_is_printed(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "EVERY_S", 0.2)
+    with live_line("placing") as listen:
+        for value in range(1000, 900, -1):
+            listen(News(value, None, "heft"))
+        patience = time.monotonic() + 20
+        found = ""
+        while found.count("\n") < 2 and time.monotonic() < patience:
+            time.sleep(0.05)
+            found += capsys.readouterr().err
+    texts = [line.rpartition(": ")[2] for line in found.splitlines()]
+    assert texts == ["best 1.000 us, by heft", "best 901 ns, by heft"]
+
+
+def test_what_is_not_printed_yet_is_dropped_at_the_end(capsys: Capture) -> None:
+    with live_line("placing") as listen:
+        listen(News(40, None, "heft"))
+        listen(News(30, None, "heft"))
+    assert lines(capsys) == ["best 40 ns, by heft"]
+
+
+def test_quiet_prints_nothing_into_a_file(capsys: Capture) -> None:
+    with live_line("placing", quiet=True) as listen:
+        listen(News(40, None, "heft"))
+    assert lines(capsys) == []
+
+
+@pytest.mark.parametrize("columns", [40, 100])
+def test_on_a_terminal_one_line_changes_and_is_cleared(columns: int) -> None:
+    code = (
+        "import time\n"
+        "from placegap.experiments.show.live_line import live_line\n"
+        "from placegap.solvers.core.progress import News\n"
+        "with live_line('placing a model with a rather long name, makespan') as listen:\n"
+        "    for value in (3_000_000, 2_000_000):\n"
+        "        listen(News(value, 1_000_000, 'decomposition'))\n"
+        "        time.sleep(0.4)\n"
+    )
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = {**os.environ, "TERM": "xterm", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
+        env.pop(name, None)
+    child = subprocess.Popen([sys.executable, "-c", code], stderr=slave, env=env)
+    os.close(slave)
+    text = b""
+    while True:
+        try:
+            read = os.read(master, 4096)
+        except OSError:  # the child has ended
+            break
+        if not read:
+            break
+        text += read
+    assert child.wait() == 0
+    seen = text.decode()
+    assert "best 3.000 ms" in seen
+    assert "best 2.000 ms" in seen
+    assert "0:00:00" in seen
+    assert "gap 50.0 %" in seen
+    assert ("by decomposition" in seen) == (columns == 100)  # too narrow: the line is cut
+    # a line is redrawn in its place, and erased at the end: the cursor never goes further down
+    assert seen.count("\n") <= 1
+    assert seen.replace("\x1b[?25h", "").rstrip().endswith("\x1b[2K")
+
+
+def test_a_closed_stderr_leaves_stdout_clean() -> None:
+    code = (
+        "import sys\n"
+        "sys.stderr = None\n"  # as Python starts with 2>&-
+        "from placegap.experiments.show.live_line import live_line\n"
+        "from placegap.experiments.show.rendering import spinner, warn\n"
+        "from placegap.solvers.core.progress import News\n"
+        "with spinner('reading'), live_line('placing') as listen:\n"
+        "    listen(News(40, None, 'heft'))\n"
+        "    warn('something')\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=False)
+    assert (done.returncode, done.stdout) == (0, b"")

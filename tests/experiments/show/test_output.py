@@ -1,0 +1,71 @@
+"""Output that nobody takes: files are written all the same, and it costs no traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import PLACEGAP
+
+from placegap.experiments.show import rendering
+
+PLACE = "place zfnet512 --cluster celeritas-4xV100-pcie --method single-device -o plan.json -q"
+
+needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+
+
+def shell(folder: Path, redirection: str, command: str = PLACE) -> tuple[int, str]:
+    """The exit status of a command in a shell, and what is on stderr, if that is open."""
+    line = f"{sys.executable} -c '{PLACEGAP}' {command} {redirection}"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "said"),
+    [
+        ("| true", 141, ""),
+        (">&-", 0, ""),
+        (">&- 2>&- <&-", 0, ""),
+        pytest.param(
+            "> /dev/full", 2, "placegap: output: No space left on device\n", marks=needs_full
+        ),
+        pytest.param("> /dev/full 2> /dev/full", 2, "", marks=needs_full),
+    ],
+)
+def test_the_plan_is_written_all_the_same(
+    redirection: str, status: int, said: str, tmp_path: Path
+) -> None:
+    assert shell(tmp_path, redirection) == (status, said)
+    assert (tmp_path / "plan.json").exists()
+
+
+@needs_full
+@pytest.mark.parametrize("command", ["methods", "--version"])
+def test_commands_that_only_print_say_that_they_cannot(command: str, tmp_path: Path) -> None:
+    said = "placegap: output: No space left on device\n"
+    assert shell(tmp_path, "> /dev/full", command) == (2, said)
+
+
+def test_bad_input_is_bad_input_though_nobody_hears_of_it(tmp_path: Path) -> None:
+    assert shell(tmp_path, "> /dev/null 2>&-", "place none.json") == (2, "")
+
+
+def test_warnings_and_progress_never_end_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with open(theirs, "w") as closed:
+        monkeypatch.setattr(sys, "stderr", closed)
+        rendering.warn("nobody reads this")
+        rendering.errors().print("nor this")
+        monkeypatch.undo()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), theirs)

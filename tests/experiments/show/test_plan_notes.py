@@ -1,0 +1,118 @@
+"""Unused devices: why, and what to ask instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.experiments.show.plan_notes import plan_notes
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan, Semantics
+from placegap.solvers.core.result import Outcome, Result, finish
+
+MAKESPAN = Semantics(objective="makespan")
+
+
+def chain(num_devices: int, *, hosts: int = 0, kinds: tuple[str, ...] = ()) -> Instance:
+    """Three ops in a row, of 5, 7 and 9 ns, and an all-to-all cluster."""
+    names = [f"gpu{k}" for k in range(num_devices)]
+    devices = tuple(
+        Device(name=name, kind=kinds[k] if kinds else "gpu", is_host=k >= num_devices - hosts)
+        for k, name in enumerate(names)
+    )
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
+        for a in names for b in names if a != b
+    )  # fmt: skip
+    ops = tuple(Op(name=f"op{i}", time_ns={"gpu": t}) for i, t in enumerate((5, 7, 9)))
+    edges = tuple(Edge(producer=f"op{i}", consumer=f"op{i + 1}", bytes=2) for i in range(2))
+    return Instance(
+        name="chain",
+        graph=Graph(name="chain", ops=ops, edges=edges),
+        cluster=Cluster(name="c", devices=devices, links=links),
+    )
+
+
+def judged(
+    instance: Instance, placement: list[int], semantics: Semantics, bound: int | None = None,
+    method: str = "throughput-ip",
+) -> Result:  # fmt: skip
+    outcome = Outcome(Plan.on(placement), bound_ns=bound)
+    return finish(instance, semantics, method, outcome, solve_s=0)
+
+
+def note(instance: Instance, result: Result) -> str:
+    (sentence,) = plan_notes(instance, result)
+    return sentence
+
+
+def test_one_device_alone_is_optimal_for_one_pass() -> None:
+    # a chain of 21 ns gains nothing from a second device
+    said = note(chain(3), judged(chain(3), [0, 0, 0], MAKESPAN, 21))
+    assert said.startswith("gpu0 alone is optimal for one pass")
+    assert said.endswith("ask --objective max_load")
+
+
+def test_what_is_not_proven_is_not_claimed() -> None:
+    said = note(chain(3), judged(chain(3), [0, 0, 0], MAKESPAN))
+    assert "optimal" not in said
+    assert said.startswith("the plan uses gpu0 alone: no better plan over more devices was found")
+    latency = Semantics(objective="latency_subgraphs")
+    said = note(chain(3), judged(chain(3), [0, 0, 1], latency))
+    assert said.startswith("gpu2 stays unused: no better plan over more devices was found")
+    assert said.endswith("ask --objective max_load")
+
+
+@pytest.mark.parametrize(
+    ("placement", "semantics", "ending"),
+    [
+        # the heaviest stage has two ops
+        ([0, 0, 1], {"plans": "chain"}, "with --replicas equal devices may share a stage"),
+        ([0, 0, 1], {"plans": "chain", "replicas": True}, "with --plans any a device may run any"),
+        ([0, 0, 1], {"replicas": True}, "'placegap split' divides heavy ops"),
+        # the heaviest stage, gpu1's, is one op of 9 ns + 2 ns of communication
+        ([0, 2, 1], {}, "'placegap split' divides an op that is a stage of its own"),
+    ],
+)
+def test_a_pipeline_is_offered_what_its_rules_leave_open(
+    placement: list[int], semantics: dict[str, object], ending: str
+) -> None:
+    instance = chain(5)
+    rules = Semantics.model_validate({"objective": "max_load", **semantics})
+    said = note(instance, judged(instance, placement, rules))
+    assert "the heaviest stage decides" in said
+    assert "no plan with less was found" in said
+    assert ending in said
+
+
+def test_after_a_heuristic_an_exact_method_comes_first() -> None:
+    rules = Semantics(objective="max_load", plans="chain")
+    said = note(chain(5), judged(chain(5), [0, 0, 1], rules, method="m-topo"))
+    assert said.endswith(
+        "no plan with less was found; an exact method may find one: leave --method out"
+    )
+
+
+def test_separate_backward_loads_have_no_single_heaviest_stage() -> None:
+    rules = Semantics(objective="max_load_fwd_bwd", plans="chain")
+    said = note(chain(4), judged(chain(4), [0, 0, 1], rules))
+    assert "the heaviest forward and backward loads decide" in said
+    assert "--replicas" not in said  # not for this objective
+
+
+def test_hosts_and_devices_that_run_no_op_need_no_advice() -> None:
+    with_host = chain(3, hosts=1)
+    assert note(with_host, judged(with_host, [0, 0, 1], MAKESPAN)) == "gpu2 stays unused: a host"
+    other = chain(3, kinds=("gpu", "gpu", "other"))
+    assert note(other, judged(other, [0, 0, 1], MAKESPAN)) == (
+        "gpu2 stays unused: no op of this model can run there"
+    )
+
+
+def test_many_devices_are_counted() -> None:
+    said = note(chain(12), judged(chain(12), [0, 0, 1], MAKESPAN))
+    assert said.startswith("gpu2, gpu3, gpu4 and 7 more stay unused")
+
+
+def test_a_plan_that_uses_all_devices_needs_no_note() -> None:
+    assert plan_notes(chain(2), judged(chain(2), [0, 1, 1], MAKESPAN)) == ()
+    none = finish(chain(2), MAKESPAN, "x", Outcome(message="none"), solve_s=0)
+    assert plan_notes(chain(2), none) == ()

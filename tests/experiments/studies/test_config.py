@@ -1,0 +1,140 @@
+"""A study is validated at the door: one line that names the file and the place."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from placegap.experiments.studies.config import load_study
+from placegap.experiments.studies.plan import absent_models, plan_study
+from placegap.instances import InputError
+
+GOOD = """
+name: small
+tables:
+  - name: one
+    semantics: {objective: makespan, channels: link}
+    instances:
+      - zfnet512
+      - generate: layered
+        params: {ops: 6, width: 2}
+        seeds: [1, 2]
+    clusters: [8xH100-nvlink, celeritas-4xV100-pcie]
+    methods:
+      - fake
+      - {name: fake, params: [{device: 1}, {device: 2, seconds: 0.5}]}
+    seeds: [0, 5]
+    limits: {time_limit_s: 2, gap: 0.01}
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_cells_are_instances_x_clusters_x_seeds_x_methods_x_params(
+    tmp_path: Path, fakes: list[str]
+) -> None:
+    path = written(tmp_path, GOOD)
+    cells = list(plan_study(load_study(path), path))
+    assert len(cells) == 3 * 2 * 2 * 3
+    assert len({cell.run.key for cell in cells if cell.run}) == len(cells)
+    first = cells[0]
+    assert (first.instance, first.cluster, first.label) == ("zfnet512", "8xH100-nvlink", "fake")
+    assert [cell.label for cell in cells[:3]] == [
+        "fake",
+        "fake device=1",
+        "fake device=2, seconds=0.5",
+    ]
+    assert first.run is not None
+    assert (first.run.time_limit_s, first.run.gap) == (2.0, 0.01)
+    assert [cell.seed for cell in cells[:6]] == [0, 0, 0, 5, 5, 5]
+
+
+def test_a_cell_says_why_a_method_does_not_apply(tmp_path: Path, fakes: list[str]) -> None:
+    path = written(tmp_path, GOOD.replace("channels: link", "channels: free"))
+    cells = list(plan_study(load_study(path), path))
+    assert {cell.run for cell in cells} == {None}
+    assert {cell.reason for cell in cells} == {"the fake does not do free"}
+
+
+def test_optional_files_that_are_absent_are_left_out_and_named(
+    tmp_path: Path, fakes: list[str]
+) -> None:
+    optional = "instances: [zfnet512, {model: ../other/net.json, optional: true}]\n    clusters"
+    path = written(tmp_path, re.sub(r"instances:.*?clusters", optional, GOOD, flags=re.DOTALL))
+    study = load_study(path)
+    assert {cell.instance for cell in plan_study(study, path)} == {"zfnet512"}
+    assert absent_models(study, path) == ["../other/net.json"]
+
+
+def test_paths_are_relative_to_the_study(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from placegap.instances import example
+    from placegap.instances.files.document import Document, save_document
+
+    (tmp_path / "models").mkdir()
+    save_document(Document.of(example()), tmp_path / "models" / "own.json")
+    text = (
+        "name: s\ntables:\n"
+        "  - {name: t, semantics: {objective: makespan}, instances: [models/own.json],"
+        " methods: [fake]}\n"
+    )
+    path = written(tmp_path, text)
+    monkeypatch.chdir("/")
+    (cell,) = plan_study(load_study(path), path)
+    assert (cell.instance, cell.cluster) == ("fd-dps-figure-3", "two-gpus")
+    assert cell.instance_hash == example().content_hash
+
+
+BAD = [
+    ("name: small", "nam: small", r"study\.yaml: name: field is missing"),
+    ("limits: {", "limit: {", r"tables\[0\] 'one'\.limit: unknown field"),
+    ("gap: 0.01", "gap: 1.5", r"tables\[0\] 'one'\.limits\.gap"),
+    ("gap: 0.01", "gap: .nan", r"tables\[0\] 'one'\.limits\.gap"),
+    ("time_limit_s: 2", "time_limit_s: -2", r"limits\.time_limit_s.*greater than 0"),
+    ("channels: link", "channels: wire", r"tables\[0\] 'one'\.semantics\.channels"),
+    ("channels: link", "plans: chain", r"plans does not apply to the objective makespan"),
+    ("seeds: [0, 5]", "seeds: []", r"tables\[0\] 'one'\.seeds"),
+    ("seeds: [0, 5]", "seeds: [0, a]", r"tables\[0\] 'one'\.seeds\[1\]"),
+    ("      - zfnet512", "      - {model: zfnet512, params: {}}", "params does not go with model"),
+    ("      - zfnet512", "      - {}", "give either model or generate"),
+    ("    methods:", "    methods: []\n    x:", r"tables\[0\] 'one'\.methods"),
+    ("name: small", "name: ../up", r"study\.yaml: name"),
+    ("name: one", "name: one\n    name: two", "'name' appears twice"),
+    ("tables:", "tables: [", "study.yaml: line"),
+    ("zfnet512", "zfnet5120", r"table 'one'.*there is no file"),
+    ("8xH100-nvlink", "9xH100", r"table 'one'.*9xH100"),
+    ("      - fake\n", "      - fakes\n", r"table 'one': there is no method 'fakes'"),
+    ("{device: 1}", "{devise: 1}", r"table 'one': parameters of fake: devise: unknown field"),
+    ("generate: layered", "generate: spiral", r"table 'one': there is no family 'spiral'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[bad[1].strip() for bad in BAD])
+def test_a_bad_study_is_one_line_with_file_and_place(
+    tmp_path: Path, fakes: list[str], old: str, new: str, message: str
+) -> None:
+    assert old in GOOD
+    path = written(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(InputError, match=message) as error:
+        list(plan_study(load_study(path), path))
+    assert str(error.value).startswith(str(path))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "just text", "a: !!python/object:os.system {}"])
+def test_what_is_no_study_at_all_is_one_line(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match=r"study\.yaml: "):
+        load_study(written(tmp_path, text))
+
+
+def test_two_tables_of_one_name_are_an_error(tmp_path: Path) -> None:
+    table = "  - {name: t, semantics: {objective: makespan}, instances: [a], methods: [b]}\n"
+    with pytest.raises(InputError, match=r"tables\[1\]: 't' appears twice"):
+        load_study(written(tmp_path, f"name: s\ntables:\n{table}{table}"))

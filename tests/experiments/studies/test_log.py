@@ -1,0 +1,99 @@
+"""The log of a study: append-only, synced, and never more than one line in danger."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from placegap.experiments.studies.log import RunLog, run_key
+from placegap.instances import InputError
+
+
+def record(number: int) -> dict[str, object]:
+    return {"key": f"k{number}", "status": "feasible", "value_ns": number}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A log of three runs."""
+    with RunLog(tmp_path / "runs.jsonl") as log:
+        for number in range(3):
+            log.append(record(number))
+    return tmp_path / "runs.jsonl"
+
+
+def test_what_was_appended_is_read_again(path: Path) -> None:
+    with RunLog(path) as log:
+        assert list(log.records) == ["k0", "k1", "k2"]
+        assert log.records["k2"]["value_ns"] == 2
+
+
+def test_the_log_is_cut_at_every_byte_of_its_last_line_and_goes_on(path: Path) -> None:
+    data = path.read_bytes()
+    start = data[:-1].rindex(b"\n") + 1
+    for end in range(start, len(data)):
+        path.write_bytes(data[:end])
+        with RunLog(path) as log:
+            # a last line that lacks only its line end is whole
+            whole = end == len(data) - 1
+            assert list(log.records) == ["k0", "k1", *(["k2"] if whole else [])]
+            log.append(record(7))
+        lines = path.read_text().splitlines()
+        assert [json.loads(line)["key"] for line in lines[-2:]] == ["k2" if whole else "k1", "k7"]
+
+
+def test_a_bad_line_in_the_middle_is_named_and_nothing_is_changed(path: Path) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = b'{"key": 3}\n'
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(InputError, match=r"runs\.jsonl: line 2 is not a run"):
+        RunLog(path)
+    assert path.read_bytes() == b"".join(lines)
+
+
+def test_two_studies_cannot_write_to_one_log(path: Path) -> None:
+    with RunLog(path), pytest.raises(InputError, match="another study is writing"):
+        RunLog(path)
+    RunLog(path).__exit__(None, None, None)
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """Files of this process cannot grow beyond `size`, so a write stops half-way."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_one_line_and_earlier_runs_are_intact(path: Path) -> None:
+    before = path.read_bytes()
+    with RunLog(path) as log:
+        with full_disk(len(before) + 10), pytest.raises(InputError) as error:
+            log.append(record(3))
+        assert "cannot be written" in str(error.value)
+        assert "3 runs before are intact" in str(error.value)
+        assert path.read_bytes() == before
+        log.append(record(3))
+    with RunLog(path) as log:
+        assert list(log.records) == ["k0", "k1", "k2", "k3"]
+
+
+def test_a_folder_that_cannot_be_made_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be opened"):
+        RunLog(tmp_path / "file" / "runs.jsonl")
+
+
+def test_the_key_does_not_depend_on_the_order_of_fields() -> None:
+    one = {"method": "heft", "limits": {"gap": 0.0, "time_limit_s": 5.0}}
+    two = {"limits": {"time_limit_s": 5.0, "gap": 0.0}, "method": "heft"}
+    assert run_key(one) == run_key(two)
+    assert run_key(one) != run_key({**one, "method": "etf"})

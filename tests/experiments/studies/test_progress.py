@@ -1,0 +1,277 @@
+"""A study says at once what it will do, how far it is, and what compiling took."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from numba import njit
+from numba.extending import overload
+from pool_jobs import run_here
+
+from placegap.experiments.cli import main
+from placegap.experiments.running.pool import Ending
+from placegap.experiments.running.sources import Source, load_source
+from placegap.experiments.studies import progress as study_progress
+from placegap.experiments.studies import run as study
+from placegap.experiments.studies import task as run_task
+from placegap.experiments.studies.plan import Run
+from placegap.experiments.studies.progress import Progress, progress_shown
+from placegap.experiments.studies.run import run_study
+from placegap.instances import Semantics
+
+HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", "matplotlib")
+Capture = pytest.CaptureFixture[str]
+
+STUDY = """
+name: fakes
+tables:
+  - name: t
+    semantics: {objective: makespan}
+    instances: [zfnet512, resnet50]
+    clusters: [celeritas-4xV100-pcie]
+    methods: [{name: %s, params: [{}]}]
+    seeds: [0, 1, 2]
+    limits: {time_limit_s: 30}
+"""
+
+SOURCE = Source("zfnet512", "celeritas-4xV100-pcie")
+
+
+def study_file(folder: Path, method: str = "fake") -> Path:
+    path = folder / "study.yaml"
+    path.write_text(STUDY % method)
+    return path
+
+
+def fake_run(**changes: Any) -> Run:
+    facts = {
+        "source": SOURCE, "instance_hash": load_source(SOURCE).content_hash,
+        "semantics": Semantics(objective="makespan"), "method": "fake", "params": {}, "seed": 0,
+        "time_limit_s": 30.0, "gap": 0.0, "versions": {},
+    }  # fmt: skip
+    return Run(**{**facts, **changes})
+
+
+def test_a_study_says_what_it_will_do_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from placegap.experiments import cli, study\n"
+        f"study.run_study = lambda *a, **k: sys.exit(sorted(set({HEAVY!r}) & set(sys.modules)))\n"
+        "cli.main(['study', sys.argv[1], '--workers', '2'])\n"
+    )
+    command = [sys.executable, "-c", code, str(study_file(tmp_path, "heft"))]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    # two instances, three seeds: five limits shared by two workers, and the last: 75 + 30 s
+    assert done.stderr.splitlines() == [
+        "placegap: fakes: at most 6 runs of at most 30 s each, 2 at a time: at most 2 min in all",
+        "[]",
+    ]
+
+
+def test_a_study_says_how_much_of_it_is_in_the_log(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(study, "run_pool", run_here)
+    command = ["study", str(study_file(tmp_path)), "--out", str(tmp_path), "--workers", "1"]
+    assert main(command) == 0
+    assert "placegap: 6 runs to do: at most 3 min, and kernels" in capsys.readouterr().err
+    log = tmp_path / "runs.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]))
+    assert main(command) == 0
+    said = capsys.readouterr().err
+    assert f"; {log} holds 4 runs already" in said
+    assert "placegap: 2 runs to do; 4 more are in the log: at most 60 s" in said
+    assert main(command) == 0
+    assert "all 6 runs are in the log: there is nothing to run" in capsys.readouterr().err
+
+
+def test_a_piped_study_prints_a_line_every_few_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(study_progress, "LINE_S", 0.02)
+    first, second = fake_run(), fake_run(method="other", seed=1)
+    with progress_shown(2) as told:
+        told.planned([first, second], 5, tmp_path)
+        told.started(first)
+        told.started(second)
+        (tmp_path / second.key).touch()
+        patience = time.monotonic() + 20
+        said = ""
+        while said.count("\n") < 4 and time.monotonic() < patience:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+        told.ended(first)
+        (tmp_path / second.key).unlink()
+        while "4 of 5" not in said and time.monotonic() < patience:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+    lines = said.splitlines()
+    assert lines[0] == "placegap: 2 runs to do; 3 more are in the log: at most 45 s, and " + (
+        "kernels to compile, once"
+    )
+    now = "fake on zfnet512; compiling kernels for other on zfnet512"
+    assert lines[1:3] == [f"placegap: 3 of 5 runs, 0:00: {now}"] * 2
+    assert any(line.endswith("4 of 5 runs, 0:00: other on zfnet512") for line in lines)
+
+
+def test_a_study_goes_on_where_nobody_reads_its_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(study_progress, "LINE_S", 0.01)
+    tries = []
+
+    def broken(sentence: str) -> None:
+        tries.append(sentence)
+        if len(tries) > 1:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(study_progress, "warn", broken)
+    with progress_shown(1) as told:
+        told.planned([fake_run()], 1, tmp_path)
+        told.started(fake_run())
+        patience = time.monotonic() + 20
+        while len(tries) < 4 and time.monotonic() < patience:
+            time.sleep(0.01)
+    assert len(tries) >= 4
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_later_lines_come_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses = [study_progress.next_line_s(elapsed_s) for elapsed_s in (0.0, 300.0, 3600.0)]
+    assert pauses == [5.0, 5.0, 60.0]
+
+
+def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fake_methods
+
+    from placegap.solvers.core.registry import METHODS
+
+    run, seen = fake_run(params={"kind": "plan"}), []
+
+    def slow(x: int) -> int:
+        return x
+
+    @overload(slow)
+    def typed(x):  # type: ignore[no-untyped-def]  # as the implementation
+        time.sleep(0.5)  # the compiler comes by here, and compiled code does not
+        seen.append((tmp_path / run.key).exists())
+        return lambda x: x
+
+    @njit
+    def kernel(x: int) -> int:
+        return slow(x)
+
+    method = METHODS["fake"]
+
+    def compiled(task: Any, params: Any) -> Any:
+        kernel(1)
+        return fake_methods.run(task, params)
+
+    monkeypatch.setitem(METHODS, "fake", type(method)(**{**vars(method), "run": compiled}))
+    monkeypatch.setattr(run_task, "_warm", set())
+    outcome = run_task.run_task(run, tmp_path)
+    assert outcome["status"] == "feasible", outcome["traceback"]
+    assert seen
+    assert all(seen)
+    assert list(tmp_path.iterdir()) == []
+    assert outcome["setup_s"] > 0.5 > outcome["solve_s"]
+
+
+def test_what_compiling_took_is_printed_apart(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def slow_machine(
+        tasks: Iterable[Run], function: Callable[[Run], Any], **options: Any
+    ) -> Iterator[Ending[Run]]:
+        for task in tasks:
+            yield Ending(task, "done", {**function(task), "setup_s": 2.0}, "", 0.0)
+
+    monkeypatch.setattr(study, "run_pool", slow_machine)
+    assert main(["study", str(study_file(tmp_path)), "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "compiling kernels, once: 12.0 s; no time above includes it\n" in out
+    assert set(pd.read_csv(tmp_path / "runs.csv").setup_s) == {2.0}
+
+
+def test_a_run_that_is_killed_while_it_compiles_stays_out_of_the_log(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow_machine(tasks: Iterable[Run], function: Any, **options: Any) -> Iterator[Ending[Run]]:
+        (notices,) = function.keywords.values()
+        for number, task in enumerate(tasks):
+            if number % 2:
+                (notices / task.key).touch()
+            yield Ending(task, "timeout", None, "killed at the hard limit of 210 s", 210.0)
+
+    monkeypatch.setattr(study, "run_pool", slow_machine)
+    said: list[str] = []
+    path = study_file(tmp_path)
+    _, cells = run_study(path, tmp_path, workers=1, modules=fakes, tell=said.append)
+    assert [cell.status for cell in cells] == ["timeout", "not_run"] * 3
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 3
+    assert said[0] == (
+        "left out: fake on zfnet512, killed at the hard limit of 210 s while its kernels were"
+        " compiled"
+    )
+    monkeypatch.setattr(study, "run_pool", run_here)
+    _, cells = run_study(path, tmp_path, workers=1, modules=fakes)
+    assert [cell.status for cell in cells] == ["timeout", "feasible"] * 3
+
+
+def test_summaries_come_first_and_rows_only_when_asked_for(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(study, "run_pool", run_here)
+    command = ["study", str(study_file(tmp_path)), "--out", str(tmp_path)]
+    assert main(command) == 0
+    short = capsys.readouterr().out
+    assert short.startswith("t: makespan port per_edge")
+    assert "proved by it" in short
+    assert "zfnet512" not in short
+    assert f"written: {tmp_path / 'table.md'}" in short
+    assert main([*command, "--rows"]) == 0
+    long = capsys.readouterr().out
+    assert long.index("proved by it") < long.index("zfnet512")
+    assert "| zfnet512 |" in (tmp_path / "table.md").read_text().replace("(seed 0) ", "")
+
+
+def test_who_listens_to_nothing_is_told_everything() -> None:
+    told = Progress()
+    told.reading("net")
+    told.planned([], 0, Path())
+    told.started(fake_run())
+    told.ended(fake_run())
+
+
+@pytest.mark.deep
+def test_with_an_empty_kernel_cache_compiling_is_told_and_in_no_time(tmp_path: Path) -> None:
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "placegap.experiments.cli"]
+    path = study_file(tmp_path, "single-device")
+    done = subprocess.run(
+        [*command, "study", str(path), "--out", str(tmp_path), "--workers", "1"],
+        env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "compiling kernels for single-device on zfnet512" in done.stderr
+    first, *later = map(json.loads, (tmp_path / "runs.jsonl").read_text().splitlines())
+    assert first["setup_s"] > 1
+    assert max(line["solve_s"] for line in (first, *later)) < 1
+    env["NUMBA_CACHE_DIR"] = str(tmp_path / "other")
+    place = ["place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--json"]
+    done = subprocess.run(
+        [*command, *place, "--method", "single-device"],
+        env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    answer = json.loads(done.stdout)
+    assert answer["setup_s"] > 1 > answer["solve_s"]

@@ -1,0 +1,225 @@
+"""A study may be killed at any moment: nothing is lost, nothing is repeated."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+from pool_jobs import run_here
+from processes import begin, finish, no_session, send
+
+from placegap.experiments.running import stop_signals
+from placegap.experiments.studies import run as study
+from placegap.experiments.studies import task as run_task
+from placegap.experiments.studies.plan import Run
+from placegap.experiments.studies.progress import Progress
+from placegap.experiments.studies.run import run_study
+from placegap.instances import InputError
+from placegap.instances.files.document import load_document, save_document
+
+STUDY = """
+name: fakes
+tables:
+  - name: t
+    semantics: {objective: makespan}
+    instances: [%s]
+    clusters: [celeritas-4xV100-pcie]
+    methods: [{name: fake, params: [%s]}]
+    seeds: [%s]
+    limits: {time_limit_s: 0.2}
+"""
+
+
+def study_file(
+    tmp_path: Path, params: str = "{}", seeds: str = "0", instances: str = "zfnet512"
+) -> Path:
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY % (instances, params, seeds))
+    return path
+
+
+def log_lines(out: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
+
+
+def test_every_ending_is_a_line_of_the_log(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_task, "GRACE_S", 1.8)  # the hard limit is 2 s
+    kinds = "{kind: crash}, {kind: error}, {kind: none}, {kind: infeasible}, {seconds: 60}, {}"
+    path = study_file(tmp_path, kinds + ", {bound: 1}, {bound: 9000000000}")
+    _, cells = run_study(path, tmp_path / "out", workers=2, modules=fakes)
+    assert [cell.status for cell in cells] == [
+        "crashed", "error", "no_plan", "infeasible", "timeout", "feasible", "feasible",
+        "disagreement",
+    ]  # fmt: skip
+    assert "SIGKILL" in cells[0].message
+    assert cells[1].message.startswith("RuntimeError: two lines (fake_methods.py:")
+    assert "hard limit of 2 s" in cells[4].message
+    assert "9000000000 is above the value" in cells[7].message
+    lines = log_lines(tmp_path / "out")
+    assert sorted(str(line["status"]) for line in lines) == sorted(cell.status for cell in cells)
+    # a study that is complete runs nothing, failures included
+    before = (tmp_path / "out" / "runs.jsonl").read_bytes()
+    run_study(path, tmp_path / "out", workers=2, modules=fakes)
+    assert (tmp_path / "out" / "runs.jsonl").read_bytes() == before
+
+
+def test_a_line_cut_off_is_the_only_run_that_is_done_again(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study, "run_pool", run_here)
+    path, out = study_file(tmp_path, seeds="0, 1, 2"), tmp_path / "out"
+    run_study(path, out, workers=1, modules=fakes)
+    data = (out / "runs.jsonl").read_bytes()
+    (out / "runs.jsonl").write_bytes(data[:-30])
+    told: list[object] = []
+
+    class Listener(Progress):
+        def planned(self, todo: Sequence[Run], total: int, notices: Path) -> None:
+            told.append((len(todo), total))
+
+        def ended(self, run: Run) -> None:
+            told.append("ended")
+
+    run_study(path, out, workers=1, modules=fakes, progress=Listener())
+    assert told == [(1, 3), "ended"]
+    assert len({line["key"] for line in log_lines(out)}) == len(log_lines(out)) == 3
+    assert (out / "runs.jsonl").read_bytes().startswith(data[: data[:-1].rindex(b"\n") + 1])
+
+
+def test_runs_are_known_by_content_not_by_name(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from placegap.instances.corpus.corpus import corpus_path
+
+    monkeypatch.setattr(study, "run_pool", run_here)
+    document = load_document(corpus_path("zfnet512"))
+    save_document(document.model_copy(update={"name": "copy"}), tmp_path / "copy.json")
+    path = study_file(tmp_path, instances="zfnet512, copy.json")
+    _, cells = run_study(path, tmp_path / "out", workers=1, modules=fakes)
+    assert [cell.cell.instance for cell in cells] == ["zfnet512", "copy"]
+    assert len(log_lines(tmp_path / "out")) == 1
+    assert cells[0].value_ns == cells[1].value_ns is not None
+
+
+STUDY_WITH_FAKES = """
+import sys
+from functools import partial
+from placegap.experiments.cli import study as cli_study
+from placegap.experiments.studies import run as study
+study.run_study = partial(study.run_study, modules=['fake_methods'])
+from placegap.experiments.cli import main
+sys.exit(main(['study', sys.argv[1], '--out', sys.argv[2], '--workers', sys.argv[3]]))
+"""
+
+
+def study_process(path: Path, out: Path, workers: int = 1, **options: Any) -> Popen[str]:
+    """A study in a process of its own."""
+    return begin(STUDY_WITH_FAKES, str(path), str(out), str(workers), **options)
+
+
+def wait_for_lines(out: Path, count: int) -> None:
+    log, patience = out / "runs.jsonl", time.monotonic() + 30
+    while not log.exists() or log.read_bytes().count(b"\n") < count:
+        assert time.monotonic() < patience
+        time.sleep(0.01)
+
+
+def test_a_study_killed_at_any_moment_loses_and_repeats_nothing(
+    tmp_path: Path, fakes: list[str]
+) -> None:
+    path, out = study_file(tmp_path, "{seconds: 0.05}", seeds="0, 1, 2, 3, 4, 5, 6, 7"), tmp_path
+    process = study_process(path, out)
+    wait_for_lines(out, 2)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    kept = (out / "runs.jsonl").read_bytes()
+    whole = kept[: kept.rindex(b"\n") + 1]
+    assert 2 <= whole.count(b"\n") < 8
+    run_study(path, out, workers=1, modules=fakes)
+    assert (out / "runs.jsonl").read_bytes().startswith(whole)
+    keys = [line["key"] for line in log_lines(out)]
+    assert len(keys) == len(set(keys)) == 8
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
+    path = study_file(tmp_path, "{seconds: 0.05}, {seconds: 60}", seeds="0, 1")
+    process = study_process(path, tmp_path)
+    wait_for_lines(tmp_path, 1)
+    send(process, number)
+    out, err = finish(process)
+    assert process.returncode == 128 + number
+    assert out == ""
+    assert err.splitlines()[-1:] == [
+        f"placegap: stopped; {tmp_path / 'runs.jsonl'} keeps every run that is done,"
+        " and the same command goes on from there"
+    ]
+    assert len(log_lines(tmp_path)) == 1
+    assert no_session(process.pid)
+
+
+def test_after_a_signal_to_all_processes_every_run_is_done_exactly_once(
+    tmp_path: Path, fakes: list[str]
+) -> None:
+    # A worker that the signal reached would leave the line of a crash, and its run undone.
+    path = study_file(tmp_path, "{seconds: 0.3}", seeds="0, 1, 2, 3, 4, 5")
+    process = study_process(path, tmp_path, workers=2)
+    wait_for_lines(tmp_path, 2)
+    send(process, signal.SIGTERM)
+    send(process, signal.SIGTERM)  # as `timeout` does
+    finish(process)
+    assert process.returncode == 143
+    before = (tmp_path / "runs.jsonl").read_bytes()
+    run_study(path, tmp_path, workers=2, modules=fakes)
+    assert (tmp_path / "runs.jsonl").read_bytes().startswith(before)
+    lines = log_lines(tmp_path)
+    assert [line["status"] for line in lines] == ["feasible"] * 6
+    assert len({line["key"] for line in lines}) == 6
+
+
+def test_what_has_been_computed_when_a_signal_comes_is_in_the_log(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # While the first line is written the second run ends, and Ctrl-C comes.
+    path = study_file(tmp_path, "{seconds: 0.1}", seeds="0, 1")
+    append = study.RunLog.append
+
+    def interrupt_and_append(log: study.RunLog, record: dict[str, Any]) -> None:
+        if not log.records:
+            time.sleep(3.0)
+            signal.raise_signal(signal.SIGINT)
+        append(log, record)
+
+    monkeypatch.setattr(study.RunLog, "append", interrupt_and_append)
+    with stop_signals.handled(), pytest.raises(KeyboardInterrupt):
+        run_study(path, tmp_path, workers=2, modules=fakes)
+    assert [line["status"] for line in log_lines(tmp_path)] == ["feasible"] * 2
+
+
+def test_an_instance_that_changes_while_the_study_runs_is_an_error(tmp_path: Path) -> None:
+    from placegap.experiments.running.sources import Source
+    from placegap.experiments.studies.plan import Run
+    from placegap.instances import Semantics
+
+    run = Run(
+        source=Source("zfnet512", "celeritas-4xV100-pcie"), instance_hash="other",
+        semantics=Semantics(objective="makespan"), method="fake", params={}, seed=0,
+        time_limit_s=1.0, gap=0.0, versions={},
+    )  # fmt: skip
+    outcome = run_task.run_task(run)
+    assert outcome["status"] == "error"
+    assert "has changed since the study began" in outcome["message"]
+
+
+def test_a_study_that_cannot_write_is_an_input_error(tmp_path: Path, fakes: list[str]) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be opened"):
+        run_study(study_file(tmp_path), tmp_path / "file", workers=1, modules=fakes)

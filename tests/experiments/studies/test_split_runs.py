@@ -1,0 +1,113 @@
+"""Methods that split ops, in studies and on the command line: values of another instance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pool_jobs import run_here
+from split_draws import splittable_diamond
+
+from placegap.experiments.cli import main
+from placegap.experiments.running import placing
+from placegap.experiments.running.pool import Ending
+from placegap.experiments.studies.config import Study
+from placegap.experiments.studies.gap_layout import lay_out
+from placegap.experiments.studies.gaps import disagreements, gap_cells
+from placegap.experiments.studies.plan import plan_study
+from placegap.experiments.studies.record_best import what_it_proves
+from placegap.experiments.studies.task import describe_ending, describe_result, run_task
+from placegap.instances import Document, Semantics, save_document
+from placegap.solvers import solve
+
+FREE = Semantics(objective="makespan", channels="free")
+PARTS = {"min_share": 0.4, "parts": 3}
+
+
+@pytest.fixture
+def diamond(tmp_path: Path) -> Path:
+    path = tmp_path / "diamond.json"
+    save_document(Document.of(splittable_diamond()), path)
+    return path
+
+
+def test_a_study_shows_the_value_of_the_parts_without_a_gap(diamond: Path) -> None:
+    study = Study.model_validate(
+        {
+            "name": "parts",
+            "tables": [
+                {
+                    "name": "makespan",
+                    "semantics": {"objective": "makespan", "channels": "free"},
+                    "instances": [diamond.name],
+                    "methods": ["brute-force", "d-dps", {"name": "fd-dps", "params": PARTS}],
+                }
+            ],
+        }
+    )
+    cells = list(plan_study(study, diamond.parent / "study.yaml"))
+    records = {}
+    for cell in cells:
+        assert cell.run is not None
+        ending = Ending(cell.run, "done", run_task(cell.run), "", 0.1)
+        records[cell.run.key] = describe_ending(ending)
+    optimum, whole, parts = gap_cells(cells, records)
+    assert (optimum.value_ns, whole.value_ns) == (34, 34)
+    # 30 ns, below the optimum of 34: no value of the row's instance, no gap, no disagreement
+    assert (parts.status, parts.value_ns, parts.gap, parts.is_optimal) == (
+        "split",
+        None,
+        None,
+        False,
+    )
+    assert parts.details["split_value_ns"] == 30
+    assert disagreements([optimum, whole, parts]) == []
+    (table,) = lay_out([optimum, whole, parts])
+    shown = table.rows[0].cells[2]
+    assert (shown.value, shown.gap) == ("30", "split [1]")
+    assert table.notes == (
+        "[1] fd-dps min_share=0.4, parts=3: 1 ops split into 3 parts; a plan of that finer"
+        " instance, without a gap",
+        "best bounds rest on: proof of ours (1)",
+    )
+    assert table.summaries[2].num_plans == 0
+
+
+def test_a_value_of_parts_is_never_recorded_as_the_best_of_the_whole() -> None:
+    instance = splittable_diamond()
+    whole, parts = (
+        describe_result(solve(instance, FREE, name, params))
+        for name, params in (("d-dps", {}), ("fd-dps", PARTS))
+    )
+    run = {"semantics": FREE.model_dump(mode="json"), "method": "fd-dps"}
+    assert [best.value_ns for best in what_it_proves({**run, **whole})] == [34]
+    assert list(what_it_proves({**run, **parts})) == []
+    assert parts["message"].endswith("1 op split into 3 parts, 30 ns there")
+    assert parts["details"]["split_instance_hash"] != instance.content_hash
+
+
+def test_the_command_line_writes_the_finer_instance_beside_the_plan(
+    diamond: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "run_pool", run_here)
+    plan, finer = diamond.with_name("plan.json"), diamond.with_name("plan.instance.json.gz")
+    words = ["place", str(diamond), "--channels", "free", "--method", "fd-dps", "-o", str(plan)]
+    params = [word for key, value in PARTS.items() for word in ("--param", f"{key}={value}")]
+    finer.mkdir()
+    assert main([*words, *params]) == 2
+    assert "plan.instance.json.gz: is a folder" in capsys.readouterr().err
+    assert not plan.exists()
+    finer.rmdir()
+    assert main([*words, *params, "--json"]) == 0
+    printed = capsys.readouterr()
+    answer = json.loads(printed.out)
+    assert (answer["instance"], answer["value_ns"]) == ("fd-dps-figure-3-split", 30)
+    assert set(answer["placement"]) == {
+        "op1", "op2/1of3", "op2/2of3", "op2/3of3", "op2/gather", "op3", "op4",
+    }  # fmt: skip
+    assert "the plan is one of the finer instance, which is written to" in printed.err
+    assert main(["verify", str(finer), str(plan)]) == 0
+    assert "30 ns" in capsys.readouterr().out
+    assert main(["verify", str(diamond), str(plan)]) == 2
+    assert "there is no op 'op2/1of3' in the instance" in capsys.readouterr().err

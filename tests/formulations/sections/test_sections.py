@@ -1,0 +1,92 @@
+"""What paths and the LP prove of a section is never above its optimum, and often equal to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from bottleneck_graphs import bottleneck_instance
+from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
+
+from placegap.formulations.sections import lp as section_lp
+from placegap.formulations.sections.paths import bare_lengths, path_bounds
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances import Instance, Semantics, example
+from placegap.instances.structure.bottlenecks import cuts
+from placegap.instances.structure.sections import Section, SectionMaker, sections_between
+from placegap.solvers import Limits
+from placegap.solvers.back_ends.highs import solve_model
+
+by_label = pytest.mark.parametrize(
+    "semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-")
+)
+
+
+def pinned() -> Iterator[tuple[Instance, Section, int | None, int | None, Instance | None]]:
+    """Sections of random graphs, ends pinned; no instance where an end cannot be there."""
+    for seed in range(0, 45, 3):
+        whole = bottleneck_instance(seed)
+        maker, devices = SectionMaker(whole), range(whole.num_devices)
+        for section in sections_between(whole, cuts(whole)):
+            for a in [None] if section.entry is None else devices:
+                for b in [None] if section.exit is None else devices:
+                    try:
+                        made = maker.make(section, a, b)
+                    except ValueError:
+                        made = None
+                    yield whole, section, a, b, made
+
+
+@by_label
+def test_path_bounds_are_bounds_and_bare_lengths_are_exact(semantics: Semantics) -> None:
+    bare, tight = 0, 0
+    for whole, section, a, b, made in pinned():
+        best = NEVER if made is None else oracle(made, semantics)
+        if best is None:  # memory
+            continue
+        bound = int(path_bounds(whole, section)[a or 0, b or 0])
+        assert bound <= best
+        assert (bound == NEVER) == (best == NEVER)
+        tight += bound == best < NEVER
+        if section.num_inner == 0:
+            assert bare_lengths(whole, section, semantics)[a or 0, b or 0] == best
+            bare += best < NEVER
+    assert bare > 50
+    assert tight > 20
+
+
+def lp_bound_ns(problem: Instance, semantics: Semantics, horizon_ns: int) -> float:
+    model = section_lp.build(problem, semantics, horizon_ns)
+    found = solve_model(model, Limits(), relax=True)
+    assert found.ending == "optimal"
+    assert found.dual_bound is not None
+    return found.dual_bound * model.unit_ns.value
+
+
+@by_label
+def test_the_lp_is_a_relaxation(semantics: Semantics) -> None:
+    tight = 0
+    draws = [*[made for *_, made in pinned() if made is not None][::12], *makespan_draws()[::11]]
+    for problem in draws:
+        best = oracle(problem, semantics)
+        if best is not None:
+            bounds = [lp_bound_ns(problem, semantics, best + extra) for extra in (0, 5)]
+            assert max(bounds) <= best + 1e-6
+            tight += bounds[0] >= best - 1e-6
+    assert tight > 2
+
+
+def test_the_lp_proves_more_than_paths() -> None:
+    # The diamond of 5, 20, 10, 8 with both ends on the first device. Paths: 20 + 8 after op1.
+    # Optimal: op2 on the other device, 1 + 20 + 1 + 8 = 30, beside op3. A fraction of op2 must
+    # leave the device, or its 38 ns of work do not fit, and a fraction pays for its way.
+    made = SectionMaker(example()).make(sections_between(example(), (0, 3))[1], 0, 0)
+    port = Semantics(objective="makespan")
+    assert oracle(made, port) == 30
+    assert 28.5 < lp_bound_ns(made, port, 40) <= 30
+
+
+def test_the_lp_says_nothing_below_a_horizon_that_no_schedule_meets() -> None:
+    # The example takes 34; no plan of at most 20 ns exists, as the longest path alone shows.
+    model = section_lp.build(example(), Semantics(objective="makespan"), 20)
+    assert solve_model(model, Limits(), relax=True).ending == "infeasible"

@@ -1,0 +1,159 @@
+"""Rows of small numbers say exactly what rows of large ones would; large ones are refused."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+
+import pytest
+from ortools.sat.python import cp_model
+
+from placegap.formulations.shared.cp_families import (
+    LARGEST_ACTIVITY,
+    LARGEST_TIME,
+    Derived,
+    RowTooLarge,
+    Term,
+    at_most,
+    hint_derived,
+    refuse_large_rows,
+)
+
+
+def fits(sizes: Sequence[int], limit: int, taken: Sequence[int]) -> bool:
+    """Whether the rows of `at_most` allow a choice."""
+    cp = cp_model.CpModel()
+    x = [cp.new_bool_var(f"x{i}") for i in range(len(sizes))]
+    at_most(cp, [Term(size, literal) for size, literal in zip(sizes, x, strict=True)], limit)
+    refuse_large_rows(cp)
+    for literal, value in zip(x, taken, strict=True):
+        cp.add(literal == value)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    return bool(solver.solve(cp) == cp_model.OPTIMAL)
+
+
+@pytest.mark.parametrize("bits", [3, 20, 29, 31, 32, 33, 40, 50, 60, 62])
+def test_sums_are_limited_to_the_unit_at_any_size(bits: int) -> None:
+    rng = random.Random(bits)
+    for _ in range(3):
+        sizes = [rng.randrange(1, 2**bits) for _ in range(5)]
+        for limit in (sum(sizes[:3]) - 1, sum(sizes[:3]), rng.randrange(2**bits)):
+            for taken in itertools.product((0, 1), repeat=5):
+                total = sum(size for size, value in zip(sizes, taken, strict=True) if value)
+                assert fits(sizes, limit, taken) == (total <= limit)
+
+
+def test_many_sizes_need_more_digits_and_stay_exact() -> None:
+    # 2000 sizes near 2**62 / 2000: the first 1000 fit to the byte, and not with a byte less
+    rng = random.Random(0)
+    sizes = [rng.randrange(2**50, 2**51) for _ in range(2000)]
+    for spare, expected in ((0, cp_model.OPTIMAL), (-1, cp_model.INFEASIBLE)):
+        cp = cp_model.CpModel()
+        x = [cp.new_bool_var(f"x{i}") for i in range(2000)]
+        terms = [Term(size, literal) for size, literal in zip(sizes, x, strict=True)]
+        derived = at_most(cp, terms, sum(sizes[:1000]) + spare)
+        assert len(derived) >= 1
+        refuse_large_rows(cp)
+        for i, literal in enumerate(x):
+            cp.add(literal == int(i < 1000))
+        assert cp_model.CpSolver().solve(cp) == expected
+
+
+@pytest.mark.parametrize("total", [2**20, 2**32, 2**45])
+def test_a_variable_may_be_the_limit(total: int) -> None:
+    # the least limit that the first two of three terms allow is their sum
+    parts = [total // 5, total // 3 + 1, total]
+    most = min(total, LARGEST_TIME)
+    cp = cp_model.CpModel()
+    limit = cp.new_int_var(0, most, "limit")
+    x = [cp.new_bool_var(f"x{i}") for i in range(3)]
+    terms = [Term(part, literal) for part, literal in zip(parts, x, strict=True)]
+    derived = at_most(cp, terms, limit)
+    refuse_large_rows(cp)
+    cp.minimize(limit)
+    taken = [i for i in (0, 1) if sum(parts[: i + 1]) <= most]
+    for i, literal in enumerate(x):
+        cp.add(literal == int(i in taken))
+    solver = cp_model.CpSolver()
+    assert solver.solve(cp) == cp_model.OPTIMAL
+    assert solver.value(limit) == sum(parts[i] for i in taken)
+    assert (len(derived) > 0) == (sum(parts) > LARGEST_ACTIVITY)
+
+
+def test_what_follows_is_hinted_to_a_solution() -> None:
+    rng = random.Random(3)
+    sizes = [rng.randrange(2**58) for _ in range(12)]
+    cp = cp_model.CpModel()
+    x = [cp.new_bool_var(f"x{i}") for i in range(12)]
+    derived: list[Derived] = at_most(
+        cp, [Term(size, literal) for size, literal in zip(sizes, x, strict=True)], sum(sizes[::2])
+    )
+    for i, literal in enumerate(x):
+        cp.add_hint(literal, int(i % 2 == 0))
+    hint_derived(cp, derived)
+    solver = cp_model.CpSolver()
+    solver.parameters.fix_variables_to_their_hinted_value = True
+    assert len(cp.proto.solution_hint.vars) == len(cp.proto.variables)
+    assert solver.solve(cp) == cp_model.OPTIMAL
+
+
+def large_coefficient(cp: cp_model.CpModel) -> None:
+    cp.add((LARGEST_ACTIVITY + 1) * cp.new_bool_var("x") <= 5)
+
+
+def large_negative(cp: cp_model.CpModel) -> None:
+    y = cp.new_int_var(0, 3, "y")
+    cp.add(cp.new_bool_var("x") - LARGEST_ACTIVITY // 2 * y <= 5)
+
+
+def many_small(cp: cp_model.CpModel) -> None:
+    part = LARGEST_ACTIVITY // 4 + 1
+    cp.add(sum(part * cp.new_bool_var(f"x{i}") for i in range(4)) <= part)
+
+
+def large_range(cp: cp_model.CpModel) -> None:
+    cp.add(cp.new_int_var(0, 2**40, "y") >= 1)
+
+
+def enforced(cp: cp_model.CpModel) -> None:
+    row = cp.add((LARGEST_ACTIVITY + 1) * cp.new_bool_var("x") <= 5)
+    row.only_enforce_if(cp.new_bool_var("y"))
+
+
+def large_objective(cp: cp_model.CpModel) -> None:
+    cp.minimize(2**40 * cp.new_bool_var("x"))
+
+
+def late_interval(cp: cp_model.CpModel) -> None:
+    start = cp.new_int_var(0, LARGEST_ACTIVITY, "start")
+    cp.add_no_overlap([cp.new_fixed_size_interval_var(start, 2, "late")])
+
+
+def other_kind(cp: cp_model.CpModel) -> None:
+    cp.add_multiplication_equality(cp.new_int_var(0, 9, "p"), [cp.new_int_var(0, 3, "a")] * 2)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        large_coefficient,
+        large_negative,
+        many_small,
+        large_range,
+        enforced,
+        large_objective,
+        late_interval,
+        other_kind,
+    ],
+)
+def test_a_model_that_may_pass_the_cap_is_refused(spoil: object) -> None:
+    cp = cp_model.CpModel()
+    y = cp.new_int_var(0, LARGEST_ACTIVITY, "y")
+    cp.add(y >= cp.new_bool_var("x"))
+    refuse_large_rows(cp)
+    assert callable(spoil)
+    spoil(cp)
+    with pytest.raises(RowTooLarge, match=r"can reach|not checked"):
+        refuse_large_rows(cp)

@@ -1,0 +1,52 @@
+"""Cells of gap tables, from runs made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placegap.experiments.running.sources import Source
+from placegap.experiments.studies.config import Study
+from placegap.experiments.studies.gaps import GapCell, gap_cells
+from placegap.experiments.studies.plan import Cell, Run
+from placegap.instances import Semantics
+
+Results = dict[tuple[str, str, str], dict[str, Any] | str]
+"""(table, instance, method) -> the log's record, or why the method does not apply."""
+
+
+def load(plans: str) -> Semantics:
+    return Semantics(objective="max_load", plans=plans)  # type: ignore[arg-type]
+
+
+CHAIN, CONVEX, ANY = load("chain"), load("convex"), load("any")
+
+
+def plan(value: int, bound: int | None = None, plan_class: str = "chain") -> dict[str, Any]:
+    status = "optimal" if bound == value else "feasible"
+    return {
+        "status": status, "value_ns": value, "bound_ns": bound, "bound_class": plan_class,
+        "build_s": 0.25, "solve_s": 1.0, "message": "",
+    }  # fmt: skip
+
+
+def cells_of(results: Results, semantics: dict[str, Semantics]) -> list[GapCell]:
+    """Cells as a study makes them, and their records."""
+    cells, records = [], {}
+    for (table, instance, method), result in results.items():
+        run = Run(Source(instance), instance, semantics[table], method, {}, 0, 1.0, 0.0, {})
+        applies = not isinstance(result, str)
+        cells.append(
+            Cell(
+                table, semantics[table], instance, "pair", instance, 4, 2, method, method, {}, 0,
+                run if applies else None, "" if applies else str(result),
+            )
+        )  # fmt: skip
+        if applies and result:
+            records[run.key] = result
+    return gap_cells(cells, records)
+
+
+TABLE = {
+    "name": "t", "semantics": {"objective": "max_load"}, "instances": ["net"], "methods": ["m"],
+}  # fmt: skip
+STUDY = Study.model_validate({"name": "small", "tables": [TABLE]})

@@ -1,0 +1,170 @@
+"""The corpus and its best-known values."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from placegap.instances import BestKnown, InputError, Instance, Semantics, example
+from placegap.instances.corpus.corpus import (
+    best_known,
+    corpus_names,
+    corpus_path,
+    load_corpus,
+    read_best_known,
+    record_best,
+)
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.reading.data_files import data_path
+
+MAKESPAN = Semantics(objective="makespan", channels="port")
+LOAD = Semantics(objective="max_load")
+
+
+@pytest.fixture(scope="module")
+def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("onnx", reason="the corpus is built from the onnx wheel")
+    from placegap.instances.corpus.build import build_corpus
+
+    folder = tmp_path_factory.mktemp("corpus")
+    assert len(build_corpus(folder)) == len(corpus_names())
+    return folder
+
+
+@pytest.mark.parametrize("name", corpus_names())
+def test_the_script_reproduces_a_graph_exactly(name: str, rebuilt: Path) -> None:
+    committed = corpus_path(name)
+    fresh = rebuilt / committed.parent.name / committed.name
+    assert gzip.decompress(fresh.read_bytes()) == gzip.decompress(committed.read_bytes())
+
+
+def test_building_again_writes_nothing(rebuilt: Path) -> None:
+    from placegap.instances.corpus.build import build_corpus
+
+    assert build_corpus(rebuilt) == []
+
+
+@pytest.mark.parametrize("name", corpus_names())
+def test_a_graph_states_its_source_its_licence_and_what_was_changed(name: str) -> None:
+    document = load_corpus(name)
+    provenance = document.graph.provenance
+    assert document.name == document.graph.name == name
+    assert document.cluster is None
+    assert provenance.source.startswith("onnx wheel, ")
+    assert provenance.licence == "Apache-2.0"
+    assert provenance.changes
+
+
+@pytest.mark.parametrize("name", corpus_names())
+def test_a_graph_becomes_an_instance_on_a_cluster_with_times_for_all_its_kinds(name: str) -> None:
+    instance = load_corpus(name).instance(load_cluster("moirai-inter-server"))
+    kinds = {"RTX2080Ti", "T4", "P4", "RTX3060Ti"}
+    assert all(op.time_ns.keys() == kinds for op in instance.graph.ops)
+
+
+def test_every_family_has_a_readme_that_names_its_graphs() -> None:
+    families = Path(__file__).parents[3] / "instances" / "data" / "corpus"
+    for name in corpus_names():
+        readme = families / corpus_path(name).parent.name / "README.md"
+        assert f"| {name} |" in readme.read_text()
+
+
+def test_the_corpus_is_under_five_megabytes() -> None:
+    files = [path for path in data_path("corpus").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 5_000_000
+
+
+def test_an_unknown_graph_is_an_error_that_offers_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"no graph 'resnet51'.*did you mean 'resnet50'"):
+        load_corpus("resnet51")
+
+
+def test_committed_best_values_belong_to_the_committed_graphs_and_clusters() -> None:
+    for entry in read_best_known():
+        instance = load_corpus(entry.graph).instance(load_cluster(entry.cluster))
+        assert entry.content_hash == instance.content_hash, entry.key
+
+
+def record(path: Path, semantics: Semantics = MAKESPAN, **found: object) -> BestKnown:
+    return record_best(example(), BestKnown(semantics=semantics, **found), path)  # type: ignore[arg-type]
+
+
+def test_what_is_recorded_is_found_again_under_its_semantics_only(tmp_path: Path) -> None:
+    path, instance = tmp_path / "best.json", example()
+    record(path, value_ns=9, value_origin="heft")
+    record(path, LOAD, bound_ns=4, bound_origin="ideal-dp")
+    name, cluster = instance.graph.name, instance.cluster
+    assert best_known(name, cluster, MAKESPAN, path) == BestKnown(
+        semantics=MAKESPAN, value_ns=9, value_origin="heft"
+    )
+    assert best_known(name, cluster.name, LOAD, path) == BestKnown(
+        semantics=LOAD, bound_ns=4, bound_origin="ideal-dp"
+    )
+    free = Semantics(objective="makespan", channels="free")
+    assert best_known(name, cluster, free, path) is None
+    assert best_known("other", cluster, MAKESPAN, path) is None
+
+
+def test_the_smaller_value_and_the_larger_bound_win_each_with_its_origin(tmp_path: Path) -> None:
+    path = tmp_path / "best.json"
+    record(path, value_ns=9, value_origin="a", bound_ns=3, bound_origin="b")
+    record(path, value_ns=8, value_origin="c", bound_ns=2, bound_origin="worse")
+    best = record(path, value_ns=8, value_origin="tie", bound_ns=8, bound_origin="d")
+    assert (best.value_ns, best.value_origin) == (8, "c")
+    assert (best.bound_ns, best.bound_origin) == (8, "d")
+    assert len(read_best_known(path)) == 1
+
+
+def test_a_bound_above_a_value_is_refused_and_the_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "best.json"
+    record(path, value_ns=9, value_origin="heft")
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"bound 10 \(moirai\).*is above the value 9 \(heft\)"):
+        record(path, bound_ns=10, bound_origin="moirai")
+    assert path.read_bytes() == before
+
+
+def test_an_entry_of_another_content_is_replaced(tmp_path: Path) -> None:
+    path, old = tmp_path / "best.json", example()
+    record(path, value_ns=1, value_origin="of the old graph")
+    ops = tuple(op.model_copy(update={"time_ns": {"gpu": 7}}) for op in old.graph.ops)
+    changed = Instance(
+        name=old.name, graph=old.graph.model_copy(update={"ops": ops}), cluster=old.cluster
+    )
+    fresh = record_best(changed, BestKnown(semantics=MAKESPAN, value_ns=20), path)
+    assert (fresh.value_ns, fresh.content_hash) == (20, changed.content_hash)
+    assert read_best_known(path) == (fresh,)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"makespan"', '"latency"', r"\[0\]\.semantics\.objective: "),
+        ('"value_ns": 9', '"value_ns": 9.5', r"\[0\]\.value_ns: .*\(got 9\.5\)"),
+        ('"value_ns"', '"value"', r"\[0\]\.value: unknown field"),
+        ('"value_ns": 9', '"bound_ns": 11, "value_ns": 9', r"\[0\]: bound 11"),
+        ('"content_hash": "', '"content_hash": "x', r"\[0\]\.content_hash: "),
+        ("[", "[[", "is not valid JSON"),
+    ],
+)
+def test_a_bad_best_known_file_is_a_one_line_error(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    path = tmp_path / "best.json"
+    record(path, value_ns=9)
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(InputError, match=message) as caught:
+        read_best_known(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_key_that_appears_twice_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "best.json"
+    record(path, value_ns=9)
+    entry = path.read_text().strip().removeprefix("[").removesuffix("]")
+    path.write_text(f"[{entry},{entry}]")
+    with pytest.raises(InputError, match=r"\[1\]: .* appears twice"):
+        read_best_known(path)

@@ -1,0 +1,88 @@
+"""Unknown names: what is offered instead of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from placegap.instances import (
+    InputError,
+    Plan,
+    Semantics,
+    example,
+    generate,
+    load_cluster,
+    load_corpus,
+    load_plan,
+    save_plan,
+)
+from placegap.instances.costing.catalogue import device_spec
+from placegap.instances.reading.errors import from_validation_error
+from placegap.instances.reading.near_names import instead_of, near_names
+from placegap.instances.transforms.table import find_transform
+
+
+def test_near_names_forgive_case_signs_parts_and_slips() -> None:
+    known = ["max_load", "makespan", "8xH100-nvlink", "V100-32GB", "V100-32GB-PCIe"]
+    assert near_names("maxload", known) == ["max_load"]
+    assert near_names("MAKESPAN", known) == ["makespan"]
+    assert near_names("makspan", known) == ["makespan"]
+    assert near_names("h100", known) == ["8xH100-nvlink"]  # a part of the name
+    assert near_names("v100", known) == ["V100-32GB", "V100-32GB-PCIe"]
+    assert near_names("", known) == near_names("q", known) == []
+
+
+def test_a_long_list_is_replaced_by_the_command_that_prints_it() -> None:
+    known = [f"network-{number}" for number in range(100)]
+    assert instead_of("zzz", known, "placegap instances") == "; 'placegap instances' lists them"
+    assert instead_of("zzz", known) == ""
+    assert instead_of("network-7", known).startswith("; did you mean 'network-7'")
+
+
+@pytest.mark.parametrize(
+    ("ask", "name"),
+    [
+        (lambda: load_cluster("8xh100"), "8xH100-nvlink"),
+        (lambda: load_corpus("resnet"), "resnet50"),
+        (lambda: device_spec("A100"), "A100-80GB"),
+        (lambda: generate("layerd"), "layered"),
+        (lambda: find_transform("moirai"), "moirai-fusion"),
+    ],
+)
+def test_every_look_up_offers_a_near_name(ask, name: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match=rf"did you mean .*'{name}'"):
+        ask()
+
+
+def test_a_cluster_file_is_told_of_near_kinds_and_devices(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("name: c\ndevices: [{name: gpu, count: 2, kind: H100}]\n")
+    with pytest.raises(InputError, match=r"kind 'H100' is not in .*; did you mean 'H100-80GB'"):
+        load_cluster(path)
+    path.write_text(
+        "name: c\ndevices: [{name: gpu, count: 2, kind: T4}]\n"
+        "links: [{between: [gpu0, gpu_1], bandwidth_bytes_per_s: 1}]\n"
+    )
+    with pytest.raises(InputError, match="no device 'gpu_1'; did you mean 'gpu1'"):
+        load_cluster(path)
+
+
+def test_a_plan_file_is_told_of_near_devices(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    save_plan(example(), Plan.on([0, 1, 0, 0]), Semantics(objective="makespan"), path)
+    raw = json.loads(path.read_text())
+    raw["placement"]["op1"] = "gpu_0"
+    path.write_text(json.dumps(raw))
+    with pytest.raises(InputError, match="no device 'gpu_0' in the instance; did you mean 'gpu0'"):
+        load_plan(example(), path)
+
+
+def test_a_field_with_few_values_offers_the_near_one() -> None:
+    from pydantic import ValidationError
+
+    with pytest.raises(ValidationError) as caught:
+        Semantics.model_validate({"objective": "maxload"})
+    message = str(from_validation_error(caught.value))
+    assert message.endswith("(got 'maxload'); did you mean 'max_load'?")

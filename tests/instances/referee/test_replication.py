@@ -1,0 +1,179 @@
+"""Replicated stages: shares are rounded up, weights are summed, replicas are equal."""
+
+from __future__ import annotations
+
+import pytest
+from equal_devices import equal_device_draws
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Link,
+    Op,
+    Plan,
+    Semantics,
+    evaluate,
+)
+from placegap.instances.referee.replication import equal_devices, sync_ns
+
+PLAIN = Semantics(objective="max_load")
+REPLICAS = Semantics(objective="max_load", replicas=True)
+
+
+def instance(
+    *ops: Op,
+    edges: tuple[Edge, ...] = (),
+    devices: int = 3,
+    memory: int | None = None,
+    bandwidth: dict[tuple[int, int], int] | None = None,
+) -> Instance:
+    """Devices d0, d1, ... of kind gpu; links of 1 byte per ns, or as given per pair, or none."""
+    pairs = [(a, b) for a in range(devices) for b in range(devices) if a != b]
+    widths = dict.fromkeys(pairs, 10**9) if bandwidth is None else bandwidth
+    return Instance(
+        name="replicas",
+        graph=Graph(name="replicas", ops=ops, edges=edges),
+        cluster=Cluster(
+            name="alike",
+            devices=tuple(
+                Device(name=f"d{k}", kind="gpu", memory_bytes=memory) for k in range(devices)
+            ),
+            links=tuple(
+                Link(source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=width)
+                for (a, b), width in widths.items()
+            ),
+        ),
+    )
+
+
+def op(name: str, time_ns: int, **fields: object) -> Op:
+    return Op(name=name, time_ns={"gpu": time_ns}, **fields)  # type: ignore[arg-type]
+
+
+def loads(on: Instance, *placement: tuple[int, ...], load: str = "add") -> list[int]:
+    semantics = REPLICAS.model_copy(update={"load": load})
+    verdict = evaluate(on, Plan(placement), semantics)
+    assert verdict.feasible, verdict.violations
+    assert verdict.value_ns == max(use.load_ns for use in verdict.uses)
+    return [use.load_ns for use in verdict.uses]
+
+
+def broken(on: Instance, *placement: tuple[int, ...]) -> list[tuple[str, str | None, str | None]]:
+    verdict = evaluate(on, Plan(placement), REPLICAS)
+    return [(v.rule, v.op, v.device) for v in verdict.violations]
+
+
+def test_replicas_share_the_load_and_sum_the_weights() -> None:
+    # ceil((4 + 3) / 2) = 4, and 2 * 1 * (1 + 2) bytes / (2 * 1 byte/ns) = 3
+    on = instance(op("a", 4, parameter_bytes=1), op("b", 3, parameter_bytes=2))
+    assert loads(on, (0, 1), (0, 1)) == [7, 7, 0]
+
+
+def test_each_of_the_two_quotients_is_rounded_up() -> None:
+    # three replicas: ceil(10 / 3) = 4 and ceil(2 * 2 * 1 / 3) = 2, not ceil(14 / 3) = 5
+    assert loads(instance(op("a", 10, parameter_bytes=1)), (0, 1, 2)) == [6, 6, 6]
+    assert sync_ns(1, 3, 10**9) == 2
+
+
+def test_what_crosses_the_stage_is_shared_too() -> None:
+    # the stage of a: 4 + 5 out, halved and rounded up; b: 2 + 5 in
+    on = instance(op("a", 4), op("b", 2), edges=(Edge(producer="a", consumer="b", bytes=5),))
+    assert loads(on, (0, 2), (1,)) == [5, 7, 5]
+    # overlapped: max(4, 5) = 5, halved 3; max(2, 5)
+    assert loads(on, (0, 2), (1,), load="overlap") == [3, 5, 3]
+    # inside of the stage nothing is moved: (4 + 2) / 2
+    assert loads(on, (0, 1), (0, 1)) == [3, 3, 0]
+
+
+def test_the_narrowest_path_between_two_replicas_decides() -> None:
+    # d0 -> d1 has half a byte per ns: 2 * 1 * 3 / (2 * 0.5) = 6; between d1 and d2 3
+    widths = {(a, b): 10**9 for a in range(3) for b in range(3) if a != b}
+    on = instance(op("a", 4, parameter_bytes=3), bandwidth={**widths, (0, 1): 10**9 // 2})
+    assert loads(on, (0, 1)) == [8, 8, 0]
+    assert loads(on, (1, 2)) == [0, 5, 5]
+
+
+def test_every_replica_holds_all_bytes() -> None:
+    on = instance(op("a", 4, resident_bytes=3), op("b", 4, resident_bytes=2), memory=4)
+    assert loads(on, (0, 1), (2,)) == [2, 2, 4]
+    assert broken(on, (0, 1), (0, 1)) == [("memory", "a", "d0"), ("memory", "a", "d1")]
+
+
+def test_stages_do_not_overlap() -> None:
+    on = instance(op("a", 4), op("b", 4))
+    assert broken(on, (0, 1), (1, 2)) == [("replicas", "b", "d1")]
+    assert broken(on, (0, 1), (0,)) == [("replicas", "b", "d0")]
+    assert evaluate(on, Plan(((0, 1), (0,))), REPLICAS).value_ns is None
+
+
+@pytest.mark.parametrize("devices", [(), (1, 0), (0, 0), (0, 3), (-1, 0)])
+def test_the_devices_of_a_stage_are_known_and_ascending(devices: tuple[int, ...]) -> None:
+    assert broken(instance(op("a", 4)), devices) == [("shape", None, None)]
+
+
+def test_replicas_are_refused_where_the_semantics_has_none() -> None:
+    verdict = evaluate(instance(op("a", 4)), Plan(((0, 1),)), PLAIN)
+    assert [v.rule for v in verdict.violations] == ["shape"]
+
+
+def test_replicas_have_equal_times_memory_and_transfers() -> None:
+    base = instance(op("a", 4), op("b", 4), edges=(Edge(producer="a", consumer="b", bytes=4),))
+    assert equal_devices(base, REPLICAS) == (0, 0, 0)
+    for change in ({"kind": "other"}, {"memory_bytes": 9}, {"is_host": True}):
+        devices = (*base.cluster.devices[:2], base.cluster.devices[2].model_copy(update=change))
+        ops = tuple(
+            o.model_copy(update={"time_ns": {"gpu": 4, "other": 5}}) for o in base.graph.ops
+        )
+        other = base.model_copy(
+            update={
+                "graph": base.graph.model_copy(update={"ops": ops}),
+                "cluster": base.cluster.model_copy(update={"devices": devices}),
+            }
+        )
+        assert equal_devices(other, REPLICAS) == (0, 0, 1)
+        assert broken(other, (0, 2), (0, 2)) == [("replicas", "a", "d2")]
+    # the tensor takes 4 ns from and to d0 and d1, 2 ns between them, 8 ns at d2
+    slow = {(a, b): 10**9 // 2 for a in range(3) for b in range(3) if a != b}
+    far = instance(
+        op("a", 4), op("b", 4), edges=(Edge(producer="a", consumer="b", bytes=4),),
+        bandwidth={**slow, (0, 1): 10**9},
+    )  # fmt: skip
+    assert equal_devices(far, REPLICAS) == (0, 0, 1)
+
+
+def test_kinds_and_names_do_not_matter() -> None:
+    on = instance(op("a", 4))
+    devices = tuple(
+        d.model_copy(update={"kind": f"k{n}"}) for n, d in enumerate(on.cluster.devices)
+    )
+    ops = (Op(name="a", time_ns={"k0": 4, "k1": 4, "k2": 4}),)
+    renamed = on.model_copy(
+        update={
+            "graph": on.graph.model_copy(update={"ops": ops}),
+            "cluster": on.cluster.model_copy(update={"devices": devices}),
+        }
+    )
+    assert loads(renamed, (0, 1, 2)) == [2, 2, 2]
+
+
+def test_weights_cannot_be_summed_without_a_path() -> None:
+    # one way only: no path from d1 to d0; without weights that does not matter
+    one_way = {(0, 1): 10**9}
+    heavy = instance(op("a", 4, parameter_bytes=1), devices=2, bandwidth=one_way)
+    assert broken(heavy, (0, 1)) == [("replicas", "a", "d0")]
+    assert loads(instance(op("a", 4), devices=2, bandwidth=one_way), (0, 1)) == [2, 2]
+
+
+def test_a_group_is_in_one_stage() -> None:
+    on = instance(op("a", 4, colocation="g"), op("b", 4, colocation="g"))
+    assert broken(on, (0, 1), (2,)) == [("colocation", "b", "d2")]
+    assert loads(on, (0, 1), (0, 1)) == [4, 4, 0]
+
+
+def test_plans_without_replicas_are_judged_as_ever() -> None:
+    for number, on in enumerate(equal_device_draws()):
+        plan = Plan.on((i * number) % on.num_devices for i in range(on.num_ops))
+        assert evaluate(on, plan, REPLICAS) == evaluate(on, plan, PLAIN)

@@ -1,0 +1,267 @@
+"""latency_subgraphs: every rule on an instance of two or three ops, by hand."""
+
+from __future__ import annotations
+
+import csv
+import random
+
+import numpy as np
+import pytest
+from support import SHARED, needs_dnn_partitioning, tiny_instance
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Op,
+    Plan,
+    Semantics,
+    evaluate,
+)
+from placegap.instances.importers.dnn_partitioning_split import read_split
+from placegap.instances.importers.reader import read_model
+from placegap.instances.referee.simulate_calls import simulate_subgraphs
+
+ONCE, TWICE = (Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2))
+
+
+def op(name: str, gpu: int | None = 1, cpu: int | None = 10, **fields: object) -> Op:
+    times = {"gpu": gpu, "cpu": cpu}
+    return Op(
+        name=name,
+        time_ns={kind: time for kind, time in times.items() if time is not None},
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def edge(a: str, b: str, host_time_ns: int, tensor: str | None = None) -> Edge:
+    return Edge(producer=a, consumer=b, host_time_ns=host_time_ns, tensor=tensor)
+
+
+def instance(
+    ops: list[Op], edges: list[Edge], *, gpus: int = 2, cpus: int = 1, memory: int | None = None
+) -> Instance:
+    """Accelerators g0, g1, ... come before hosts c0, ..."""
+    devices = [Device(name=f"g{k}", kind="gpu", memory_bytes=memory) for k in range(gpus)]
+    devices += [Device(name=f"c{k}", kind="cpu", is_host=True) for k in range(cpus)]
+    return Instance(
+        name="by-hand",
+        graph=Graph(name="by-hand", ops=tuple(ops), edges=tuple(edges)),
+        cluster=Cluster(name="by-hand", devices=tuple(devices)),
+    )
+
+
+def value(
+    of: Instance, devices: list[int], call: list[int] | None = None, q: int = 1
+) -> int | str | None:
+    """The latency of a plan, or the first rule that it breaks."""
+    plan = Plan(Plan.on(devices).placement, call=None if call is None else tuple(call))
+    verdict = evaluate(of, plan, Semantics(objective="latency_subgraphs", subgraphs=q))
+    return verdict.value_ns if verdict.feasible else verdict.violations[0].rule
+
+
+def test_a_call_brings_in_computes_and_takes_out() -> None:
+    # a on the host until 10; b on g0: 3 in, 2, 5 out, until 20; c on the host: 20 + 10
+    chain = instance([op("a"), op("b", 2), op("c")], [edge("a", "b", 3), edge("b", "c", 5)])
+    assert value(chain, [2, 0, 2]) == 30
+    schedule = simulate_subgraphs(chain, Plan.on([2, 0, 2]), ONCE)
+    assert schedule.start_ns.tolist() == [0, 10, 20]
+    assert schedule.end_ns.tolist() == [10, 20, 30]
+    assert len(schedule.transfers.item) == 0
+
+
+def test_a_tensor_is_paid_once_in_and_once_out_however_many_read_it() -> None:
+    # a on g0: 1 + 4 out; b and c on g1: 4 in + 1 + 1
+    fan = instance(
+        [op("a"), op("b"), op("c")], [edge("a", "b", 4, "t"), edge("a", "c", 4, "t")], gpus=3
+    )
+    assert value(fan, [0, 1, 1]) == 11
+    # b and c on an accelerator each: both bring it in, 5 + 4 + 1
+    assert value(fan, [0, 1, 2]) == 10
+    # b beside a: out for c all the same, 1 + 1 + 4, then 4 + 1
+    assert value(fan, [0, 0, 1]) == 11
+
+
+def test_two_tensors_are_paid_twice() -> None:
+    # 1 + 4 + 4 out, 4 + 4 in + 1 + 1
+    fan = instance([op("a"), op("b"), op("c")], [edge("a", "b", 4), edge("a", "c", 4)])
+    assert value(fan, [0, 1, 1]) == 19
+
+
+def test_within_a_call_nothing_is_paid() -> None:
+    pair = instance([op("a"), op("b")], [edge("a", "b", 4)])
+    assert value(pair, [0, 0]) == 2
+
+
+def test_between_two_calls_of_one_accelerator_a_tensor_is_paid_out_and_in() -> None:
+    # 1 + 4, then 4 + 1
+    pair = instance([op("a"), op("b")], [edge("a", "b", 4)])
+    assert value(pair, [0, 0], [0, 1], q=2) == 10
+    assert value(pair, [0, 0], [1, 1], q=2) == 2  # call 0 does not exist
+
+
+def test_hosts_run_any_number_of_ops_at_once_and_pay_nothing() -> None:
+    ops, edges = [op("a"), op("b"), op("c")], [edge("a", "b", 4), edge("a", "c", 4)]
+    assert value(instance(ops, edges), [2, 2, 2]) == 20  # a, then b beside c on the one host
+    # b and c on two hosts: no transfer between hosts
+    assert value(instance(ops, edges, cpus=2), [2, 2, 3]) == 20
+
+
+def test_calls_of_an_accelerator_do_not_overlap_and_keep_their_order() -> None:
+    alone = instance([op("a", 3), op("b", 5)], [])
+    assert value(alone, [0, 0], [0, 1], q=2) == 8
+    assert value(alone, [0, 1]) == 5
+    # a (3) must wait for c on the host (10), and b's call 1 for a's call 0
+    late = instance([op("c"), op("a", 3), op("b", 5)], [edge("c", "a", 0)])
+    assert value(late, [2, 0, 0], [0, 0, 1], q=2) == 18
+    assert value(late, [2, 0, 0], [0, 1, 0], q=2) == 13
+
+
+def test_a_call_waits_for_all_that_feeds_it() -> None:
+    # a and b could start at 0, but c comes from the host at 10: 10 + 0 in + 1 + 1
+    joined = instance([op("a"), op("c"), op("b")], [edge("a", "b", 0), edge("c", "b", 0)])
+    assert value(joined, [0, 2, 0]) == 12
+
+
+def test_calls_that_wait_for_each_other_are_named() -> None:
+    # a1 -> b1 and b2 -> a2: g0 and g1 wait for each other
+    crossed = instance(
+        [op("a1"), op("b1"), op("b2"), op("a2")], [edge("a1", "b1", 0), edge("b2", "a2", 0)]
+    )
+    verdict = evaluate(crossed, Plan.on([0, 1, 1, 0]), ONCE)
+    assert verdict.value_ns is None
+    (message,) = [violation.message for violation in verdict.violations]
+    assert message in {
+        "calls wait for each other: op 'a1' on 'g0' (call 0) -> op 'b2' on 'g1' (call 0)"
+        " -> op 'a1' on 'g0' (call 0)",
+        "calls wait for each other: op 'b2' on 'g1' (call 0) -> op 'a1' on 'g0' (call 0)"
+        " -> op 'b2' on 'g1' (call 0)",
+    }
+    # with two calls each there is an order: 1 | 1 | 1 | 1 on two accelerators, two at a time
+    assert value(crossed, [0, 1, 1, 0], [0, 1, 0, 1], q=2) == 2
+
+
+def test_a_call_that_a_path_leaves_and_enters_again_waits_for_itself() -> None:
+    path = instance([op("a"), op("b"), op("c")], [edge("a", "b", 0), edge("b", "c", 0)])
+    assert value(path, [0, 2, 0]) == "order"
+    assert value(path, [0, 2, 0], [0, 0, 1], q=2) == 12
+
+
+def test_a_later_call_does_not_feed_an_earlier_one() -> None:
+    pair = instance([op("a"), op("b")], [edge("a", "b", 0)])
+    assert value(pair, [0, 0], [1, 0], q=2) == "order"
+
+
+def test_memory_counts_over_all_calls() -> None:
+    big = instance([op("a", resident_bytes=3), op("b", resident_bytes=3)], [], memory=5)
+    assert value(big, [0, 0], [0, 1], q=2) == "memory"
+    assert value(big, [0, 1]) == 1
+
+
+def test_a_group_shares_an_accelerator_but_not_a_call_nor_a_host() -> None:
+    group = instance([op("a", colocation="g"), op("b", colocation="g")], [], cpus=2)
+    assert value(group, [0, 0], [0, 1], q=2) == 2
+    assert value(group, [2, 3]) == 10
+    assert value(group, [0, 1]) == "colocation"
+    assert value(group, [0, 2]) == "colocation"
+
+
+def test_without_a_host_all_is_on_accelerators() -> None:
+    pair = instance([op("a"), op("b")], [edge("a", "b", 4)], cpus=0)
+    assert value(pair, [0, 1]) == 10
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ((0, 1), "op 'b' is in call 1 of device 'g0'; calls are numbered from 0 to 0"),
+        ((-1, 0), "op 'a' is in call -1 of device 'g0'; calls are numbered from 0 to 0"),
+        ((0,), "call has 1 entries for 2 ops"),
+    ],
+)
+def test_calls_that_do_not_exist_are_named(call: tuple[int, ...], message: str) -> None:
+    pair = instance([op("a"), op("b")], [])
+    verdict = evaluate(pair, Plan(((0,), (0,)), call=call), ONCE)
+    assert [violation.message for violation in verdict.violations] == [message]
+    assert verdict.value_ns is None
+
+
+def test_on_a_host_the_call_is_ignored() -> None:
+    assert value(instance([op("a"), op("b")], []), [2, 2], [7, -7]) == 10
+
+
+def test_calls_are_foreign_to_other_objectives() -> None:
+    pair = instance([op("a"), op("b")], [])
+    verdict = evaluate(pair, Plan(((0,), (0,)), call=(0, 0)), Semantics(objective="max_load"))
+    assert [violation.rule for violation in verdict.violations] == ["fields"]
+
+
+def test_times_obey_every_rule_on_random_plans() -> None:
+    # what the docstring says, op by op and tensor by tensor, on plans that can be executed
+    rng, run = random.Random(5), 0
+    for seed in range(150):
+        of = tiny_instance(seed, num_ops=7, num_devices=3, hosts=seed % 2, density=0.3)
+        arrays, index = of.arrays, of.arrays.index
+        devices = [int(rng.choice(np.flatnonzero(row >= 0).tolist())) for row in arrays.time_ns]
+        call = tuple(rng.randrange(2) for _ in devices)
+        verdict = evaluate(of, Plan(Plan.on(devices).placement, call=call), TWICE)
+        if verdict.schedule is None:
+            continue
+        run += 1
+        start, end = verdict.schedule.start_ns.tolist(), verdict.schedule.end_ns.tolist()
+        assert verdict.value_ns == max(end)
+        edges = list(zip(*(x.tolist() for x in (index.producer, index.consumer, index.tensor)),
+                         strict=True))  # fmt: skip
+        for k, c in {(devices[i], call[i]) for i in range(7) if not arrays.is_host[devices[i]]}:
+            inside = {i for i in range(7) if (devices[i], call[i]) == (k, c)}
+            enters = {u for a, b, u in edges if a not in inside and b in inside}
+            leaves = {u for a, b, u in edges if a in inside and b not in inside}
+            duration = sum(int(arrays.time_ns[i, k]) for i in inside)
+            duration += sum(int(arrays.host_ns[u, k]) for u in [*enters, *leaves])
+            before = [end[a] for a, b, _ in edges if a not in inside and b in inside]
+            before += [end[i] for i in range(7) if devices[i] == k and call[i] < c]
+            assert {start[i] for i in inside} == {max(before, default=0)}
+            assert {end[i] for i in inside} == {max(before, default=0) + duration}
+        for i, k in enumerate(devices):
+            if arrays.is_host[k]:
+                assert start[i] == max((end[a] for a, b, _ in edges if b == i), default=0)
+                assert end[i] == start[i] + arrays.time_ns[i, k]
+    assert run > 60
+
+
+@needs_dnn_partitioning
+def test_all_on_hosts_takes_the_recorded_time() -> None:
+    # column latency_all_cpu, in ms, of the reference program
+    with (SHARED / "reference/dnn-partitioning.csv").open() as lines:
+        recorded = {
+            row["file"]: float(row["latency_all_cpu"])
+            for row in csv.DictReader(lines)
+            if row["latency_all_cpu"]
+        }
+    assert len(recorded) == 5
+    for file, latency_ms in recorded.items():
+        of = read_model(SHARED / "instances/dnn-partitioning" / file).instance()
+        host = int(np.flatnonzero(of.arrays.is_host)[0])
+        verdict = evaluate(of, Plan.on([host] * of.num_ops), ONCE)
+        assert verdict.value_ns == pytest.approx(1e6 * latency_ms, abs=of.num_ops)
+
+
+@needs_dnn_partitioning
+@pytest.mark.parametrize(
+    ("name", "latency_ms"),
+    [("bert24", 111.937), ("inceptionv3", 865.519), ("resnet50", 1014.927)],
+)
+def test_the_human_experts_splits_have_their_recorded_latency(name: str, latency_ms: float) -> None:
+    # column latency_expert; the program warns that the latter two exceed the memory. BERT-24's
+    # split has six parts, one more than its input has accelerators.
+    root = SHARED / "instances/dnn-partitioning"
+    of = read_model(root / f"latency-inputs/LayerGraphs/{name}_inference.json").instance()
+    sixth = of.cluster.devices[0].model_copy(update={"name": "sixth"})
+    wider = of.cluster.model_copy(update={"devices": (sixth, *of.cluster.devices)})
+    of = of.model_copy(update={"cluster": wider})
+    split = read_split(of, root / f"human-experts/{name}_inference_expert.json")
+    verdict = evaluate(of, split, ONCE)
+    assert verdict.value_ns == pytest.approx(1e6 * latency_ms, abs=1000)
+    assert {violation.rule for violation in verdict.violations} <= {"memory"}

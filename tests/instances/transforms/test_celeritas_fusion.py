@@ -1,0 +1,172 @@
+"""Celeritas' orders and fusion: its rules, its figures as described, and brute force over cuts."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from support import tiny_instance
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics, evaluate
+from placegap.instances.corpus.generate import generate
+from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.weighted_dag import (
+    Flow,
+    communication_ratio,
+    contracted,
+    cpd_topo,
+    critical_paths,
+    dfs_topo,
+    flow_of,
+)
+from placegap.instances.transforms.celeritas_fusion import commit_groups, fuse, fusion_segments
+from placegap.instances.transforms.merge import expand_plan
+
+
+def two_gpus(pairs: str, *, num_ops: int, costs: dict[str, int] | None = None) -> Instance:
+    """Ops "0", "1", ... of 1 ns and edges "0-1, ..." of 1 ns, other costs by name, on two GPUs."""
+    costs = costs or {}
+    ops = tuple(
+        Op(name=str(i), time_ns={"gpu": costs.get(str(i), 1)}, resident_bytes=1)
+        for i in range(num_ops)
+    )
+    edges = []
+    for pair in pairs.split(", "):
+        a, b = pair.split("-")
+        edges.append(Edge(producer=a, consumer=b, bytes=costs.get(pair, 1)))
+    names = ("g0", "g1")
+    return Instance(
+        name="two-gpus",
+        graph=Graph(name="two-gpus", ops=ops, edges=tuple(edges)),
+        cluster=Cluster(
+            name="two-gpus",
+            devices=tuple(Device(name=x, kind="gpu", memory_bytes=num_ops // 2) for x in names),
+            links=tuple(
+                Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
+                for a, b in (names, names[::-1])
+            ),
+        ),
+    )
+
+
+def cut_by_halves(instance: Instance, order: list[int]) -> int:
+    """Edges between the first half of an order and the second."""
+    half, index = len(order) // 2, instance.arrays.index
+    first = set(order[:half])
+    ends = zip(index.producer.tolist(), index.consumer.tolist(), strict=True)
+    return sum((a in first) != (b in first) for a, b in ends)
+
+
+def test_after_figure_3_breadth_first_order_cuts_4_edges_and_depth_first_none() -> None:
+    # after Celeritas, figure 3, by its caption: four disjoint edges, 8 equal ops, 2 devices
+    instance = two_gpus("0-4, 1-5, 2-6, 3-7", num_ops=8)
+    flow = flow_of(instance.arrays)
+    breadth_first = instance.arrays.index.topological_order.tolist()
+    assert cut_by_halves(instance, breadth_first) == 4
+    assert cut_by_halves(instance, dfs_topo(flow).tolist()) == 0
+    assert cut_by_halves(instance, cpd_topo(flow).tolist()) == 0
+
+
+def test_after_figure_4_ops_that_a_second_path_joins_are_not_fused_across_it() -> None:
+    # after Celeritas, figure 4: M -> Y -> Z -> N and M -> N; M with N alone would be a cycle
+    instance = two_gpus("0-1, 1-2, 2-3, 0-3", num_ops=4, costs={"0-3": 99})
+    segment = fuse(instance, reach=2).op.tolist()
+    assert segment[0] != segment[3]
+
+
+def test_the_most_critical_ready_child_comes_next() -> None:
+    # cpaths: 0-1 1+1+1 = 3, 0-2 1+1+9 = 11, 0-3 1+5+1 = 7; the source 4 alone: 2
+    costs = {"2": 9, "0-3": 5, "4": 2}
+    instance = two_gpus("0-1, 0-2, 0-3", num_ops=5, costs=costs)
+    flow = flow_of(instance.arrays)
+    assert critical_paths(flow).tolist() == [11, 3, 11, 7, 2]
+    assert cpd_topo(flow).tolist() == [0, 2, 3, 1, 4]
+    # newly ready ops come before older ones
+    instance = two_gpus("0-1, 2-3, 0-3", num_ops=4)
+    assert dfs_topo(flow_of(instance.arrays)).tolist() == [0, 1, 2, 3]
+
+
+def crossing_ns(flow: Flow, segment: np.ndarray) -> int:
+    """Time of the edges between segments."""
+    return int(contracted(flow, segment).edge_ns.sum())
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_other_cuts_of_the_order_cross_less_communication(seed: int) -> None:
+    instance = tiny_instance(seed, num_ops=9)
+    arrays, n, reach = instance.arrays, instance.num_ops, 4
+    flow = flow_of(arrays)
+    order = cpd_topo(flow)
+    least_memory = int(arrays.memory_bytes.min())
+    group_runs = [
+        set.intersection(
+            *(set(np.flatnonzero(arrays.time_ns[j] >= 0).tolist())
+              for j in np.flatnonzero(arrays.group == arrays.group[i]))
+        )
+        for i in range(n)
+    ]  # fmt: skip
+
+    def allowed(ops: list[int]) -> bool:
+        return len(ops) == 1 or (
+            len(ops) <= reach
+            and 2 * int(arrays.resident_bytes[ops].sum()) <= least_memory
+            and bool(set.intersection(*(group_runs[i] for i in ops)))
+        )
+
+    best = None
+    for number in range(n):
+        for cuts in combinations(range(1, n), number):
+            ends = [0, *cuts, n]
+            parts = [order[a:b].tolist() for a, b in pairwise(ends)]
+            if all(map(allowed, parts)):
+                segment = np.empty(n, np.int64)
+                for s, part in enumerate(parts):
+                    segment[part] = s
+                value = crossing_ns(flow, segment)
+                best = value if best is None else min(best, value)
+    found = fusion_segments(arrays, flow, order, reach, 0.5)
+    parts = [order[found[order] == s].tolist() for s in range(int(found.max()) + 1)]
+    assert all(map(allowed, parts))
+    assert crossing_ns(flow, found) == best
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_fusing_keeps_time_and_memory_and_its_plans_come_back(seed: int) -> None:
+    instance = tiny_instance(seed, num_ops=14)
+    merge = fuse(instance, reach=4)
+    fine, coarse = instance.arrays, merge.coarse.arrays  # made: so there is no cycle
+    assert coarse.resident_bytes.sum() == fine.resident_bytes.sum()
+    for k in range(instance.num_devices):
+        for c in np.flatnonzero(coarse.time_ns[:, k] >= 0):
+            assert coarse.time_ns[c, k] == fine.time_ns[merge.op == c, k].sum()
+    device = coarse.time_ns.argmax(axis=1)
+    free = Semantics(objective="makespan", channels="free")
+    rules = {v.rule for v in evaluate(merge.coarse, Plan.on(device.tolist()), free).violations}
+    if instance.arrays.num_groups == instance.num_ops:
+        plan = expand_plan(merge, Plan.on(device.tolist()), free)
+        found = {v.rule for v in evaluate(instance, plan, free).violations}
+        assert found == rules
+    home = commit_groups(merge, device)
+    for group in range(fine.num_groups):
+        assert len(set(home[fine.group == group].tolist())) == 1
+
+
+def test_training_graphs_of_the_papers_sizes_shrink_and_communicate_less() -> None:
+    # Celeritas, table 2, Tensor Holography: 3,810 ops to 37, CCR 49.1 to 7.4
+    params = {"ops": 1300, "width": 8, "communication_ratio": 20.0}
+    graph = generate("training", params, seed=1)
+    devices = tuple(Device(name=f"g{k}", kind="gpu", memory_bytes=10**12) for k in range(4))
+    links = tuple(
+        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**10)
+        for a in devices
+        for b in devices
+        if a is not b
+    )
+    cluster = Cluster(name="four", devices=devices, links=links)
+    instance = Instance(name="training", graph=graph, cluster=cluster)
+    flow = flow_of(instance.arrays)
+    segment = fusion_segments(instance.arrays, flow, cpd_topo(flow))
+    fused = contracted(flow, segment)
+    assert instance.num_ops >= 50 * len(fused.node_ns)
+    assert 2 * communication_ratio(fused) < communication_ratio(flow)

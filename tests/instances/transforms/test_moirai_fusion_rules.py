@@ -1,0 +1,88 @@
+"""Rules files: the package's own, a user's, and what is wrong with others."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from placegap.instances import InputError
+from placegap.instances.transforms.moirai_fusion_rules import default_rules, read_rules
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "rules.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_default_rules_begin_with_table_i() -> None:
+    # Moirai, Table I
+    assert default_rules().rules[:3] == (
+        ("conv", "bn"), ("conv", "bn", "relu"), ("conv", "bn", "add", "relu"),
+    )  # fmt: skip
+
+
+def test_every_name_of_the_default_rules_stands_for_op_types() -> None:
+    rules = default_rules()
+    assert set(chain.from_iterable(rules.rules)) <= set(rules.kinds)
+
+
+def test_every_name_has_an_op_type_that_onnx_knows() -> None:
+    defs = pytest.importorskip("onnx.defs", reason="needs the onnx extra")
+    known = {schema.name for schema in defs.get_all_schemas()}
+    known.add("Swish")  # since opset 24
+    without = [name for name, types in default_rules().kinds.items() if not known & set(types)]
+    assert without == []
+
+
+def test_a_run_of_steps_within_a_rule_is_a_part() -> None:
+    rules = default_rules()
+    assert rules.matches(("Conv", "BatchNormalization", "Sum", "Relu")) == "whole"
+    assert rules.matches(("Sum", "Relu")) == "part"
+    assert rules.matches(("Relu", "Conv")) is None
+
+
+def test_a_name_that_is_not_listed_is_an_op_type(tmp_path: Path) -> None:
+    rules = read_rules(write(tmp_path, "rules: [[MyOp, act]]\nkinds: {act: [Relu, Tanh]}\n"))
+    assert rules.matches(("MyOp", "Tanh")) == "whole"
+    assert rules.matches(("Conv", "BatchNormalization")) is None
+
+
+def test_a_file_may_extend_the_default_rules(tmp_path: Path) -> None:
+    path = write(tmp_path, "extends: default\nrules: [[conv, Mish]]\nkinds: {conv: [MyConv]}\n")
+    rules = read_rules(path)
+    assert rules.matches(("MyConv", "Mish")) == "whole"
+    assert rules.matches(("Conv", "Mish")) == "whole"
+    assert rules.matches(("Conv", "BatchNormalization")) == "whole"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rules: [[conv]]", "rules[0]: must have 2 items or more"),
+        ("rules: []", "there are none; list at least one"),
+        ("rules: [[a, b], [a, b]]", "rules[1]: [a, b] appears twice"),
+        ("rules: [[a, 3]]", "rules[0][1]: "),
+        ("rules: [[a, b]]\nkinds: {a: []}", "kinds.a: must not be empty"),
+        ("rules: [[a, b]]\nkind: {}", "kind: unknown field"),
+        ("rules: [[a, b]]\nextends: mine", "extends: "),
+        ("rules: [[a, b]]\nversion: 2", "version: "),
+        ("kinds: {}", "it has no 'rules'"),
+        ("rules: [[cnv, bn]]\nkinds: {conv: [Conv]}", "kinds.conv: no rule names it"),
+        ("extends: default\nrules: []\nkinds: {cnv: [Conv]}", "kinds.cnv: no rule names it"),
+        ("- 1", "it has no 'rules'"),
+        ("rules: [[a, b]", "line 1, column "),
+    ],
+)
+def test_a_bad_file_is_one_line_that_names_the_place(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        read_rules(path)
+    line = str(caught.value)
+    assert line.startswith(f"{path}: ")
+    assert message in line
+    assert "\n" not in line

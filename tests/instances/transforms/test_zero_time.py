@@ -1,0 +1,204 @@
+"""Zero-time ops: what joins what, what must not, and the same optimum as before."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from oracles import FWD_BWD_SEMANTICS, MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, oracle
+from support import tiny_instance
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan, Semantics
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.transforms.merge import expand_plan
+from placegap.instances.transforms.zero_time import join_zero_time
+
+FREE = Semantics(objective="makespan", channels="free")
+PORT = Semantics(objective="makespan", channels="port")
+LOAD = Semantics(objective="max_load")
+
+
+def net(text: str, *, devices: int = 2, **ops: dict[str, object]) -> Instance:
+    """Edges "a-b:3 .." of so many bytes and ns; ops in capitals take 1 ns, the others none.
+
+    `ops` are fields of single ops; a tensor that is named ("a-b:3:t a-c:3:t") is shared.
+    """
+    edges, names = [], {}
+    for part in text.split():
+        ends, size, *tensor = part.split(":")
+        a, b = ends.split("-")
+        names.update({a: None, b: None})
+        edges.append(Edge(producer=a, consumer=b, bytes=int(size), tensor=(tensor or [None])[0]))
+    gpus = tuple(Device(name=f"d{k}", kind="gpu") for k in range(devices))
+    links = tuple(
+        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
+        for a in gpus for b in gpus if a is not b
+    )  # fmt: skip
+    made = tuple(
+        Op(**{"name": name, "time_ns": {"gpu": int(name.isupper())}, **ops.get(name, {})})
+        for name in names
+    )
+    return Instance(
+        name="net",
+        graph=Graph(name="net", ops=made, edges=tuple(edges)),
+        cluster=Cluster(name="equal", devices=gpus, links=links),
+    )
+
+
+def joined(instance: Instance, semantics: Semantics) -> list[str]:
+    """Names of the ops that became one, joined."""
+    merge = join_zero_time(instance, semantics)
+    groups: dict[int, str] = {}
+    for op, c in zip(instance.graph.ops, merge.op.tolist(), strict=True):
+        groups[c] = groups.get(c, "") + op.name
+    return sorted(name for name in groups.values() if len(name) > 1)
+
+
+@pytest.mark.parametrize("semantics", [FREE, PORT, LOAD], ids=lambda s: s.label)
+def test_an_op_without_inputs_or_outputs_joins_its_only_neighbour(semantics: Semantics) -> None:
+    assert joined(net("v-A:3 A-B:3"), semantics) == ["vA"]
+    assert joined(net("A-B:3 B-v:3", devices=3), semantics) == ["Bv"]
+
+
+def test_an_op_that_shrinks_a_tensor_joins_its_producer_one_that_grows_it_its_consumer() -> None:
+    # either way the smaller tensor is the one that may cross
+    for semantics in (FREE, PORT, LOAD):
+        assert joined(net("A-v:5 v-B:3"), semantics) == ["Av"]
+        assert joined(net("A-v:3 v-B:5"), semantics) == ["vB"]
+
+
+def test_a_tensor_with_other_consumers_may_have_to_cross_anyway() -> None:
+    # A's tensor goes to v and C. v shrinks it: if v joined A, its output could come on top
+    shared = "A-v:5:t A-C:5:t v-B:3"
+    assert joined(net(shared), LOAD) == []
+    per_tensor = PORT.model_copy(update={"transfers": "per_tensor"})
+    assert joined(net(shared), per_tensor) == []
+    assert joined(net(shared), PORT) == ["Av"]  # per edge, A-v is a transfer of its own
+
+
+def test_with_three_devices_a_relay_may_pay_unless_channels_are_free() -> None:
+    assert joined(net("A-v:3 v-B:5", devices=3), FREE) == ["vB"]
+    assert joined(net("A-v:3 v-B:5", devices=3), PORT) == []
+    assert joined(net("A-v:3 v-B:5", devices=3), LOAD) == ["vB"]
+
+
+def test_two_edges_that_would_become_one_transfer_stay() -> None:
+    # A's tensor goes to v and B, which v feeds
+    both = "A-v:3:t A-B:3:t v-B:5"
+    assert joined(net(both), PORT) == []
+    assert joined(net(both), PORT.model_copy(update={"transfers": "per_tensor"})) == ["vB"]
+
+
+def test_joining_goes_on_until_nothing_is_left() -> None:
+    assert joined(net("A-u:5 u-v:4 v-w:3 w-B:2"), PORT) == ["Auvw"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"resident_bytes": 1}, {"colocation": "g"}, {"time_ns": {"gpu": 1}},
+               {"backward": True}],
+    ids=str,
+)  # fmt: skip
+def test_what_costs_or_is_tied_stays(fields: dict[str, object]) -> None:
+    tied = {"v": fields, "B": {"colocation": "g"}}
+    assert joined(net("v-A:3 A-B:3", **tied), PORT) == []
+
+
+def zeroed(seed: int, **sizes: object) -> Instance:
+    """A tiny instance half of whose ops take no time; most of these hold nothing."""
+    rng = random.Random(f"zero-{seed}")
+    instance = tiny_instance(seed, **sizes)  # type: ignore[arg-type]
+    kinds = sorted({device.kind for device in instance.cluster.devices})
+    ops = tuple(
+        op.model_copy(
+            update={
+                "time_ns": dict.fromkeys(kinds if rng.random() < 0.7 else op.time_ns, 0),
+                "resident_bytes": 0 if rng.random() < 0.9 else 1,
+            }
+        )
+        if rng.random() < 0.5
+        else op
+        for op in instance.graph.ops
+    )
+    graph = instance.graph.model_copy(update={"ops": ops})
+    return instance.model_copy(update={"graph": graph})
+
+
+def restricted(seed: int) -> Instance:
+    """4 to 6 ops that run on few devices, or take no time on any: tensors have to travel."""
+    rng = random.Random(f"restricted-{seed}")
+    num_ops, kinds = rng.choice((4, 5, 6)), [f"gpu{k}" for k in range(rng.choice((2, 3)))]
+    ops = []
+    for i in range(num_ops):
+        few = {rng.choice(kinds), *(kind for kind in kinds if rng.random() < 0.2)}
+        times = {kind: rng.randrange(1, 4) for kind in kinds if kind in few}
+        ops.append(
+            Op(name=f"op{i}", time_ns=times if rng.random() < 0.55 else dict.fromkeys(kinds, 0))
+        )
+    pairs = [(a, b) for a in range(num_ops) for b in range(a + 1, num_ops)]
+    chosen = sorted(rng.sample(pairs, min(6, rng.choice((num_ops - 1, num_ops)))))
+    shared = [rng.choice((0, *range(1, 7))) for _ in ops]
+    edges = tuple(
+        Edge(
+            producer=f"op{a}", consumer=f"op{b}", bytes=shared[a] or rng.randrange(1, 7),
+            tensor="out" if shared[a] else None,
+        )
+        for a, b in chosen
+    )  # fmt: skip
+    devices = tuple(Device(name=f"d-{kind}", kind=kind) for kind in kinds)
+    links = tuple(
+        Link(
+            source=a.name, target=b.name, latency_ns=rng.choice((0, 1)),
+            bandwidth_bytes_per_s=rng.choice((5 * 10**8, 10**9, 2 * 10**9)),
+        )
+        for a in devices for b in devices if a is not b
+    )  # fmt: skip
+    return Instance(
+        name=f"restricted-{seed}",
+        graph=Graph(name="restricted", ops=tuple(ops), edges=edges),
+        cluster=Cluster(name="few", devices=devices, links=links),
+    )
+
+
+def compare(semantics: Semantics, first_seed: int, number: int) -> int:
+    """Assert that the optimum stays; how many instances had something to join."""
+    merged = 0
+    for seed in range(first_seed, first_seed + number):
+        if semantics.is_load:
+            instance = zeroed(seed, num_ops=5 + seed % 2, num_devices=2 + seed % 3 // 2,
+                              hosts=seed % 2, backward=seed % 4 == 0, density=0.3)  # fmt: skip
+        elif seed % 3:
+            instance = restricted(seed)
+        else:
+            instance = zeroed(seed, num_ops=4 + seed % 2, num_devices=2, max_edges=5)
+        merge = join_zero_time(instance, semantics)
+        if merge.coarse.num_ops == instance.num_ops:
+            continue
+        merged += 1
+        best = oracle(instance, semantics)
+        assert oracle(merge.coarse, semantics) == best, (instance.name, semantics.label)
+        assert join_zero_time(merge.coarse, semantics).coarse.num_ops == merge.coarse.num_ops
+    return merged
+
+
+ALL = (*MAKESPAN_SEMANTICS, *MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS)
+
+
+@pytest.mark.parametrize("semantics", ALL, ids=lambda s: s.label.replace(" ", "-"))
+def test_the_optimum_stays(semantics: Semantics) -> None:
+    assert compare(semantics, 0, 14) >= 3
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("semantics", ALL, ids=lambda s: s.label.replace(" ", "-"))
+def test_the_optimum_stays_on_many_instances(semantics: Semantics) -> None:
+    assert compare(semantics, 10_000, 500) >= 100
+
+
+def test_a_plan_comes_back_at_the_same_value() -> None:
+    instance = net("A-v:3 v-B:5 A-C:1")
+    merge = join_zero_time(instance, PORT)
+    plan = Plan.on([0, 1, 0], [[0, 2], [1]])  # A, vB, C
+    before = evaluate(merge.coarse, plan, PORT)
+    back = evaluate(instance, expand_plan(merge, plan, PORT), PORT)
+    # A 0-1, to B 1-4, B 4-5
+    assert (before.value_ns, back.value_ns, back.feasible) == (5, 5, True)

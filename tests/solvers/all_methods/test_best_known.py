@@ -1,0 +1,80 @@
+"""The best-known values of the corpus are reproduced, and refuted by no method."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.instances import Instance
+from placegap.instances.corpus.corpus import BestEntry, corpus_names, load_corpus, read_best_known
+from placegap.instances.files.cluster_file import cluster_names, load_cluster
+from placegap.solvers import solve
+
+ENTRIES = read_best_known()
+SLOW = ("inception_v1", "inception_v2", "densenet121", "squeezenet")
+"""Graphs whose proofs take seconds on some cluster."""
+
+PLACERS = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft", "annealing")
+
+
+def instance(entry: BestEntry) -> Instance:
+    return load_corpus(entry.graph).instance(load_cluster(entry.cluster))
+
+
+def chosen(objective: str, *, slow: bool, plans: str | None = None) -> list[object]:
+    """Entries of an objective, with their names; of chains those that are proven."""
+    return [
+        pytest.param(entry, id=f"{entry.graph}-{entry.cluster}")
+        for entry in ENTRIES
+        if entry.semantics.objective == objective
+        and (plans is None or entry.semantics.plans == plans)
+        and (entry.graph in SLOW) == slow
+        and (objective == "makespan" or entry.bound_ns == entry.value_ns)
+    ]
+
+
+def proves_again(entry: BestEntry, method: str) -> None:
+    found = solve(instance(entry), entry.semantics, method)
+    assert (found.status, found.value_ns) == ("optimal", entry.value_ns)
+    assert entry.bound_ns == entry.value_ns
+
+
+@pytest.mark.parametrize("entry", chosen("max_load", slow=False, plans="chain"))
+def test_the_ideal_dp_proves_the_best_known_chain(entry: BestEntry) -> None:
+    proves_again(entry, "ideal-dp")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("entry", chosen("max_load", slow=True, plans="chain"))
+def test_the_ideal_dp_proves_the_best_known_chain_of_large_graphs(entry: BestEntry) -> None:
+    proves_again(entry, "ideal-dp")
+
+
+@pytest.mark.parametrize("entry", chosen("makespan", slow=False))
+def test_decomposition_proves_the_best_known_makespan(entry: BestEntry) -> None:
+    proves_again(entry, "decomposition")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("entry", chosen("makespan", slow=True))
+def test_decomposition_proves_the_best_known_makespan_of_large_graphs(entry: BestEntry) -> None:
+    proves_again(entry, "decomposition")
+
+
+@pytest.mark.parametrize("entry", [*chosen("makespan", slow=False), *chosen("makespan", slow=True)])
+def test_no_placer_beats_a_best_known_bound(entry: BestEntry) -> None:
+    for method in PLACERS:
+        params = {"moves": 100, "restarts": 1} if method == "annealing" else {}
+        value = solve(instance(entry), entry.semantics, method, params).value_ns
+        assert value is not None
+        assert entry.bound_ns is not None
+        assert entry.bound_ns <= value
+        assert entry.value_ns is not None
+        assert entry.value_ns <= value
+
+
+@pytest.mark.parametrize("objective", ["makespan", "max_load"])
+def test_every_graph_has_best_known_values_on_every_cluster(objective: str) -> None:
+    known = {
+        (entry.graph, entry.cluster) for entry in ENTRIES if entry.semantics.objective == objective
+    }
+    assert known == {(graph, cluster) for graph in corpus_names() for cluster in cluster_names()}

@@ -1,0 +1,256 @@
+"""However a solve ends, the result says so, and keeps what is known by then."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import highspy
+import pyomo.environ as pyo
+import pytest
+import tiny_mip
+from support import tiny_instance
+
+from placegap.instances import InputError, Plan, Semantics, example
+from placegap.solvers import Result, solve
+from placegap.solvers.back_ends import cp_sat as cp_sat_run
+from placegap.solvers.core import interrupts
+from placegap.solvers.core.trust import word_of
+from placegap.solvers.models import cp_sat
+from placegap.solvers.models import run_mip as mip
+from placegap.solvers.models.run_mip import MipOutcome
+
+PORT = Semantics(objective="makespan")
+ONE = {"workers": 1, "start": False}
+TIMES = (3, 4, 5)
+START = Plan.on([0, 0, 0])
+"""12 ns; the best is 7."""
+
+both_solvers = pytest.mark.parametrize(
+    "solver",
+    [
+        "highs",
+        pytest.param(
+            "scip",
+            marks=pytest.mark.skipif(not find_spec("pyscipopt"), reason="needs placegap[scip]"),
+        ),
+    ],
+)
+with_and_without = pytest.mark.parametrize("start", [None, START], ids=["no-start", "start"])
+
+
+@pytest.fixture(autouse=True)
+def method() -> Iterator[None]:
+    tiny_mip.ensure_registered()
+    yield
+    tiny_mip.forget()
+
+
+def run(
+    start: Plan | None,
+    solver: str = "highs",
+    memory: int | None = None,
+    size: int = 1,
+    **limits: float,
+) -> Result:
+    instance = tiny_mip.ops_on(*TIMES, memory=memory, size=size)
+    return solve(
+        instance, tiny_mip.ANY, tiny_mip.NAME, {"solver": solver}, incumbent=start,
+        time_limit_s=limits.get("time_limit_s"),
+    )  # fmt: skip
+
+
+def says(result: Result, start: Plan | None, ending: str, words: str) -> None:
+    """The start is returned where there is one; the result says how the solve ended."""
+    assert result.details["ending"] == ending
+    if start is None:
+        assert (result.status, result.plan) == ("no_plan", None)
+        assert re.fullmatch(rf"{words}, no plan found in \d+\.\d s", result.message)
+    else:
+        assert (result.status, result.value_ns) == ("feasible", 12)
+        what = "no better plan than the start was found"
+        assert re.fullmatch(rf"{words}, {what} in \d+\.\d s", result.message)
+
+
+# ------------------------------------------------------------------------------------------- MIPs
+
+
+@with_and_without
+@pytest.mark.parametrize(
+    ("status", "ending", "words"),
+    [
+        (highspy.HighsModelStatus.kTimeLimit, "time_limit", "time limit of 5 s reached"),
+        (highspy.HighsModelStatus.kMemoryLimit, "memory_limit", "out of memory"),
+        (highspy.HighsModelStatus.kSolveError, "unknown", "HiGHS ended without saying why"),
+        (highspy.HighsModelStatus.kUnbounded, "unbounded", "HiGHS takes the model for unbounded"),
+    ],
+)
+def test_what_highs_says_is_what_the_result_says(
+    monkeypatch: pytest.MonkeyPatch, start: Plan | None, status: object, ending: str, words: str
+) -> None:
+    monkeypatch.setattr(highspy.Highs, "run", lambda self: None)
+    monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda self: status)
+    monkeypatch.setattr("placegap.solvers.back_ends.highs._load_solution", lambda *_: False)
+    monkeypatch.setattr("placegap.solvers.back_ends.highs._dual_bound", lambda *_, **__: None)
+    says(run(start, time_limit_s=5.0), start, ending, words)
+
+
+@both_solvers
+def test_a_time_limit_keeps_the_start(solver: str) -> None:
+    result = run(START, solver, time_limit_s=0.0)
+    # what a solver finds before it looks at the clock may be better
+    assert result.details["ending"] in ("time_limit", "optimal")
+    assert result.value_ns is not None
+    assert 7 <= result.value_ns <= 12
+
+
+@both_solvers
+def test_infeasible_is_a_proof_not_a_failure(solver: str) -> None:
+    # three ops of 1 byte, two devices of 1 byte
+    result = run(None, solver, memory=1)
+    assert (result.status, result.plan, result.bound_ns) == ("infeasible", None, None)
+    assert result.details["ending"] == "infeasible"
+    assert (
+        result.message == f"{'HiGHS' if solver == 'highs' else 'SCIP'} proves that no plan exists"
+    )
+
+
+def test_scip_stops_at_its_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    pyscipopt = pytest.importorskip("pyscipopt")
+
+    class Small(pyscipopt.Model):
+        def optimizeNogil(self) -> None:  # noqa: N802
+            self.setParam("limits/memory", 0.0)
+            super().optimizeNogil()
+
+    monkeypatch.setattr(pyscipopt, "Model", Small)
+    result = run(START, "scip")
+    says(result, START, "memory_limit", "out of memory")
+
+
+@with_and_without
+@pytest.mark.parametrize(
+    ("error", "ending", "words"),
+    [
+        (KeyboardInterrupt, "interrupted", "interrupted"),
+        (MemoryError, "memory_limit", "out of memory"),
+    ],
+)
+def test_a_model_that_is_not_even_built_keeps_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+    start: Plan | None,
+    error: type[BaseException],
+    ending: str,
+    words: str,
+) -> None:
+    def fail(instance: object) -> pyo.ConcreteModel:
+        raise error
+
+    monkeypatch.setattr(tiny_mip, "build", fail)
+    says(run(start), start, ending, words)
+
+
+def test_an_interrupted_search_is_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # its solution exceeds a device's memory by a little: on any other ending the search goes on
+    calls = []
+
+    def stopped(*_: object, **__: object) -> MipOutcome:
+        calls.append(1)
+        return MipOutcome("interrupted", objective=7.0, dual_bound=7.0, has_solution=True)
+
+    monkeypatch.setattr(mip, "solve_model", stopped)
+    monkeypatch.setattr(mip, "exclude_overload", lambda *_: True)
+    monkeypatch.setattr(tiny_mip, "extract", lambda model: Plan.on([0, 0, 1]))
+    result = run(START)
+    assert (len(calls), result.value_ns, result.bound_ns) == (1, 12, 7)
+    assert result.message.startswith("interrupted, no better plan than the start was found in ")
+
+
+# ----------------------------------------------------------------------------------------- CP-SAT
+
+
+def hard() -> tuple[object, Plan]:
+    """60 ops on 4 devices, minutes away from a proof, and a plan."""
+    instance = tiny_instance(6, num_ops=60, num_devices=4, density=0.06)
+    plan = solve(instance, PORT, "heft").plan
+    assert plan is not None
+    return instance, plan
+
+
+def test_cp_sat_at_a_time_limit_returns_a_bound_and_the_start_if_there_is_one() -> None:
+    instance, plan = hard()
+    alone = solve(instance, PORT, "cp-sat", ONE, time_limit_s=0.0)
+    assert (alone.status, alone.details["ending"]) == ("no_plan", "time_limit")
+    assert alone.message.startswith("time limit of 0 s reached, no plan found in ")
+    assert alone.bound_ns is not None
+    started = solve(instance, PORT, "cp-sat", ONE, time_limit_s=0.0, incumbent=plan)
+    assert (started.status, started.details["ending"]) == ("feasible", "time_limit")
+    assert started.bound_ns is not None
+
+
+def test_cp_sat_proves_that_no_plan_exists() -> None:
+    result = solve(tiny_mip.ops_on(*TIMES, memory=1), PORT, "cp-sat", ONE)
+    assert (result.status, result.details["ending"]) == ("infeasible", "infeasible")
+    assert result.message == f"{word_of('ortools')} proves that no plan exists"
+    assert result.rests_on == word_of("ortools")
+
+
+@pytest.mark.parametrize(
+    ("error", "ending"), [(KeyboardInterrupt, "interrupted"), (MemoryError, "memory_limit")]
+)
+def test_a_cp_sat_model_that_is_not_built_keeps_the_start(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException], ending: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cp_sat, "build", fail)
+    words = {"interrupted": "interrupted", "memory_limit": "out of memory"}[ending]
+    instance = tiny_mip.ops_on(*TIMES)
+    assert solve(instance, PORT, "cp-sat", ONE).status == "no_plan"
+    result = solve(instance, PORT, "cp-sat", ONE, incumbent=START)
+    assert (result.value_ns, result.details["ending"]) == (12, ending)
+    assert result.message == f"{words} before {word_of('ortools')} answered"
+
+
+def test_cp_sat_says_that_it_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, plan = hard()
+    real = cp_sat_run.run_stoppable
+
+    def stopped(work: object, stop: object) -> tuple[object, bool]:
+        status, _ = real(work, stop)  # type: ignore[arg-type]
+        return status, True
+
+    monkeypatch.setattr(cp_sat_run, "run_stoppable", stopped)
+    result = solve(instance, PORT, "cp-sat", ONE, time_limit_s=0.0, incumbent=plan)
+    assert (result.status, result.details["ending"]) == ("feasible", "interrupted")
+    assert "interrupt" in result.message
+
+
+def test_a_solver_that_hears_no_interrupt_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "PATIENCE_S", 0.3)
+    ended = threading.Event()
+    threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.run_stoppable(lambda: ended.wait(60), stop=lambda: None)
+    ended.set()
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"time_limit_s": float("nan")}, "time_limit_s must be at least 0"),
+        ({"gap": 1.0}, "gap must be at least 0 and below 1"),
+        ({"seed": -1}, "seed must be at least 0"),
+    ],
+)
+def test_impossible_limits_are_one_line(limits: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        solve(example(), PORT, "heft", **limits)  # type: ignore[arg-type]
+
+
+def test_large_seeds_are_seeds() -> None:
+    assert solve(example(), PORT, "cp-sat", ONE, seed=2**40).value_ns == 34

@@ -1,0 +1,107 @@
+"""What methods tell while they run: never better than the truth, and only of the task itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from support import tiny_instance
+
+from placegap.instances import InputError, Plan, Semantics, example
+from placegap.solvers import METHODS, solve
+from placegap.solvers.core.progress import Ledger, News, is_heard, listening, tell
+from placegap.solvers.core.registry import Task, why_not
+
+MAKESPAN = Semantics(objective="makespan")
+CHAIN = Semantics(objective="max_load", plans="chain")
+ANY = Semantics(objective="max_load")
+LATENCY = Semantics(objective="latency_subgraphs")
+ALONE = {"workers": 1}
+
+TELLERS = [
+    ("decomposition", MAKESPAN, ALONE),
+    ("cp-sat", MAKESPAN, ALONE),
+    ("moirai", MAKESPAN, {}),
+    ("annealing", MAKESPAN, {"moves": 500}),
+    ("ideal-dp", CHAIN, {}),
+    ("noncontiguous", ANY, ALONE),
+    ("throughput-ip", ANY, {}),
+    ("latency", LATENCY, {**ALONE, "moves": 500}),
+    ("latency-ip", LATENCY, {}),
+]
+
+
+@pytest.mark.parametrize(("method", "semantics", "params"), TELLERS)
+def test_news_bracket_the_optimum_and_only_get_better(
+    method: str, semantics: Semantics, params: dict[str, object]
+) -> None:
+    heard = 0
+    for seed in range(4):
+        instance = tiny_instance(seed, num_ops=6)
+        if why_not(METHODS[method], Task(instance, semantics), METHODS[method].params()):
+            continue
+        optimum = solve(instance, semantics, "brute-force").value_ns
+        told: list[News] = []
+        result = solve(instance, semantics, method, params, time_limit_s=5, progress=told.append)
+        heard += len(told)
+        for news in told:
+            if news.value_ns is not None:
+                assert optimum is not None
+                assert news.value_ns >= optimum
+                assert news.by
+            assert optimum is None or (news.bound_ns or 0) <= optimum
+        for before, after in pairwise(told):
+            assert before != after
+            assert before.value_ns is None or (after.value_ns or 0) <= before.value_ns
+            assert (before.bound_ns or 0) <= (after.bound_ns or 0)
+        if told and told[-1].value_ns is not None and result.value_ns is not None:
+            assert told[-1].value_ns >= result.value_ns
+    assert heard > 0
+
+
+def test_a_ledger_keeps_the_best_and_the_first_who_found_it() -> None:
+    told: list[News] = []
+    ledger = Ledger(told.append)
+    for news in (
+        News(50, None, "heft"), News(50, 30, "cp-sat"), News(60, 20, "etf"),
+        News(40, None, "cp-sat"), News(None, 41, "wrong"), News(None, 40, "cp-sat"),
+    ):  # fmt: skip
+        ledger.enter(news)
+    assert told == [
+        News(50, None, "heft"), News(50, 30, "heft"), News(40, 30, "cp-sat"),
+        News(40, 40, "cp-sat"),
+    ]  # fmt: skip
+
+
+def test_what_is_said_of_other_instances_and_other_rules_is_not_heard() -> None:
+    told: list[News] = []
+    diamond = example()
+    with listening(diamond, MAKESPAN, told.append):
+        tell(diamond, ANY, "m-topo", value_ns=1)
+        tell(example(), MAKESPAN, "section", value_ns=2)
+        assert is_heard(diamond, MAKESPAN)
+        assert not is_heard(example(), MAKESPAN)
+    tell(diamond, MAKESPAN, "late", value_ns=3)
+    assert told == []
+
+
+def test_a_listener_is_gone_after_a_method_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise InputError("no")
+
+    diamond = example()
+    broken = replace(METHODS["heft"], run=fail)
+    monkeypatch.setitem(METHODS._loaded, "heft", broken)
+    with pytest.raises(InputError):
+        solve(diamond, MAKESPAN, "heft", progress=print)
+    assert not is_heard(diamond, MAKESPAN)
+
+
+def test_an_incumbent_is_told_first() -> None:
+    told: list[News] = []
+    # op 2 on the second device, the rest on the first: 35 ns (the example of `evaluate`)
+    solve(
+        example(), MAKESPAN, "cp-sat", ALONE, incumbent=Plan.on([0, 1, 0, 0]), progress=told.append
+    )
+    assert told[0] == News(35, None, "the start")

@@ -1,0 +1,83 @@
+"""The registry: names are known at once, modules are loaded when their methods are asked for."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import placegap.solvers
+from placegap.instances import InputError
+from placegap.solvers import METHODS, Method
+from placegap.solvers.core.methods import HOMES
+from placegap.solvers.core.registry import Registry, find_method, register
+
+FOLDER = Path(placegap.solvers.__path__[0])
+HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", "matplotlib")
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_a_method_is_registered_by_the_module_that_the_table_names(name: str) -> None:
+    assert METHODS[name].name == name
+    assert METHODS[name].run.__module__ == f"placegap.solvers.{HOMES[name]}"
+
+
+def test_every_module_that_registers_a_method_stands_in_the_table() -> None:
+    registering = {
+        ".".join(path.relative_to(FOLDER).with_suffix("").parts)
+        for path in FOLDER.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "register"
+    }
+    assert registering == set(HOMES.values())
+
+
+def test_a_name_is_taken_once() -> None:
+    with pytest.raises(ValueError, match="'heft' is registered twice"):
+        register(METHODS["heft"])
+
+
+def test_an_unknown_method_is_an_input_error_that_lists_the_names() -> None:
+    assert "magic" not in METHODS
+    with pytest.raises(InputError, match="no method 'magic'; 'placegap methods' lists them"):
+        find_method("magic")
+
+
+def test_a_method_of_a_user_comes_after_those_of_the_table() -> None:
+    registry = Registry()
+    mine = Method(**{**vars(METHODS["heft"]), "name": "mine"})
+    registry.add(mine)
+    assert [*registry] == [*HOMES, "mine"]
+    assert len(registry) == len(HOMES) + 1
+    assert registry["mine"] is mine
+    del registry["mine"]
+    assert "mine" not in registry
+
+
+def loaded(code: str, names: tuple[str, ...]) -> set[str]:
+    """Those of the modules that a fresh Python has loaded after some code."""
+    script = f"{code}\nimport sys\nprint(*(set({names!r}) & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_importing_the_package_loads_no_solver_and_compiles_nothing() -> None:
+    code = "import placegap.instances, placegap.solvers\nlist(placegap.solvers.METHODS)"
+    assert loaded(code, HEAVY) == set()
+
+
+def test_asking_for_the_version_loads_nothing_that_takes_long() -> None:
+    code = "from placegap.experiments.cli import main\nassert main(['--version']) == 0"
+    assert loaded(code, (*HEAVY, "numpy", "pydantic", "typer")) == set()
+
+
+def test_a_placer_loads_no_solver() -> None:
+    code = "from placegap.solvers import METHODS\nMETHODS['heft']"
+    assert loaded(code, ("pyomo", "highspy", "ortools", "pandas")) == set()

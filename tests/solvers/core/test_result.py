@@ -1,0 +1,85 @@
+"""Only the referee's value is reported, and disagreement is loud."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.instances import InputError, Plan, Semantics, example
+from placegap.solvers import SolverDisagreement, solve
+from placegap.solvers.core.result import Outcome, Result, finish
+
+MAKESPAN = Semantics(objective="makespan")
+CHAIN = Semantics(objective="max_load", plans="chain")
+BEST = Plan.on([0, 1, 0, 0])  # 35 (FD-DPS, figure 3)
+
+
+def judge(outcome: Outcome, semantics: Semantics = MAKESPAN, gap: float = 0.0) -> Result:
+    return finish(example(), semantics, "test", outcome, solve_s=0.0, requested_gap=gap)
+
+
+def test_value_equal_to_bound_is_optimal() -> None:
+    result = judge(Outcome(plan=BEST, bound_ns=35))
+    assert (result.status, result.value_ns, result.gap) == ("optimal", 35, 0.0)
+
+
+def test_a_gap_as_requested_is_named_so() -> None:
+    assert judge(Outcome(plan=BEST, bound_ns=28), gap=0.2).status == "gap_met"
+    assert judge(Outcome(plan=BEST, bound_ns=27), gap=0.2).status == "feasible"
+
+
+def test_without_a_bound_there_is_no_gap() -> None:
+    result = judge(Outcome(plan=BEST))
+    assert (result.status, result.bound_ns, result.gap) == ("feasible", None, None)
+
+
+def test_a_claim_better_than_the_referee_finds_is_a_disagreement() -> None:
+    with pytest.raises(SolverDisagreement, match="claims 34, the referee finds 35"):
+        judge(Outcome(plan=BEST, claim_ns=34))
+
+
+def test_a_claim_worse_than_the_referee_finds_is_not() -> None:
+    assert judge(Outcome(plan=BEST, claim_ns=36)).value_ns == 35
+
+
+def test_a_bound_above_a_feasible_value_is_a_disagreement() -> None:
+    with pytest.raises(SolverDisagreement, match="bound 36"):
+        judge(Outcome(plan=BEST, bound_ns=36))
+
+
+def test_a_claimed_plan_that_breaks_a_rule_is_a_disagreement() -> None:
+    with pytest.raises(SolverDisagreement, match="chain"):
+        judge(Outcome(plan=Plan.on([0, 1, 1, 0]), claim_ns=99), CHAIN)
+
+
+def test_a_heuristics_plan_that_breaks_a_rule_is_no_plan() -> None:
+    result = judge(Outcome(plan=Plan.on([0, 1, 1, 0])), CHAIN)
+    assert (result.status, result.plan, result.value_ns) == ("no_plan", None, None)
+    assert "chain" in result.message
+
+
+def test_a_feasible_plan_refutes_infeasibility() -> None:
+    with pytest.raises(SolverDisagreement, match="infeasible"):
+        judge(Outcome(plan=BEST, proven_infeasible=True))
+
+
+def test_proven_infeasibility_is_told_from_finding_nothing() -> None:
+    assert judge(Outcome(proven_infeasible=True)).status == "infeasible"
+    assert judge(Outcome(message="time limit")).status == "no_plan"
+
+
+def test_a_bound_of_a_narrower_class_is_refused() -> None:
+    wide = Semantics(objective="max_load", plans="any")
+    with pytest.raises(SolverDisagreement, match="does not hold"):
+        judge(Outcome(plan=BEST, bound_ns=1, bound_class="chain"), wide)
+
+
+def test_unknown_methods_and_parameters_are_input_errors() -> None:
+    with pytest.raises(InputError, match="'placegap methods' lists them"):
+        solve(example(), MAKESPAN, "no-such-method")
+    with pytest.raises(InputError, match="colour"):
+        solve(example(), MAKESPAN, "heft", {"colour": "red"})
+
+
+def test_a_method_that_does_not_apply_says_why() -> None:
+    with pytest.raises(InputError, match="does not do max_load"):
+        solve(example(), CHAIN, "heft")

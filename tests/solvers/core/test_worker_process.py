@@ -1,0 +1,89 @@
+"""Worker processes run nothing of the user's script, wherever that comes from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOLVE = """
+print("here", flush=True)
+from placegap.instances import Semantics, load_cluster, load_corpus
+from placegap.solvers import solve
+from placegap.solvers.decomposition import workers as section_workers
+section_workers.SPAWN_AFTER_S = 0.0
+instance = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))
+result = solve(instance, Semantics(objective="makespan"), "decomposition", {"workers": 2})
+print(result.value_ns, result.status)
+"""
+"""A script without a guard."""
+
+POOL = """
+print("here", flush=True)
+from placegap.experiments.running.pool import run_pool
+from placegap.instances.corpus.corpus import load_corpus
+found = run_pool(["zfnet512"], load_corpus, workers=2, hard_limit_s=lambda name: 99)
+print(*(ending.fate for ending in found))
+"""
+
+STUDY = """
+print("here", flush=True)
+from placegap.experiments.studies.run import run_study
+study, cells = run_study("study.yaml", "out", workers=2)
+print(*(cell.status for cell in cells))
+"""
+
+CONFIG = """
+name: small
+tables:
+  - name: t
+    semantics: {objective: makespan}
+    instances: [zfnet512]
+    clusters: [celeritas-4xV100-pcie]
+    methods: [heft]
+"""
+
+
+def run(script: str, way: str, folder: Path) -> str:
+    """What a script prints, given by its file, on standard input or as an argument."""
+    (folder / "script.py").write_text(script)
+    arguments = {"file": ["script.py"], "stdin": ["-"], "argument": ["-c", script]}[way]
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        input=script if way == "stdin" else "",
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_a_script_without_a_guard_solves(tmp_path: Path) -> None:
+    assert run(SOLVE, "file", tmp_path) == "here\n786996 optimal\n"
+
+
+@pytest.mark.parametrize("way", ["file", "stdin", "argument"])
+def test_a_script_without_a_guard_has_a_pool(way: str, tmp_path: Path) -> None:
+    assert run(POOL, way, tmp_path) == "here\ndone\n"
+
+
+def test_a_script_without_a_guard_runs_a_study(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(CONFIG)
+    assert run(STUDY, "file", tmp_path) == "here\nfeasible\n"
+
+
+def test_a_script_whose_streams_are_closed_has_workers(tmp_path: Path) -> None:
+    # the pipe to the worker then has the number of a standard stream
+    (tmp_path / "script.py").write_text(POOL + "open('fate', 'w').write('it ran')\n")
+    command = f"{sys.executable} script.py <&- >&- 2>&-"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "fate").read_text() == "it ran"
+
+
+def test_files_of_the_working_folder_hide_no_modules_from_workers(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "multiprocessing.py").write_text("raise RuntimeError")
+    script = "import os; os.chdir('there')\n" + POOL
+    assert run(script, "file", tmp_path) == "here\ndone\n"

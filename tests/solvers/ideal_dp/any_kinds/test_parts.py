@@ -1,0 +1,241 @@
+"""The parts of the ideal DP over any devices: pools, stages, sets of ideals, prices."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from chains import all_ideals, chain_instance
+from equal_devices import equal_device_draws
+from oracles import max_load_draws, oracle
+
+from placegap.instances import Semantics
+from placegap.instances.problem.transfer_times import NS_PER_S, ceil_div
+from placegap.solvers.chains.orders import orders
+from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.ideal_dp.any_kinds.pools import NO_PATH, Stage, build_pool, merge_alike
+from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem, build_kinds
+from placegap.solvers.ideal_dp.any_kinds.sets import (
+    Filter,
+    enumerate_sets,
+    has_any,
+    joined,
+    prefixes,
+    set_sums,
+)
+from placegap.solvers.ideal_dp.any_kinds.stages import (
+    least_sync_ns,
+    see,
+    share,
+    stage_load,
+    sync_ns,
+)
+from placegap.solvers.ideal_dp.any_kinds.windows import (
+    PriceBook,
+    Windows,
+    find_prices,
+    keep_all_that_may_matter,
+    work_bound,
+)
+
+CHAIN = Semantics(objective="max_load", plans="chain")
+OVERLAP = Semantics(objective="max_load", plans="chain", load="overlap")
+REPLICAS = Semantics(objective="max_load", plans="chain", replicas=True)
+SERVERS = Semantics(objective="max_load", plans="chain", levels=2)
+MANY = 10**6
+
+
+def all_sets(problem: KindsProblem):  # type: ignore[no-untyped-def]
+    """Every ideal of a problem."""
+    keep = Filter(np.zeros(problem.guide.num_nets, np.int64), 0)
+    return enumerate_sets(problem.guide, keep, Clock(None), MANY, MANY)[0]
+
+
+# ----------------------------------------------------------------------------------------- pools
+
+
+def test_devices_that_the_links_tell_apart_are_of_different_classes() -> None:
+    # a square with fast sides 0-1 and 2-3: 0 and 1 may change places, 0 and 2 may not
+    pool = build_pool(range(4), [0] * 4, lambda a, b: 9 if a // 2 == b // 2 else 1)
+    assert pool.copies == (((0, 1), (2, 3)),)
+    # stages of one device: 2; of more: the 3 * 3 vectors less the empty and the single ones
+    assert len(pool.stages) == 2 + 9 - 3
+    assert {stage.sync for stage in pool.stages if stage.uses == (2, 0)} == {(NS_PER_S, 9)}
+
+
+def test_devices_without_a_path_may_share_what_has_no_parameters() -> None:
+    pool = build_pool([0, 1], [0, 0], lambda a, b: None)
+    assert pool.stages[-1] == Stage(0, (2,), 2, NO_PATH)
+
+
+def test_without_replicas_only_the_kind_counts() -> None:
+    pool = build_pool([3, 1, 2], [0, 5, 5, 4], None)
+    assert pool.copies == (((1, 2), (3,)),)
+    assert [stage.replicas for stage in pool.stages] == [1, 1]
+    assert pool.of_kinds((2, 1), 6).tolist() == [0, 0, 0, 0, 1, 2]
+
+
+def test_servers_are_merged_if_devices_and_border_are_alike() -> None:
+    pools = [build_pool(devices, [0, 0, 0, 0, 1], None) for devices in ([0], [1], [2, 3], [4])]
+    merged, home = merge_alike(pools, ["near", "near", "near", "near"])
+    assert [pool.copies for pool in merged] == [(((0,),), ((1,),)), (((2, 3),),), (((4,),),)]
+    assert home.tolist() == [0, 0, 1, 2]
+    assert len(merge_alike(pools[:2], ["near", "far"])[0]) == 2
+
+
+def test_kinds_are_what_costs_tell_apart() -> None:
+    for instance in max_load_draws()[:20]:
+        problem = build_kinds(instance, CHAIN)
+        blocks = problem.guide.blocks
+        for own, kind in zip(problem.pool.copies[0], problem.pool.kinds, strict=True):
+            for k in own:
+                supported = blocks.time_ns[:, k] >= 0
+                assert not (problem.fits[kind] & ~supported).any()
+                fits = problem.fits[kind]
+                assert (problem.time[kind][fits] == blocks.time_ns[fits, k]).all()
+
+
+# ---------------------------------------------------------------------------------------- stages
+
+
+def test_the_synchronisation_is_exact_in_64_bits() -> None:
+    rng = random.Random(1)
+    for _ in range(2000):
+        r = rng.randrange(2, 65)
+        bandwidth = rng.choice([rng.randrange(1, 10**4), rng.randrange(1, 10**13), 10**9])
+        most = min(2**49, 2**60 * bandwidth // (2 * NS_PER_S))
+        total = rng.randrange(1, max(2, most >> rng.randrange(40)))
+        fraction = Fraction(2 * (r - 1) * NS_PER_S, r * bandwidth)
+        sharing = share(Stage(0, (r,), r, fraction.as_integer_ratio()), total)
+        for size in (0, 1, total // 3, total, rng.randrange(total)):
+            exact = ceil_div(2 * (r - 1) * size * NS_PER_S, r * bandwidth)
+            assert sync_ns(sharing, size) == exact
+            assert least_sync_ns(sharing, size) <= exact
+
+
+@pytest.mark.parametrize("semantics", [CHAIN, OVERLAP])
+def test_loads_of_differences_are_those_of_their_nets(semantics: Semantics) -> None:
+    for instance in max_load_draws()[:30]:
+        problem = build_kinds(instance, semantics)
+        sets, guide = all_sets(problem), problem.guide
+        inside = [[bool(row[0] >> v & 1) for v in range(guide.num_blocks)] for row in sets.members]
+        for kind in range(problem.num_kinds):
+            view = see(problem, sets, kind)
+            sharing = share(problem.pool.stages[0], 0)
+            for target in range(0, sets.size, 3):
+                for source in range(0, sets.size, 2):
+                    pairs = zip(inside[source], inside[target], strict=True)
+                    if any(low and not high for low, high in pairs):
+                        continue
+                    piece = [
+                        v for v, (low, high) in enumerate(
+                            zip(inside[source], inside[target], strict=True)
+                        ) if high and not low
+                    ]  # fmt: skip
+                    work = int(problem.time[kind][piece].sum())
+                    cut = sum(
+                        int(problem.weight[kind][e])
+                        for e in range(guide.num_nets)
+                        if 0
+                        < len({*guide.pin[guide.net_ptr[e] : guide.net_ptr[e + 1]]} & {*piece})
+                        < guide.net_ptr[e + 1] - guide.net_ptr[e]
+                    )
+                    load = max(work, cut) if guide.overlap else work + cut
+                    assert stage_load(view, sharing, target, source, 2**40) == load
+
+
+# -------------------------------------------------------------------------------------- the sets
+
+
+def test_all_ideals_are_enumerated_once() -> None:
+    for seed in range(60):
+        problem = build_kinds(chain_instance(seed), CHAIN)
+        blocks = problem.guide.blocks
+        arcs = set(zip(blocks.arc_tail.tolist(), blocks.arc_head.tolist(), strict=True))
+        found = all_sets(problem).members[:, 0].tolist()
+        assert len(found) == len(set(found))
+        assert set(found) == all_ideals(problem.guide.num_blocks, arcs)
+
+
+def test_enumeration_stops_at_its_limits() -> None:
+    problem = build_kinds(max_load_draws()[0], CHAIN)
+    size = all_sets(problem).size
+    keep = Filter(np.zeros(problem.guide.num_nets, np.int64), 0)
+    with pytest.raises(LimitReached, match="max_ideals"):
+        enumerate_sets(problem.guide, keep, Clock(None), size - 1, MANY)
+    with pytest.raises(LimitReached, match="fill the memory"):
+        enumerate_sets(problem.guide, keep, Clock(None), MANY, size - 1)
+
+
+def test_prefixes_of_orders_are_ideals_with_their_cuts() -> None:
+    for instance in max_load_draws()[:20]:
+        problem = build_kinds(instance, CHAIN)
+        everything = all_sets(problem)
+        parts = [
+            prefixes(problem.guide, order, np.arange(len(order) + 1))
+            for order in orders(problem.guide)
+        ]
+        some = joined(parts)
+        assert some.size <= everything.size
+        for members, cut_nets in zip(some.members, some.cut_nets, strict=True):
+            at = everything.find(members)
+            assert at >= 0
+            assert (everything.cut_nets[at] == cut_nets).all()
+
+
+def test_sums_run_over_all_words() -> None:
+    rng = np.random.default_rng(1)
+    flags = rng.random((50, 200)) < 0.3
+    padded = np.zeros((50, 256), np.bool_)
+    padded[:, :200] = flags
+    sets = np.packbits(padded, axis=1, bitorder="little").view(np.int64)
+    weight = rng.integers(0, 10**15, 200)
+    assert (set_sums(sets, weight) == flags @ weight).all()
+    assert (has_any(sets, weight > 8 * 10**14) == flags[:, weight > 8 * 10**14].any(axis=1)).all()
+
+
+# ---------------------------------------------------------------------------------------- prices
+
+
+@pytest.mark.parametrize("semantics", [CHAIN, OVERLAP, REPLICAS, SERVERS])
+def test_no_bound_from_prices_is_above_the_optimum(semantics: Semantics) -> None:
+    some = max_load_draws()[::6] if semantics in (CHAIN, OVERLAP) else equal_device_draws()[::6]
+    for instance in some:
+        best = oracle(instance, semantics)
+        if best is not None:
+            problem = build_kinds(instance, semantics)
+            everyone = np.ones(problem.num_kinds, np.bool_)
+            assert work_bound(problem, find_prices(problem, everyone)) <= best
+
+
+def test_windows_and_filter_keep_what_a_plan_of_that_load_needs() -> None:
+    """Any plan, whatever its value: the ideals before each of its devices, in the plan's order."""
+    rng = random.Random(3)
+    for instance in max_load_draws()[:40]:
+        problem = build_kinds(instance, CHAIN)
+        sets, guide, counts = all_sets(problem), problem.guide, problem.counts
+        order = next(orders(guide))
+        stops = sorted(rng.randrange(len(order) + 1) for _ in range(instance.num_devices - 1))
+        cuts = [0, *stops, len(order)]
+        sequence = rng.sample(
+            [kind for kind, n in enumerate(counts) for _ in range(n)], instance.num_devices
+        )
+        at = [sets.find(row) for row in prefixes(guide, order, np.array(cuts)).members]
+        sharing, limit, able = share(problem.pool.stages[0], 0), 0, True
+        for kind, source, target in zip(sequence, at, at[1:], strict=False):
+            view = see(problem, sets, kind)
+            able &= bool(view.need[target] - view.need[source] <= view.room)
+            limit = max(limit, stage_load(view, sharing, target, source, 2**40))
+        if not able:
+            continue
+        book = PriceBook(problem)
+        keep = keep_all_that_may_matter(problem, book.of_all, limit)
+        windows, used = Windows(book, sets), np.zeros_like(counts)
+        for ideal, kind in zip(at, [*sequence, None], strict=True):
+            assert set_sums(sets.cut_nets[[ideal]], keep.weight)[0] <= keep.most
+            assert windows.may_hold(used, limit, rest=False)[ideal]
+            assert windows.may_hold(counts - used, limit, rest=True)[ideal]
+            if kind is not None:
+                used[kind] += 1

@@ -1,0 +1,91 @@
+"""Sets as bits, wherever they stand: one word less than full, full, one more, and many words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from placegap.formulations.shared.families import op_reach
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Plan, Semantics, check
+from placegap.solvers import solve
+from placegap.solvers.latency.masks import beyond, count_ideals, has, masks, meets, members
+
+AT_THE_EDGE = pytest.mark.parametrize("count", [1, 62, 63, 64, 65, 127, 128, 129, 1000])
+
+
+def line(count: int, devices: int = 2) -> Instance:
+    """Ops of 1 ns one after the other, without transfers."""
+    ops = tuple(Op(name=f"o{i}", time_ns={"gpu": 1}) for i in range(count))
+    edges = tuple(
+        Edge(producer=f"o{i}", consumer=f"o{i + 1}", host_time_ns=0) for i in range(count - 1)
+    )
+    cluster = Cluster(
+        name="alike", devices=tuple(Device(name=f"d{k}", kind="gpu") for k in range(devices))
+    )
+    return Instance(name="line", graph=Graph(name="line", ops=ops, edges=edges), cluster=cluster)
+
+
+@AT_THE_EDGE
+def test_masks_are_read_back(count: int) -> None:
+    rng = np.random.default_rng(count)
+    inside = rng.random((3, count)) < 0.5
+    inside[:, count - 1] = True
+    table = masks(inside)
+    assert [members(row, count).tolist() for row in table] == inside.tolist()
+    assert all(has(table[0], v) == inside[0, v] for v in range(count))
+    last, none = (
+        masks(np.arange(count)[None, :] == count - 1)[0],
+        np.zeros(table.shape[1], np.int64),
+    )
+    assert meets(table[0], last)
+    assert not meets(table[0], none)
+    assert not beyond(last, table[0])
+    assert beyond(last, none)
+    assert masks(inside, count + 1).shape == (3, count // 64 + 1)
+
+
+@AT_THE_EDGE
+def test_ideals_of_a_line_are_its_beginnings(count: int) -> None:
+    before = np.tril(np.ones((count, count), bool), -1)
+    assert count_ideals(masks(before), 2000) == count + 1
+    assert count_ideals(masks(np.zeros((count, count), bool)), 10) > min(10, count)
+
+
+@AT_THE_EDGE
+def test_reach_holds_every_op(count: int) -> None:
+    ancestors, descendants = op_reach(line(count).arrays.index)
+    assert [bits.bit_count() for bits in ancestors] == list(range(count))
+    assert descendants[0] == 2**count - 2
+
+
+@pytest.mark.parametrize("count", [62, 63, 64, 65, 128, 129, 1000])
+def test_the_ideal_dp_splits_a_line_evenly(count: int) -> None:
+    # no transfers: half of the ops, rounded up
+    result = solve(line(count), Semantics(objective="max_load", plans="chain"), "ideal-dp")
+    assert (result.value_ns, result.bound_ns) == (-(-count // 2), -(-count // 2))
+
+
+@pytest.mark.parametrize("devices", [63, 64, 65, 66])
+def test_brute_force_tells_many_devices_apart(devices: int) -> None:
+    # op 0 runs on the first device only and op 1 on the last only: convex, whatever their numbers
+    kinds = ["first", *["other"] * (devices - 2), "last"]
+    ops = (Op(name="a", time_ns={"first": 1}), Op(name="b", time_ns={"last": 2}))
+    instance = Instance(
+        name="far",
+        graph=Graph(name="far", ops=ops, edges=(Edge(producer="a", consumer="b", host_time_ns=0),)),
+        cluster=Cluster(
+            name="many",
+            devices=tuple(Device(name=f"d{k}", kind=kind) for k, kind in enumerate(kinds)),
+        ),
+    )
+    semantics = Semantics(objective="max_load", plans="convex")
+    assert solve(instance, semantics, "brute-force").value_ns == 2
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 130])
+def test_the_referee_tells_many_devices_apart(count: int) -> None:
+    # every op on a device of its own is convex; the last one back on the first device is not
+    instance, semantics = line(count, count), Semantics(objective="max_load", plans="convex")
+    assert check(instance, Plan.on(range(count)), semantics) == ()
+    back = Plan.on([*range(count - 1), 0])
+    assert [violation.rule for violation in check(instance, back, semantics)] == ["convex"]

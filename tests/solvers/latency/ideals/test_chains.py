@@ -1,0 +1,132 @@
+"""Chains of ideals: optimal where calls and end times are all that counts, bounds elsewhere."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from latency_draws import optimum
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
+from placegap.solvers import solve
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.latency.calls import build_call_problem
+from placegap.solvers.latency.ideals.chains import IdealChains, build_chains
+from placegap.solvers.latency.ideals.lattice import build_lattice
+from placegap.solvers.latency.masks import masks, members
+from placegap.solvers.latency.rows.plans import row_places
+from placegap.solvers.latency.rows.spine import NEVER, build_nodes, build_spine
+
+ONCE, TWICE = (Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2))
+
+
+def lines(seed: int, num_ops: int, accelerators: int, hosts: int, width: int = 2) -> Instance:
+    """Lines of ops with edges across, no two times alike; accelerators are alike, memory binds."""
+    rng = random.Random(f"lines-{seed}")
+    rows = [list(range(at, num_ops, width)) for at in range(width)]
+    pairs = dict.fromkeys((a, b) for row in rows for a, b in pairwise(row))
+    for _ in range(num_ops // 4):
+        a, b = sorted(rng.sample(range(num_ops), 2))
+        pairs[a, b] = None
+    sizes = [rng.randrange(1, 10**9) for _ in range(num_ops)]
+    ops = tuple(
+        Op(name=f"o{i}", time_ns={"gpu": (own := rng.randrange(10**6)), "cpu": 3 * own},
+           resident_bytes=sizes[i])
+        for i in range(num_ops)
+    )  # fmt: skip
+    moves = [rng.randrange(10**5) for _ in range(num_ops)]
+    edges = tuple(
+        Edge(producer=f"o{a}", consumer=f"o{b}", host_time_ns=moves[a], tensor="out")
+        for a, b in sorted(pairs)
+    )
+    room = max(*sizes, int(sum(sizes) / max(1, accelerators) * rng.choice([0.8, 1.1, 1.3])))
+    devices = [Device(name=f"g{k}", kind="gpu", memory_bytes=room) for k in range(accelerators)]
+    devices += [Device(name=f"h{k}", kind="cpu", is_host=True) for k in range(hosts)]
+    return Instance(
+        name=f"lines-{seed}",
+        graph=Graph(name="lines", ops=ops, edges=edges),
+        cluster=Cluster(name="few", devices=tuple(devices)),
+    )
+
+
+def chains_of(instance: Instance, q: int) -> IdealChains:
+    accelerators = ~instance.arrays.is_host
+    room = int(instance.arrays.memory_bytes[accelerators].max(initial=0))
+    spine = build_spine(build_nodes(instance, q), narrow=False)
+    chains = build_chains(spine, room, min(int(accelerators.sum()) * q, instance.num_ops))
+    assert chains is not None
+    return chains
+
+
+def compare(seed: int) -> bool:
+    """With one call for each of equal accelerators the chains' value is the optimum."""
+    sizes = ((5, 2, 1), (6, 2, 0), (5, 3, 0), (6, 1, 1))
+    num_ops, accelerators, hosts = sizes[seed % len(sizes)]
+    instance = lines(seed, num_ops, accelerators, hosts, width=1 + seed % 3)
+    best = optimum(instance, ONCE)
+    found = chains_of(instance, 1).search(NEVER - 1, 1000, Clock(None))
+    assert found.exact
+    if best is None:
+        assert found.bound_ns == NEVER - 1
+        return False
+    assert found.bound_ns == best, instance.name
+    assert found.row is not None
+    problem = build_call_problem(instance, 1)
+    place = row_places(problem, chains_of(instance, 1).spine, found.row)
+    assert place is not None
+    assert problem.latency_ns(place) == best
+    # below the optimum there is nothing, and the search says so
+    assert chains_of(instance, 1).search(best, 1000, Clock(None)).bound_ns == best
+    chains = chains_of(instance, 1)  # the second search goes backward, the third uses both
+    few = [chains.search(best + 1, most, Clock(None)) for most in (1, 1, 1, 2, 4)]
+    assert max(one.bound_ns for one in few) <= best
+    twice = optimum(instance, TWICE)
+    if twice is not None:
+        assert chains_of(instance, 2).search(twice + 1, 1000, Clock(None)).bound_ns <= twice
+    return True
+
+
+def test_its_value_is_the_optimum_of_brute_force() -> None:
+    assert sum(compare(seed) for seed in range(60)) >= 40
+
+
+@pytest.mark.deep
+def test_its_value_is_the_optimum_of_brute_force_on_many() -> None:
+    assert sum(compare(seed) for seed in range(1000, 5000)) >= 2500
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 128])
+def test_two_lines_of_any_length_are_proven(count: int) -> None:
+    # a call holds half of one line at most; nothing but the chains of ideals sees that
+    instance = lines(count, count, 4, 1)
+    result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 20_000}, time_limit_s=60)
+    assert result.status == "optimal"
+
+
+def test_the_lattice_has_every_ideal_and_every_arc() -> None:
+    # three lines of 22 nodes: 23^3 ideals, and 3 x 22 x 23^2 arcs; bits in two words
+    inside = np.zeros((66, 66), bool)
+    feeds = np.zeros((66, 66), bool)
+    for line in range(3):
+        row = np.arange(line, 66, 3)
+        inside[np.ix_(row, row)] = np.triu(np.ones((22, 22), bool), 1)
+        feeds[row[:-1], row[1:]] = True
+    lattice = build_lattice(masks(inside.T), masks(feeds), 20_000)
+    assert lattice is not None
+    assert (len(lattice.mask), len(lattice.child)) == (23**3, 3 * 22 * 23**2)
+    for i in range(0, len(lattice.mask), 1000):
+        for at in range(lattice.child_ptr[i], lattice.child_ptr[i + 1]):
+            more = members(lattice.mask[lattice.child[at]] & ~lattice.mask[i], 66)
+            assert np.flatnonzero(more).tolist() == [lattice.added[at]]
+    assert build_lattice(masks(inside.T), masks(feeds), 10_000) is None
+
+
+def test_a_search_without_time_has_a_bound_all_the_same() -> None:
+    instance = lines(1, 40, 4, 1)
+    chains = chains_of(instance, 1)
+    full = chains.search(NEVER - 1, 4, Clock(None))
+    cut = chains.search(NEVER - 1, 4, Clock(0.0))
+    assert (full.ended, cut.ended) == (True, False)
+    assert cut.bound_ns <= full.bound_ns

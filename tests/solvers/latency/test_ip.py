@@ -1,0 +1,195 @@
+"""The method latency-ip: equal to brute force, honest about how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from latency_draws import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
+from support import SHARED, needs_dnn_partitioning
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Op,
+    Plan,
+    Semantics,
+    evaluate,
+    example,
+)
+from placegap.instances.importers.reader import read_model
+from placegap.instances.reading.errors import InputError
+from placegap.solvers import solve
+from placegap.solvers.core.registry import Task
+from placegap.solvers.core.trust import word_of
+from placegap.solvers.latency import ip as latency_ip
+from placegap.solvers.latency.slices import best_slices, with_slices
+
+MODELS: tuple[Mapping[str, object], ...] = (
+    {"model": "cp-sat", "workers": 1},
+    {"model": "mip"},
+    {"model": "mip", "form": "as_published"},
+)
+every_model = pytest.mark.parametrize("params", MODELS, ids=["cp-sat", "mip", "as-published"])
+every_q = pytest.mark.parametrize("semantics", LATENCY_SEMANTICS, ids=["once", "twice"])
+
+
+def agrees(instance: Instance, semantics: Semantics, params: Mapping[str, object]) -> None:
+    result = solve(instance, semantics, "latency-ip", params)
+    value = optimum(instance, semantics)
+    assert result.status == ("infeasible" if value is None else "optimal"), instance.name
+    assert (result.value_ns, result.bound_ns) == (value, value), instance.name
+
+
+@every_q
+@every_model
+def test_it_equals_brute_force(semantics: Semantics, params: Mapping[str, object]) -> None:
+    for instance in latency_draws()[:: 3 if params["model"] == "cp-sat" else 6]:
+        agrees(instance, semantics, params)
+
+
+@pytest.mark.deep
+@every_q
+@every_model
+def test_it_equals_brute_force_on_many(semantics: Semantics, params: Mapping[str, object]) -> None:
+    for instance in latency_draws(400):
+        agrees(instance, semantics, params)
+
+
+@every_model
+def test_it_equals_brute_force_without_a_start(
+    params: Mapping[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latency_ip, "STARTS", ())
+    monkeypatch.setattr(latency_ip, "with_slices", lambda task: task)
+    for instance in latency_draws()[::8]:
+        agrees(instance, ONCE, {**params, "start": False})
+
+
+def test_its_start_is_a_plan_of_the_class_and_never_below_the_optimum() -> None:
+    found = 0
+    for instance in latency_draws():
+        plan = best_slices(Task(instance, ONCE))
+        value = optimum(instance, ONCE)
+        if plan is not None:
+            verdict = evaluate(instance, plan, ONCE)
+            assert verdict.feasible
+            assert verdict.value_ns is not None
+            assert value is not None
+            assert verdict.value_ns >= value
+            found += verdict.value_ns == value
+    assert found >= 10
+
+
+def test_the_start_cuts_an_order_where_memory_and_transfers_say() -> None:
+    # three ops of 1, two fit on each accelerator, the tensors take 9 and 2: a b | c takes
+    # 1 + 1 + 2, then 2 + 1
+    ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=1) for x in "abc")
+    edges = (
+        Edge(producer="a", consumer="b", host_time_ns=9),
+        Edge(producer="b", consumer="c", host_time_ns=2),
+    )
+    devices = tuple(Device(name=x, kind="gpu", memory_bytes=2) for x in ("g0", "g1"))
+    instance = Instance(
+        name="chain",
+        graph=Graph(name="chain", ops=ops, edges=edges),
+        cluster=Cluster(name="two", devices=devices),
+    )
+    plan = best_slices(Task(instance, ONCE))
+    assert plan is not None
+    assert plan.devices.tolist() == [0, 0, 1]
+    assert evaluate(instance, plan, ONCE).value_ns == 7
+
+
+def test_an_incumbent_that_is_better_than_the_slices_is_kept() -> None:
+    # two ops side by side: slices put them one after the other, apart they take 5
+    ops = tuple(Op(name=x, time_ns={"gpu": 5}) for x in "ab")
+    devices = tuple(Device(name=x, kind="gpu") for x in ("g0", "g1"))
+    instance = Instance(
+        name="beside",
+        graph=Graph(name="beside", ops=ops),
+        cluster=Cluster(name="two", devices=devices),
+    )
+    apart = Plan.on([0, 1])
+    assert with_slices(Task(instance, ONCE, incumbent=apart)).incumbent == apart
+    assert with_slices(Task(instance, ONCE)).incumbent is not None
+
+
+@every_model
+def test_stopped_at_once_it_returns_its_start(params: Mapping[str, object]) -> None:
+    result = solve(example(), ONCE, "latency-ip", params, time_limit_s=0.0)
+    assert result.status in ("feasible", "optimal")
+    assert result.value_ns == 43
+    assert result.status == "optimal" or "time limit" in result.message
+
+
+@every_model
+def test_stopped_at_once_without_a_start_it_says_so(
+    params: Mapping[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latency_ip, "STARTS", ())
+    monkeypatch.setattr(latency_ip, "with_slices", lambda task: task)
+    params = {**params, "start": False}
+    result = solve(example(), ONCE, "latency-ip", params, time_limit_s=0.0)
+    assert (result.status, result.plan) == ("no_plan", None)
+    assert "no plan found" in result.message
+
+
+@pytest.mark.parametrize(
+    ("error", "ending"), [(KeyboardInterrupt, "interrupted"), (MemoryError, "memory_limit")]
+)
+def test_a_cp_sat_model_that_is_not_built_keeps_the_start(
+    error: type[BaseException], ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("placegap.formulations.latency_ip.cp.build", fail)
+    result = solve(example(), ONCE, "latency-ip", {"workers": 1})
+    assert (result.value_ns, result.details["ending"]) == (43, ending)
+    assert result.bound_ns == 43  # of the chains
+    assert f"before {word_of('ortools')} answered" in result.message
+
+
+def test_a_plan_that_fits_nowhere_is_proven_infeasible() -> None:
+    ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=2) for x in "abc")
+    devices = tuple(Device(name=x, kind="gpu", memory_bytes=3) for x in ("g0", "g1"))
+    instance = Instance(
+        name="tight",
+        graph=Graph(name="tight", ops=ops),
+        cluster=Cluster(name="two", devices=devices),
+    )
+    for params in MODELS:
+        assert solve(instance, TWICE, "latency-ip", params).status == "infeasible"
+
+
+@needs_dnn_partitioning
+def test_layer_bert_24_is_solved_to_optimality() -> None:
+    # 100.2185 ms: what the greedy of Tarnawski et al. finds, and a bound that was proven elsewhere
+    path = SHARED / "instances/dnn-partitioning/latency-inputs/LayerGraphs/bert24_inference.json"
+    instance = read_model(path).instance()
+    for semantics in LATENCY_SEMANTICS:
+        result = solve(instance, semantics, "latency-ip", time_limit_s=60)
+        assert (result.status, result.value_ns) == ("optimal", 100_218_500)
+
+
+def test_other_objectives_and_large_models_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="does not do makespan"):
+        solve(example(), Semantics(objective="makespan"), "latency-ip")
+    monkeypatch.setattr(latency_ip, "MOST_ROWS", 20)
+    with pytest.raises(InputError, match="rows, more than 20"):
+        solve(example(), ONCE, "latency-ip")
+
+
+@pytest.mark.parametrize("params", [{}, {"model": "mip"}, {"form": "as_published", "model": "mip"}])
+def test_a_cluster_of_hosts_only_runs_everything_on_them(params: dict[str, object]) -> None:
+    # five ops of 1 ns in a row
+    ops = tuple(Op(name=f"o{i}", time_ns={"cpu": 1}) for i in range(5))
+    edges = tuple(Edge(producer=f"o{i}", consumer=f"o{i + 1}", bytes=3) for i in range(4))
+    host = Cluster(name="host", devices=(Device(name="h", kind="cpu", is_host=True),))
+    instance = Instance(name="row", graph=Graph(name="row", ops=ops, edges=edges), cluster=host)
+    result = solve(instance, Semantics(objective="latency_subgraphs"), "latency-ip", params)
+    assert (result.value_ns, result.bound_ns) == (5, 5)

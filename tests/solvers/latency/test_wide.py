@@ -1,0 +1,193 @@
+"""`latency` on sections of many nodes, and its bounds on instances full of colocation groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from grouped_draws import grouped_draw
+from latency_draws import optimum
+from spine_draws import spine_draw
+
+from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
+from placegap.solvers import solve
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.latency import method as latency
+from placegap.solvers.latency.ideals.chains import build_chains
+from placegap.solvers.latency.rows import spine as latency_spine
+from placegap.solvers.latency.rows.absorbing import absorbed
+from placegap.solvers.latency.rows.bound import best_row
+from placegap.solvers.latency.rows.spine import NEVER, build_nodes, build_spine
+
+ONCE, TWICE, THRICE = (Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2, 3))
+BESIDE = (None, 0, 1, 2)
+
+
+def branches(count: int, width: int, accelerators: int = 1, host: bool = False) -> Instance:
+    """A section of `count` ops of 1 ns and 1 byte in `width` lines, between two others."""
+    lines = np.array_split(np.arange(1, count + 1), width)
+    pairs = [(a, b) for line in lines for a, b in zip([0, *line], [*line, count + 1], strict=False)]
+    kinds = {"gpu": 1, "cpu": 5} if host else {"gpu": 1}
+    ops = tuple(Op(name=f"o{i}", time_ns=kinds, resident_bytes=1) for i in range(count + 2))
+    edges = tuple(Edge(producer=f"o{a}", consumer=f"o{b}", host_time_ns=3) for a, b in pairs)
+    room = -(-(count + 2) // accelerators) + 1
+    devices = [Device(name=f"g{k}", kind="gpu", memory_bytes=room) for k in range(accelerators)]
+    if host:
+        devices.append(Device(name="h", kind="cpu", is_host=True))
+    return Instance(
+        name="wide",
+        graph=Graph(name="wide", ops=ops, edges=edges),
+        cluster=Cluster(name="few", devices=tuple(devices)),
+    )
+
+
+@pytest.mark.parametrize("count", [62, 63, 64, 65, 128, 129])
+def test_sections_of_any_size_are_enumerated(count: int) -> None:
+    # one call holds all, without a transfer: count + 2 ns; two lines, so that all ideals are listed
+    result = solve(branches(count, 2), ONCE, "latency", {"finish": False, "moves": 0})
+    assert (result.value_ns, result.bound_ns) == (count + 2, count + 2)
+    assert (result.status, result.bound_origin) == ("optimal", "sections")
+
+
+@pytest.mark.parametrize(("count", "width"), [(64, 64), (65, 5), (200, 10), (1000, 4)])
+def test_wide_sections_give_a_plan_and_a_bound(count: int, width: int) -> None:
+    instance = branches(count, width, accelerators=3, host=True)
+    for semantics in (ONCE, TWICE):
+        params = {"finish": False, "moves": 200, "rounds": 1}
+        result = solve(instance, semantics, "latency", params, time_limit_s=2)
+        assert result.value_ns is not None
+        assert "failed" not in result.details
+        # a path of that many ops, each at least 1 ns
+        assert count // width + 2 <= (result.bound_ns or 0) <= result.value_ns
+
+
+def test_a_phase_that_fails_costs_neither_plan_nor_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OverflowError("too many nodes")
+
+    instance = branches(9, 3, accelerators=2, host=True)
+    best = solve(instance, ONCE, "latency", {"workers": 1, "moves": 100})
+    assert best.status == "optimal"
+    for where in ("best_row", "chain_bound_ns", "anneal_calls", "best_start", "row_places"):
+        with monkeypatch.context() as patch:
+            patch.setattr(latency, where, fails)
+            result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 100})
+        assert (result.status, result.value_ns) == ("optimal", best.value_ns), where
+        assert "failed: OverflowError: too many nodes" in str(result.details["failed"]), where
+        assert str(result.details["failed"]) in result.message, where
+    monkeypatch.setattr(latency.latency_ip, "solve_cp", fails)
+    monkeypatch.setattr(latency, "best_row", fails)
+    result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 10}, time_limit_s=2)
+    assert result.value_ns is not None
+    assert result.bound_ns
+    assert "rows failed" in result.message
+    assert result.rests_on == "proof"
+
+
+def test_a_search_that_stops_says_why() -> None:
+    instance = branches(40, 5, accelerators=3, host=True)
+    result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 100}, time_limit_s=1)
+    assert result.status == "optimal" or "time limit" in result.message
+    result = solve(instance, ONCE, "latency", {"finish": False, "moves": 100, "rounds": 1})
+    assert result.status == "optimal" or "all rounds" in result.message
+
+
+def test_a_constant_goes_where_its_consumer_goes() -> None:
+    # w feeds b of its group, a copy c takes b's tensor and passes it on: one set; d is another
+    ops = tuple(
+        Op(name=x, time_ns={"gpu": 0 if x in "wc" else 2}, colocation="g" if x in "wbc" else None)
+        for x in "wbcd"
+    )
+    edges = tuple(Edge(producer=x, consumer=y, host_time_ns=1) for x, y in ("wb", "bc", "cd"))
+    instance = Instance(
+        name="constant",
+        graph=Graph(name="constant", ops=ops, edges=edges),
+        cluster=Cluster(name="one", devices=(Device(name="d", kind="gpu"),)),
+    )
+    assert absorbed(instance).tolist() == [1, 1, 1, 3]
+
+
+def compare_bounds(instance: Instance, semantics: Semantics) -> bool:
+    """No row and no chain is above the optimum; whether one is equal to it."""
+    best, q = optimum(instance, semantics), semantics.subgraphs
+    if best is None:
+        return False
+    accelerators = ~instance.arrays.is_host
+    room = int(instance.arrays.memory_bytes[accelerators].max(initial=0))
+    found = [chain_bound_ns(instance, semantics)]
+    for apart in (False, True)[: 1 + (q == 1)]:
+        nodes = build_nodes(instance, q, apart=apart)
+        most_calls = min(int(accelerators.sum()) * q, len(nodes.own_ns))
+        for beside in BESIDE:
+            for speakers_only in (False, True):
+                spine = build_spine(nodes, beside, speakers_only=speakers_only)
+                found.append(best_row(spine, room, most_calls).cost_ns)
+                chains = build_chains(spine, room, most_calls)
+                assert chains is not None
+                for limit_ns, most in ((NEVER - 1, 1), (NEVER - 1, 3), (best + 1, 50), (best, 50)):
+                    found.append(chains.search(limit_ns, most, Clock(None)).bound_ns)
+    assert max(found) <= best, (instance.name, semantics.label)
+    return max(found) == best
+
+
+def grouped(scale: str, first: int, count: int) -> list[tuple[Instance, Semantics]]:
+    """Instances and semantics that brute force takes few ms for."""
+    return [
+        (instance, semantics)
+        for seed in range(first, first + count)
+        for semantics in (ONCE, TWICE, THRICE)
+        if (instance := grouped_draw(seed, scale)) and slots(instance, semantics) <= 8000
+    ]
+
+
+def slots(instance: Instance, semantics: Semantics) -> int:
+    hosts = int(instance.arrays.is_host.sum())
+    calls = (instance.num_devices - hosts) * semantics.subgraphs
+    return int((hosts + calls) ** instance.num_ops)
+
+
+@pytest.mark.parametrize("scale", ["small", "real"])
+def test_no_bound_is_above_the_optimum_of_groups(
+    scale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = grouped(scale, 0, 40)
+    exact = [compare_bounds(*pair) for pair in pairs]
+    monkeypatch.setattr(latency_spine, "MOST_IDEALS", 3)
+    for pair in pairs[::4]:
+        compare_bounds(*pair)
+    assert len(pairs) >= 60
+    assert sum(exact) >= 20
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("scale", ["small", "real"])
+def test_no_bound_is_above_the_optimum_of_many_groups(scale: str) -> None:
+    for pair in grouped(scale, 1000, 4000):
+        compare_bounds(*pair)
+    for seed in range(4000, 5000):
+        compare_bounds(spine_draw(seed), THRICE)
+
+
+def agrees(instance: Instance, semantics: Semantics) -> None:
+    result = solve(instance, semantics, "latency", {"workers": 1, "moves": 300})
+    assert "failed" not in result.details
+    best = optimum(instance, semantics)
+    if best is None:
+        assert result.value_ns is None, instance.name
+    else:
+        assert (result.bound_ns or 0) <= best <= (result.value_ns or best), instance.name
+        if instance.name.startswith("grouped-small"):  # CP-SAT counts long times in larger units
+            assert (result.value_ns, result.bound_ns) == (best, best), instance.name
+
+
+@pytest.mark.parametrize("scale", ["small", "real"])
+def test_it_agrees_with_brute_force_on_groups(scale: str) -> None:
+    for pair in grouped(scale, 0, 16):
+        agrees(*pair)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("scale", ["small", "real"])
+def test_it_agrees_with_brute_force_on_many_groups(scale: str) -> None:
+    for pair in grouped(scale, 5000, 1000):
+        agrees(*pair)

@@ -1,0 +1,206 @@
+"""The bounds of Archer et al. are below every chain, in the order that theory gives them."""
+
+from __future__ import annotations
+
+import pytest
+from chains import best_chain, chain_instance
+from oracles import max_load_draws, oracle
+from support import SHARED, needs_dnn_partitioning
+
+from placegap.formulations.archer.blocks import build_units
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    InputError,
+    Instance,
+    Op,
+    Semantics,
+    example,
+)
+from placegap.instances.importers.reader import read_model
+from placegap.solvers import Result, solve
+from placegap.solvers.models import archer_bounds
+from placegap.solvers.models.archer_combinatorial import heaviest_unit, spread_work
+
+ADD, OVERLAP = (Semantics(objective="max_load", plans="chain", load=w) for w in ("add", "overlap"))
+IN_ORDER = (
+    ("archer-combinatorial", {}),
+    ("archer-three-blocks", {}),
+    ("archer-bottleneck", {"over": "min"}),
+    ("archer-bottleneck", {"over": "max"}),
+)
+MIPS = IN_ORDER[1:]
+
+
+def bounds(instance: Instance, semantics: Semantics = ADD, **limits: float) -> list[Result]:
+    """From the combinatorial bound to the best."""
+    return [solve(instance, semantics, name, params, **limits) for name, params in IN_ORDER]
+
+
+def check(instance: Instance, semantics: Semantics, optimum: int | None) -> None:
+    found = bounds(instance, semantics)
+    assert all(result.plan is None for result in found)
+    assert all(result.bound_class == "chain" for result in found)
+    if optimum is None:
+        assert all(result.status in ("bound", "infeasible") for result in found)
+        return
+    assert {result.status for result in found} == {"bound"}
+    values = [result.bound_ns for result in found]
+    assert sorted([*values, optimum]) == [*values, optimum], instance.name  # type: ignore[type-var]
+
+
+def row(*, devices: tuple[Device, ...] | None = None, times: int = 4, cost: int = 1) -> Instance:
+    """a -> b -> c, on three accelerators if nothing else is said; a host takes 7 ns for each."""
+    gpus = tuple(Device(name=f"g{k}", kind="gpu") for k in range(3))
+    return Instance(
+        name="row",
+        graph=Graph(
+            name="row",
+            ops=tuple(Op(name=name, time_ns={"gpu": times, "cpu": 7}) for name in "abc"),
+            edges=tuple(Edge(producer=a, consumer=b, host_time_ns=cost) for a, b in ("ab", "bc")),
+        ),
+        cluster=Cluster(name="row", devices=devices or gpus),
+    )
+
+
+# ---------------------------------------------------------------------------------------- by hand
+
+
+def test_a_row_of_three_has_bounds_of_6_and_the_models_alone_5() -> None:
+    # Combinatorial: 12 / 3, and b with the tensors of 1 ns that it cannot avoid, 4 + 1 + 1. The
+    # three superblocks alone reach 5 (a | b c), the second of three places 6 (a | b | c).
+    assert [result.bound_ns for result in bounds(row())] == [6, 6, 6, 6]
+    assert solve(row(), ADD, "ideal-dp").value_ns == 6
+
+
+def test_on_two_devices_the_superblocks_of_the_diamond_are_a_plan() -> None:
+    # 23: the third op, 10 ns, with its neighbours of 5 and 8. One other device is before or after
+    # the bottleneck: 1 3 | 2 4, which takes 5 + 10 + 1 + 10 and 20 + 8 + 1 + 10 = 39, the optimum.
+    values = [result.bound_ns for result in bounds(example())]
+    assert values == [23, 39, 39, 39]
+
+
+def test_work_spreads_over_accelerators_and_hosts() -> None:
+    # 12 ns of gpu work, 21 of cpu work; in time T the gpu does T and the host 4 / 7 T: T = 84 / 11
+    devices = (Device(name="g", kind="gpu"), Device(name="h", kind="cpu", is_host=True))
+    units = build_units(row(devices=devices))
+    assert spread_work(units) == 8
+    # b on the gpu, 4 + 1 + 1, or 7 on the host
+    assert heaviest_unit(units, "add") == 6
+    # hosts alone: no tensor is paid
+    assert heaviest_unit(build_units(row(devices=devices[1:])), "add") == 7
+    assert spread_work(build_units(row(devices=devices[1:]))) == 21
+
+
+def test_a_neighbour_is_cut_off_or_joins() -> None:
+    # b has a and c beside it, 4 ns each, or pays 9 for their tensors: 12 in any case
+    assert heaviest_unit(build_units(row(cost=9)), "add") == 12
+    assert heaviest_unit(build_units(row(cost=9)), "overlap") == 4
+    assert [result.bound_ns for result in bounds(row(cost=9))] == [12, 12, 12, 12]
+
+
+def test_bounds_are_rounded_up_to_what_loads_are_multiples_of() -> None:
+    # 30 ns in thirds are 10, and a load a multiple of 10; over 4 devices 7.5, so 10 as well
+    devices = tuple(Device(name=f"g{k}", kind="gpu") for k in range(4))
+    found = bounds(row(devices=devices, times=10, cost=0))
+    assert [result.bound_ns for result in found] == [10, 10, 10, 10]
+
+
+# ------------------------------------------------------------------------------------- properties
+
+
+def test_they_are_in_order_and_below_the_optimum_on_equal_devices_and_hosts() -> None:
+    for seed in range(30):
+        instance = chain_instance(seed)
+        check(instance, ADD, best_chain(instance))
+        if seed % 2:
+            check(instance, OVERLAP, best_chain(instance, overlap=True))
+
+
+def test_they_are_in_order_and_below_the_optimum_on_unequal_devices() -> None:
+    for instance in max_load_draws()[::5]:
+        check(instance, ADD, oracle(instance, ADD))
+
+
+@pytest.mark.deep
+def test_they_are_below_the_optimum_on_hundreds() -> None:
+    for seed in range(30, 400):
+        instance = chain_instance(seed)
+        check(instance, ADD, best_chain(instance))
+        check(instance, OVERLAP, best_chain(instance, overlap=True))
+    for instance in max_load_draws():
+        check(instance, ADD, oracle(instance, ADD))
+        check(instance, OVERLAP, oracle(instance, OVERLAP))
+
+
+def test_the_combinatorial_bound_is_below_the_optimum() -> None:
+    for seed in range(300):
+        instance = chain_instance(seed)
+        found, optimum = solve(instance, ADD, "archer-combinatorial"), best_chain(instance)
+        assert found.bound_ns is not None
+        assert optimum is None or found.bound_ns <= optimum
+
+
+# ---------------------------------------------------------------------------------------- endings
+
+
+def test_without_time_the_combinatorial_bound_is_left() -> None:
+    for result in bounds(example(), time_limit_s=0.0)[1:]:
+        assert (result.status, result.bound_ns) == ("bound", 23)
+        assert result.bound_origin == "archer combinatorial"
+        assert "time limit" in result.message
+
+
+def test_a_bound_says_what_proves_it() -> None:
+    origins = [result.bound_origin for result in bounds(example())]
+    assert origins == [
+        "archer combinatorial",
+        "archer three blocks (highs)",
+        "archer bottleneck (highs)",
+        "archer bottleneck (highs)",
+    ]
+
+
+def test_too_little_memory_is_proven_infeasible() -> None:
+    # an op that no device holds
+    ops = (Op(name="a", time_ns={"x": 1}, resident_bytes=3),)
+    devices = tuple(Device(name=k, kind="x", memory_bytes=2) for k in "ab")
+    instance = Instance(
+        name="full", graph=Graph(name="full", ops=ops), cluster=Cluster(name="c", devices=devices)
+    )
+    for name, params in MIPS:
+        result = solve(instance, ADD, name, params)
+        assert result.status == "infeasible"
+        assert "no chain plan exists" in result.message
+
+
+def test_other_semantics_and_sizes_are_declined(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, _ in IN_ORDER:
+        for semantics in (
+            Semantics(objective="max_load"),
+            Semantics(objective="max_load", plans="convex"),
+            Semantics(objective="max_load", plans="chain", replicas=True),
+        ):
+            with pytest.raises(InputError, match="states max_load chain"):
+                solve(example(), semantics, name)
+    monkeypatch.setattr("placegap.solvers.models.archer_exact.MOST_ROWS", 20)
+    with pytest.raises(InputError, match="45 rows"):
+        solve(example(), ADD, "archer-three-blocks")
+    with pytest.raises(InputError, match="over"):
+        solve(example(), ADD, "archer-bottleneck", {"over": "mean"})
+
+
+def test_the_middle_comes_first() -> None:
+    assert archer_bounds._middle_out(5) == [3, 2, 4, 1, 5]
+    assert archer_bounds._middle_out(4) == [2, 3, 1, 4]
+
+
+@needs_dnn_partitioning
+def test_layer_bert_24_is_bounded_within_a_tenth() -> None:
+    # the optimum is 17.789906 ms on 6 accelerators and a CPU
+    path = SHARED / "instances/dnn-partitioning/throughput-inputs/LayerGraphs"
+    found = bounds(read_model(path / "bert24_inference.json").instance())
+    ratios = [(result.bound_ns or 0) / 17_789_906 for result in found]
+    assert ratios == pytest.approx([0.8515, 0.8660, 0.8677, 0.9070], abs=1e-4)

@@ -1,0 +1,152 @@
+"""``archer-exact`` finds the optimum of chains on identical accelerators."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from chains import chain_instance
+from oracles import oracle
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    InputError,
+    Instance,
+    Op,
+    Plan,
+    Semantics,
+    example,
+)
+from placegap.solvers import solve
+from placegap.solvers.models import archer_exact
+
+ADD, OVERLAP = (Semantics(objective="max_load", plans="chain", load=w) for w in ("add", "overlap"))
+
+
+def identical_draws(number: int) -> list[Instance]:
+    """Instances on accelerators of one kind, without a host; at most 5 are infeasible."""
+    found: list[Instance] = []
+    infeasible = 0
+    for seed in count():
+        instance = chain_instance(seed)
+        if instance.arrays.is_host.any():
+            continue
+        infeasible += oracle(instance, ADD) is None
+        if infeasible <= 5 or oracle(instance, ADD) is not None:
+            found.append(instance)
+        if len(found) == number:
+            break
+    return found
+
+
+def check_draws(number: int) -> None:
+    for instance in identical_draws(number):
+        for semantics in (ADD, OVERLAP):
+            optimum = oracle(instance, semantics)
+            for method in ("archer-exact", "ideal-dp"):
+                result = solve(instance, semantics, method)
+                assert result.status == ("infeasible" if optimum is None else "optimal")
+                assert (result.value_ns, result.bound_ns) == (optimum, optimum), instance.name
+
+
+def test_it_equals_brute_force_and_the_dp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archer_exact, "STARTS", ("m-topo",))  # not the DP's own plan
+    check_draws(45)
+
+
+@pytest.mark.deep
+def test_it_equals_brute_force_and_the_dp_on_hundreds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archer_exact, "STARTS", ())
+    check_draws(500)
+
+
+def test_a_row_of_three_is_cut_where_that_costs_least() -> None:
+    # 4 ns each, tensors of 3 and 1 ns: a b | c is 8 + 1 and 1 + 4; a | b c: 7 and 11
+    result = solve(row((3, 1)), ADD, "archer-exact")
+    assert (result.status, result.value_ns) == ("optimal", 9)
+    assert result.plan in (Plan.on([0, 0, 1]), Plan.on([1, 1, 0]))
+
+
+def test_plans_that_exceed_memory_by_a_byte_are_excluded(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Ops of a little over 10**12 bytes, tensors of 9 ns. The rows of memory, a millionth wide, let
+    # two of them onto a device of 2 * 10**12: 8 + 9 and 9 + 4. In truth each has its own device.
+    monkeypatch.setattr(archer_exact, "STARTS", ())
+    big = 10**12
+    instance = row((9, 9), devices=3, memory=2 * big, sizes=(big + 1, big + 2, big + 3))
+    result = solve(instance, ADD, "archer-exact", {"start": False})
+    assert (result.status, result.value_ns) == ("optimal", 22)  # b pays 9 + 4 + 9
+
+
+def test_stopped_at_once_it_returns_its_start() -> None:
+    result = solve(example(), ADD, "archer-exact", time_limit_s=0.0)
+    assert result.status == "feasible"
+    assert result.value_ns is not None
+    assert "time limit" in result.message
+
+
+def test_stopped_at_once_without_a_start_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archer_exact, "STARTS", ())
+    result = solve(example(), ADD, "archer-exact", {"start": False}, time_limit_s=0.0)
+    assert (result.status, result.plan) == ("no_plan", None)
+    assert (result.bound_ns, result.bound_origin) == (23, "archer combinatorial")
+
+
+@pytest.mark.parametrize(
+    ("devices", "reason"),
+    [
+        ((("gpu", False), ("cpu", True)), "no host"),
+        ((("gpu", False), ("tpu", False)), "times differ"),
+    ],
+)
+def test_other_clusters_are_declined(devices: tuple[tuple[str, bool], ...], reason: str) -> None:
+    each = tuple(
+        Device(name=f"d{k}", kind=kind, is_host=host) for k, (kind, host) in enumerate(devices)
+    )
+    ops = (Op(name="a", time_ns={"gpu": 1, "cpu": 2, "tpu": 3}),)
+    instance = Instance(
+        name="i", graph=Graph(name="g", ops=ops), cluster=Cluster(name="c", devices=each)
+    )
+    with pytest.raises(InputError, match=reason):
+        solve(instance, ADD, "archer-exact")
+
+
+def test_other_semantics_are_declined() -> None:
+    for semantics in (
+        Semantics(objective="max_load", plans="convex"),
+        Semantics(objective="max_load", plans="chain", replicas=True),
+    ):
+        with pytest.raises(InputError, match="states max_load chain"):
+            solve(example(), semantics, "archer-exact")
+
+
+def test_models_that_are_too_large_are_declined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archer_exact, "MOST_ROWS", 20)
+    with pytest.raises(InputError, match="30 rows"):
+        solve(example(), ADD, "archer-exact")
+
+
+def row(
+    costs: tuple[int, int],
+    *,
+    devices: int = 2,
+    memory: int | None = None,
+    sizes: tuple[int, ...] = (0, 0, 0),
+) -> Instance:
+    """a -> b -> c, 4 ns each."""
+    ops = tuple(
+        Op(name=name, time_ns={"gpu": 4}, resident_bytes=size)
+        for name, size in zip("abc", sizes, strict=True)
+    )
+    edges = tuple(
+        Edge(producer=a, consumer=b, host_time_ns=cost)
+        for (a, b), cost in zip(("ab", "bc"), costs, strict=True)
+    )
+    each = tuple(Device(name=f"g{k}", kind="gpu", memory_bytes=memory) for k in range(devices))
+    return Instance(
+        name="row",
+        graph=Graph(name="row", ops=ops, edges=edges),
+        cluster=Cluster(name="row", devices=each),
+    )

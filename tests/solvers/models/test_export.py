@@ -1,0 +1,147 @@
+"""A model written to a file is the model: other readers find its names and its optimum."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+import highspy
+import pytest
+import tiny_mip
+
+from placegap.instances import InputError, Plan, Semantics, example
+from placegap.solvers import METHODS, solve
+from placegap.solvers.core.starts import Start
+from placegap.solvers.models.export import write_model
+from placegap.solvers.models.run_mip import Formulation
+
+TIMES = (9, 7, 6, 5, 4)  # 16 at best: 9 + 7, 6 + 5 + 4
+
+
+@pytest.fixture(autouse=True)
+def method() -> Iterator[None]:
+    tiny_mip.ensure_registered()
+    yield
+    tiny_mip.forget()
+
+
+def read(path: Path) -> highspy.Highs:
+    if path.suffix == ".gz":  # not every build of HiGHS unpacks
+        plain = path.parent / "unpacked" / path.with_suffix("").name
+        plain.parent.mkdir()
+        plain.write_bytes(gzip.decompress(path.read_bytes()))
+        path = plain
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    assert solver.readModel(str(path)) == highspy.HighsStatus.kOk
+    return solver
+
+
+def optimum(path: Path) -> float:
+    solver = read(path)
+    solver.run()
+    assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return solver.getInfo().objective_function_value
+
+
+@pytest.mark.parametrize("name", ["model.mps", "model.lp", "model.mps.gz", "model.lp.gz", "M.LP"])
+def test_the_file_has_the_optimum_of_the_method(tmp_path: Path, name: str) -> None:
+    instance = tiny_mip.ops_on(*TIMES)
+    path = tmp_path / name
+    written = write_model(instance, tiny_mip.ANY, tiny_mip.NAME, {}, path)
+    # 5 ops on one device each, 2 loads; x[i, k] and the largest load
+    assert (written.rows, written.columns, written.unit_ns) == (7, 11, 1.0)
+    solved = solve(instance, tiny_mip.ANY, tiny_mip.NAME)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    if name == "M.LP":  # HiGHS knows small letters only
+        path = path.rename(tmp_path / "renamed.lp")
+    assert optimum(path) == pytest.approx(16)
+    assert solved.value_ns == 16
+
+
+@pytest.mark.parametrize("kind", ["mps", "lp"])
+def test_variables_and_constraints_keep_their_names(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"model.{kind}"
+    write_model(tiny_mip.ops_on(1, 2), tiny_mip.ANY, tiny_mip.NAME, {}, path)
+    model = read(path).getLp()
+    assert {"x(0_0)", "x(0_1)", "x(1_0)", "x(1_1)", "most"} <= set(model.col_names_)
+    for family in ("assign_once(0)", "assign_once(1)", "load_covers(0)", "load_covers(1)"):
+        assert sum(family in name for name in model.row_names_) == 1
+
+
+@pytest.mark.parametrize("kind", ["mps", "lp"])
+def test_numbers_are_written_to_the_last_digit(tmp_path: Path, kind: str) -> None:
+    time_ns = 2**52 + 1
+    path = tmp_path / f"model.{kind}"
+    write_model(tiny_mip.ops_on(time_ns, 1), tiny_mip.ANY, tiny_mip.NAME, {}, path)
+    assert str(time_ns) in path.read_text().replace(".0", "")
+
+
+def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.mps.gz", "b.mps.gz"):
+        write_model(tiny_mip.ops_on(*TIMES), tiny_mip.ANY, tiny_mip.NAME, {}, tmp_path / name)
+    assert (tmp_path / "a.mps.gz").read_bytes() == (tmp_path / "b.mps.gz").read_bytes()
+    assert gzip.decompress((tmp_path / "a.mps.gz").read_bytes()).count(b"\n") > 10
+
+
+def test_the_model_is_built_with_the_start_that_the_solver_would_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[Start | None] = []
+    real = tiny_mip.formulation
+
+    def spied(*arguments: object) -> Formulation:
+        formulation = real(*arguments)  # type: ignore[arg-type]
+
+        def build(start: Start | None) -> object:
+            starts.append(start)
+            return formulation.build(start)
+
+        return Formulation(**{**vars(formulation), "build": build})
+
+    spying = METHODS[tiny_mip.NAME].__class__(
+        **{**vars(METHODS[tiny_mip.NAME]), "formulation": spied}
+    )
+    monkeypatch.setitem(METHODS, tiny_mip.NAME, spying)
+    written = write_model(
+        tiny_mip.ops_on(3, 4, 5), tiny_mip.ANY, tiny_mip.NAME, None, tmp_path / "a.lp",
+        incumbent=Plan.on([0, 0, 1]),
+    )  # fmt: skip
+    assert [start.value_ns for start in starts if start is not None] == [7]
+    assert written.start_ns == 7
+
+
+@pytest.mark.parametrize("name", ["model.txt", "model", "model.gz", "mps"])
+def test_other_names_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=r"end it in \.mps or \.lp"):
+        write_model(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {}, tmp_path / name)
+
+
+def test_a_method_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"heft has no MIP model .*{tiny_mip.NAME}"):
+        write_model(example(), Semantics(objective="makespan"), "heft", {}, tmp_path / "a.mps")
+
+
+def test_a_method_that_does_not_apply_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not do makespan"):
+        write_model(
+            example(), Semantics(objective="makespan"), tiny_mip.NAME, {}, tmp_path / "a.mps"
+        )
+
+
+def test_a_file_that_cannot_be_written_is_found_out_before_the_model_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiny_mip, "build", None)
+    with pytest.raises(InputError, match=r"a\.mps: cannot be written"):
+        write_model(
+            tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {}, tmp_path / "none" / "a.mps"
+        )
+
+
+def test_a_folder_of_that_name_stays(tmp_path: Path) -> None:
+    (tmp_path / "a.mps").mkdir()
+    with pytest.raises(InputError, match=r"a\.mps: cannot be written"):
+        write_model(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {}, tmp_path / "a.mps")
+    assert [file.name for file in tmp_path.iterdir()] == ["a.mps"]

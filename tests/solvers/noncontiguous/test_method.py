@@ -1,0 +1,308 @@
+"""The method `noncontiguous`: optima, valid bounds, and what it does when it is stopped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracles import max_load_draws, oracle
+from support import SHARED, needs_dnn_partitioning, tiny_instance
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Link,
+    Op,
+    Semantics,
+    example,
+)
+from placegap.instances.importers.reader import read_model
+from placegap.instances.reading.errors import InputError
+from placegap.solvers import METHODS, Outcome, Result, Task, solve
+from placegap.solvers.core.registry import why_not
+from placegap.solvers.noncontiguous import search as split_search
+from placegap.solvers.noncontiguous.annealing import anneal
+from placegap.solvers.noncontiguous.problem import build_split_problem
+
+ANY = Semantics(objective="max_load")
+
+
+OVERLAP = Semantics(objective="max_load", load="overlap")
+
+
+def split(instance: Instance, semantics: Semantics = ANY, **options: float) -> Result:
+    limits = {name: options.pop(name) for name in ("time_limit_s", "gap") if name in options}
+    few = {"moves": 5000, "patience": 20, **options}
+    return solve(instance, semantics, "noncontiguous", few, **limits)  # type: ignore[arg-type]
+
+
+def chain_of_three() -> Instance:
+    """a -> b -> c, 4 ns each, tensors of 1 ns, two equal devices."""
+    return Instance(
+        name="three",
+        graph=Graph(
+            name="three",
+            ops=tuple(Op(name=name, time_ns={"gpu": 4}) for name in "abc"),
+            edges=tuple(Edge(producer=a, consumer=b, bytes=1) for a, b in ("ab", "bc")),
+        ),
+        cluster=Cluster(
+            name="two",
+            devices=tuple(Device(name=name, kind="gpu") for name in ("g0", "g1")),
+            links=tuple(
+                Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
+                for a, b in (("g0", "g1"), ("g1", "g0"))
+            ),
+        ),
+    )
+
+
+def test_three_ops_of_which_two_share_a_device() -> None:
+    # {a, b} costs 4 + 4 + 1; a device that holds two ops holds at least that, and one must
+    result = split(chain_of_three())
+    assert (result.status, result.value_ns) == ("optimal", 9)
+
+
+@pytest.mark.parametrize("instance", max_load_draws()[::6], ids=lambda instance: instance.name)
+def test_it_finds_what_brute_force_finds(instance: Instance) -> None:
+    """With hosts, kinds, colocation, unsupported ops and tight memory, as drawn."""
+    best = oracle(instance, ANY)
+    result = split(instance)
+    assert result.status == ("infeasible" if best is None else "optimal")
+    assert result.value_ns == best
+
+
+@pytest.mark.parametrize("instance", max_load_draws()[3::9], ids=lambda instance: instance.name)
+def test_it_finds_what_brute_force_finds_where_transfers_overlap(instance: Instance) -> None:
+    best = oracle(instance, OVERLAP)
+    result = split(instance, OVERLAP)
+    assert result.status == ("infeasible" if best is None else "optimal")
+    assert result.value_ns == best
+
+
+def test_overlapping_transfers_of_three_ops_are_free() -> None:
+    # {a, b} takes max(4 + 4, 1): the tensor is hidden; a device that holds two ops takes 8
+    result = split(chain_of_three(), OVERLAP)
+    assert (result.status, result.value_ns) == ("optimal", 8)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_columns_alone_bound_larger_instances_from_below(seed: int) -> None:
+    instance = tiny_instance(seed, num_ops=14, num_devices=3, hosts=1, density=0.2)
+    best = solve(instance, ANY, "throughput-ip")
+    result = split(instance, mip=False)
+    if result.value_ns is not None and best.value_ns is not None:
+        assert result.bound_ns is not None
+        assert result.bound_ns <= best.value_ns <= result.value_ns
+
+
+def test_it_is_never_worse_than_the_best_chain() -> None:
+    chains = Semantics(objective="max_load", plans="chain")
+    dp, compared = METHODS["ideal-dp"], 0
+    for instance in max_load_draws()[::4]:
+        best = oracle(instance, chains)
+        if best is not None and why_not(dp, Task(instance, chains), dp.params()) is None:
+            result = split(instance, mip=False, moves=0, rounds=0)
+            assert result.value_ns is not None
+            assert result.value_ns <= best
+            compared += 1
+    assert compared > 5
+
+
+def test_no_time_still_gives_a_plan_and_a_bound() -> None:
+    result = split(example(), time_limit_s=0.0)
+    assert result.value_ns is not None
+    assert result.bound_ns is not None
+    # the heaviest op takes 20 ns, and the optimum is 25
+    assert 20 <= result.bound_ns <= 25 <= result.value_ns
+    assert result.bound_origin == "work"
+    assert "time limit" in result.message
+
+
+def test_an_interrupt_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    instance = tiny_instance(5, num_ops=14, num_devices=3, density=0.3)
+    monkeypatch.setattr(split_search, "cover_all", interrupted)
+    result = split(instance)
+    assert result.plan is not None
+    assert result.message.startswith("interrupted")
+
+
+def test_a_gap_that_suffices_ends_the_search() -> None:
+    result = split(tiny_instance(3, num_ops=12, num_devices=3), gap=0.9, mip=False)
+    assert result.status in ("optimal", "gap_met")
+
+
+def test_the_same_call_gives_the_same_plan_and_bound() -> None:
+    instance = tiny_instance(5, num_ops=14, num_devices=3, density=0.3)
+    first, second = (split(instance, mip=False) for _ in range(2))
+    assert (first.plan, first.bound_ns) == (second.plan, second.bound_ns)
+
+
+@pytest.mark.parametrize("rules", [{"plans": "chain"}, {"replicas": True}], ids=str)
+def test_other_rules_are_declined(rules: dict[str, object]) -> None:
+    semantics = Semantics(objective="max_load", **rules)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="not"):
+        solve(example(), semantics, "noncontiguous")
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_annealing_keeps_memory_and_repeats_itself(overlap: bool) -> None:
+    instance = next(i for i in max_load_draws() if i.arrays.memory_bytes.min() < 2**62)
+    problem = build_split_problem(instance, overlap=overlap)
+    plan = solve(instance, OVERLAP if overlap else ANY, "brute-force").plan
+    assert plan is not None
+    start = np.zeros(problem.num_blocks, np.int64)
+    start[problem.block] = plan.devices
+    found = [anneal(problem, start, seed=7, moves=3000) for _ in range(2)]
+    assert (found[0] == found[1]).all()
+    assert problem.fits(found[0])
+    assert problem.loads(found[0]).max() <= problem.loads(start).max()
+
+
+@needs_dnn_partitioning
+def test_bert_3_gains_27_percent_over_the_best_chain() -> None:
+    """The poster's "up to 27 %" (Tarnawski et al.): the chain's 27.9186 ms against 21.9084 ms."""
+    folder = SHARED / "instances/dnn-partitioning/throughput-inputs/OperatorGraphs"
+    instance = read_model(folder / "bert_l-3_inference.json").instance()
+    result = split(instance, gap=0.001, mip=False)
+    assert result.status in ("gap_met", "optimal")
+    assert result.value_ns is not None
+    assert 27_918_568 / result.value_ns >= 1.274
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("semantics", [ANY, OVERLAP], ids=lambda semantics: semantics.load)
+@pytest.mark.parametrize("start", range(5000, 10000, 500))
+def test_ten_thousand_draws_lie_between_bound_and_value(start: int, semantics: Semantics) -> None:
+    few = {"mip": False, "moves": 500, "patience": 10, "rounds": 1}
+    for seed in range(start, start + 500):
+        instance = tiny_instance(
+            seed, num_ops=5 + seed % 4, num_devices=2 + seed % 2, hosts=seed % 3 % 2,
+            backward=seed % 5 == 0,
+        )  # fmt: skip
+        best = oracle(instance, semantics)
+        result = split(instance, semantics, **few)
+        if best is None:
+            assert result.plan is None
+        elif result.value_ns is not None:
+            assert result.bound_ns is not None
+            assert result.bound_ns <= best <= result.value_ns
+
+
+@pytest.mark.deep
+@needs_dnn_partitioning
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LayerGraphs/inceptionv3_inference",
+        "LayerGraphs/inceptionv3_training",
+        "LayerGraphs/resnet50_inference",
+        "LayerGraphs/resnet50_training",
+        "OperatorGraphs/bert_l-12_inference",
+        "OperatorGraphs/bert_L-12_training",
+    ],
+)
+@pytest.mark.parametrize("seed", range(2))
+def test_published_inputs_close_to_half_a_percent(name: str, seed: int) -> None:
+    path = SHARED / "instances/dnn-partitioning/throughput-inputs" / f"{name}.json"
+    result = solve(
+        read_model(path).instance(), ANY, "noncontiguous", {"mip": False}, gap=0.005, seed=seed
+    )
+    assert result.status in ("gap_met", "optimal")
+
+
+def open_instance() -> Instance:
+    """Fourteen ops, of which the heaviest is far from the optimum."""
+    return tiny_instance(5, num_ops=14, num_devices=3, density=0.3)
+
+
+@pytest.fixture
+def open_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the columns prove is passed over, so that no phase closes the gap."""
+    monkeypatch.setattr(split_search.SplitSearch, "learn", lambda *_: None)
+
+
+@pytest.mark.usefixtures("open_gap")
+def test_a_run_that_ends_without_a_limit_says_why() -> None:
+    result = split(open_instance(), mip=False, rounds=1)
+    assert result.status == "feasible"
+    assert result.message.startswith("ended after 2 rounds of pricing; the MIP is switched off")
+
+
+@pytest.mark.usefixtures("open_gap")
+def test_time_that_is_left_is_used() -> None:
+    """After its rounds it goes on: what ends it is the limit, and it says so."""
+    result = split(open_instance(), mip=False, rounds=0, time_limit_s=1.0)
+    assert result.status == "feasible"
+    assert result.message.startswith("stopped: the time limit of 1 s is over")
+
+
+def test_a_proof_of_its_own_and_the_word_of_a_solver_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = split(chain_of_three())
+    assert (own.bound_origin, own.rests_on) == ("column generation", "proof")
+    monkeypatch.setattr(split_search.SplitSearch, "learn", lambda *_: None)
+    closed = split(chain_of_three(), rounds=0)
+    assert (closed.status, closed.bound_origin) == ("optimal", "highs")
+    assert closed.rests_on.startswith("HiGHS ")
+
+
+@pytest.mark.usefixtures("open_gap")
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        ("choose_pricer", "the pricing's set-up failed: ValueError: broken"),
+        ("cover_all", "column generation failed: ValueError: broken"),
+        ("dive", "dives failed: ValueError: broken"),
+        ("anneal", "local search failed: ValueError: broken"),
+        ("exchange_pairs", "local search failed: ValueError: broken"),
+    ],
+)
+def test_a_phase_that_fails_costs_no_more_than_its_part(
+    phase: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(split_search, phase, broken)
+    result = split(open_instance(), mip=False, rounds=1)
+    assert words in result.faults
+    assert result.value_ns is not None
+    assert result.bound_ns is not None
+    assert result.bound_ns <= result.value_ns
+
+
+@pytest.mark.usefixtures("open_gap")
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("HiGHS gave up")], ids=repr)
+def test_a_mip_that_fails_leaves_plan_and_bound(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> Outcome:
+        raise error
+
+    mip = replace(METHODS["throughput-ip"], run=broken)
+    monkeypatch.setitem(METHODS, "throughput-ip", mip)
+    result = split(open_instance(), rounds=1)
+    assert result.value_ns is not None
+    assert result.rests_on == "proof"
+    assert result.message.startswith("ended after 2 rounds of pricing; the MIP failed")
+    assert any(fault.startswith("the MIP (HiGHS ") for fault in result.faults)
+
+
+@pytest.mark.usefixtures("open_gap")
+def test_a_mip_bound_above_the_plan_is_a_fault_and_no_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrong = Outcome(bound_ns=10**9, bound_origin="highs")
+    mip = replace(METHODS["throughput-ip"], run=lambda *_: wrong)
+    monkeypatch.setitem(METHODS, "throughput-ip", mip)
+    result = split(open_instance(), rounds=1)
+    assert result.rests_on == "proof"
+    assert any("says that no load below 1000000000 ns" in fault for fault in result.faults)

@@ -1,0 +1,188 @@
+"""The parts of `noncontiguous` by themselves: merging, frontiers, pricing, columns, dives."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations, product
+
+import numpy as np
+import pytest
+from oracles import max_load_draws
+from support import tiny_instance
+
+from placegap.instances import Cluster, Device, Graph, Instance, Op
+from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.graph_index import Ints
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.noncontiguous.columns import generation as column_generation
+from placegap.solvers.noncontiguous.columns import pricing as pricer_module
+from placegap.solvers.noncontiguous.columns.dives import dive
+from placegap.solvers.noncontiguous.columns.generation import choose_pricer, cover_all
+from placegap.solvers.noncontiguous.columns.knapsack import TOTAL_PRICE, best_sets, most_price
+from placegap.solvers.noncontiguous.columns.pricing import build_pricer, choices
+from placegap.solvers.noncontiguous.merging import merge_blocks
+from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_problem
+
+DRAWS = max_load_draws()[5:100:5]
+
+
+def plans(problem: SplitProblem) -> list[Ints]:
+    """Every plan that fits."""
+    devices = range(problem.num_devices)
+    every = (np.array(p) for p in product(devices, repeat=problem.num_blocks))
+    return [plan for plan in every if problem.fits(plan)]
+
+
+def least(problem: SplitProblem) -> int | None:
+    return min((int(problem.loads(plan).max()) for plan in plans(problem)), default=None)
+
+
+def wide(seed: int) -> Instance:
+    return tiny_instance(seed, num_ops=8, num_devices=2, density=0.5)
+
+
+@pytest.mark.parametrize("instance", DRAWS, ids=lambda instance: instance.name)
+def test_merging_keeps_the_optimum_and_the_plans_given(instance: Instance) -> None:
+    problem = build_split_problem(instance)
+    best = least(problem)
+    given = plans(problem)[::50]
+    value = max((int(problem.loads(plan).max()) for plan in given), default=100)
+    merged = merge_blocks(problem, value + 1, given)
+    assert least(merged.problem) == best
+    assert len(merged.plans) == len(given)
+    for before, after in zip(given, merged.plans, strict=True):
+        assert merged.problem.fits(after)
+        assert merged.problem.loads(after).max() <= problem.loads(before).max()
+    assert (merged.home[problem.block] == merged.problem.block).all()
+
+
+def subsets(problem: SplitProblem, device: int) -> list[tuple[Ints, int]]:
+    """Every set of blocks that run on a device and fit there one by one, and its load."""
+    possible = np.flatnonzero(
+        (problem.time_ns[:, device] != UNSUPPORTED)
+        & (problem.size_bytes <= problem.memory_bytes[device])
+    ).tolist()
+    found = []
+    for chosen in chain.from_iterable(combinations(possible, n) for n in range(len(possible) + 1)):
+        inside = np.zeros(problem.num_blocks, np.bool_)
+        inside[list(chosen)] = True
+        found.append((np.array(chosen, np.int64), problem.set_load(device, inside)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("unit", [1, 3, 7])
+def test_no_set_is_worth_more_than_the_pricing_says(seed: int, unit: int) -> None:
+    """And with cells of 1 ns, where nothing is rounded, some set is worth exactly that."""
+    problem = build_split_problem(wide(seed))
+    pricer = build_pricer(problem)
+    rng = np.random.default_rng(seed)
+    price = (rng.dirichlet(np.ones(problem.num_blocks)) * TOTAL_PRICE).astype(np.int32)
+    cells = 60 // unit
+    for devices, grid in zip(problem.members(), pricer.grids(unit, cells), strict=True):
+        held = most_price(grid, price)
+        sets = subsets(problem, devices[0])
+        for cell in range(cells):
+            worth = max(int(price[s].sum()) for s, load in sets if load < (cell + 1) * unit)
+            assert held[cell] == worth if unit == 1 else held[cell] >= worth
+        same, (found,) = best_sets(grid, price, [cells - 1])
+        assert (same == held).all()
+        assert price[found.blocks].sum() == held[-1]
+        assert found.cell < cells
+
+
+def closed_bound(problem: SplitProblem, value: int) -> int:
+    search = cover_all(build_pricer(problem), value, 1000)
+    search.close(Clock(None), value, 1000)
+    return search.bound_ns
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_fine_grid_goes_beyond_where_a_coarse_one_ended(seed: int) -> None:
+    """Coarse cells lose load in rounding, so that the covering LP reaches 1 too early on them."""
+    problem = build_split_problem(tiny_instance(seed, num_ops=20, num_devices=3, density=0.1))
+    value = int(problem.time_ns.max(axis=1).sum()) // 2
+    searches = [cover_all(build_pricer(problem), value, cells) for cells in (12, 1000, 1000)]
+    coarse, fine, alone = searches
+    coarse.close(Clock(None), value, 1000)
+    fine.take_over(coarse)
+    for search in (fine, alone):
+        search.close(Clock(None), value, 1000)
+    assert coarse.upper * coarse.unit_ns < alone.bound_ns
+    assert fine.bound_ns == alone.bound_ns
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nets_that_are_left_out_weaken_the_bound_only(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = build_split_problem(wide(seed))
+    best = least(problem)
+    if best is None:
+        return
+    full = closed_bound(problem, best)
+    monkeypatch.setattr(pricer_module, "MOST_MOVES", 30)
+    assert closed_bound(problem, best) <= full <= best
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("instance", DRAWS[::4], ids=lambda instance: instance.name)
+def test_every_choice_of_weights_gives_a_bound(instance: Instance, overlap: bool) -> None:
+    """Weights of work, of transfers and of memory alike."""
+    problem = build_split_problem(instance, overlap=overlap)
+    best = least(problem)
+    if best is None:
+        return
+    for weights in choices(problem, best + 3):
+        search = cover_all(build_pricer(problem, weights), best + 3, 1000)
+        search.close(Clock(None), best + 3, 50)
+        assert search.bound_ns <= best
+
+
+def roomy_and_tight(size_bytes: int) -> Instance:
+    """Four ops: 1 ns each on a device with room for 1 byte, 10 ns each on one without a limit."""
+    ops = tuple(
+        Op(name=name, time_ns={"fast": 1, "slow": 10}, resident_bytes=size_bytes) for name in "abcd"
+    )
+    devices = (
+        Device(name="f", kind="fast", memory_bytes=1),
+        Device(name="s", kind="slow"),
+    )
+    return Instance(
+        name="four",
+        graph=Graph(name="four", ops=ops, edges=()),
+        cluster=Cluster(name="two", devices=devices, links=()),
+    )
+
+
+@pytest.mark.parametrize(("size_bytes", "bound_ns"), [(0, 4), (1, 30)])
+def test_rents_bring_memory_into_the_bound(size_bytes: int, bound_ns: int) -> None:
+    # with sizes the fast device holds one op, so the slow one holds three: 30 ns; without, all fit
+    problem = build_split_problem(roomy_and_tight(size_bytes))
+    search = cover_all(choose_pricer(problem, 40), 40, 1000)
+    search.close(Clock(None), 40, 50)
+    assert search.bound_ns == bound_ns
+
+
+def test_kinds_priced_in_threads_give_the_same_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = build_split_problem(tiny_instance(3, num_ops=8, num_devices=3, density=0.4))
+    assert len(problem.members()) > 1
+    bounds = []
+    for heavy in (1e18, 0.0):
+        monkeypatch.setattr(column_generation, "HEAVY", heavy)
+        search = cover_all(choose_pricer(problem, 100, 2), 100, 1000)
+        search.close(Clock(None), 100, 50)
+        bounds.append((search.bound_ns, search.iterations))
+    assert bounds[0] == bounds[1]
+
+
+@pytest.mark.parametrize("limit_s", [None, 0.0])
+def test_a_dive_gives_a_plan_that_fits_also_without_time(limit_s: float | None) -> None:
+    for instance in DRAWS[:8]:
+        problem = build_split_problem(instance)
+        best = least(problem)
+        if best is None or best == 0:
+            continue
+        search = cover_all(build_pricer(problem), best, 1000)
+        device = dive(search, best, Clock(limit_s))
+        if device is not None and problem.fits(device):
+            assert problem.loads(device).max() >= best

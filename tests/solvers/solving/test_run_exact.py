@@ -1,0 +1,272 @@
+"""The rule for every exact method: never worse than what costs next to nothing."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracles import (
+    FWD_BWD_SEMANTICS,
+    LATENCY_SEMANTICS,
+    MAKESPAN_SEMANTICS,
+    MAX_LOAD_SEMANTICS,
+    STAGE_SEMANTICS,
+)
+from support import tiny_instance
+
+from placegap.instances import Instance, Plan, Semantics, evaluate, example, generate, load_cluster
+from placegap.instances.files.document import Document
+from placegap.solvers import METHODS, Limits, Outcome, Task, solve
+from placegap.solvers.core.registry import (
+    ExactParams,
+    Method,
+    Params,
+    parse_params,
+    register,
+    why_not,
+)
+from placegap.solvers.core.starts import best_start, placers, starts
+from placegap.solvers.core.trust import PROOF
+from placegap.solvers.solving.cheap_bounds import quick_bound
+from placegap.solvers.solving.run_exact import Fault, run_exact
+from placegap.solvers.solving.spread_bound import spread_bound
+
+PORT = Semantics(objective="makespan")
+LOAD = Semantics(objective="max_load")
+EXACT = [m.name for m in METHODS.values() if m.claim == "exact" and m.name != "brute-force"]
+QUICK: dict[str, dict[str, object]] = {
+    "cp-sat": {"workers": 1},
+    "decomposition": {"workers": 1},
+    "latency": {"workers": 1, "moves": 0},
+    "noncontiguous": {"moves": 0, "workers": 1},
+    "latency-ip": {"workers": 1},
+}
+ALL_SEMANTICS = (
+    *MAKESPAN_SEMANTICS[::2], *MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS[::3],
+    *STAGE_SEMANTICS[::2], *LATENCY_SEMANTICS,
+)  # fmt: skip
+
+
+def draws() -> list[Instance]:
+    """Wide and deep graphs of 14 ops, on unlike devices, with memory that binds, on equal ones."""
+    graph = generate("layered", {"ops": 14, "width": 4}, seed=1)
+    return [
+        *(
+            tiny_instance(seed, num_ops=14, num_devices=3, density=(0.1, 0.4)[seed % 2])
+            for seed in (0, 3, 4)  # 1 and 2 fit nowhere
+        ),
+        Document(name="equal", graph=graph).instance(example().cluster),
+    ]
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_no_exact_method_is_worse_than_a_fast_placer_or_proves_less_than_a_cheap_bound(
+    name: str,
+) -> None:
+    # Stopped at once: all that it has is what costs next to nothing.
+    method, checked = METHODS[name], 0
+    params = parse_params(method, QUICK.get(name, {}))
+    assert isinstance(params, ExactParams)
+    for number, semantics in enumerate(ALL_SEMANTICS):
+        instance, equal = draws()[-1 - number % 4], draws()[-1]
+        if why_not(method, Task(instance, semantics), params) is not None:
+            instance = equal  # some methods are for equal devices only
+        task = Task(instance, semantics)
+        if semantics.levels == 2 or why_not(method, task, params) is not None:
+            continue
+        result = solve(instance, semantics, name, QUICK.get(name, {}), time_limit_s=0.1)
+        assert not result.faults
+        if result.status == "infeasible":
+            continue
+        checked += 1
+        limited = replace(task, limits=Limits(time_limit_s=0.1))
+        best, floor = best_start(task, placers(limited)), quick_bound(instance, semantics)
+        assert result.bound_ns is not None
+        assert result.bound_ns >= floor.ns
+        if best is not None:
+            assert result.value_ns is not None
+            assert result.value_ns <= best.value_ns
+        assert result.message or result.status == "optimal"
+    assert checked
+
+
+def training(ops: int) -> Instance:
+    """A training graph, without cuts that matter, on four equal devices."""
+    cluster = load_cluster("celeritas-4xV100-pcie")
+    kind = cluster.devices[0].kind
+    graph = generate("training", {"ops": ops, "width": 12, "kinds": f"{kind}:1"}, seed=1)
+    return Document(name="training", graph=graph).instance(cluster)
+
+
+def test_a_training_graph_starts_from_the_best_placer_and_is_bounded_by_its_work() -> None:
+    instance = training(100)
+    result = solve(instance, PORT, "decomposition", {"workers": 1}, time_limit_s=1.0)
+    values = [solve(instance, PORT, name).value_ns for name in ("heft", "celeritas", "dsc-glb")]
+    assert result.value_ns is not None
+    assert result.value_ns <= min(value for value in values if value is not None)
+    work = sum(instance.arrays.time_ns[:, 0].tolist())  # on four equal devices
+    assert result.bound_ns is not None
+    assert result.bound_ns >= -(-work // 4)
+    assert result.rests_on == PROOF
+
+
+# ------------------------------------------------------------------------------ the cheap bounds
+
+
+def test_quick_bounds_are_below_the_optimum() -> None:
+    origins: Counter[str] = Counter()
+    for seed in range(60):
+        instance = tiny_instance(seed, num_ops=5, num_devices=2 + seed % 2, backward=True)
+        semantics = ALL_SEMANTICS[seed % len(ALL_SEMANTICS)]
+        if semantics.levels == 2:
+            continue
+        best = solve(instance, semantics, "brute-force")
+        floor = quick_bound(instance, semantics)
+        origins[floor.origin] += 1
+        assert best.value_ns is None or floor.ns <= best.value_ns, (seed, semantics.label)
+    assert len(origins) == 3
+
+
+def test_a_path_counts_the_transfers_that_it_cannot_avoid() -> None:
+    # op1 only on a, op2 only on b: 5 + 7 + 6 ns; without transfers 11
+    assert quick_bound(_two_places(7), PORT).ns == 18
+    assert quick_bound(_two_places(7), LATENCY_SEMANTICS[0]).ns == 11
+
+
+def _two_places(transfer_ns: int) -> Instance:
+    rows = ((0, transfer_ns), (transfer_ns, 0))
+    base = example()
+    ops = (
+        base.graph.ops[0].model_copy(update={"time_ns": {"a": 5}}),
+        base.graph.ops[1].model_copy(update={"time_ns": {"b": 6}}),
+    )
+    edge = base.graph.edges[0].model_copy(update={"transfer_ns": rows})
+    graph = base.graph.model_copy(update={"ops": ops, "edges": (edge,)})
+    devices = tuple(
+        device.model_copy(update={"kind": kind})
+        for device, kind in zip(base.cluster.devices, "ab", strict=True)
+    )
+    cluster = base.cluster.model_copy(update={"devices": devices})
+    return Instance(name="two places", graph=graph, cluster=cluster)
+
+
+@pytest.mark.parametrize("largest", [10, 10**12])
+def test_spread_work_is_below_every_split_and_close_to_the_best(largest: int) -> None:
+    # Of two kinds: the fractional optimum moves blocks by the ratio of their times (Dantzig).
+    rng = random.Random(largest)
+    for _ in range(60):
+        time = np.array([[rng.randint(1, largest) for _ in range(2)] for _ in range(6)])
+        order = sorted(range(6), key=lambda b: time[b, 0] / time[b, 1])
+        best = min(max(_fill(time, order, at, part / 64)) for at in range(6) for part in range(65))
+        found = spread_bound(time, time > 0)
+        assert found <= best + 1
+        assert found >= 0.95 * best - 1
+
+
+def _fill(time: np.ndarray, order: list[int], at: int, part: float) -> tuple[float, float]:
+    first, rest = order[:at], order[at + 1 :]
+    loads = [float(time[first, 0].sum()), float(time[rest, 1].sum())]
+    return loads[0] + part * time[order[at], 0], loads[1] + (1 - part) * time[order[at], 1]
+
+
+# ------------------------------------------------------------------------- what goes wrong inside
+
+
+def _method(outcome: Outcome | BaseException) -> Method:
+    def run(task: Task, params: Params) -> Outcome:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    return Method("wrong", "exact", ("makespan",), "none", "", run, params=ExactParams)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (ValueError("a bug"), "ValueError: a bug"),
+        (Outcome(proven_infeasible=True), "says that there is no plan, but one of 34 ns"),
+        (Outcome(bound_ns=99), "its bound 99 is above the value 34"),
+        (Outcome(Plan.on([0] * 4), claim_ns=30), "claims 30, the referee finds 43"),
+    ],
+)
+def test_a_method_that_is_wrong_leaves_the_best_plan_and_a_fault(
+    outcome: Outcome | Exception, words: str
+) -> None:
+    # The best placer takes 34 ns, the critical path 33.
+    task = Task(example(), PORT)
+    with pytest.raises(Fault, match=words):  # the tests have warnings of it raised
+        run_exact(_method(outcome), task, ExactParams())
+    with pytest.warns(Fault):
+        found = run_exact(_method(outcome), task, ExactParams())
+    assert found.plan is not None
+    assert evaluate(example(), found.plan, PORT).value_ns == 34
+    assert (found.bound_ns, found.rests_on, found.proven_infeasible) == (33, PROOF, False)
+    assert words in found.faults[0]
+    assert found.message
+
+
+@pytest.mark.parametrize(
+    ("error", "message"), [(KeyboardInterrupt(), "interrupted"), (MemoryError(), "out of memory")]
+)
+def test_an_interrupt_and_a_lack_of_memory_are_no_faults(
+    error: BaseException, message: str
+) -> None:
+    found = run_exact(_method(error), Task(example(), PORT), ExactParams())
+    assert (found.faults, found.message, found.bound_ns) == ((), message, 33)
+    assert found.plan is not None
+
+
+def test_an_interrupt_while_placers_are_asked_loses_no_plan_of_those_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(task: Task, params: Params) -> Outcome:
+        raise KeyboardInterrupt
+
+    after_heft = placers(Task(example(), PORT))[3]
+    monkeypatch.setitem(METHODS, after_heft, replace(METHODS[after_heft], run=stop))
+    found = run_exact(_method(Outcome()), Task(example(), PORT), ExactParams())
+    before = starts(Task(example(), PORT), ("single-device", "m-topo", "heft"))
+    assert found.plan == before[0].plan
+    # the critical path is known before any placer is asked
+    assert (found.message, found.bound_ns) == ("interrupted", 33)
+
+
+def test_what_fails_after_a_stop_was_asked_for_was_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # numba, interrupted, ends with "RuntimeError: no compiled object yet"
+    monkeypatch.setattr("placegap.solvers.solving.run_exact.stop_asked", lambda: True)
+    found = run_exact(_method(RuntimeError("no object")), Task(example(), PORT), ExactParams())
+    assert (found.faults, found.message, found.bound_ns) == ((), "interrupted", 33)
+
+
+def test_a_method_s_own_figures_can_still_be_seen() -> None:
+    method = _method(Outcome(Plan.on([0] * 4), bound_ns=7, bound_origin="its own"))
+    found = run_exact(method, Task(example(), PORT), ExactParams())
+    assert (found.bound_ns, found.bound_origin) == (33, "critical path")
+    assert dict(found.details) == {"own_bound_ns": 7, "own_value_ns": 43}
+
+
+def test_without_starts_no_placer_is_asked_but_the_incumbent_counts() -> None:
+    register(_method(Outcome()))
+    try:
+        alone = solve(example(), PORT, "wrong", {"start": False})
+        given = solve(example(), PORT, "wrong", {"start": False}, incumbent=Plan.on([0] * 4))
+    finally:
+        METHODS.pop("wrong")
+    assert (alone.status, alone.bound_ns, alone.message) == ("no_plan", 33, "ended unproven")
+    assert (given.status, given.value_ns) == ("feasible", 43)
+
+
+def test_starts_come_best_first_and_small_graphs_get_few_of_the_dear_placers() -> None:
+    task = Task(example(), PORT)
+    found = [start.value_ns for start in starts(task, placers(task))]
+    assert found == sorted(found)
+    assert found[0] == 34
+    assert not {"m-sct", "mt-kahypar"} & set(placers(task))
+    stopped = replace(task, limits=Limits(time_limit_s=0.0))
+    assert placers(stopped) == ("single-device", "m-topo", "heft")
