@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 
 import pytest
-import readme_tables
-from readme_tables import README, RUNS, SENTENCES, SHOWN, cells_of, grid, grids_of_readme
+from references import readme_tables
+from references.readme_tables import README, RUNS, SENTENCES, SHOWN, cells_of, grid, grids_of_readme
 
 from placegap.experiments.running.known_bounds import recorded_bounds, recorded_value_ns
 from placegap.experiments.running.sources import Source, load_source

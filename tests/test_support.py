@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support import needs_dnn_partitioning, needs_moirai
+from draws.tiny import needs_dnn_partitioning, needs_moirai
 
 
 def test_published_inputs_are_named_with_their_repository() -> None:

@@ -11,15 +11,15 @@ import pytest
 
 from placegap.solvers import METHODS
 
-HERE = str(Path(__file__).parent)
-if HERE not in sys.path:  # workers get the parent's sys.path
-    sys.path.append(HERE)
+TESTS = str(Path(__file__).parents[1])
+if TESTS not in sys.path:  # workers get the parent's sys.path
+    sys.path.append(TESTS)
 
 
 @pytest.fixture
 def fakes() -> Iterator[list[str]]:
     """Modules to hand to a pool; the fakes leave the registry after the test."""
-    importlib.import_module("fake_methods")
-    yield ["fake_methods"]
+    importlib.import_module("doubles.fake_methods")
+    yield ["doubles.fake_methods"]
     METHODS.pop("fake", None)
-    sys.modules.pop("fake_methods", None)
+    sys.modules.pop("doubles.fake_methods", None)

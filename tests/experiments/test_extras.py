@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hidden_extras import without_extras
-from support import needs_moirai
+from doubles.hidden_extras import without_extras
+from draws.tiny import needs_moirai
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 CLI = "from placegap.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -58,7 +58,7 @@ def test_the_studies_that_ship_need_no_extra(tmp_path: Path) -> None:
 
 @needs_moirai
 def test_an_optional_workbook_that_nothing_can_read_is_left_out(tmp_path: Path) -> None:
-    from support import SHARED
+    from draws.tiny import SHARED
 
     workbook = SHARED / "instances" / "moirai" / "example-1.xls"
     entry = "{model: %s%s}"
@@ -76,7 +76,7 @@ def test_an_optional_workbook_that_nothing_can_read_is_left_out(tmp_path: Path) 
 def test_place_says_in_one_line_what_to_install(tmp_path: Path) -> None:
     # workers are processes of their own: what is hidden here has to be hidden there
     code = (
-        "from placegap.experiments import placing\n"
+        "from placegap.experiments.running import placing\n"
         "from placegap.experiments.cli import main\n"
         "from placegap.experiments.running.pool import Ending\n"
         "placing.run_pool = lambda tasks, function, **options: (\n"

@@ -6,8 +6,8 @@ import random
 
 import pyomo.environ as pyo
 import pytest
-from features import FEATURES, Feature, anywhere, instance, pinned
-from oracles import makespan_draws, oracle
+from features.makespan import FEATURES, Feature, anywhere, instance, pinned
+from references.brute_force import makespan_draws, oracle
 
 from placegap.formulations import m_sct
 from placegap.formulations.m_sct import SctTimes, truncate

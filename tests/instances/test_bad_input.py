@@ -8,7 +8,14 @@ import random
 from pathlib import Path
 
 import pytest
-from bad_files import bad_files, good_dnn, good_document, good_rows, workbook, write_bad_files
+from doubles.bad_files import (
+    bad_files,
+    good_dnn,
+    good_document,
+    good_rows,
+    workbook,
+    write_bad_files,
+)
 
 from placegap.instances import InputError
 from placegap.instances.files.document import parse_document, write_json

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import mutations
 import pytest
+from doubles import mutations
 
 QUICK = 100
 MANY = 2000
@@ -28,14 +28,25 @@ def test_two_thousand_damaged_inputs_are_read_or_refused_in_one_line(
     assert failures(importer, QUICK, MANY, tmp_path) == ""
 
 
+TESTS = Path(__file__).parents[1]
+
+
 def failures(importer: str, first: int, count: int, folder: Path) -> str:
     """What a child prints that reads these inputs, and at which it died."""
     if importer == "onnx":
         pytest.importorskip("onnx", reason="needs the onnx extra")
     if importer == "moirai":
         pytest.importorskip("openpyxl", reason="needs the xls extra")
-    command = [sys.executable, mutations.__file__, importer, str(first), str(count), str(folder)]
-    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "doubles.mutations",
+        importer,
+        str(first),
+        str(count),
+        str(folder),
+    ]
+    child = subprocess.run(command, capture_output=True, text=True, check=False, cwd=TESTS)
     if child.returncode:
         at = (folder / "progress").read_text() if (folder / "progress").exists() else "the start"
         return f"{child.stdout}\ndied with {child.returncode} at {at}: {child.stderr[-2000:]}"

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bad_files import write_bad_files
+from doubles.bad_files import write_bad_files
 
 from placegap.experiments.cli import main
 from placegap.instances import Plan, Semantics, example

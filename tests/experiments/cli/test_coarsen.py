@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from pool_jobs import run_here
+from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing

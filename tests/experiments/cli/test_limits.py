@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bad_files import good_document
+from doubles.bad_files import good_document
 
 from placegap.experiments.cli import main
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pool_jobs import run_here
+from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
 from placegap.experiments.cli.options import Rules

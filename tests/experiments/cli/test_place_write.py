@@ -8,8 +8,8 @@ from pathlib import Path
 
 import highspy
 import pytest
-import tiny_mip
-from pool_jobs import run_here
+from doubles import tiny_mip
+from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from split_draws import splittable_diamond
+from draws.splittable import splittable_diamond
 
 from placegap.experiments.cli import main
 from placegap.instances import Document, load_document, save_document

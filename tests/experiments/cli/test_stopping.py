@@ -7,10 +7,10 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-import processes
 import pytest
-from processes import finish, send, wait_for
-from support import tiny_instance
+from doubles import processes
+from doubles.processes import finish, send, wait_for
+from draws.tiny import tiny_instance
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
@@ -20,7 +20,7 @@ from placegap.instances.files.document import Document, save_document
 POOL = """
 import sys
 from placegap.experiments.running.pool import run_pool
-from stop_jobs import job
+from doubles.stop_jobs import job
 endings = run_pool(sys.argv[2:], job, workers=2, hard_limit_s=lambda task: 99,
                    stop_s=float(sys.argv[1]))
 try:
@@ -34,7 +34,7 @@ PLACE = """
 import sys
 from functools import partial
 from placegap.experiments.running import placing
-placing.place = partial(placing.place, modules=["stop_solvers"])
+placing.place = partial(placing.place, modules=["doubles.stop_solvers"])
 placing.STOP_S = 100.0
 from placegap.experiments.cli import main
 sys.exit(main(["place", *sys.argv[1:], "--json"]))

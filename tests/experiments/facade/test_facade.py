@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from split_draws import splittable_diamond
+from draws.splittable import splittable_diamond
 
 import placegap
 from placegap.instances import (

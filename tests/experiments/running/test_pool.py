@@ -7,8 +7,8 @@ import signal
 import time
 
 import pytest
-from pool_jobs import job
-from processes import begin, children, is_alive, no_session, send
+from doubles.pool_jobs import job
+from doubles.processes import begin, children, is_alive, no_session, send
 
 from placegap.experiments.running.pool import Ending, PoolError, run_here, run_pool, send_news
 from placegap.solvers.core import worker_process
@@ -107,7 +107,7 @@ def test_workers_that_cannot_start_are_an_error_not_a_crash_of_every_task(
 
 PARENT = """
 from placegap.experiments.running.pool import run_pool
-from pool_jobs import job
+from doubles.pool_jobs import job
 tasks = [('sleep', 0), ('sleep', 60)]
 for ending in run_pool(tasks, job, workers=1, hard_limit_s=lambda task: 99):
     print(ending.answer, flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from processes import begin, finish
+from doubles.processes import begin, finish
 
 SHOW = """
 import signal

@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import processes
 import pytest
-from processes import PLACEGAP, dispositions, finish, no_session, send, session, wait_for
+from doubles import processes
+from doubles.processes import PLACEGAP, dispositions, finish, no_session, send, session, wait_for
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import stop_signals
@@ -26,7 +26,7 @@ PLACE = """
 import sys
 from functools import partial
 from placegap.experiments.running import placing
-placing.place = partial(placing.place, modules=['fake_methods'])
+placing.place = partial(placing.place, modules=['doubles.fake_methods'])
 def attempts(first):
     yield placing._with(first, method='fake', params={})
     open('now', 'w').close()
@@ -186,7 +186,7 @@ def test_nothing_is_left_of_the_processes_of_a_placement(tmp_path: Path) -> None
     # the worker of a placement has workers of its own, for sections; none outlives a kill
     script = (
         "from placegap.experiments.running.pool import run_pool\n"
-        "from nested_jobs import nest\n"
+        "from doubles.nested_jobs import nest\n"
         "for _ in run_pool(['now'], nest, workers=1, hard_limit_s=lambda task: 999): pass\n"
     )
     process = processes.begin(script, cwd=tmp_path)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hidden_extras import without_extras
+from doubles.hidden_extras import without_extras
 
 from placegap.experiments.show.drawing import styles
 from placegap.solvers import METHODS
@@ -21,7 +21,7 @@ sys.path[:0] = [{tests!r}, {tests!r} + "/experiments"]
 os.environ["MPLBACKEND"] = "svg"
 import matplotlib
 before = dict(matplotlib.rcParams)
-from gap_runs import CHAIN, cells_of, plan
+from doubles.gap_runs import CHAIN, cells_of, plan
 from placegap.experiments.studies.plots import plot_gaps
 from placegap.experiments.show.deviation_plot import plot_deviations
 from placegap.instances.standard_evaluation.deviations import Deviations

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import PLACEGAP
+from doubles.processes import PLACEGAP
 
 from placegap.experiments.show import rendering
 

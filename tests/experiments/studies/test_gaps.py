@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gap_runs import ANY, CHAIN, CONVEX, cells_of, plan
+from doubles.gap_runs import ANY, CHAIN, CONVEX, cells_of, plan
 
 from placegap.experiments.studies.gaps import disagreements, summarize
 from placegap.instances import Semantics

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gap_runs import CHAIN, STUDY, Results, cells_of, plan
+from doubles.gap_runs import CHAIN, STUDY, Results, cells_of, plan
 
 from placegap.experiments.studies.gap_layout import lay_out
 from placegap.experiments.studies.model_table import MODEL_HEAD, model_rows

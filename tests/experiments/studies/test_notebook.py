@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 from PIL import Image
-from readme_tables import NOTEBOOK, RUNS, executed
+from references.readme_tables import NOTEBOOK, RUNS, executed
 
 LARGEST_BYTES = 500_000
 

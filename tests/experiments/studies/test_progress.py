@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from doubles.pool_jobs import run_here
 from numba import njit
 from numba.extending import overload
-from pool_jobs import run_here
 
 from placegap.experiments.cli import main
 from placegap.experiments.running.pool import Ending
@@ -64,7 +64,8 @@ def fake_run(**changes: Any) -> Run:
 def test_a_study_says_what_it_will_do_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from placegap.experiments import cli, study\n"
+        "from placegap.experiments import cli\n"
+        "from placegap.experiments.studies import run as study\n"
         f"study.run_study = lambda *a, **k: sys.exit(sorted(set({HEAVY!r}) & set(sys.modules)))\n"
         "cli.main(['study', sys.argv[1], '--workers', '2'])\n"
     )
@@ -153,7 +154,7 @@ def test_later_lines_come_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
     tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import fake_methods
+    from doubles import fake_methods
 
     from placegap.solvers.core.registry import METHODS
 

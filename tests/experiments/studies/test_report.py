@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from gap_runs import ANY, CHAIN, STUDY, Results, cells_of, plan
+from doubles.gap_runs import ANY, CHAIN, STUDY, Results, cells_of, plan
 from PIL import Image
 from rich.console import Console
 

@@ -11,8 +11,8 @@ from subprocess import Popen
 from typing import Any
 
 import pytest
-from pool_jobs import run_here
-from processes import begin, finish, no_session, send
+from doubles.pool_jobs import run_here
+from doubles.processes import begin, finish, no_session, send
 
 from placegap.experiments.running import stop_signals
 from placegap.experiments.studies import run as study
@@ -114,7 +114,7 @@ import sys
 from functools import partial
 from placegap.experiments.cli import study as cli_study
 from placegap.experiments.studies import run as study
-study.run_study = partial(study.run_study, modules=['fake_methods'])
+study.run_study = partial(study.run_study, modules=['doubles.fake_methods'])
 from placegap.experiments.cli import main
 sys.exit(main(['study', sys.argv[1], '--out', sys.argv[2], '--workers', sys.argv[3]]))
 """

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from pool_jobs import run_here
-from split_draws import splittable_diamond
+from doubles.pool_jobs import run_here
+from draws.splittable import splittable_diamond
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing

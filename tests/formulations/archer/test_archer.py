@@ -7,8 +7,8 @@ from itertools import count
 
 import pyomo.environ as pyo
 import pytest
-from chains import best_chain, chain_instance, wide_instance
-from oracles import max_load_draws, oracle
+from draws.chains import best_chain, chain_instance, wide_instance
+from references.brute_force import max_load_draws, oracle
 
 from placegap.formulations import archer
 from placegap.formulations.archer import (

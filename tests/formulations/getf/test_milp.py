@@ -9,9 +9,9 @@ import random
 import numpy as np
 import pyomo.environ as pyo
 import pytest
-from features import FEATURES, Feature, anywhere, instance, pinned
-from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from features.makespan import FEATURES, Feature, anywhere, instance, pinned
+from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations.getf import milp as getf
 from placegap.formulations.getf.groups import (

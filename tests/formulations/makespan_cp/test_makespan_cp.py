@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
+from draws.tiny import tiny_instance
 from ortools.sat.python import cp_model
-from support import tiny_instance
+from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations.makespan_cp import build, read_plan, warm_start
 from placegap.formulations.makespan_cp.variables import MakespanModel

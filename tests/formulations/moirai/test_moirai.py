@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pyomo.environ as pyo
 import pytest
-from features import FEATURES, Feature
-from oracles import makespan_draws, oracle, scattered_instance
-from support import tiny_instance
-from twins import CLUSTERS, gpus, twin_instance
+from draws.tiny import tiny_instance
+from draws.twins import CLUSTERS, gpus, twin_instance
+from features.makespan import FEATURES, Feature
+from references.brute_force import makespan_draws, oracle, scattered_instance
 
 from placegap.formulations.moirai import (
     SEMANTICS,

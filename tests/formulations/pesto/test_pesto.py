@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyomo.environ as pyo
 import pytest
-from features import FEATURES, Feature
-from oracles import makespan_draws, oracle, scattered_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from features.makespan import FEATURES, Feature
+from references.brute_force import makespan_draws, oracle, scattered_instance
 
 from placegap.formulations.pesto import (
     SEMANTICS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from bottleneck_graphs import bottleneck_instance
-from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
+from draws.bottlenecks import bottleneck_instance
+from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations.sections import lp as section_lp
 from placegap.formulations.sections.paths import bare_lengths, path_bounds

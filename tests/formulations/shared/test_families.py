@@ -7,7 +7,7 @@ from itertools import combinations, product
 import networkx as nx
 import pyomo.environ as pyo
 import pytest
-from support import tiny_instance
+from draws.tiny import tiny_instance
 
 from placegap.formulations.shared.families import (
     LARGEST_CAPACITY,

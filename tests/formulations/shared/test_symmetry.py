@@ -8,9 +8,9 @@ from itertools import permutations, product
 import numpy as np
 import pyomo.environ as pyo
 import pytest
-from oracles import MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, oracle
+from draws.twins import CLUSTERS, gpus, twin_instance
 from ortools.sat.python import cp_model
-from twins import CLUSTERS, gpus, twin_instance
+from references.brute_force import MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, oracle
 
 from placegap.formulations import latency_ip, moirai, throughput_ip
 from placegap.formulations.shared import symmetry

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from oracles import makespan_draws
+from references.brute_force import makespan_draws
 
 from placegap.formulations.shared.windows import windows
 from placegap.instances import Plan, Semantics, evaluate, example

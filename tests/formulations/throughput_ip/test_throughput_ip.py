@@ -6,8 +6,13 @@ from collections.abc import Callable
 
 import pyomo.environ as pyo
 import pytest
-from equal_devices import equal_device_draws
-from oracles import FWD_BWD_SEMANTICS, MAX_LOAD_SEMANTICS, STAGE_SEMANTICS, max_load_draws
+from draws.equal_devices import equal_device_draws
+from references.brute_force import (
+    FWD_BWD_SEMANTICS,
+    MAX_LOAD_SEMANTICS,
+    STAGE_SEMANTICS,
+    max_load_draws,
+)
 
 from placegap.formulations.throughput_ip import (
     Contiguous,

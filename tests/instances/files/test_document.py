@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from bad_files import good_document
-from rich_graph import rich_graph
-from support import tiny_instance
+from doubles.bad_files import good_document
+from draws.every_field import rich_graph
+from draws.tiny import tiny_instance
 
 from placegap.instances import BestKnown, Cluster, Device, InputError, Semantics, example
 from placegap.instances.files.document import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import networkx as nx
 import pytest
-from rich_graph import rich_graph
-from support import tiny_instance
+from draws.every_field import rich_graph
+from draws.tiny import tiny_instance
 
 from placegap.instances import Edge, InputError, Op
 from placegap.instances.files.networkx_graph import from_networkx, to_networkx

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import tiny_instance
+from draws.tiny import tiny_instance
 
 from placegap.instances import InputError, Plan, Semantics, example, simulate
 from placegap.instances.files.document import read_json, write_json

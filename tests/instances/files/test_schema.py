@@ -7,8 +7,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from bad_files import bad_files, good_dnn, good_document, good_rows, workbook
-from support import tiny_instance
+from doubles.bad_files import bad_files, good_dnn, good_document, good_rows, workbook
+from draws.tiny import tiny_instance
 
 from placegap.instances import Plan, Semantics, example
 from placegap.instances.corpus.generate import FAMILIES, generate

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bad_files import good_dnn
-from support import SHARED, needs_dnn_partitioning
+from doubles.bad_files import good_dnn
+from draws.tiny import SHARED, needs_dnn_partitioning
 
 from placegap.instances import InputError, Plan, Semantics, evaluate
 from placegap.instances.files.document import Document, load_document, save_document, write_json

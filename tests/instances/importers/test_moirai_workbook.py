@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bad_files import good_rows, workbook
-from support import SHARED, needs_moirai
+from doubles.bad_files import good_rows, workbook
+from draws.tiny import SHARED, needs_moirai
 
 from placegap.instances import Edge, Graph, InputError, Plan, Semantics, evaluate
 from placegap.instances.files.document import Document

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from bad_files import good_dnn, good_document, good_rows, workbook
+from doubles.bad_files import good_dnn, good_document, good_rows, workbook
 
 from placegap.instances import InputError
 from placegap.instances.importers.reader import read_model

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable
 
 import pytest
+from draws.tiny import tiny_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import tiny_instance
 
 from placegap.instances import (
     Cluster,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from draws.tiny import tiny_instance
 from pydantic import ValidationError
-from support import tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, example
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bad_files import good_document, good_rows, workbook
+from doubles.bad_files import good_document, good_rows, workbook
 
 from placegap.instances import InputError
 from placegap.instances.files.cluster_file import load_cluster

@@ -6,7 +6,7 @@ import itertools
 
 import networkx as nx
 import pytest
-from support import tiny_instance
+from draws.tiny import tiny_instance
 
 from placegap.instances import (
     Cluster,

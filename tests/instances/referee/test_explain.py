@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from support import tiny_instance
+from draws.tiny import tiny_instance
 
 from placegap.instances import Cluster, Device, Graph, Instance, Link, Op, Plan, Semantics, check
 from placegap.instances.referee.explain import explain_infeasible

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
-from support import tiny_instance
+from draws.tiny import tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Plan, Semantics, evaluate
 from placegap.instances.problem.arrays import UNSUPPORTED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from equal_devices import equal_device_draws
+from draws.equal_devices import equal_device_draws
 
 from placegap.instances import (
     Cluster,

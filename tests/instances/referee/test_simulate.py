@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles import MAKESPAN_SEMANTICS, scattered_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.brute_force import MAKESPAN_SEMANTICS, scattered_instance
 
 from placegap.instances import (
     Instance,

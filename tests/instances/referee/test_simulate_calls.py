@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from support import SHARED, needs_dnn_partitioning, tiny_instance
+from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
 
 from placegap.instances import (
     Cluster,

@@ -7,7 +7,7 @@ import random
 import networkx as nx
 import numpy as np
 import pytest
-from chains import chain_instance
+from draws.chains import chain_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Plan, Semantics, check
 from placegap.instances.problem.arrays import UNSUPPORTED

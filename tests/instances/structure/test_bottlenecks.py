@@ -6,9 +6,9 @@ from itertools import combinations, pairwise
 
 import networkx as nx
 import pytest
-from bottleneck_graphs import bottleneck_instance
-from features import anywhere, instance
-from support import tiny_instance
+from draws.bottlenecks import bottleneck_instance
+from draws.tiny import tiny_instance
+from features.makespan import anywhere, instance
 
 from placegap.instances import Instance
 from placegap.instances.structure.bottlenecks import bottlenecks, cuts, memory_is_slack

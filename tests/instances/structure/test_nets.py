@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import numpy as np
-from chains import chain_instance
-from support import tiny_instance
+from draws.chains import chain_instance
+from draws.tiny import tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
 from placegap.instances.referee.loads import device_loads

@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from oracles import FWD_BWD_SEMANTICS, MAX_LOAD_SEMANTICS, oracle, stage_draws
-from support import SHARED, needs_dnn_partitioning, tiny_instance
+from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
+from references.brute_force import FWD_BWD_SEMANTICS, MAX_LOAD_SEMANTICS, oracle, stage_draws
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics, read_model
 from placegap.instances.structure.blocks import contract

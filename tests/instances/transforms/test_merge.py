@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from oracles import more_makespan
+from references.brute_force import more_makespan
 
 from placegap.instances import Plan, Semantics, example, simulate
 from placegap.instances.transforms.merge import (

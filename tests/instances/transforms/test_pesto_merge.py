@@ -8,8 +8,8 @@ from typing import get_args
 import networkx as nx
 import numpy as np
 import pytest
-from oracles import MAKESPAN_SEMANTICS
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.brute_force import MAKESPAN_SEMANTICS
 
 from placegap.instances import (
     Cluster,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracles import oracle
+from references.brute_force import oracle
 
 from placegap.instances import (
     Cluster,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from oracles import FWD_BWD_SEMANTICS, MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, oracle
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.brute_force import FWD_BWD_SEMANTICS, MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, oracle
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan, Semantics
 from placegap.instances.referee.evaluate import evaluate

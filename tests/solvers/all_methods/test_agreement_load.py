@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import islice
 
 import pytest
-from agreement import compare_bounds, compare_exact, disguised, methods
-from oracles import (
+from references.agreement import compare_bounds, compare_exact, disguised, methods
+from references.brute_force import (
     FWD_BWD_SEMANTICS,
     LATENCY_SEMANTICS,
     MAX_LOAD_SEMANTICS,

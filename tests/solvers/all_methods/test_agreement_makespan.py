@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-from agreement import compare_bounds, compare_exact, disguised, methods
-from oracles import MAKESPAN_SEMANTICS, makespan_draws, more_makespan, oracle
+from references.agreement import compare_bounds, compare_exact, disguised, methods
+from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, more_makespan, oracle
 
 from placegap.instances import Semantics
 

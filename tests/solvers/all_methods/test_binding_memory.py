@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pytest
-from binding_memory import binding_instance
-from oracles import oracle
+from draws.binding_memory import binding_instance
+from references.brute_force import oracle
 
 from placegap.instances import Cluster, Device, Graph, Instance, Op, Semantics
 from placegap.solvers import Result, solve

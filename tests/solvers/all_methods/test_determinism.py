@@ -9,7 +9,7 @@ from pathlib import Path
 
 PROGRAM = """
 import sys
-from oracles import makespan_draws, max_load_draws
+from references.brute_force import makespan_draws, max_load_draws
 from placegap.instances import Semantics
 from placegap.solvers import METHODS, solve
 from placegap.solvers.core.registry import Task, why_not

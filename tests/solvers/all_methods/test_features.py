@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from features import FEATURES, Feature
+from features.makespan import FEATURES, Feature
 
 from placegap.instances import Plan, evaluate
 from placegap.solvers import METHODS, Task, solve

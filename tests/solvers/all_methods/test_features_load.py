@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from agreement import methods, run
-from features_load import LOAD_FEATURES, LoadFeature
+from features.load import LOAD_FEATURES, LoadFeature
+from references.agreement import methods, run
 
 by_feature = pytest.mark.parametrize(
     "feature", LOAD_FEATURES, ids=lambda feature: feature.name.replace(" ", "-")

@@ -8,7 +8,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from support import SHARED, needs_dnn_partitioning
+from draws.tiny import SHARED, needs_dnn_partitioning
 
 from placegap.instances import (
     Cluster,

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pytest
-from agreement import DEFAULTS
-from odd_instances import odd_instance
-from oracles import (
+from draws.corners import odd_instance
+from references.agreement import DEFAULTS
+from references.brute_force import (
     FWD_BWD_SEMANTICS,
     LATENCY_SEMANTICS,
     MAKESPAN_SEMANTICS,

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from oracles import (
+from references.brute_force import (
     MAKESPAN_SEMANTICS,
     MAX_LOAD_SEMANTICS,
     makespan_draws,
     max_load_draws,
     oracle,
 )
-from slow_placers import pressed_instance
+from references.placers import pressed_instance
 
 from placegap.instances import Instance, Semantics, evaluate
 from placegap.solvers import METHODS, Task
@@ -85,9 +85,9 @@ def test_under_memory_pressure_plans_fit_or_the_reason_is_memory(name: str) -> N
 
 def test_hash_seeds_change_no_plan() -> None:
     script = (
-        "from slow_placers import pressed_instance\n"
+        "from references.placers import pressed_instance\n"
         "from placegap.instances import Semantics\n"
-        "from placegap.solvers import METHODS, Task, m_topo, single_device\n"
+        "from placegap.solvers import METHODS, Task\n"
         "from placegap.solvers.core.registry import Params\n"
         "instance = pressed_instance(3, num_ops=60, num_devices=4)\n"
         "for plans in ('any', 'chain'):\n"

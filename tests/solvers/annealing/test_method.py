@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support import tiny_instance
+from draws.tiny import tiny_instance
 
 from placegap.instances import Instance, Semantics, evaluate, example
 from placegap.instances.problem.arrays import UNSUPPORTED

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 import pytest
-import tiny_mip
+from doubles import tiny_mip
 
 from placegap.instances import InputError, Plan
 from placegap.solvers import Limits, back_ends, solve

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 import highspy
 import pyomo.environ as pyo
 import pytest
-import tiny_mip
-from support import tiny_instance
+from doubles import tiny_mip
+from draws.tiny import tiny_instance
 
 from placegap.instances import InputError, Plan, Semantics, example
 from placegap.solvers import Result, solve

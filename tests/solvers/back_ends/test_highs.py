@@ -10,8 +10,8 @@ from itertools import islice
 import highspy
 import pyomo.environ as pyo
 import pytest
-from oracles import max_load_draws, more_stages, oracle
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.brute_force import max_load_draws, more_stages, oracle
 
 from placegap.instances import Plan, Semantics, evaluate
 from placegap.solvers import Limits, solve

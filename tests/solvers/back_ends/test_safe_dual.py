@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyomo.environ as pyo
 import pytest
-from support import tiny_instance
+from draws.tiny import tiny_instance
 
 from placegap.formulations.sections import lp as section_lp
 from placegap.formulations.shared.scaled_times import serial_horizon_ns

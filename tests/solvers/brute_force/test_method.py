@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 import pytest
-from equal_devices import equal_device_draws
-from oracles import (
+from draws.equal_devices import equal_device_draws
+from draws.tiny import tiny_instance
+from references.brute_force import (
     FWD_BWD_SEMANTICS,
     INFEASIBLE_DRAWS,
     MAKESPAN_SEMANTICS,
@@ -18,7 +19,6 @@ from oracles import (
     oracle,
     scattered_instance,
 )
-from support import tiny_instance
 
 from placegap.instances import (
     Cluster,

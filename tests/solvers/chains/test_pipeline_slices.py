@@ -8,8 +8,14 @@ from itertools import combinations_with_replacement, permutations
 
 import numpy as np
 import pytest
-from oracles import MAX_LOAD_SEMANTICS, STAGE_SEMANTICS, max_load_draws, oracle, stage_draws
-from support import SHARED, needs_dnn_partitioning
+from draws.tiny import SHARED, needs_dnn_partitioning
+from references.brute_force import (
+    MAX_LOAD_SEMANTICS,
+    STAGE_SEMANTICS,
+    max_load_draws,
+    oracle,
+    stage_draws,
+)
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan, Semantics
 from placegap.instances.importers.reader import read_model

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from oracles import scattered_instance
+from references.brute_force import scattered_instance
 
 from placegap.experiments.bench.placers import on_gpus, without_limits
 from placegap.instances import Semantics

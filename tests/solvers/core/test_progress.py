@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from support import tiny_instance
+from draws.tiny import tiny_instance
 
 from placegap.instances import InputError, Plan, Semantics, example
 from placegap.solvers import METHODS, solve

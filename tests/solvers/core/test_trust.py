@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from agreement import DEFAULTS, methods, run
-from oracles import STAGE_SEMANTICS, latency_draws, makespan_draws, max_load_draws, stage_draws
-from tiny_mip import ops_on
+from doubles.tiny_mip import ops_on
+from references.agreement import DEFAULTS, methods, run
+from references.brute_force import (
+    STAGE_SEMANTICS,
+    latency_draws,
+    makespan_draws,
+    max_load_draws,
+    stage_draws,
+)
 
 from placegap.instances import Instance, Semantics, example
 from placegap.solvers import METHODS, solve

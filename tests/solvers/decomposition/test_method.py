@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from bottleneck_graphs import SPOILS, bottleneck_instance
-from features import instance
-from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
-from processes import children
-from support import SHARED, needs_moirai
+from doubles.processes import children
+from draws.bottlenecks import SPOILS, bottleneck_instance
+from draws.tiny import SHARED, needs_moirai
+from features.makespan import instance
+from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.instances import Instance, Op, Plan, Semantics, example, load_cluster, load_corpus
 from placegap.instances.importers.reader import read_model

@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from chains import best_chain, idle_instance
-from oracles import oracle
+from draws.chains import best_chain, idle_instance
+from references.brute_force import oracle
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
 from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph

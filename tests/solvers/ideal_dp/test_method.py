@@ -7,9 +7,9 @@ from functools import cache
 from itertools import count, islice
 
 import pytest
-from chains import best_chain, best_chain_of_ideals, chain_instance, wide_instance
-from oracles import oracle
-from support import SHARED, needs_dnn_partitioning
+from draws.chains import best_chain, best_chain_of_ideals, chain_instance, wide_instance
+from draws.tiny import SHARED, needs_dnn_partitioning
+from references.brute_force import oracle
 
 from placegap.instances import (
     Cluster,

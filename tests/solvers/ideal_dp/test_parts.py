@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from chains import all_ideals, chain_instance, wide_instance
+from draws.chains import all_ideals, chain_instance, wide_instance
 
 from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints

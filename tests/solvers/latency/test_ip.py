@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from latency_draws import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
-from support import SHARED, needs_dnn_partitioning
+from draws.latency import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
+from draws.tiny import SHARED, needs_dnn_partitioning
 
 from placegap.instances import (
     Cluster,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from latency_draws import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
-from spine_draws import spine_draw, spine_instance
-from support import SHARED, needs_dnn_partitioning
+from draws.latency import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
+from draws.spines import spine_draw, spine_instance
+from draws.tiny import SHARED, needs_dnn_partitioning
 
 from placegap.instances import (
     Cluster,

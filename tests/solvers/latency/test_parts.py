@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from latency_draws import ONCE, TWICE, optimum
-from spine_draws import spine_draw, spine_instance
-from support import tiny_instance
+from draws.latency import ONCE, TWICE, optimum
+from draws.spines import spine_draw, spine_instance
+from draws.tiny import tiny_instance
 
 from placegap.instances import (
     Cluster,

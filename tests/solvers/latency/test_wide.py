@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from grouped_draws import grouped_draw
-from latency_draws import optimum
-from spine_draws import spine_draw
+from draws.groups import grouped_draw
+from draws.latency import optimum
+from draws.spines import spine_draw
 
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from chains import best_chain, chain_instance
-from oracles import max_load_draws, oracle
-from support import SHARED, needs_dnn_partitioning
+from draws.chains import best_chain, chain_instance
+from draws.tiny import SHARED, needs_dnn_partitioning
+from references.brute_force import max_load_draws, oracle
 
 from placegap.formulations.archer.blocks import build_units
 from placegap.instances import (

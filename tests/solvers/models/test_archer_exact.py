@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
-from chains import chain_instance
-from oracles import oracle
+from draws.chains import chain_instance
+from references.brute_force import oracle
 
 from placegap.instances import (
     Cluster,

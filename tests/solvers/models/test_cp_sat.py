@@ -8,9 +8,9 @@ import threading
 import time
 
 import pytest
-from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
+from draws.tiny import SHARED, needs_moirai, tiny_instance
 from ortools.sat.python import cp_model
-from support import SHARED, needs_moirai, tiny_instance
+from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.instances import (
     Cluster,

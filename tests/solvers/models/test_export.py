@@ -8,7 +8,7 @@ from pathlib import Path
 
 import highspy
 import pytest
-import tiny_mip
+from doubles import tiny_mip
 
 from placegap.instances import InputError, Plan, Semantics, example
 from placegap.solvers import METHODS, solve

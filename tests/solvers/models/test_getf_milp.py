@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from features import anywhere, instance, pinned
-from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from features.makespan import anywhere, instance, pinned
+from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations.getf.lp import critical_path_ns
 from placegap.instances import Edge, Instance, Plan, Semantics, example

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from oracles import makespan_draws, oracle
-from support import SHARED, needs_moirai
-from twins import CLUSTERS, twin_instance
+from draws.tiny import SHARED, needs_moirai
+from draws.twins import CLUSTERS, twin_instance
+from references.brute_force import makespan_draws, oracle
 
 from placegap.formulations import moirai
 from placegap.formulations.moirai import Form, count_rows

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from oracles import makespan_draws, oracle
-from support import SHARED, needs_moirai
+from draws.tiny import SHARED, needs_moirai
+from references.brute_force import makespan_draws, oracle
 
 from placegap.formulations import pesto as formulation
 from placegap.formulations.pesto import SEMANTICS, Form

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import product
 
 import pytest
-from equal_devices import equal_device_draws
-from oracles import (
+from draws.equal_devices import equal_device_draws
+from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
+from references.brute_force import (
     FWD_BWD_SEMANTICS,
     MAX_LOAD_SEMANTICS,
     STAGE_SEMANTICS,
@@ -15,7 +16,6 @@ from oracles import (
     oracle,
     scattered_instance,
 )
-from support import SHARED, needs_dnn_partitioning, tiny_instance
 
 from placegap.instances import (
     Cluster,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles import max_load_draws, oracle
-from support import SHARED, needs_dnn_partitioning, tiny_instance
+from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
+from references.brute_force import max_load_draws, oracle
 
 from placegap.instances import (
     Cluster,

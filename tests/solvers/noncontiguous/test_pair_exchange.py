@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from support import tiny_instance
+from draws.tiny import tiny_instance
 
 from placegap.instances import Instance
 from placegap.instances.problem.arrays import UNSUPPORTED

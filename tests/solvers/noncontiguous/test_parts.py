@@ -6,8 +6,8 @@ from itertools import chain, combinations, product
 
 import numpy as np
 import pytest
-from oracles import max_load_draws
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.brute_force import max_load_draws
 
 from placegap.instances import Cluster, Device, Graph, Instance, Op
 from placegap.instances.problem.arrays import UNSUPPORTED

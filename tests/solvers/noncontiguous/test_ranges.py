@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from oracles import more_max_load, oracle
+from references.brute_force import more_max_load, oracle
 
 from placegap.instances import Instance, Semantics
 from placegap.instances.problem.graph_index import Ints

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-from oracles import more_max_load, oracle
+from references.brute_force import more_max_load, oracle
 
 from placegap.instances import (
     Cluster,

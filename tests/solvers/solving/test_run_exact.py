@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles import (
+from draws.tiny import tiny_instance
+from references.brute_force import (
     FWD_BWD_SEMANTICS,
     LATENCY_SEMANTICS,
     MAKESPAN_SEMANTICS,
     MAX_LOAD_SEMANTICS,
     STAGE_SEMANTICS,
 )
-from support import tiny_instance
 
 from placegap.instances import Instance, Plan, Semantics, evaluate, example, generate, load_cluster
 from placegap.instances.files.document import Document

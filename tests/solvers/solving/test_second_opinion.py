@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from agreement import DEFAULTS
-from oracles import (
+from references.agreement import DEFAULTS
+from references.brute_force import (
     FWD_BWD_SEMANTICS,
     LATENCY_SEMANTICS,
     MAKESPAN_SEMANTICS,

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from plan_draws import instances, random_plan, semantics_for
+from draws.plans import instances, random_plan, semantics_for
 
 from placegap.instances import (
     Evaluation,

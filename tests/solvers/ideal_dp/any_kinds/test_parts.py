@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from chains import all_ideals, chain_instance
-from equal_devices import equal_device_draws
-from oracles import max_load_draws, oracle
+from draws.chains import all_ideals, chain_instance
+from draws.equal_devices import equal_device_draws
+from references.brute_force import max_load_draws, oracle
 
 from placegap.instances import Semantics
 from placegap.instances.problem.transfer_times import NS_PER_S, ceil_div

@@ -6,9 +6,9 @@ import contextlib
 from itertools import islice, permutations
 
 import pytest
-from chains import best_chain, chain_instance, wide_instance
-from equal_devices import equal_device_draws, staged_instance
-from oracles import max_load_draws, more_max_load, more_stages, oracle, stage_draws
+from draws.chains import best_chain, chain_instance, wide_instance
+from draws.equal_devices import equal_device_draws, staged_instance
+from references.brute_force import max_load_draws, more_max_load, more_stages, oracle, stage_draws
 
 from placegap.instances import (
     Cluster,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from chains import all_ideals, best_chain, best_chain_of_ideals, chain_instance, wide_instance
+from draws.chains import all_ideals, best_chain, best_chain_of_ideals, chain_instance, wide_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
 from placegap.instances.problem.arrays import UNSUPPORTED

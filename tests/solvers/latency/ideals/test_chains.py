@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from latency_draws import optimum
+from draws.latency import optimum
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
 from placegap.solvers import solve

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from slow_placers import table_instance
+from references.placers import table_instance
 
 from placegap.instances import Edge, Instance, Semantics, evaluate
 from placegap.solvers import Task

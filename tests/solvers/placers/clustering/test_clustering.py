@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from slow_placers import Facts, table_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.placers import Facts, table_instance
 
 from placegap.instances import Instance
 from placegap.instances.structure.weighted_dag import flow_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from slow_placers import Facts, pressed_instance, table_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.placers import Facts, pressed_instance, table_instance
 
 from placegap.instances import Edge, Instance, Semantics, evaluate
 from placegap.instances.structure.weighted_dag import cpd_topo, flow_of

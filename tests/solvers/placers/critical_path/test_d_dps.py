@@ -6,8 +6,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from slow_placers import Facts, plan_of, pressed_instance, table_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.placers import Facts, plan_of, pressed_instance, table_instance
 
 from placegap.instances import Instance, Plan, Semantics, evaluate, example
 from placegap.solvers import Task

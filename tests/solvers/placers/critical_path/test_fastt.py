@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from slow_placers import (
+from draws.splittable import splittable_diamond, splittable_instance
+from draws.tiny import tiny_instance
+from references.placers import (
     Facts,
     _insertion,
     plan_of,
@@ -11,8 +13,6 @@ from slow_placers import (
     table_instance,
     upward_ranks,
 )
-from split_draws import splittable_diamond, splittable_instance
-from support import tiny_instance
 
 from placegap.instances import Instance, Semantics
 from placegap.instances.op_splitting.shares import Cut

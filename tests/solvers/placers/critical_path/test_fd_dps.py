@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from oracles import MAKESPAN_SEMANTICS, oracle
-from slow_placers import pressed_instance
-from split_draws import splittable_diamond, splittable_instance
+from draws.splittable import splittable_diamond, splittable_instance
+from references.brute_force import MAKESPAN_SEMANTICS, oracle
+from references.placers import pressed_instance
 
 from placegap.instances import InputError, Semantics, evaluate, example
 from placegap.solvers import Outcome, SolverDisagreement, solve

@@ -5,8 +5,8 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from slow_placers import pressed_instance, table_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.placers import pressed_instance, table_instance
 
 from placegap.instances import Semantics, evaluate
 from placegap.instances.problem.arrays import UNSUPPORTED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from slow_placers import table_instance
+from references.placers import table_instance
 
 from placegap.instances import Op, Semantics, evaluate
 from placegap.solvers import Task

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from slow_placers import pressed_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.placers import pressed_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics, evaluate
 from placegap.solvers import METHODS, Task, solve

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from slow_placers import table_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.placers import table_instance
 
 from placegap.instances import Instance, Semantics
 from placegap.solvers import Task

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from slow_placers import heft as slow_heft
-from slow_placers import plan_of, pressed_instance, table_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.placers import heft as slow_heft
+from references.placers import plan_of, pressed_instance, table_instance
 
 from placegap.instances import (
     Cluster,

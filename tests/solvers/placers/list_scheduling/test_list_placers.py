@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from oracles import MAKESPAN_SEMANTICS, makespan_draws, oracle
-from slow_placers import pressed_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
+from references.placers import pressed_instance
 
 from placegap.instances import Instance, Semantics, evaluate
 from placegap.solvers import METHODS, Limits, Task

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from oracles import scattered_instance
-from slow_placers import m_etf as slow_m_etf
-from slow_placers import plan_of, pressed_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.brute_force import scattered_instance
+from references.placers import m_etf as slow_m_etf
+from references.placers import plan_of, pressed_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
 from placegap.solvers import Task

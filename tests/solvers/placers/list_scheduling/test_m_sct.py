@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from oracles import scattered_instance
-from slow_placers import pressed_instance, table_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.brute_force import scattered_instance
+from references.placers import pressed_instance, table_instance
 
 from placegap.instances import Instance, Semantics, evaluate
 from placegap.solvers import Limits, Task

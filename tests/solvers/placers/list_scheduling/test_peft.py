@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from slow_placers import peft as slow_peft
-from slow_placers import plan_of, pressed_instance, table_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.placers import peft as slow_peft
+from references.placers import plan_of, pressed_instance, table_instance
 
 from placegap.instances import Instance, Semantics, evaluate
 from placegap.solvers import METHODS, Task

@@ -6,7 +6,13 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from oracles import MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, makespan_draws, max_load_draws, oracle
+from references.brute_force import (
+    MAKESPAN_SEMANTICS,
+    MAX_LOAD_SEMANTICS,
+    makespan_draws,
+    max_load_draws,
+    oracle,
+)
 
 from placegap.instances import (
     Cluster,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 
 import pytest
-from oracles import latency_draws, max_load_draws, oracle
-from support import SHARED, needs_dnn_partitioning, tiny_instance
+from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
+from references.brute_force import latency_draws, max_load_draws, oracle
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics, evaluate
 from placegap.instances.importers.reader import read_model

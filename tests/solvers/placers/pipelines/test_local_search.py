@@ -6,8 +6,8 @@ import csv
 
 import numpy as np
 import pytest
-from oracles import MAX_LOAD_SEMANTICS, max_load_draws, oracle
-from support import SHARED, needs_dnn_partitioning, tiny_instance
+from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
+from references.brute_force import MAX_LOAD_SEMANTICS, max_load_draws, oracle
 
 from placegap.instances import Instance, Plan, Semantics, evaluate, example
 from placegap.instances.importers.reader import read_model

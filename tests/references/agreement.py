@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from oracles import oracle
+from references.brute_force import oracle
 
 from placegap.instances import Cluster, Graph, Instance, Semantics
 from placegap.solvers import METHODS, Result, Task, solve

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import count, cycle, islice
 
-from support import tiny_instance
+from draws.tiny import tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
 from placegap.solvers import Task

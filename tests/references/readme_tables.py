@@ -20,7 +20,7 @@ from placegap.experiments.studies.plan import Cell
 from placegap.experiments.studies.report import SUMMARY_HEAD, summary_row
 from placegap.instances import Semantics
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 NOTEBOOK = ROOT / "experiments" / "notebooks" / "gaps.ipynb"
 RUNS = NOTEBOOK.with_name("quickstart.csv")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import count, cycle
 
-from support import tiny_instance
+from draws.tiny import tiny_instance
 
 from placegap.instances import Instance, Plan, Semantics
 from placegap.solvers.brute_force.latency import best_calls

@@ -6,8 +6,9 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
-from odd_instances import odd_instance
-from oracles import (
+from draws.corners import odd_instance
+from draws.twins import CLUSTERS, twin_instance
+from references.brute_force import (
     FWD_BWD_SEMANTICS,
     LATENCY_SEMANTICS,
     MAKESPAN_SEMANTICS,
@@ -17,7 +18,6 @@ from oracles import (
     more_max_load,
     more_stages,
 )
-from twins import CLUSTERS, twin_instance
 
 from placegap.instances import (
     Cluster,

@@ -9,7 +9,7 @@ import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
 def needs_inputs(name: str, source: str) -> pytest.MarkDecorator:

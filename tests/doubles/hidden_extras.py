@@ -11,7 +11,7 @@ from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def extras() -> list[str]:
@@ -54,9 +54,10 @@ def hide() -> None:
 
 def without_extras(code: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run code in a Python without extras."""
-    prelude = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-    prelude += "import hidden_extras; hidden_extras.hide()\n"
+    prelude = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+    prelude += "from doubles import hidden_extras; hidden_extras.hide()\n"
     return subprocess.run(
         [sys.executable, "-c", prelude + code, *arguments],
         cwd=cwd, capture_output=True, text=True, check=False,
+        env=dict(os.environ),  # readline, loaded by pytest, sets COLUMNS behind it
     )  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import highspy
+from doubles.stop_jobs import mark
 from ortools.sat.python import cp_model
-from stop_jobs import mark
 
 from placegap.solvers.core import interrupts
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bad_files import good_dnn, good_document, good_rows, workbook
+from doubles.bad_files import good_dnn, good_document, good_rows, workbook
 
 from placegap.instances import InputError
 

@@ -7,7 +7,7 @@ import itertools
 import random
 from functools import cache
 
-from support import tiny_instance
+from draws.tiny import tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 PATIENCE_S = 240
 """Against hanging for ever (kernels may have to be compiled); nothing is measured."""
 
@@ -29,7 +29,7 @@ def begin(
 
     It ignores the signals that are named, and no others, whatever the tests themselves ignore.
     """
-    paths = os.pathsep.join([str(HERE), str(HERE / "experiments"), *filter(None, sys.path)])
+    paths = os.pathsep.join([str(TESTS), *filter(None, sys.path)])
     with dispositions(ignored):
         return subprocess.Popen(
             [sys.executable, "-c", code, *args],

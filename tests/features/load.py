@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from features import anywhere, instance, pinned
+from features.makespan import anywhere, instance, pinned
 
 from placegap.instances import Instance, Op, Semantics
 

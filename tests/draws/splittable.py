@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from oracles import scattered_instance
-from support import tiny_instance
+from draws.tiny import tiny_instance
+from references.brute_force import scattered_instance
 
 from placegap.instances import Instance, example
 from placegap.instances.op_splitting.rule import AXES
