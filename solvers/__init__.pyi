@@ -1,5 +1,7 @@
-from .core.registry import METHODS, Limits, Method, Task, solve
+from .core.method import Limits, Method, Task
+from .core.registry import METHODS
 from .core.result import Outcome, Result, SolverDisagreement
+from .solving.solve import solve
 
 __all__ = [
     "METHODS",

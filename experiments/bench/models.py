@@ -23,7 +23,7 @@ from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
 from placegap.solvers.back_ends.highs import hand_over, no_garbage_collection
-from placegap.solvers.core.registry import Limits
+from placegap.solvers.core.method import Limits
 
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
 Size = tuple[int, int]

@@ -17,7 +17,7 @@ from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.problem.semantics import Semantics
-from placegap.solvers.core.registry import Task
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.starts import best_start, placers
 
 PORT = Semantics(objective="makespan", channels="port")

@@ -16,15 +16,9 @@ from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers import Limits, Task
-from placegap.solvers.core.registry import (
-    Method,
-    Params,
-    find_method,
-    parse_params,
-    versions_of,
-    what_is_missing,
-    why_not,
-)
+from placegap.solvers.core.method import Method, Params
+from placegap.solvers.core.registry import find_method, parse_params, why_not
+from placegap.solvers.solving.solve import versions_of, what_is_missing
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from pydantic import Field
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.annealing.moves import RUNS, Annealing
 from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 

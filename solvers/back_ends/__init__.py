@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from placegap.solvers.back_ends.outcome import MipOutcome, Watch
-from placegap.solvers.core.registry import Limits
+from placegap.solvers.core.method import Limits
 from placegap.solvers.core.trust import word_of
 
 if TYPE_CHECKING:  # Pyomo takes a second to load, and most who ask here build no model

@@ -25,10 +25,9 @@ from placegap.solvers.back_ends.endings import say_ending, say_rest
 from placegap.solvers.back_ends.outcome import Ending
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import run_stoppable
+from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.progress import is_heard, teller
-from placegap.solvers.core.registry import Task
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.starts import Start
 from placegap.solvers.core.trust import PROOF, word_of
 
 SOLVER = word_of("ortools")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from placegap.solvers.back_ends.outcome import Ending
-from placegap.solvers.core.registry import Limits
+from placegap.solvers.core.method import Limits
 from placegap.solvers.core.result import relative_gap
 
 ENDINGS: dict[Ending, str] = {

@@ -24,7 +24,7 @@ from placegap.solvers.back_ends.safe_dual import proven_bound, proves_infeasible
 from placegap.solvers.back_ends.standard_form import StandardForm, compile_model
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import run_stoppable
-from placegap.solvers.core.registry import Limits
+from placegap.solvers.core.method import Limits
 
 __all__ = [
     "BOUND_MARGIN",

@@ -15,7 +15,7 @@ from placegap.solvers.back_ends.outcome import Ending, MipOutcome, no_garbage_co
 from placegap.solvers.back_ends.standard_form import StandardForm, compile_model
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import run_stoppable
-from placegap.solvers.core.registry import Limits
+from placegap.solvers.core.method import Limits
 
 SEEDS = 2**31 - 1
 

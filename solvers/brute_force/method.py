@@ -12,7 +12,8 @@ from placegap.solvers.brute_force import latency as brute_force_latency
 from placegap.solvers.brute_force import stages as brute_force_stages
 from placegap.solvers.brute_force.load import best_assignment
 from placegap.solvers.brute_force.makespan import best_schedule
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
 

@@ -19,7 +19,7 @@ from placegap.solvers.chains.cut_places import places_to_cut
 from placegap.solvers.chains.problem import build_problem, why_not_two_kinds
 from placegap.solvers.chains.segment_costs import joining_costs, leave_behind, touched_nets
 from placegap.solvers.chains.slice_two_kinds import best_slices
-from placegap.solvers.core.registry import Task
+from placegap.solvers.core.method import Task
 
 SEQUENCES = 8
 """Sequences of devices that are not alike: four rules, the others at random."""

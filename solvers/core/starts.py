@@ -10,10 +10,9 @@ from placegap.instances.problem.semantics import PLAN_CLASSES, Objective, Semant
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import Start, Task, find_method, why_not
-
-__all__ = ["PLACERS", "Placer", "Start", "best_start", "placers", "starts"]
+from placegap.solvers.core.registry import find_method, why_not
 
 LONGEST_S, SHARE = 10.0, 0.2
 """A method that looks for a start gets a share of the time, and no more than so many seconds."""

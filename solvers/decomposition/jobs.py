@@ -20,8 +20,8 @@ from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.back_ends.cp_sat import Settings, run_cp_sat
 from placegap.solvers.back_ends.outcome import bound_ns, no_garbage_collection
-from placegap.solvers.core.registry import Limits, Task
-from placegap.solvers.core.starts import Start, best_start
+from placegap.solvers.core.method import Limits, Start, Task
+from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import word_of
 
 Step = Literal["lp", "cp"]

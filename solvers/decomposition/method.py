@@ -31,7 +31,8 @@ from placegap.instances.structure.sections import Section, sections_between
 from placegap.solvers.annealing.moves import Annealing, usual_moves
 from placegap.solvers.back_ends.endings import say_rest
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.method import ExactParams, Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import PROOF, word_of

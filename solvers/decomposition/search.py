@@ -18,8 +18,8 @@ from placegap.instances.structure.intervals import Interval
 from placegap.instances.structure.sections import SectionMaker
 from placegap.solvers.annealing.moves import Annealing
 from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import Task
 from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable, Use, lower_table, upper_table
 from placegap.solvers.decomposition.chain import Chain, Lengths
 from placegap.solvers.decomposition.jobs import Answer, Job, Step, place

@@ -26,7 +26,8 @@ from placegap.solvers.chains.problem import (
     with_roomy,
 )
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.method import ExactParams, Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.ideal_dp.any_kinds.bracket import KindsBracket, cut_orders, simple_plan

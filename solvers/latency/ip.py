@@ -16,12 +16,13 @@ from placegap.formulations.shared.families import granularity_ns
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Start, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.starts import Start, best_start
+from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.latency.slices import with_slices
-from placegap.solvers.models.run_mip import Formulation, MipParams, run_mip
+from placegap.solvers.models.run_mip import MipParams, run_mip
 
 MOST_ROWS = 300_000
 """Larger models are refused: they take minutes to build, and a solver hardly ends their root."""

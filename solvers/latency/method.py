@@ -19,8 +19,9 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import Clock, LimitReached, now_s
 from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.progress import Told, teller, unheard
-from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome, relative_gap
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import PROOF, word_of

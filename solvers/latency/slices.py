@@ -27,7 +27,7 @@ from placegap.solvers.chains.problem import (
     why_not_two_kinds,
 )
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.registry import Task
+from placegap.solvers.core.method import Task
 
 NEVER = 2**62
 MOST_BLOCKS = 2500

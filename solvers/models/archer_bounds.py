@@ -27,7 +27,8 @@ from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model,
 from placegap.solvers.back_ends.endings import ENDINGS
 from placegap.solvers.back_ends.outcome import Ending, bound_ns, no_garbage_collection
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.models.archer_combinatorial import combinatorial_bound

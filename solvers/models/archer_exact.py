@@ -5,9 +5,10 @@ from __future__ import annotations
 from placegap.formulations import archer
 from placegap.formulations.shared.families import granularity_ns
 from placegap.solvers.chains.problem import why_not_two_kinds
-from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.models.run_mip import Formulation, MipParams, run_mip
+from placegap.solvers.models.run_mip import MipParams, run_mip
 
 MOST_ROWS = 300_000
 """Larger models are refused: HiGHS hardly ends their root node."""

@@ -18,9 +18,10 @@ from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.back_ends.outcome import no_garbage_collection
-from placegap.solvers.core.registry import METHODS, Limits, Task, find_method, parse_params, why_not
+from placegap.solvers.core.method import Formulation, Limits, Task
+from placegap.solvers.core.registry import METHODS, find_method, parse_params, why_not
 from placegap.solvers.core.starts import best_start, placers
-from placegap.solvers.models.run_mip import Formulation, prepare
+from placegap.solvers.models.run_mip import prepare
 
 Format = Literal["mps", "lp"]
 

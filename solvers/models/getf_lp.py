@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from placegap.formulations.getf.groups import Grouping, device_groups, related_speeds
 from placegap.formulations.getf.lp import build_lp, count_rows_lp, horizon_ns
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_lp import run_lp_bound, why_too_large
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from placegap.formulations.getf import milp as getf
 from placegap.formulations.getf.lp import critical_path_ns
 from placegap.formulations.shared.families import granularity_ns
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Formulation, Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_lp import with_path
-from placegap.solvers.models.run_mip import Formulation, MipParams, run_mip
+from placegap.solvers.models.run_mip import MipParams, run_mip
 
 MOST_ROWS = 300_000
 """Larger models are refused: HiGHS hardly ends their root node."""

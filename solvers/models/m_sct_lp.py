@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from placegap.formulations import m_sct
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_lp import run_lp_bound, why_too_large
 

@@ -14,10 +14,11 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_contraction import MergeOrder
 from placegap.instances.transforms.pesto_merge import merge_ops
-from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import placers
-from placegap.solvers.models.run_mip import Formulation, MipParams, run_mip
+from placegap.solvers.models.run_mip import MipParams, run_mip
 
 MOST_ROWS = 300_000
 """Larger models are refused: they take minutes to build, and HiGHS hardly ends their root node."""

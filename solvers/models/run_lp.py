@@ -13,7 +13,7 @@ from placegap.solvers.back_ends.endings import ENDINGS
 from placegap.solvers.back_ends.highs import solve_model
 from placegap.solvers.back_ends.outcome import Ending, bound_ns, no_garbage_collection
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.registry import Task
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.solving.cheap_bounds import PATH

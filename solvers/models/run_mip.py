@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import pyomo.environ as pyo
@@ -22,44 +21,16 @@ from placegap.solvers.back_ends.outcome import (
     no_garbage_collection,
 )
 from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.method import Formulation, Limits, Params, Start, Task
 from placegap.solvers.core.progress import is_heard, teller
-from placegap.solvers.core.registry import Limits, Params, Task
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.starts import Start, best_start
+from placegap.solvers.core.starts import best_start
 
 
 class MipParams(Params):
     """Parameters of every method that solves a MIP."""
 
     solver: SolverName = "highs"
-
-
-@dataclass(frozen=True)
-class Formulation:
-    """What the runner needs of a formulation.
-
-    Attributes
-    ----------
-    name : str
-        For messages.
-    starts : tuple of str
-        Methods whose plans may serve as a start.
-    granularity_ns : int
-        Divides every value (`shared.families.granularity_ns`).
-    build : callable
-        Start or None -> model with ``unit_ns`` and one objective to minimize.
-    warm_start : callable
-        (model, plan) -> None
-    extract : callable
-        model -> plan
-    """
-
-    name: str
-    starts: tuple[str, ...]
-    granularity_ns: int
-    build: Callable[[Start | None], pyo.ConcreteModel]
-    warm_start: Callable[[pyo.ConcreteModel, Plan], None]
-    extract: Callable[[pyo.ConcreteModel], Plan]
 
 
 def prepare(formulation: Formulation, start: Start | None) -> pyo.ConcreteModel:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from placegap.formulations import throughput_ip
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.registry import ExactParams, Method, Params, Task, register
+from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.models.run_mip import Formulation, MipParams, run_mip
+from placegap.solvers.models.run_mip import MipParams, run_mip
 
 MOST_ROWS = 300_000
 """Larger models are refused: HiGHS hardly ends their root node."""

@@ -16,8 +16,9 @@ from placegap.instances.referee.plan import Plan
 from placegap.solvers.core import trust
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.progress import teller
-from placegap.solvers.core.registry import Method, Params, Task, find_method, register, why_not
+from placegap.solvers.core.registry import find_method, register, why_not
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.noncontiguous.merging import merge_blocks

@@ -17,7 +17,8 @@ from placegap.instances.referee.plan import Plan
 from placegap.solvers.core import trust
 from placegap.solvers.core.clock import Clock, LimitReached, now_s
 from placegap.solvers.core.interrupts import stop_asked
-from placegap.solvers.core.registry import ExactParams, Task, find_method, why_not
+from placegap.solvers.core.method import ExactParams, Task
+from placegap.solvers.core.registry import find_method, why_not
 from placegap.solvers.noncontiguous.annealing import anneal
 from placegap.solvers.noncontiguous.columns.dives import dive
 from placegap.solvers.noncontiguous.columns.generation import (

@@ -17,7 +17,8 @@ from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
-from placegap.solvers.core.registry import Task, find_method, why_not
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.registry import find_method, why_not
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.solving.spread_bound import spread_bound
 

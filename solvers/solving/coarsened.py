@@ -11,8 +11,8 @@ from placegap.instances.referee.plan import Plan
 from placegap.instances.transforms.merge import shrink_plan
 from placegap.instances.transforms.table import Coarsening, coarsen, expand
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.registry import solve
 from placegap.solvers.core.result import Outcome, Result, finish
+from placegap.solvers.solving.solve import solve
 
 
 def solve_coarse(

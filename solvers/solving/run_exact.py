@@ -18,8 +18,8 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.method import ExactParams, Method, Params, Start, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import ExactParams, Method, Params, Start, Task
 from placegap.solvers.core.result import Outcome, SolverDisagreement
 from placegap.solvers.core.starts import best_start, placers, starts
 from placegap.solvers.core.trust import PROOF

@@ -15,9 +15,11 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.back_ends import require
-from placegap.solvers.core.registry import Task, find_method, parse_params, solve, why_not
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Result, SolverDisagreement, contradiction
 from placegap.solvers.core.trust import describe_basis
+from placegap.solvers.solving.solve import solve
 
 Verdict = Literal["agrees", "weaker", "CONTRADICTS", "none"]
 """``agrees``: the second proves as much. ``weaker``: nothing against the first, but it did not get

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from placegap.instances.referee.plan import Plan
 from placegap.solvers import METHODS, Method, Outcome, Task
-from placegap.solvers.core.registry import Params, register
+from placegap.solvers.core.method import Params
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.trust import PROOF
 
 

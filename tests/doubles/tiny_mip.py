@@ -9,8 +9,9 @@ import pyomo.environ as pyo
 
 from placegap.instances import Cluster, Device, Graph, Instance, Op, Plan, Semantics
 from placegap.solvers import METHODS, Method, Outcome, Task
-from placegap.solvers.core.registry import Params, register
-from placegap.solvers.models.run_mip import Formulation, MipParams, run_mip
+from placegap.solvers.core.method import Formulation, Params
+from placegap.solvers.core.registry import register
+from placegap.solvers.models.run_mip import MipParams, run_mip
 
 ANY = Semantics(objective="max_load")
 NAME = "tiny-mip"

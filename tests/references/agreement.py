@@ -11,7 +11,8 @@ from references.brute_force import oracle
 
 from placegap.instances import Cluster, Graph, Instance, Semantics
 from placegap.solvers import METHODS, Result, Task, solve
-from placegap.solvers.core.registry import Method, parse_params, why_not
+from placegap.solvers.core.method import Method
+from placegap.solvers.core.registry import parse_params, why_not
 
 Params = Mapping[str, object]
 Part = TypeVar("Part")

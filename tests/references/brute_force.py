@@ -15,7 +15,7 @@ from draws.tiny import tiny_instance
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
 from placegap.solvers import Task
 from placegap.solvers.brute_force import method as brute_force
-from placegap.solvers.core.registry import Params
+from placegap.solvers.core.method import Params
 
 MAKESPAN_SEMANTICS = tuple(
     Semantics(objective="makespan", channels=channels, transfers=transfers)

@@ -15,8 +15,8 @@ from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.cut_places import places_to_cut
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Told, unheard
-from placegap.solvers.core.registry import Task
 from placegap.solvers.core.result import relative_gap
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.ideal_dp.any_kinds.layers import LayerSearch, Pipeline

@@ -8,7 +8,8 @@ from placegap.instances.importers.dnn_partitioning_split import read_split
 from placegap.instances.problem.semantics import OBJECTIVES
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 
 

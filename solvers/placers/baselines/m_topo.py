@@ -14,7 +14,8 @@ from placegap.instances.problem.semantics import OBJECTIVES
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.servers import server_numbers
 from placegap.instances.structure.blocks import contract
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE, group_needs, placement
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.baselines.round_robin import OBJECTIVES, applies, deal
 

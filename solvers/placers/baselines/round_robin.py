@@ -8,7 +8,8 @@ import numpy as np
 
 from placegap.instances.problem.semantics import Objective
 from placegap.instances.referee.plan import Plan
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,

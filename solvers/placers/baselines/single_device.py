@@ -7,7 +7,8 @@ import numpy as np
 from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.semantics import OBJECTIVES
 from placegap.instances.referee.plan import Plan
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 
 

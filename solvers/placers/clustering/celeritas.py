@@ -9,7 +9,8 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.structure.weighted_dag import cpd_topo
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.clustering.order_place import (
     FusionParams,

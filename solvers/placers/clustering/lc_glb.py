@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from placegap.instances.structure.weighted_dag import flow_of
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.clustering.clustering import linear_clusters
 from placegap.solvers.placers.clustering.guided_load_balancing import balance

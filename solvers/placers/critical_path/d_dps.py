@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.critical_path.dynamic_path import schedule_dynamic_path
 from placegap.solvers.placers.list_scheduling.idle_gaps import idle_devices

@@ -15,7 +15,8 @@ from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.critical_path.fastt_dpos import dpos, mean_time_ns
 from placegap.solvers.placers.critical_path.fd_dps import SplitParams

@@ -19,7 +19,8 @@ from placegap.instances.op_splitting.rule import (
 )
 from placegap.instances.op_splitting.shares import Axis
 from placegap.instances.op_splitting.split import split_ops
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.critical_path.d_dps import d_dps
 from placegap.solvers.placers.critical_path.split_outcome import outcome_of_split

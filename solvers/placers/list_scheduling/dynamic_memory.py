@@ -15,7 +15,7 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import LARGEST_SUM, Instance
-from placegap.solvers.core.registry import Params, Task
+from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,

@@ -15,7 +15,8 @@ from placegap.instances.problem.instance import Instance
 from placegap.solvers.back_ends.endings import ENDINGS
 from placegap.solvers.back_ends.highs import no_garbage_collection, solve_model
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_lp import why_too_large
 from placegap.solvers.placers.list_scheduling.earliest_start import earliest_start_first

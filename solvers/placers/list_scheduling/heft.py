@@ -6,7 +6,8 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.idle_gaps import idle_devices
 from placegap.solvers.placers.list_scheduling.insertion import schedule_by_insertion

@@ -13,7 +13,8 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.solvers.back_ends.highs import no_garbage_collection, solve_model
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.registry import Limits, Method, Params, Task, register
+from placegap.solvers.core.method import Limits, Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_lp import LONGEST_NS
 from placegap.solvers.placers.list_scheduling.dynamic_memory import (

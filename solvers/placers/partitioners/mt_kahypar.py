@@ -10,7 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.graph_index import Ints
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.partitioners.partition import (
     Parting,

@@ -20,7 +20,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.nets import Nets, build_nets
-from placegap.solvers.core.registry import Params, Task
+from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.partitioners.part_mending import mend
 from placegap.solvers.placers.pipelines.movable_units import (

@@ -11,7 +11,8 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.worker_process import end_with_parent
 from placegap.solvers.placers.partitioners.partition import Parting, place_parts, why_not_parts

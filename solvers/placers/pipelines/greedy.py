@@ -10,7 +10,8 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.semantics import OBJECTIVES
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks, contract
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE
 from placegap.solvers.placers.pipelines.movable_units import fits_nowhere, why_not_one_level

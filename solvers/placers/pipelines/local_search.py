@@ -12,7 +12,8 @@ from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.nets import build_nets
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.greedy import greedy
 from placegap.solvers.placers.pipelines.loads_under_moves import (

@@ -9,7 +9,7 @@ from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance
 from placegap.instances.structure.blocks import Blocks, block_sums, contract
 from placegap.instances.structure.idle_blocks import roomy_devices
-from placegap.solvers.core.registry import Params, Task
+from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
 
 

@@ -23,7 +23,8 @@ from placegap.solvers.chains.problem import (
     build_problem,
     why_not_two_kinds,
 )
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.layer_chain import Layers, chain_of
 from placegap.solvers.placers.pipelines.movable_units import why_not_one_level

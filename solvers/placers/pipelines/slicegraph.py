@@ -14,7 +14,8 @@ from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.random_orders import order_of_keys
 from placegap.solvers.chains.slice_any_devices import Slicer
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.movable_units import why_not_one_level
 from placegap.solvers.placers.pipelines.slicing import NO_SLICES

@@ -11,7 +11,8 @@ from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
 from placegap.solvers.chains.slice_any_devices import Slicer
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.registry import Method, Params, Task, register
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.movable_units import why_not_one_level
 

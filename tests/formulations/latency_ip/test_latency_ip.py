@@ -23,7 +23,7 @@ from placegap.instances import (
     example,
 )
 from placegap.solvers.back_ends.highs import solve_model
-from placegap.solvers.core.registry import Limits
+from placegap.solvers.core.method import Limits
 
 FORMS: tuple[Form, ...] = get_args(Form)
 both_forms = pytest.mark.parametrize("form", FORMS)

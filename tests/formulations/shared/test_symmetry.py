@@ -50,7 +50,7 @@ from placegap.instances.referee.simulate import simulate
 from placegap.solvers import Limits, Task
 from placegap.solvers.back_ends.highs import solve_model
 from placegap.solvers.brute_force import method as brute_force
-from placegap.solvers.core.registry import Params
+from placegap.solvers.core.method import Params
 
 PORT = Semantics(objective="makespan")
 

@@ -12,7 +12,8 @@ import sys
 from references.brute_force import makespan_draws, max_load_draws
 from placegap.instances import Semantics
 from placegap.solvers import METHODS, solve
-from placegap.solvers.core.registry import Task, why_not
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.registry import why_not
 
 draws = [*makespan_draws()[3:6], *max_load_draws()[3:6]]
 rules = [Semantics(objective="makespan"), Semantics(objective="max_load", plans="chain"),

@@ -19,7 +19,8 @@ from references.brute_force import (
 from placegap.instances import Instance, Semantics
 from placegap.solvers import METHODS, Task, solve
 from placegap.solvers.brute_force import method as brute_force
-from placegap.solvers.core.registry import Params, parse_params, why_not
+from placegap.solvers.core.method import Params
+from placegap.solvers.core.registry import parse_params, why_not
 
 SLOW = ("getf-milp", "fastt", "annealing", "metis", "mt-kahypar", "scotch", "slicegraph")
 """Left to the deep run."""

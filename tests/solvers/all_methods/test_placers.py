@@ -19,7 +19,7 @@ from references.placers import pressed_instance
 
 from placegap.instances import Instance, Semantics, evaluate
 from placegap.solvers import METHODS, Task
-from placegap.solvers.core.registry import Params
+from placegap.solvers.core.method import Params
 from placegap.solvers.placers.baselines import m_topo, single_device
 from placegap.solvers.placers.list_scheduling import etf, heft, m_etf, peft
 
@@ -88,7 +88,7 @@ def test_hash_seeds_change_no_plan() -> None:
         "from references.placers import pressed_instance\n"
         "from placegap.instances import Semantics\n"
         "from placegap.solvers import METHODS, Task\n"
-        "from placegap.solvers.core.registry import Params\n"
+        "from placegap.solvers.core.method import Params\n"
         "instance = pressed_instance(3, num_ops=60, num_devices=4)\n"
         "for plans in ('any', 'chain'):\n"
         "    task = Task(instance, Semantics(objective='max_load', plans=plans))\n"

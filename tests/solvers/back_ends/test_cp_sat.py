@@ -14,8 +14,7 @@ from placegap.formulations.shared.cp_families import LARGEST_ACTIVITY
 from placegap.instances import Instance, Plan, Semantics, example
 from placegap.solvers import Result, solve
 from placegap.solvers.back_ends import cp_sat as cp_sat_run
-from placegap.solvers.core.registry import Task
-from placegap.solvers.core.starts import Start
+from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.trust import PROOF, word_of
 from placegap.solvers.decomposition import jobs as section_jobs
 from placegap.solvers.decomposition import whole_model as decomposition_whole

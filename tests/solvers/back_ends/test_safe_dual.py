@@ -15,7 +15,7 @@ from placegap.solvers.back_ends.highs import solve_model
 from placegap.solvers.back_ends.outcome import bound_ns
 from placegap.solvers.back_ends.safe_dual import proven_bound, proves_infeasible
 from placegap.solvers.back_ends.standard_form import StandardForm, compile_model
-from placegap.solvers.core.registry import Limits
+from placegap.solvers.core.method import Limits
 from placegap.solvers.models.run_lp import LONGEST
 
 PORT = Semantics(objective="makespan")

@@ -15,7 +15,7 @@ from placegap.solvers.chains.cut_places import places_to_cut
 from placegap.solvers.chains.problem import ChainProblem, build_problem
 from placegap.solvers.chains.random_orders import order_of_keys
 from placegap.solvers.chains.segment_costs import joining_costs, leave_behind, touched_nets
-from placegap.solvers.core.registry import Task
+from placegap.solvers.core.method import Task
 
 INSTANCES = [
     scattered_instance(seed, num_ops=3 + seed % 12, num_devices=3, max_edges=25)

@@ -10,7 +10,8 @@ from numba import njit
 from placegap.instances import Semantics, example
 from placegap.solvers import Method, Outcome, Task, solve
 from placegap.solvers.core.clock import Clock, LimitReached, compiled_s, now_s
-from placegap.solvers.core.registry import METHODS, Params, register
+from placegap.solvers.core.method import Params
+from placegap.solvers.core.registry import METHODS, register
 
 
 def fresh_kernel() -> int:

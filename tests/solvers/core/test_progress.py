@@ -10,8 +10,9 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import InputError, Plan, Semantics, example
 from placegap.solvers import METHODS, solve
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Ledger, News, is_heard, listening, tell
-from placegap.solvers.core.registry import Task, why_not
+from placegap.solvers.core.registry import why_not
 
 MAKESPAN = Semantics(objective="makespan")
 CHAIN = Semantics(objective="max_load", plans="chain")

@@ -23,7 +23,7 @@ from placegap.instances import (
 from placegap.instances.importers.reader import read_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import solve
-from placegap.solvers.core.registry import Task
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.trust import word_of
 from placegap.solvers.latency import ip as latency_ip
 from placegap.solvers.latency.slices import best_slices, with_slices

@@ -12,9 +12,8 @@ from doubles import tiny_mip
 
 from placegap.instances import InputError, Plan, Semantics, example
 from placegap.solvers import METHODS, solve
-from placegap.solvers.core.starts import Start
+from placegap.solvers.core.method import Formulation, Start
 from placegap.solvers.models.export import write_model
-from placegap.solvers.models.run_mip import Formulation
 
 TIMES = (9, 7, 6, 5, 4)  # 16 at best: 9 + 7, 6 + 5 + 4
 

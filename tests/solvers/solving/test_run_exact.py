@@ -20,14 +20,8 @@ from references.brute_force import (
 from placegap.instances import Instance, Plan, Semantics, evaluate, example, generate, load_cluster
 from placegap.instances.files.document import Document
 from placegap.solvers import METHODS, Limits, Outcome, Task, solve
-from placegap.solvers.core.registry import (
-    ExactParams,
-    Method,
-    Params,
-    parse_params,
-    register,
-    why_not,
-)
+from placegap.solvers.core.method import ExactParams, Method, Params
+from placegap.solvers.core.registry import parse_params, register, why_not
 from placegap.solvers.core.starts import best_start, placers, starts
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.solving.cheap_bounds import quick_bound

@@ -18,7 +18,7 @@ from placegap.instances import Instance, Semantics
 from placegap.instances.op_splitting.shares import Cut
 from placegap.solvers import Task, solve
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.registry import Limits
+from placegap.solvers.core.method import Limits
 from placegap.solvers.placers.critical_path.fastt import FastTParams, improvements, place
 from placegap.solvers.placers.critical_path.fastt_dpos import dpos, path_devices
 

@@ -9,7 +9,8 @@ from references.placers import pressed_instance
 
 from placegap.instances import Instance, Semantics, evaluate
 from placegap.solvers import METHODS, Limits, Task
-from placegap.solvers.core.registry import Params, parse_params
+from placegap.solvers.core.method import Params
+from placegap.solvers.core.registry import parse_params
 from placegap.solvers.placers.baselines import random_placement, round_robin
 from placegap.solvers.placers.clustering import celeritas, dsc_glb, lc_glb, order_place
 from placegap.solvers.placers.critical_path import d_dps

@@ -12,7 +12,7 @@ from references.placers import plan_of, pressed_instance, table_instance
 
 from placegap.instances import Instance, Semantics, evaluate
 from placegap.solvers import METHODS, Task
-from placegap.solvers.core.registry import Params
+from placegap.solvers.core.method import Params
 from placegap.solvers.placers.list_scheduling.kernel_views import mean_costs, problem_of
 from placegap.solvers.placers.list_scheduling.peft import optimistic_costs, peft
 

@@ -1,0 +1,154 @@
+"""What a method is: its parameters, its limits, the task it is given, its line of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Objective, Semantics
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.result import Outcome
+
+if TYPE_CHECKING:  # Pyomo takes a second to load
+    import pyomo.environ as pyo
+
+
+class Params(BaseModel):
+    """Base of a method's parameters: frozen, and unknown names are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ExactParams(Params):
+    """Base of the parameters of exact methods, which `exact.run_exact` runs.
+
+    Attributes
+    ----------
+    start : bool
+        Whether placers are asked for a first plan besides the task's incumbent.
+    """
+
+    start: bool = True
+
+    @property
+    def keeps_exact(self) -> bool:
+        """Whether the method is exact with these parameters."""
+        return True
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a method stops: seconds, a relative gap that suffices, and its seed.
+
+    `time_limit_s` None means no limit.
+    """
+
+    time_limit_s: float | None = None
+    gap: float = 0.0
+    seed: int = 0
+    asked_s: float | None = None
+    """The limit of the whole run, where `time_limit_s` is what is left of it."""
+
+    @property
+    def named_s(self) -> float:
+        """The limit as messages name it."""
+        return (self.asked_s if self.asked_s is not None else self.time_limit_s) or 0.0
+
+
+class Start(NamedTuple):
+    """A feasible plan and its value by the referee."""
+
+    plan: Plan
+    value_ns: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """One call of a method."""
+
+    instance: Instance
+    semantics: Semantics
+    limits: Limits = Limits()
+    incumbent: Plan | None = None
+    """A feasible plan to start from, where the method can use one."""
+
+    starts: tuple[Start, ...] = ()
+    """Plans of fast placers and the incumbent, the best first (`exact.run_exact`)."""
+
+    floor_ns: int = 0
+    """A proven bound on all plans."""
+
+
+Claim = Literal["exact", "heuristic", "bound"]
+"""``exact``: its bound reaches the optimum, given time; ``bound``: it returns no plan at all."""
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """What the runner needs of a formulation.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    starts : tuple of str
+        Methods whose plans may serve as a start.
+    granularity_ns : int
+        Divides every value (`shared.families.granularity_ns`).
+    build : callable
+        Start or None -> model with ``unit_ns`` and one objective to minimize.
+    warm_start : callable
+        (model, plan) -> None
+    extract : callable
+        model -> plan
+    """
+
+    name: str
+    starts: tuple[str, ...]
+    granularity_ns: int
+    build: Callable[[Start | None], pyo.ConcreteModel]
+    warm_start: Callable[[pyo.ConcreteModel, Plan], None]
+    extract: Callable[[pyo.ConcreteModel], Plan]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One line of the registry.
+
+    Attributes
+    ----------
+    name : str
+    claim : {"exact", "heuristic", "bound"}
+    objectives : tuple of str
+    paper : str
+        Whose method it is.
+    summary : str
+        One line for tables.
+    run : callable (Task, Params) -> Outcome
+    params : type
+        The method's parameters.
+    applies : callable (Task, Params) -> str or None
+        Why the method does not apply (semantics it does not model, size), or None if it does.
+    missing : callable () -> str or None
+        What has to be installed first, with the command that does it, or None.
+    packages : tuple of str
+        Distributions whose versions belong to a result.
+    formulation : callable (Task, Params) -> Formulation, optional
+        Of a method that solves a MIP: what `export.write_model` writes.
+    """
+
+    name: str
+    claim: Claim
+    objectives: tuple[Objective, ...]
+    paper: str
+    summary: str
+    run: Callable[[Task, Params], Outcome]
+    params: type[Params] = Params
+    applies: Callable[[Task, Params], str | None] = lambda task, params: None
+    missing: Callable[[], str | None] = lambda: None
+    packages: tuple[str, ...] = ()
+    formulation: Callable[[Task, Params], Formulation] | None = None

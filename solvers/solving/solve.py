@@ -1,0 +1,136 @@
+"""Run a method on an instance, and let the referee judge what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.plan import Plan
+from placegap.instances.referee.servers import check_semantics
+from placegap.solvers.back_ends import SolverName, require
+from placegap.solvers.core.clock import compiled_s, now_s
+from placegap.solvers.core.method import Limits, Method, Params, Task
+from placegap.solvers.core.progress import Listener, listening
+from placegap.solvers.core.registry import find_method, parse_params, why_not
+from placegap.solvers.core.result import Outcome, Result, finish
+from placegap.solvers.solving.run_exact import run_exact
+
+
+def solve(
+    instance: Instance,
+    semantics: Semantics,
+    method: str,
+    params: Mapping[str, object] | None = None,
+    *,
+    time_limit_s: float | None = None,
+    gap: float = 0.0,
+    seed: int = 0,
+    incumbent: Plan | None = None,
+    progress: Listener | None = None,
+) -> Result:
+    """Run one method on one instance and let the referee judge it.
+
+    Parameters
+    ----------
+    instance, semantics
+        The problem, and what its numbers mean.
+    method : str
+        A name of the registry.
+    params : mapping, optional
+        The method's own parameters.
+    time_limit_s, gap, seed
+        When to stop, and the seed of methods that draw random numbers.
+    incumbent : Plan, optional
+        A plan to start from; it is ignored by methods that cannot use one.
+    progress : callable, optional
+        Called with a `progress.News` whenever a better plan or bound is known, by methods that
+        tell, perhaps from other threads.
+
+    Raises
+    ------
+    InputError
+        Unknown method or parameters, impossible limits, a method that does not apply, or an
+        instance that lacks what the semantics needs.
+
+    Examples
+    --------
+    >>> from placegap.instances import Semantics, example
+    >>> from placegap.solvers import solve
+    >>> result = solve(example(), Semantics(objective="makespan"), "brute-force")
+    >>> result.status, result.value_ns
+    ('optimal', 34)
+    """
+    chosen = find_method(method)
+    parsed = parse_params(chosen, params or {})
+    _check_limits(time_limit_s, gap, seed)
+    task = Task(instance, semantics, Limits(time_limit_s, gap, seed), incumbent)
+    check_semantics(instance, semantics)
+    reason = why_not(chosen, task, parsed)
+    if reason is not None:
+        if reason == chosen.missing():
+            raise InputError(f"{method} {reason}")
+        raise InputError(f"{method} does not apply to {instance.name}: {reason}")
+    began, compiled = now_s(), compiled_s()
+    with listening(instance, semantics, progress):
+        outcome = _run(chosen, task, parsed)
+    elapsed = now_s() - began
+    return finish(
+        instance,
+        semantics,
+        method,
+        outcome,
+        solve_s=max(0.0, elapsed - outcome.build_s),
+        setup_s=compiled_s() - compiled,
+        seed=seed,
+        requested_gap=gap,
+        bound_only=chosen.claim == "bound",
+        options={**parsed.model_dump(mode="json"), "time_limit_s": time_limit_s, "gap": gap},
+        versions=versions_of(chosen),
+    )
+
+
+def _run(method: Method, task: Task, params: Params) -> Outcome:
+    if method.claim != "exact":
+        return method.run(task, params)
+    return run_exact(method, task, params)
+
+
+def _check_limits(time_limit_s: float | None, gap: float, seed: int) -> None:
+    """Solvers read such numbers each in its own way, or not at all."""
+    if time_limit_s is not None and not time_limit_s >= 0:
+        raise InputError(f"time_limit_s must be at least 0 or None, not {time_limit_s}")
+    if not 0 <= gap < 1:
+        raise InputError(f"gap must be at least 0 and below 1, not {gap}")
+    if seed < 0:
+        raise InputError(f"seed must be at least 0, not {seed}")
+
+
+def what_is_missing(method: Method, params: Params) -> str | None:
+    """What has to be installed before a method can run with these parameters, or None.
+
+    Examples
+    --------
+    >>> what_is_missing(METHODS["heft"], Params()) is None
+    True
+    """
+    solver: SolverName = getattr(params, "solver", "highs")
+    if solver != "highs":
+        try:
+            require(solver)
+        except InputError as error:
+            return str(error)
+    return method.missing()
+
+
+def versions_of(method: Method) -> dict[str, str]:
+    """Versions of the distributions that decide a method's results, placegap's own first.
+
+    Examples
+    --------
+    >>> list(versions_of(METHODS["cp-sat"]))
+    ['placegap', 'ortools']
+    """
+    return {name: version(name) for name in ("placegap", *method.packages)}
