@@ -31,7 +31,7 @@ LIKE_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Case:
+class IdealCase:
     """A graph and its devices.
 
     Attributes
@@ -59,7 +59,7 @@ class Case:
         )
 
 
-def cases(*, large: bool = False) -> Iterator[Case]:
+def cases(*, large: bool = False) -> Iterator[IdealCase]:
     """Growth in ideals and in devices; `large` adds ten million ideals."""
     five, six = (("chains", 5), ("length", 9)), (("chains", 6), ("length", 9))
     two, three = (("chains", 2), ("length", 999)), (("chains", 3), ("length", 99))
@@ -71,13 +71,13 @@ def cases(*, large: bool = False) -> Iterator[Case]:
         (chains, six),
     ):  # fmt: skip
         for ratio in (0.1, 1.0):
-            yield Case(family, params, 8, 1, ratio)
+            yield IdealCase(family, params, 8, 1, ratio)
     for accelerators in (2, 8, 32):
         for ratio in (0.1, 1.0):
-            yield Case(chains, three, accelerators, 0, ratio)
-            yield Case(blocks, short, accelerators, 0, ratio)
+            yield IdealCase(chains, three, accelerators, 0, ratio)
+            yield IdealCase(blocks, short, accelerators, 0, ratio)
     if large:
-        yield Case(chains, (("chains", 3), ("length", 215)), 8, 1, 0.1)
+        yield IdealCase(chains, (("chains", 3), ("length", 215)), 8, 1, 0.1)
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,11 @@ def ideal_rows(*, large: bool = False, only: str = "") -> Iterator[ExactRow]:
     yield from apart((case for case in like_cases() if only in case.name), run)
 
 
-def run(case: Case | Like) -> ExactRow:
+def run(case: IdealCase | Like) -> ExactRow:
     """Solve one case in this process."""
     params: dict[str, object] = {"max_ideals": 10**8}
-    made = instance(case) if isinstance(case, Case) else like_instance(case)
-    limit_s = TIME_LIMIT_S if isinstance(case, Case) else LIKE_LIMIT_S
+    made = instance(case) if isinstance(case, IdealCase) else like_instance(case)
+    limit_s = TIME_LIMIT_S if isinstance(case, IdealCase) else LIKE_LIMIT_S
     return measure(case.name, made, CHAIN, "ideal-dp", params, limit_s, shown=2)
 
 
@@ -144,7 +144,7 @@ def like_instance(case: Like) -> Instance:
     return on_devices(graph, 6, 1)
 
 
-def instance(case: Case) -> Instance:
+def instance(case: IdealCase) -> Instance:
     """The graph of a case on its devices, which are all linked to each other.
 
     Examples

@@ -24,7 +24,7 @@ Pairs = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Case:
+class LatencyCase:
     """A family with its size, and q."""
 
     family: str
@@ -42,16 +42,16 @@ def latency_rows(only: str = "") -> Iterator[ExactRow]:
     yield from apart((case for case in cases() if only in case.name), run)
 
 
-def cases() -> Iterable[Case]:
+def cases() -> Iterable[LatencyCase]:
     """Sections at the edges of a word of bits and beyond; groups with one call and with two."""
     for size in (40, 63, 64, 65, 100, 200):
-        yield Case("wide section", size, 1)
+        yield LatencyCase("wide section", size, 1)
     for family, size in (("colour groups", 24), ("training pairs", 50), ("skip connections", 12)):
         for calls in (1, 2):
-            yield Case(family, size, calls)
+            yield LatencyCase(family, size, calls)
 
 
-def run(case: Case) -> ExactRow:
+def run(case: LatencyCase) -> ExactRow:
     """Run a case in this process."""
     made = {
         "wide section": wide_section,

@@ -31,7 +31,7 @@ CORPUS_S, PUBLISHED_S = 20.0, 60.0
 
 
 @dataclass(frozen=True)
-class Case:
+class OptimumCase:
     """A method on an instance."""
 
     source: Source
@@ -83,27 +83,27 @@ def optima_rows(inputs: Path, only: str = "") -> Iterator[ExactRow]:
     yield from apart((case for case in cases(inputs) if only in case.name), run)
 
 
-def cases(inputs: Path) -> Iterator[Case]:
+def cases(inputs: Path) -> Iterator[OptimumCase]:
     """Every exact method for large graphs on what it was made for."""
     for model in corpus_names():
         for cluster in CLUSTERS:
             source = Source(model, cluster)
-            yield Case(source, PORT, "decomposition", CORPUS_S)
-            yield Case(source, CHAIN, "ideal-dp", CORPUS_S)
-            yield Case(source, ANY, "noncontiguous", CORPUS_S)
+            yield OptimumCase(source, PORT, "decomposition", CORPUS_S)
+            yield OptimumCase(source, CHAIN, "ideal-dp", CORPUS_S)
+            yield OptimumCase(source, ANY, "noncontiguous", CORPUS_S)
     for path in workbooks(inputs):
-        yield Case(Source(str(path)), PORT, "decomposition", PUBLISHED_S)
+        yield OptimumCase(Source(str(path)), PORT, "decomposition", PUBLISHED_S)
     published = inputs / "dnn-partitioning"
     for path in sorted((published / "throughput-inputs").glob("*/*.json")):
-        yield Case(Source(str(path)), CHAIN, "ideal-dp", PUBLISHED_S)
-        yield Case(Source(str(path)), ANY, "noncontiguous", PUBLISHED_S)
+        yield OptimumCase(Source(str(path)), CHAIN, "ideal-dp", PUBLISHED_S)
+        yield OptimumCase(Source(str(path)), ANY, "noncontiguous", PUBLISHED_S)
     for path in sorted((published / "latency-inputs").glob("*/*.json")):
         for calls in (1, 2):
             semantics = Semantics(objective="latency_subgraphs", subgraphs=calls)
-            yield Case(Source(str(path)), semantics, "latency", PUBLISHED_S)
+            yield OptimumCase(Source(str(path)), semantics, "latency", PUBLISHED_S)
 
 
-def run(case: Case) -> ExactRow:
+def run(case: OptimumCase) -> ExactRow:
     """Run a case in this process."""
     instance = load_source(case.source)
     return measure(case.name, instance, case.semantics, case.method, {}, case.time_limit_s)

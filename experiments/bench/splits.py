@@ -108,7 +108,7 @@ def attention(net: Network, layers: int) -> None:
 
 
 @dataclass(frozen=True)
-class Case:
+class NetworkCase:
     """A family and its size, its devices, and the memory of all accelerators over what ops hold."""
 
     family: Callable[[Network, int], None]
@@ -129,18 +129,18 @@ class Case:
 
 
 CASES = (
-    Case(encoder_decoder, 8, 6),
-    Case(encoder_decoder, 16, 8, hosts=0),
-    Case(encoder_decoder, 8, 4, memory=1.1),
-    Case(branches, 11, 6),
-    Case(branches, 11, 6, training=True),
-    Case(attention, 6, 6),
-    Case(attention, 6, 6, training=True),
-    Case(attention, 6, 4, memory=1.1),
+    NetworkCase(encoder_decoder, 8, 6),
+    NetworkCase(encoder_decoder, 16, 8, hosts=0),
+    NetworkCase(encoder_decoder, 8, 4, memory=1.1),
+    NetworkCase(branches, 11, 6),
+    NetworkCase(branches, 11, 6, training=True),
+    NetworkCase(attention, 6, 6),
+    NetworkCase(attention, 6, 6, training=True),
+    NetworkCase(attention, 6, 4, memory=1.1),
 )
 
 
-def instance(case: Case) -> Instance:
+def instance(case: NetworkCase) -> Instance:
     """The network of a case on its devices.
 
     Examples
@@ -175,6 +175,6 @@ def split_rows(*, only: str = "") -> Iterator[ExactRow]:
     yield from apart((case for case in CASES if only in case.name), run)
 
 
-def run(case: Case) -> ExactRow:
+def run(case: NetworkCase) -> ExactRow:
     """Solve one case in this process."""
     return measure(case.name, instance(case), ANY, "noncontiguous", {}, TIME_LIMIT_S)

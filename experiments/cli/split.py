@@ -22,7 +22,7 @@ from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, spinner
 
 if TYPE_CHECKING:
-    from placegap.instances.op_splitting.split import Split
+    from placegap.instances.op_splitting.split import OpSplit
 
 RULE = "fd-dps"
 """The method whose parameters say what is split."""
@@ -76,7 +76,7 @@ def split_command(
         output().print("another instance: its plans and bounds are none of the model as it is")
 
 
-def _write(split: Split, out: Path | None, map_file: Path | None) -> None:
+def _write(split: OpSplit, out: Path | None, map_file: Path | None) -> None:
     """The finer instance; the op that each of its ops is, is a part of, or gathers, by name."""
     from placegap.instances.files.document import Document, save_document, write_json
 

@@ -36,7 +36,7 @@ from placegap.formulations.archer import parts as archer_parts
 from placegap.formulations.archer.blocks import Units, build_units
 from placegap.formulations.archer.parts import (
     Budget,
-    Part,
+    ChainPart,
     build_parts,
     share,
 )
@@ -246,27 +246,29 @@ def _refuse(semantics: Semantics, num_blocks: int) -> None:
         raise ValueError("there must be at least one block")
 
 
-def _exact_parts(units: Units, num_blocks: int) -> tuple[dict[int, Part], list[Budget]]:
+def _exact_parts(units: Units, num_blocks: int) -> tuple[dict[int, ChainPart], list[Budget]]:
     """One part and one budget per block."""
     kind = units.accelerators
     blocks = range(num_blocks)
-    return {b: Part(b, kind, b) for b in blocks}, [share(kind, 1) for _ in blocks]
+    return {b: ChainPart(b, kind, b) for b in blocks}, [share(kind, 1) for _ in blocks]
 
 
-def _superblocks(units: Units, k: int, index: int | None) -> tuple[dict[int, Part], list[Budget]]:
+def _superblocks(
+    units: Units, k: int, index: int | None
+) -> tuple[dict[int, ChainPart], list[Budget]]:
     """Before, bottleneck, after; the first and the last share a budget unless b is given."""
     own, hosts = units.accelerators, units.hosts
-    parts, budgets = {BOTTLENECK: Part(BOTTLENECK, own, 0)}, [share(own, 1)]
+    parts, budgets = {BOTTLENECK: ChainPart(BOTTLENECK, own, 0)}, [share(own, 1)]
     sides = (
         {(BEFORE, AFTER): k - 1} if index is None else {(BEFORE,): index - 1, (AFTER,): k - index}
     )
     for positions, devices in sides.items():
         if devices:
-            parts |= {position: Part(position, own, len(budgets)) for position in positions}
+            parts |= {position: ChainPart(position, own, len(budgets)) for position in positions}
             budgets.append(share(own, devices))
     if units.num_hosts:
-        parts[HOSTS_BEFORE] = Part(BEFORE, hosts, len(budgets))
-        parts[HOSTS_AFTER] = Part(AFTER, hosts, len(budgets))
+        parts[HOSTS_BEFORE] = ChainPart(BEFORE, hosts, len(budgets))
+        parts[HOSTS_AFTER] = ChainPart(AFTER, hosts, len(budgets))
         budgets.append(share(hosts, units.num_hosts))
     return dict(sorted(parts.items())), budgets
 

@@ -19,7 +19,7 @@ from placegap.instances.structure.nets import build_nets
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class LeastCosts:
     """The least that units and nets cost on some devices, and the most that one of them holds.
 
     Attributes
@@ -62,8 +62,8 @@ class Units:
     size: list[int]
     arcs: list[tuple[int, int]]
     pins: list[list[int]]
-    accelerators: Kind
-    hosts: Kind
+    accelerators: LeastCosts
+    hosts: LeastCosts
     num_accelerators: int
     num_hosts: int
 
@@ -105,7 +105,7 @@ def build_units(instance: Instance, *, alike: bool = False) -> Units:
     if alike or len(accelerators) == 0:
         accelerators, hosts = np.arange(instance.num_devices), np.zeros(0, np.int64)
 
-    def kind(devices: Ints) -> Kind:
+    def kind(devices: Ints) -> LeastCosts:
         return _kind(blocks.time_ns, blocks.resident_bytes, nets.weight_ns, arrays.memory_bytes,
                      devices)  # fmt: skip
 
@@ -122,13 +122,13 @@ def build_units(instance: Instance, *, alike: bool = False) -> Units:
     )
 
 
-def _kind(time_ns: Ints, size: Ints, weight_ns: Ints, memory: Ints, devices: Ints) -> Kind:
+def _kind(time_ns: Ints, size: Ints, weight_ns: Ints, memory: Ints, devices: Ints) -> LeastCosts:
     if len(devices) == 0:
-        return Kind([UNSUPPORTED] * len(size), [0] * len(weight_ns), 0)
+        return LeastCosts([UNSUPPORTED] * len(size), [0] * len(weight_ns), 0)
     fits = (time_ns[:, devices] != UNSUPPORTED) & (size[:, None] <= memory[devices])
     never = np.iinfo(np.int64).max
     least = np.where(fits, time_ns[:, devices], never).min(axis=1)
-    return Kind(
+    return LeastCosts(
         np.where(least == never, UNSUPPORTED, least).tolist(),
         weight_ns[:, devices].min(axis=1).tolist(),
         int(memory[devices].max()),

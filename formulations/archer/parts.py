@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pyomo.environ as pyo
 
-from placegap.formulations.archer.blocks import Kind, Units
+from placegap.formulations.archer.blocks import LeastCosts, Units
 from placegap.formulations.shared.families import (
     LARGEST_CAPACITY,
     Linear,
@@ -28,7 +28,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LoadRule
 
 
-class Part(NamedTuple):
+class ChainPart(NamedTuple):
     """Some devices of a chain.
 
     Attributes
@@ -41,7 +41,7 @@ class Part(NamedTuple):
     """
 
     position: int
-    kind: Kind
+    kind: LeastCosts
     budget: int
 
 
@@ -59,11 +59,11 @@ class Budget(NamedTuple):
     memory_bytes: int
 
 
-Parts = Mapping[int, Part]
+Parts = Mapping[int, ChainPart]
 """The parts of a model by number."""
 
 
-def share(kind: Kind, devices: int) -> Budget:
+def share(kind: LeastCosts, devices: int) -> Budget:
     """The budget of so many devices of a kind."""
     return Budget(devices, devices * kind.memory_bytes)
 

@@ -35,7 +35,7 @@ from placegap.formulations.shared.families import (
 from placegap.formulations.shared.symmetry import MOST_EARLIER, symmetry_order
 from placegap.formulations.throughput_ip.columns import (
     MOST_UNEVEN,
-    Data,
+    ThroughputSets,
     device_columns,
     horizon_ns,
     throughput_data,
@@ -170,7 +170,7 @@ def build(
     return model
 
 
-def contiguity(model: pyo.ConcreteModel, data: Data) -> None:
+def contiguity(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """The rows of the class of plans, for the columns of devices and for the servers.
 
     A chain is convex, too, and it is those rows that the bound of a chain comes from.

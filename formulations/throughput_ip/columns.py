@@ -67,7 +67,7 @@ class Columns:
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class ThroughputSets:
     """An instance with n ops, t tensors and S columns under a semantics.
 
     Attributes
@@ -117,7 +117,7 @@ class Data:
 
 def throughput_data(
     instance: Instance, semantics: Semantics, symmetry: bool = False, most_ns: int | None = None
-) -> Data:
+) -> ThroughputSets:
     """Everything that `throughput_ip.build` needs; O(m + (n + t) S).
 
     With `most_ns`, the value of a plan that is known, what would cost more than that costs just
@@ -149,7 +149,7 @@ def throughput_data(
         sorted(set(index.consumer[index.tensor_edge[a:b]].tolist()))
         for a, b in zip(index.tensor_ptr[:-1], index.tensor_ptr[1:], strict=True)
     ]
-    return Data(
+    return ThroughputSets(
         instance=instance,
         semantics=semantics,
         columns=columns,

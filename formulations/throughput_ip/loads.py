@@ -8,7 +8,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.families import Linear
-from placegap.formulations.throughput_ip.columns import Data
+from placegap.formulations.throughput_ip.columns import ThroughputSets
 from placegap.instances.problem.transfer_times import NS_PER_S
 from placegap.instances.referee.replication import sync_ns
 
@@ -19,7 +19,7 @@ Part = tuple[str, bool | None]
 """A part of the objective: the suffix of its components, and which pass it counts (None: all)."""
 
 
-def parts_of(data: Data) -> tuple[Part, ...]:
+def parts_of(data: ThroughputSets) -> tuple[Part, ...]:
     """max_load has one part, max_load_fwd_bwd a forward and a backward one."""
     if data.semantics.objective == "max_load":
         return (("", None),)
@@ -34,7 +34,7 @@ def priced(costs_ns: Any) -> list[tuple[int, int]]:
 # ---------------------------------------------------------------------------------------- variables
 
 
-def crossing_variables(model: pyo.ConcreteModel, data: Data) -> None:
+def crossing_variables(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """``leaves[u, k]``, ``enters[u, k]`` in [0, 1], and ``largest`` >= 0 of every part."""
     pairs = priced(data.border_ns)
     model.leaves = pyo.Var(pairs, bounds=(0, 1))
@@ -43,7 +43,7 @@ def crossing_variables(model: pyo.ConcreteModel, data: Data) -> None:
         model.add_component(f"largest{suffix}", pyo.Var(domain=pyo.NonNegativeReals))
 
 
-def share_variables(model: pyo.ConcreteModel, data: Data) -> None:
+def share_variables(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """``share[s]``, ``sync[s]`` >= 0 of replicated columns: load / r, and the sum of weights.
 
     They are integers, and so rounded up, where the model counts nanoseconds.
@@ -53,7 +53,7 @@ def share_variables(model: pyo.ConcreteModel, data: Data) -> None:
     model.sync = pyo.Var(data.columns.replicated, domain=domain)
 
 
-def server_variables(model: pyo.ConcreteModel, data: Data, inside: Inside) -> None:
+def server_variables(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
     """``server_leaves[u, v]``, ``server_enters[u, v]``; ``in_server[i, v]``, the sum of inside."""
     members: list[list[int]] = [[] for _ in data.servers]
     for s, v in enumerate(data.server.tolist()):
@@ -71,7 +71,7 @@ def server_variables(model: pyo.ConcreteModel, data: Data, inside: Inside) -> No
 # -------------------------------------------------------------------------------------- constraints
 
 
-def exclude_too_long(data: Data, inside: Inside) -> None:
+def exclude_too_long(data: ThroughputSets, inside: Inside) -> None:
     """An op is in no column where its time, or its weights alone, exceed the horizon."""
     columns, weights = data.columns, parameter_bytes(data)
     for s, devices in enumerate(columns.devices):
@@ -84,7 +84,7 @@ def exclude_too_long(data: Data, inside: Inside) -> None:
                     inside[i, s].fix(0)
 
 
-def tensor_leaves(model: pyo.ConcreteModel, data: Data, inside: Inside) -> None:
+def tensor_leaves(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
     """leaves[u, k] >= x[i, k] - x[j, k], i the producer and j any consumer of tensor u."""
     rows = [(u, k, j) for u, k in model.leaves for j in data.consumers[u]]
 
@@ -93,7 +93,7 @@ def tensor_leaves(model: pyo.ConcreteModel, data: Data, inside: Inside) -> None:
         return model.leaves[u, k] >= inside[data.producer[u], k] - inside[j, k]
 
 
-def tensor_enters(model: pyo.ConcreteModel, data: Data, inside: Inside) -> None:
+def tensor_enters(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
     """enters[u, k] >= x[j, k] - x[i, k], i the producer and j any consumer of tensor u."""
     rows = [(u, k, j) for u, k in model.enters for j in data.consumers[u]]
 
@@ -102,7 +102,7 @@ def tensor_enters(model: pyo.ConcreteModel, data: Data, inside: Inside) -> None:
         return model.enters[u, k] >= inside[j, k] - inside[data.producer[u], k]
 
 
-def server_crossings(model: pyo.ConcreteModel, data: Data) -> None:
+def server_crossings(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """`tensor_leaves` and `tensor_enters` at the borders of the servers."""
     rows = [(u, v, j) for u, v in model.server_leaves for j in data.consumers[u]]
     inside = model.in_server
@@ -116,7 +116,7 @@ def server_crossings(model: pyo.ConcreteModel, data: Data) -> None:
         return model.server_enters[u, v] >= inside[j, v] - inside[data.producer[u], v]
 
 
-def load_add(model: pyo.ConcreteModel, data: Data, inside: Inside) -> None:
+def load_add(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
     """Load of every column k: largest >= compute + communication.
 
     Compute is the sum over i of p_ik x[i, k], communication the sum over u of
@@ -129,7 +129,7 @@ def load_add(model: pyo.ConcreteModel, data: Data, inside: Inside) -> None:
         _at_least(model, data, suffix, f"load_add{suffix}", dict(enumerate(load)))
 
 
-def load_overlap(model: pyo.ConcreteModel, data: Data, inside: Inside) -> None:
+def load_overlap(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
     """Load of every column k: largest >= compute and largest >= communication (`load_add`)."""
     for suffix, backward in parts_of(data):
         compute, communication = _sums(model, data, inside, backward)
@@ -138,7 +138,7 @@ def load_overlap(model: pyo.ConcreteModel, data: Data, inside: Inside) -> None:
         _at_least(model, data, suffix, f"load_overlap_communication{suffix}", moved)
 
 
-def load_shared(model: pyo.ConcreteModel, data: Data, inside: Inside) -> None:
+def load_shared(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
     """Of a column s of r devices: largest >= share[s] + sync[s], and what sync is.
 
     sync[s] >= sum over i of 2 (r - 1) parameter_bytes_i / (r bandwidth_s) x[i, s]; without a path
@@ -164,7 +164,7 @@ def load_shared(model: pyo.ConcreteModel, data: Data, inside: Inside) -> None:
         )
 
 
-def server_load(model: pyo.ConcreteModel, data: Data) -> None:
+def server_load(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """Of every server v: largest >= sum over u of server_time(u, v) (leaves + enters)."""
     parts: dict[int, list[Linear]] = {}
     for (u, v), leaves in model.server_leaves.items():
@@ -176,14 +176,14 @@ def server_load(model: pyo.ConcreteModel, data: Data) -> None:
         return model.largest >= sum(parts[v])
 
 
-def parameter_bytes(data: Data) -> dict[int, int]:
+def parameter_bytes(data: ThroughputSets) -> dict[int, int]:
     """Of the ops that have any."""
     ops = data.instance.graph.ops
     return {i: op.parameter_bytes for i, op in enumerate(ops) if op.parameter_bytes}
 
 
 def _at_least(
-    model: pyo.ConcreteModel, data: Data, suffix: str, name: str, parts: dict[int, Linear]
+    model: pyo.ConcreteModel, data: ThroughputSets, suffix: str, name: str, parts: dict[int, Linear]
 ) -> None:
     """Rows of that name: largest, or what r replicas can do until then, covers each part."""
     largest, devices = model.component(f"largest{suffix}"), data.columns.devices
@@ -196,7 +196,7 @@ def _at_least(
 
 
 def _sums(
-    model: pyo.ConcreteModel, data: Data, inside: Inside, backward: bool | None
+    model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside, backward: bool | None
 ) -> tuple[list[Linear], list[Linear]]:
     """Compute and communication of every column, as expressions."""
     time, border = data.time_ns / data.unit_ns, data.border_ns / data.unit_ns

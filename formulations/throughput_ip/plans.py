@@ -9,7 +9,11 @@ import pyomo.environ as pyo
 
 from placegap.formulations.shared.families import placement, set_placement
 from placegap.formulations.shared.symmetry import canonical
-from placegap.formulations.throughput_ip.columns import Data, device_columns, throughput_data
+from placegap.formulations.throughput_ip.columns import (
+    ThroughputSets,
+    device_columns,
+    throughput_data,
+)
 from placegap.formulations.throughput_ip.contiguous import (
     chain_arcs,
     chain_order,
@@ -81,7 +85,7 @@ def extract(
     return Plan(tuple(devices[-s] for _, s in best))
 
 
-def columns_of(data: Data, plan: Plan) -> tuple[list[int], list[int]]:
+def columns_of(data: ThroughputSets, plan: Plan) -> tuple[list[int], list[int]]:
     """The column of each op, and the columns in the order of the chain, unused devices last.
 
     Equal devices are swapped as the model demands: by `symmetry.canonical`, or, where stages are
@@ -105,7 +109,9 @@ def columns_of(data: Data, plan: Plan) -> tuple[list[int], list[int]]:
     return [chosen[stage] for stage in stage_of], in_order
 
 
-def _packed(data: Data, stages: list[tuple[int, ...]], order: list[int]) -> dict[int, int]:
+def _packed(
+    data: ThroughputSets, stages: list[tuple[int, ...]], order: list[int]
+) -> dict[int, int]:
     """Column of each stage, by number: swappable devices from the left, large stages first."""
     columns = data.columns
     column = {devices: s for s, devices in enumerate(columns.devices)}
@@ -125,7 +131,7 @@ def _packed(data: Data, stages: list[tuple[int, ...]], order: list[int]) -> dict
     return chosen
 
 
-def _set_crossings(leaves: Any, enters: Any, data: Data, region: list[int]) -> None:
+def _set_crossings(leaves: Any, enters: Any, data: ThroughputSets, region: list[int]) -> None:
     for u, r in leaves:
         inside = [region[j] == r for j in data.consumers[u]]
         made_here = region[data.producer[u]] == r
@@ -133,7 +139,9 @@ def _set_crossings(leaves: Any, enters: Any, data: Data, region: list[int]) -> N
         enters[u, r].set_value(int(not made_here and any(inside)))
 
 
-def _set_shares(model: pyo.ConcreteModel, data: Data, plan: Plan, column: list[int]) -> None:
+def _set_shares(
+    model: pyo.ConcreteModel, data: ThroughputSets, plan: Plan, column: list[int]
+) -> None:
     parts = device_loads(
         data.instance, plan.devices, cost_ns=data.border_ns[:, : data.instance.num_devices]
     )

@@ -12,10 +12,10 @@ from __future__ import annotations
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.families import Linear, possible_devices
-from placegap.formulations.throughput_ip.columns import Columns, Data
+from placegap.formulations.throughput_ip.columns import Columns, ThroughputSets
 
 
-def place_stages(model: pyo.ConcreteModel, data: Data) -> None:
+def place_stages(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """Variables ``stage[i, s]`` and ``used[s]``, and the expressions ``x[i, k]``."""
     instance, columns = data.instance, data.columns
     ops, possible = range(instance.num_ops), possible_devices(instance)
@@ -32,7 +32,7 @@ def place_stages(model: pyo.ConcreteModel, data: Data) -> None:
         return sum(model.stage[i, s] for s in around[k])
 
 
-def stage_assign_once(model: pyo.ConcreteModel, data: Data) -> None:
+def stage_assign_once(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """Sum over s of stage[i, s] == 1 for every op i."""
 
     @model.Constraint(range(data.instance.num_ops))
@@ -40,7 +40,7 @@ def stage_assign_once(model: pyo.ConcreteModel, data: Data) -> None:
         return sum(model.stage[i, s] for s in range(len(data.columns))) == 1
 
 
-def stage_colocate_ops(model: pyo.ConcreteModel, data: Data) -> None:
+def stage_colocate_ops(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """stage[i, s] == stage[j, s] for every op i of a group, j its first op, every column s."""
     first: dict[int, int] = {}
     home = [first.setdefault(g, i) for i, g in enumerate(data.instance.arrays.group.tolist())]
@@ -50,7 +50,7 @@ def stage_colocate_ops(model: pyo.ConcreteModel, data: Data) -> None:
         return model.stage[i, s] == model.stage[home[i], s]
 
 
-def stage_used(model: pyo.ConcreteModel, data: Data) -> None:
+def stage_used(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """stage[i, s] <= used[s] for every op i and column s."""
 
     @model.Constraint(range(data.instance.num_ops), range(len(data.columns)))
@@ -58,7 +58,7 @@ def stage_used(model: pyo.ConcreteModel, data: Data) -> None:
         return model.stage[i, s] <= model.used[s]
 
 
-def stage_disjoint(model: pyo.ConcreteModel, data: Data) -> None:
+def stage_disjoint(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """Sum over the columns s around device k of used[s] <= 1 for every device k."""
     around = columns_around(data.columns, data.instance.num_devices)
 
@@ -67,7 +67,7 @@ def stage_disjoint(model: pyo.ConcreteModel, data: Data) -> None:
         return sum(model.used[s] for s in around[k]) <= 1
 
 
-def stage_packed(model: pyo.ConcreteModel, data: Data) -> None:
+def stage_packed(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """used[s] <= sum of used over the columns that may be left of s (`Columns.packed`).
 
     Equal devices are taken from the left, by large stages first: of the ways to choose the devices

@@ -39,7 +39,7 @@ def _kinds(value: Any) -> Any:
     return {kind.strip(): factor for kind, _, factor in pairs}
 
 
-class Params(BaseModel):
+class FamilyParams(BaseModel):
     """What all families share.
 
     Attributes
@@ -74,7 +74,7 @@ class Params(BaseModel):
         raise NotImplementedError
 
 
-class LayeredParams(Params):
+class LayeredParams(FamilyParams):
     """Parameters of `layered`: `width` ops per layer on average, `density` of the layer before."""
 
     ops: Size = 100
@@ -86,7 +86,7 @@ class LayeredParams(Params):
         return self.ops * (2 + self.density * min(self.width, self.ops))
 
 
-class SeriesParallelParams(Params):
+class SeriesParallelParams(FamilyParams):
     """Parameters of `series-parallel`: `parallel` is the share of parallel compositions."""
 
     ops: Annotated[int, Field(ge=2, le=LARGEST_GRAPH)] = 100
@@ -97,7 +97,7 @@ class SeriesParallelParams(Params):
         return self.ops * (2 + self.parallel)
 
 
-class BlocksParams(Params):
+class BlocksParams(FamilyParams):
     """Parameters of `blocks`: blocks in a row, branches of each, ops per branch."""
 
     blocks: Size = 9
@@ -109,7 +109,7 @@ class BlocksParams(Params):
         return 1 + self.blocks * self.branches * (2 * self.length + 1)
 
 
-class ChainsParams(Params):
+class ChainsParams(FamilyParams):
     """Parameters of `parallel-chains`."""
 
     chains: Size = 4
@@ -120,7 +120,7 @@ class ChainsParams(Params):
         return 2 * self.chains * self.length
 
 
-class ForkJoinParams(Params):
+class ForkJoinParams(FamilyParams):
     """Parameters of `fork-join`: `stages` in a row, `width` ops side by side in each."""
 
     stages: Size = 5
@@ -144,7 +144,7 @@ class Family:
     """A family of graphs: its parameters and its shape; `mirrored` makes it a training graph."""
 
     summary: str
-    params: type[Params]
+    params: type[FamilyParams]
     shape: Callable[[random.Random, Any], Shape]
     mirrored: bool = False
 
@@ -227,7 +227,7 @@ def generate(family: str, params: Mapping[str, Any] | None = None, seed: int = 0
 
 
 def _dress(
-    shape: Shape, rng: random.Random, params: Params, family: str, seed: int, grouped: bool
+    shape: Shape, rng: random.Random, params: FamilyParams, family: str, seed: int, grouped: bool
 ) -> Graph:
     """Give ops times and sizes, and edges bytes; `grouped`: a colocation group of its own each."""
     n = shape.num_ops
@@ -262,7 +262,9 @@ def _dress(
     )
 
 
-def _output_bytes(shape: Shape, rng: random.Random, params: Params, mean_ns: float) -> list[int]:
+def _output_bytes(
+    shape: Shape, rng: random.Random, params: FamilyParams, mean_ns: float
+) -> list[int]:
     """Output of every op, scaled so that the mean over edges meets the communication ratio."""
     weight = [0.5 + rng.random() for _ in range(shape.num_ops)]
     over_edges = sum(weight[a] for a, _ in shape.pairs)

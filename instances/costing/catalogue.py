@@ -7,14 +7,14 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from placegap.instances.problem.instance import Count, Name, Part, Positive
+from placegap.instances.problem.instance import Count, InstancePart, Name, Positive
 from placegap.instances.reading.data_files import data_path
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.near_names import instead_of
 from placegap.instances.reading.yaml_file import read_yaml
 
 
-class DeviceSpec(Part):
+class DeviceSpec(InstancePart):
     """What is known of a device kind.
 
     Attributes

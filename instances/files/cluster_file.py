@@ -32,9 +32,9 @@ from placegap.instances.problem.instance import (
     Count,
     Device,
     Flag,
+    InstancePart,
     Link,
     Name,
-    Part,
     Positive,
     Provenance,
 )
@@ -47,7 +47,7 @@ from placegap.instances.reading.near_names import instead_of
 from placegap.instances.reading.yaml_file import read_yaml
 
 
-class DeviceEntry(Part):
+class DeviceEntry(InstancePart):
     """One device, ``count`` devices numbered from 0, or the devices in ``names``."""
 
     kind: Name
@@ -96,7 +96,7 @@ class DeviceEntry(Part):
             )
 
 
-class LinkEntry(Part):
+class LinkEntry(InstancePart):
     """Links of one kind: see the module's docstring."""
 
     source: Name | None = None
@@ -148,7 +148,7 @@ class LinkEntry(Part):
             yield source, target, self.bandwidth_bytes_per_s
 
 
-class ClusterFile(Part):
+class ClusterFile(InstancePart):
     """A cluster file as it is written."""
 
     name: Name

@@ -14,7 +14,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError
 
 from placegap.instances.costing.roofline import cost_graph
-from placegap.instances.problem.instance import BestKnown, Cluster, Graph, Instance, Name, Part
+from placegap.instances.problem.instance import (
+    BestKnown,
+    Cluster,
+    Graph,
+    Instance,
+    InstancePart,
+    Name,
+)
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.collector import paused_collector
 from placegap.instances.reading.errors import InputError, from_validation_error, lies_in_cluster
@@ -35,7 +42,7 @@ Version = Annotated[Literal[1], BeforeValidator(_integer)]
 """The version of a format; there is one so far."""
 
 
-class Document(Part):
+class Document(InstancePart):
     """What a model file says: a graph, and a cluster, semantics and best values where it has them.
 
     Examples

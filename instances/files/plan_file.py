@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from placegap.instances.files.document import Version, read_json, write_json
-from placegap.instances.problem.instance import Count, Instance, Part
+from placegap.instances.problem.instance import Count, Instance, InstancePart
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.file_kinds import refuse_other
@@ -19,7 +19,7 @@ from placegap.instances.referee.channels import channel_name, num_channels
 from placegap.instances.referee.plan import Plan, Times, Transfer
 
 
-class TransferName(Part):
+class TransferName(InstancePart):
     """A transfer by name: the producer, the edge's consumer or the tensor, and the destination."""
 
     producer: str
@@ -35,14 +35,14 @@ class TransferSpan(TransferName):
     end_ns: Count
 
 
-class Span(Part):
+class Span(InstancePart):
     """When an op starts and ends."""
 
     start_ns: Count
     end_ns: Count
 
 
-class TimesFile(Part):
+class TimesFile(InstancePart):
     """The times of a makespan schedule: all ops, and all transfers between devices."""
 
     ops: dict[str, Span]
@@ -52,7 +52,7 @@ class TimesFile(Part):
 CallNumber = Annotated[int, Field(strict=True, ge=0)]
 
 
-class PlanFile(Part):
+class PlanFile(InstancePart):
     """The JSON form of a plan.
 
     Attributes

@@ -21,8 +21,8 @@ from placegap.instances.problem.instance import (
     Device,
     Edge,
     Graph,
+    InstancePart,
     Op,
-    Part,
     Provenance,
 )
 from placegap.instances.problem.semantics import Semantics
@@ -49,7 +49,7 @@ Flag = Annotated[bool, PlainValidator(_flag)]
 Id = Annotated[int, Field(strict=True)]
 
 
-class _Node(Part):
+class _Node(InstancePart):
     id: Id
     name: str = ""
     supported: Annotated[Flag, Field(alias="supportedOnFpga")]
@@ -61,14 +61,14 @@ class _Node(Part):
     size: Whole = 0
 
 
-class _Arc(Part):
+class _Arc(InstancePart):
     source: Annotated[Id, Field(alias="sourceId")]
     target: Annotated[Id, Field(alias="destId")]
     cost: Number
     size: Number = Decimal(0)
 
 
-class _Input(Part):
+class _Input(InstancePart):
     memory_bytes: Annotated[Whole, Field(alias="maxSizePerFPGA")]
     accelerators: Annotated[Whole, Field(alias="maxFPGAs")]
     cpus: Annotated[Whole, Field(alias="maxCPUs")]

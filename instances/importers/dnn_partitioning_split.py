@@ -11,18 +11,18 @@ from pydantic import Field, ValidationError
 
 from placegap.instances.files.document import parse_json
 from placegap.instances.importers.dnn_partitioning import Id
-from placegap.instances.problem.instance import Instance, Part
+from placegap.instances.problem.instance import Instance, InstancePart
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.input_files import read_content
 from placegap.instances.referee.plan import Plan
 
 
-class _Stage(Part):
+class _Stage(InstancePart):
     load: float | None = None
     nodes: tuple[Id, ...]
 
 
-class _Split(Part):
+class _Split(InstancePart):
     accelerators: Annotated[tuple[_Stage, ...], Field(alias="fpgas")] = ()
     cpus: tuple[_Stage, ...] = ()
     max_load: Annotated[float | None, Field(alias="maxLoad")] = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.op_splitting.shares import Axis, Cut
-from placegap.instances.op_splitting.split import Split, split_ops
+from placegap.instances.op_splitting.split import OpSplit, split_ops
 from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance, Op
@@ -70,7 +70,7 @@ class SplitRule:
     kinds: tuple[str, ...] = KINDS
 
 
-def split_heavy_ops(instance: Instance, rule: SplitRule | None = None) -> Split:
+def split_heavy_ops(instance: Instance, rule: SplitRule | None = None) -> OpSplit:
     """Split every op that the rule names; FD-DPS, Algorithm 3, lines 2 to 6.
 
     Parameters

@@ -30,7 +30,7 @@ MOST_PARTS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class OpSplit:
     """An instance of n ops and the finer one of n' ops that its split ops make.
 
     Attributes
@@ -64,7 +64,7 @@ class Split:
         return f"{ops} split into {self.num_parts} parts"
 
 
-def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> Split:
+def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
     """Split ops into parts and a gather.
 
     Parts get whole elements of the axis, as equally as possible, or equal shares where its size is
@@ -141,7 +141,7 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> Split:
         except ValidationError as error:  # sums beyond 2**62
             raise from_validation_error(error, source=instance.name) from None
     of, part = np.array(origin, np.int64).T.copy()
-    split = Split(instance, fine, of, part)
+    split = OpSplit(instance, fine, of, part)
     freeze(split)
     return split
 

@@ -43,7 +43,7 @@ Flag = Annotated[bool, Field(strict=True)]
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]
 
 
-class Part(BaseModel):
+class InstancePart(BaseModel):
     """Base of all parts of an instance: frozen, and unknown fields are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -54,7 +54,7 @@ class Part(BaseModel):
         return type(self)(**{**(copy.deepcopy(fields) if deep else fields), **(update or {})})
 
 
-class Provenance(Part):
+class Provenance(InstancePart):
     """Where something came from, under which licence, and what was changed on the way."""
 
     source: str = ""
@@ -63,7 +63,7 @@ class Provenance(Part):
     parameters: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
 
 
-class Op(Part):
+class Op(InstancePart):
     """One operation of a computation graph.
 
     Attributes
@@ -113,7 +113,7 @@ class Op(Part):
     axis_sizes: dict[str, Positive] = Field(default_factory=dict)
 
 
-class Edge(Part):
+class Edge(InstancePart):
     """A tensor that a producer hands to one consumer.
 
     Edges out of one op that name the same `tensor` share it (and must agree on its size and times);
@@ -142,7 +142,7 @@ class Edge(Part):
     transfer_ns: tuple[tuple[Count, ...], ...] | None = None
 
 
-class Device(Part):
+class Device(InstancePart):
     """A device that runs one op at a time.
 
     `kind` is a label that ops' times refer to, and decides nothing else; `memory_bytes` None means
@@ -157,7 +157,7 @@ class Device(Part):
     server: Name | None = None
 
 
-class Link(Part):
+class Link(InstancePart):
     """A one-way link between two devices: a transfer takes latency + ceil(bytes / bandwidth)."""
 
     source: Name
@@ -183,7 +183,7 @@ AllLinks = Annotated[
 """Links of a cluster: stated one by one in a document, held as `Links`, with groups if given so."""
 
 
-class Cluster(Part):
+class Cluster(InstancePart):
     """Devices and the links between them.
 
     A pair without a link uses the widest multi-hop path (Moirai, section III-A).
@@ -233,7 +233,7 @@ class Cluster(Part):
         return self
 
 
-class Graph(Part):
+class Graph(InstancePart):
     """A computation graph: a directed acyclic graph of ops.
 
     Examples
@@ -274,7 +274,7 @@ class Graph(Part):
         return self
 
 
-class BestKnown(Part):
+class BestKnown(InstancePart):
     """The best value and bound that are known under one semantics, and what proves them.
 
     `bound_origin` names the method behind the bound, `rests_on` whose word it is if it is no proof
@@ -289,7 +289,7 @@ class BestKnown(Part):
     rests_on: str = ""
 
 
-class Instance(Part):
+class Instance(InstancePart):
     """A graph to place on a cluster.
 
     Attributes
@@ -382,7 +382,7 @@ class Instance(Part):
 def _hashed_text(graph: Graph, cluster: Cluster) -> Iterator[str]:
     """Canonical JSON of devices, edges, links and ops, piece by piece: links may be many."""
 
-    def listed(parts: Sequence[Part]) -> str:
+    def listed(parts: Sequence[InstancePart]) -> str:
         content = [part.model_dump(exclude_defaults=True) for part in parts]
         return json.dumps(content, sort_keys=True, separators=(",", ":"))
 

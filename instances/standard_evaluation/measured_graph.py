@@ -24,7 +24,7 @@ class Caution:
         return f"{len(self.items)} x {self.about}: {shown}"
 
 
-class Notes:
+class Warnings:
     """Warnings as they come up, joined by what they say."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ def check_tensors(graph: Graph, tensors: Table) -> None:
 
 def costed_ops(
     graph: Graph, cluster: Cluster, times: Mapping[Key, int], memory: Mapping[Key, int],
-    notes: Notes,
+    notes: Warnings,
 ) -> tuple[Op, ...]:  # fmt: skip
     """The ops with what was found; what was not found stays and is noted."""
     kinds = list(dict.fromkeys(device.kind for device in cluster.devices))
@@ -103,7 +103,7 @@ def costed_ops(
 
 
 def sized_edges(
-    graph: Graph, edges: Sequence[Edge], sizes: Mapping[Key, int], notes: Notes
+    graph: Graph, edges: Sequence[Edge], sizes: Mapping[Key, int], notes: Warnings
 ) -> tuple[Edge, ...]:
     """The edges of a graph with the sizes found; those of one tensor get the largest of theirs."""
     tensor = graph.index.tensor.tolist()
@@ -122,7 +122,7 @@ def sized_edges(
     return tuple(made)
 
 
-def over_links(edges: Sequence[Edge], notes: Notes) -> tuple[Edge, ...]:
+def over_links(edges: Sequence[Edge], notes: Warnings) -> tuple[Edge, ...]:
     """The edges without transfer times of their own, so that the links decide."""
     for edge in edges:
         if edge.transfer_ns is not None or edge.host_time_ns is not None:
@@ -135,7 +135,7 @@ def over_links(edges: Sequence[Edge], notes: Notes) -> tuple[Edge, ...]:
     )
 
 
-def note_costed(before: Graph, after: Graph, cluster: Cluster, notes: Notes) -> None:
+def note_costed(before: Graph, after: Graph, cluster: Cluster, notes: Warnings) -> None:
     """Note the times that came from FLOPs and bytes moved (`costing`)."""
     for old, new in zip(before.ops, after.ops, strict=True):
         for device in cluster.devices:

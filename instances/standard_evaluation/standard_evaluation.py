@@ -24,7 +24,7 @@ from placegap.instances.standard_evaluation.link_fits import LinkFit, fit_links,
 from placegap.instances.standard_evaluation.measured_graph import (
     Caution,
     Key,
-    Notes,
+    Warnings,
     check_ops,
     check_tensors,
     costed_ops,
@@ -118,7 +118,7 @@ def standard_evaluation(
     if not 1 <= batch <= LARGEST:
         raise InputError(f"the batch must be from 1 to 2**53, not {batch}")
     check_ops(document.graph, cluster, ops)
-    notes = Notes()
+    notes = Warnings()
     compared: dict[str, Deviations] = {}
     times = _at_batch(ops, "time_ns", batch, "time", notes, compared, use_measured, min_r2)
     memory = _at_batch(ops, "memory_bytes", batch, "memory", notes, compared, use_measured, min_r2)
@@ -148,7 +148,7 @@ def standard_evaluation(
 
 
 def _at_batch(
-    table: Table, figure: str, batch: int, what: str, notes: Notes,
+    table: Table, figure: str, batch: int, what: str, notes: Warnings,
     compared: dict[str, Deviations], use_measured: bool, min_r2: float,
 ) -> dict[Key, int]:  # fmt: skip
     """The figure of every key at the batch; doubts are noted, measured values compared."""

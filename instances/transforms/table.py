@@ -39,20 +39,20 @@ class TransformParams(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class MoiraiParams(TransformParams):
+class MoiraiFusionParams(TransformParams):
     """`rules`: a YAML file of fusion rules; the package's own by default."""
 
     rules: Path | None = None
 
 
-class CeleritasParams(TransformParams):
+class CeleritasFusionParams(TransformParams):
     """`reach` (R): most ops of a fused one; `memory_share` (M): most of a device's memory."""
 
     reach: Annotated[int, Field(ge=1)] = REACH
     memory_share: Annotated[float, Field(ge=0, le=1)] = MEMORY_SHARE
 
 
-class PestoParams(TransformParams):
+class PestoMergeParams(TransformParams):
     """`ops`: how many to merge to; `order`: which pair is merged first."""
 
     ops: Annotated[int, Field(ge=1)] = 200
@@ -86,7 +86,7 @@ class Transform:
     is_exact: Callable[[Semantics, Any], bool] = lambda semantics, params: False
 
 
-def _moirai(instance: Instance, semantics: Semantics, params: MoiraiParams) -> Merge:
+def _moirai(instance: Instance, semantics: Semantics, params: MoiraiFusionParams) -> Merge:
     rules = default_rules() if params.rules is None else read_rules(params.rules)
     return fuse_by_rules(instance, rules)
 
@@ -104,21 +104,21 @@ TRANSFORMS: dict[str, Transform] = {
             "Moirai",
             "fuses ops that inference backends run as one, by rules",
             _moirai,
-            MoiraiParams,
+            MoiraiFusionParams,
         ),
         Transform(
             "celeritas-fusion",
             "Celeritas",
             "cuts an order along critical paths where the least communication crosses",
             lambda instance, _, params: fuse(instance, params.reach, params.memory_share),
-            CeleritasParams,
+            CeleritasFusionParams,
         ),
         Transform(
             "pesto-merge",
             "Pesto",
             "merges the dearest edges until few ops are left",
             lambda instance, _, params: merge_ops(instance, params.ops, params.order),
-            PestoParams,
+            PestoMergeParams,
         ),
         Transform(
             "co-placement",

@@ -21,7 +21,7 @@ from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.intervals import Interval, intervals
 from placegap.solvers.annealing.schedule import (
-    Data,
+    ScheduleArrays,
     Work,
     bottom_levels,
     kernel_data,
@@ -238,7 +238,7 @@ def _chains(instance: Instance) -> list[list[int]]:
 
 
 @njit(cache=True, nogil=True)
-def _evaluate(data: Data, state: _State, work: Work, scratch: _Scratch) -> int:
+def _evaluate(data: ScheduleArrays, state: _State, work: Work, scratch: _Scratch) -> int:
     bottom_levels(data, state.device, scratch.level)
     for i in range(len(scratch.level)):
         scratch.level[i] += state.shift[i]
@@ -247,7 +247,7 @@ def _evaluate(data: Data, state: _State, work: Work, scratch: _Scratch) -> int:
 
 @njit(cache=True, nogil=True)
 def _anneal(
-    data: Data, moves: _Moves, state: _State, work: Work, scratch: _Scratch,
+    data: ScheduleArrays, moves: _Moves, state: _State, work: Work, scratch: _Scratch,
     rng: np.random.Generator, done: int, chunk: int, total: int,
 ) -> None:  # fmt: skip
     """Try moves number `done` to `done + chunk` of `total`."""
@@ -291,7 +291,7 @@ def _shift_priorities(
 
 @njit(cache=True, nogil=True)
 def _move_ops(
-    data: Data, moves: _Moves, state: _State, scratch: _Scratch, rng: np.random.Generator,
+    data: ScheduleArrays, moves: _Moves, state: _State, scratch: _Scratch, rng: np.random.Generator,
     block: bool, walk: bool,
 ) -> int:  # fmt: skip
     """A block, or ops around one, go to one device with what they are colocated with; how many.
@@ -336,7 +336,7 @@ def _move_ops(
 
 
 @njit(cache=True, nogil=True)
-def _walk(data: Data, state: _State, scratch: _Scratch, rng: np.random.Generator) -> int:
+def _walk(data: ScheduleArrays, state: _State, scratch: _Scratch, rng: np.random.Generator) -> int:
     """A random way forward from a random op, of up to 64 ops; how many."""
     most = 1 + rng.integers(0, 2 << rng.integers(0, 6))
     i, count = rng.integers(0, len(state.device)), 0

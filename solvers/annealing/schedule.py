@@ -23,7 +23,7 @@ from placegap.instances.referee.plan import Plan, Transfer
 NONE = -1
 
 
-class Data(NamedTuple):
+class ScheduleArrays(NamedTuple):
     """An instance with n ops, m edges, t tensors and K devices, as the kernel takes it.
 
     Items are the ops, then the edges (per_edge), or each tensor to each device (per_tensor).
@@ -61,7 +61,7 @@ class Work(NamedTuple):
     busy: Ints
 
 
-def kernel_data(instance: Instance, semantics: Semantics) -> Data:
+def kernel_data(instance: Instance, semantics: Semantics) -> ScheduleArrays:
     """The arrays of an instance under a makespan semantics."""
     arrays, index, k = instance.arrays, instance.arrays.index, instance.num_devices
     resource = np.full((k * k, 2), NONE, np.int64)
@@ -72,7 +72,7 @@ def kernel_data(instance: Instance, semantics: Semantics) -> Data:
                     resource[a * k + b, slot] = NONE if channel == NO_CHANNEL else k + channel
     per_tensor = semantics.transfers == "per_tensor"
     transfers = len(index.tensor_producer) * k if per_tensor else len(index.producer)
-    return Data(
+    return ScheduleArrays(
         arrays.time_ns, arrays.transfer_ns, arrays.link_class, index.producer, index.consumer,
         index.tensor, index.succ_ptr, index.succ_edge, np.diff(index.pred_ptr), index.tensor_ptr,
         index.tensor_edge, index.topological_order, resource, per_tensor,
@@ -80,7 +80,7 @@ def kernel_data(instance: Instance, semantics: Semantics) -> Data:
     )  # fmt: skip
 
 
-def new_work(data: Data) -> Work:
+def new_work(data: ScheduleArrays) -> Work:
     """Arrays for a schedule of an instance."""
     k, n = data.time_ns.shape[1], data.num_items
     start, end, priority, waiting, left, right, event = np.zeros((7, n), np.int64)
@@ -89,7 +89,9 @@ def new_work(data: Data) -> Work:
     return Work(start, end, priority, waiting, left, right, event, root, busy)
 
 
-def plan_of(instance: Instance, semantics: Semantics, data: Data, device: Ints, work: Work) -> Plan:
+def plan_of(
+    instance: Instance, semantics: Semantics, data: ScheduleArrays, device: Ints, work: Work
+) -> Plan:
     """The plan whose orders are those of the schedule in `work`."""
     n, k = instance.num_ops, instance.num_devices
     times = list(zip(work.start[:n].tolist(), work.end[:n].tolist(), strict=True))
@@ -104,7 +106,7 @@ def plan_of(instance: Instance, semantics: Semantics, data: Data, device: Ints, 
 
 
 @njit(cache=True)
-def bottom_levels(data: Data, device: Ints, level: Ints) -> None:
+def bottom_levels(data: ScheduleArrays, device: Ints, level: Ints) -> None:
     """Longest way from the start of each op to the end, transfers included; into `level`. O(m)."""
     for at in range(len(device) - 1, -1, -1):
         i = data.order[at]
@@ -119,7 +121,7 @@ def bottom_levels(data: Data, device: Ints, level: Ints) -> None:
 
 
 @njit(cache=True)
-def schedule(data: Data, device: Ints, priority: Ints, work: Work) -> int:
+def schedule(data: ScheduleArrays, device: Ints, priority: Ints, work: Work) -> int:
     """Fill `work` with the times of all items, and return the makespan.
 
     Parameters

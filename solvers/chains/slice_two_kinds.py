@@ -20,7 +20,7 @@ from placegap.solvers.chains.segment_costs import joining_costs, leave_behind, t
 
 
 @dataclass(frozen=True)
-class Split:
+class Slices:
     """Blocks on devices: the kind, and the number among its kind, of each block's device."""
 
     value: int
@@ -37,7 +37,7 @@ class Split:
         return of_block[problem.blocks.block]
 
 
-def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Split | None:
+def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Slices | None:
     """Least max_load over all ways to cut the order, or None if none has at most `limit`.
 
     Examples
@@ -67,7 +67,7 @@ def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Split | None:
         segment = order[stops[before] : stops[at]]
         kind[segment], number[segment] = its_kind, c if its_kind == HOST else k
         at = before
-    return Split(int(value), kind, number)
+    return Slices(int(value), kind, number)
 
 
 @njit(cache=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from placegap.instances.op_splitting.split import Split
+from placegap.instances.op_splitting.split import OpSplit
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, Semantics
 from placegap.instances.referee.plan import Evaluation, Plan
@@ -67,7 +67,7 @@ class Outcome:
     message: str = ""
     build_s: float = 0.0
     details: Mapping[str, int | float | str] = field(default_factory=dict)
-    split: Split | None = None
+    split: OpSplit | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Result:
     message: str
     details: Mapping[str, int | float | str]
     evaluation: Evaluation | None = field(default=None, repr=False)
-    split: Split | None = field(default=None, repr=False)
+    split: OpSplit | None = field(default=None, repr=False)
 
     @property
     def proved(self) -> bool:

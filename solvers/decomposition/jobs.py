@@ -58,7 +58,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SectionAnswer:
     """What a job found out.
 
     Attributes
@@ -88,7 +88,7 @@ class Answer:
     faults: tuple[str, ...] = ()
 
 
-def work(job: Job) -> Answer:
+def work(job: Job) -> SectionAnswer:
     """Do a job."""
     plan, upper = job.plan, None
     if plan is not None:
@@ -101,7 +101,7 @@ def work(job: Job) -> Answer:
     beyond = NEVER if job.horizon_ns is None else job.horizon_ns + 1
     if upper is not None and upper <= horizon:
         horizon = upper
-    known = Answer(0, upper, plan)
+    known = SectionAnswer(0, upper, plan)
     step = _lp if job.step == "lp" else _cp
     return step(job, known, horizon, beyond)
 
@@ -111,7 +111,7 @@ def place(instance: Instance, semantics: Semantics) -> Start | None:
     return best_start(Task(instance, semantics), PLACERS)
 
 
-def _lp(job: Job, known: Answer, horizon: int, beyond: int) -> Answer:
+def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAnswer:
     # Pyomo takes a second to load, and small graphs need no LP
     import pyomo.environ as pyo
 
@@ -139,7 +139,7 @@ def _lp(job: Job, known: Answer, horizon: int, beyond: int) -> Answer:
     )
 
 
-def _cp(job: Job, known: Answer, horizon: int, beyond: int) -> Answer:
+def _cp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAnswer:
     model = build(job.instance, job.semantics, horizon)
     plan = break_symmetry(model, known.plan)
     if plan is not None and known.upper_ns is not None and known.upper_ns <= horizon:

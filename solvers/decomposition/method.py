@@ -39,7 +39,7 @@ from placegap.solvers.core.trust import PROOF, word_of
 from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable
 from placegap.solvers.decomposition.chain import interval_chain, tiling
 from placegap.solvers.decomposition.jobs import Step
-from placegap.solvers.decomposition.search import Progress, Search
+from placegap.solvers.decomposition.search import Known, SectionSearch
 from placegap.solvers.decomposition.whole_model import solve_whole, whole_parts
 from placegap.solvers.decomposition.workers import SectionWorkers
 from placegap.solvers.models.cp_sat import MOST_PARTS
@@ -97,7 +97,7 @@ def run(task: Task, params: Params) -> Outcome:
     assert isinstance(params, DecompositionParams)
     began, limit_s = now_s(), task.limits.time_limit_s
     with SectionWorkers(params.workers) as workers:
-        search = Search(
+        search = SectionSearch(
             task, ArcTable(task.instance, task.semantics), workers,
             None if limit_s is None else began + limit_s,
         )  # fmt: skip
@@ -126,13 +126,13 @@ def run(task: Task, params: Params) -> Outcome:
     )
 
 
-def _rests_on(search: Search) -> str:
+def _rests_on(search: SectionSearch) -> str:
     """CP-SAT's word if it raised any arc: a path is shortest by what all others are worth."""
     asked = max((arc.proof for arc in search.table.known.values()), default=0)
     return word_of("ortools") if PROOFS[max(search.proof, asked)] == "cp-sat" else PROOF
 
 
-def _message(search: Search) -> str:
+def _message(search: SectionSearch) -> str:
     if search.infeasible:
         return "no placement fits"
     if search.interrupted:
@@ -146,7 +146,7 @@ def _message(search: Search) -> str:
     return said or "ended: neither sections nor CP-SAT on the whole graph proved more"
 
 
-def solve(search: Search, params: DecompositionParams) -> Generator[Progress]:
+def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known]:
     """Refine sections, then intervals, then the whole; what is known after each step."""
     instance = search.task.instance
     sections = sections_between(instance, cuts(instance))
@@ -189,12 +189,12 @@ def solve(search: Search, params: DecompositionParams) -> Generator[Progress]:
     if search.over:
         return
     solve_whole(search, chains, params.workers)
-    yield Progress(search.value_ns, search.bound_ns)
+    yield Known(search.value_ns, search.bound_ns)
     while search.remaining_s is not None and (yield from _anneal(search, 1.0)):
         pass  # nothing else is left to do
 
 
-def _anneal(search: Search, share: float | None = None) -> Generator[Progress, None, bool]:
+def _anneal(search: SectionSearch, share: float | None = None) -> Generator[Known, None, bool]:
     """Anneal the best plan and others nearly as good, within a share of the time that is left.
 
     Whether anything was tried.
@@ -212,7 +212,7 @@ def _anneal(search: Search, share: float | None = None) -> Generator[Progress, N
     for plan in annealing.runs(_near(search), seed=seed, moves=moves, limit_s=limit_s):
         search.found_plan(plan)
         search.interrupted |= annealing.interrupted
-        yield Progress(search.value_ns, search.bound_ns)
+        yield Known(search.value_ns, search.bound_ns)
         if search.over:
             break
     search.annealed += 1
@@ -225,7 +225,7 @@ def _share(instance: Instance) -> float:
     return SHARE if parts <= PROMISING else LARGE_SHARE if parts <= MOST_PARTS else 1.0
 
 
-def _near(search: Search) -> list[Ints]:
+def _near(search: SectionSearch) -> list[Ints]:
     """The placements that annealing begins with: the best plan, and the others that are near."""
     assert search.plan is not None
     assert search.value_ns is not None

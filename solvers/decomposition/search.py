@@ -22,7 +22,7 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable, Use, lower_table, upper_table
 from placegap.solvers.decomposition.chain import Chain, Lengths
-from placegap.solvers.decomposition.jobs import Answer, Job, Step, place
+from placegap.solvers.decomposition.jobs import Job, SectionAnswer, Step, place
 from placegap.solvers.decomposition.join_plans import join
 from placegap.solvers.decomposition.memory_path import fitting_path
 from placegap.solvers.decomposition.workers import SectionWorkers
@@ -46,7 +46,7 @@ HANDICAP = 0.05
 """While an arc is worked on, others are chosen as if its bound rose by this share of it."""
 
 
-class Progress(NamedTuple):
+class Known(NamedTuple):
     """What is known at a time: the value of the best plan, and a bound on all plans."""
 
     value_ns: int | None
@@ -54,7 +54,7 @@ class Progress(NamedTuple):
 
 
 @dataclass(eq=False)
-class Search:
+class SectionSearch:
     """The state of a search: the best plan, the bound, what jobs are under way.
 
     Attributes
@@ -159,9 +159,7 @@ class Search:
 
     # ------------------------------------------------------------------------------------- search
 
-    def dive(
-        self, chain: Chain, make_plans: Callable[[], None], step: Steps
-    ) -> Generator[Progress]:
+    def dive(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> Generator[Known]:
         """Solve what a good plan is likely to be made of, once each: arcs on paths that are short
         if sections that were not looked at are guessed by those that were.
 
@@ -174,7 +172,7 @@ class Search:
 
         yield from self._loop(chain, make_more_plans, _once(step), expected_table)
 
-    def dive_into_memory(self, tiles: Chain, step: Steps) -> Generator[Progress]:
+    def dive_into_memory(self, tiles: Chain, step: Steps) -> Generator[Known]:
         """Solve, once each, arcs on a short path whose plans fit into memory together."""
         instance = self.task.instance
 
@@ -193,9 +191,7 @@ class Search:
         self._place_all(worth[:MOST_PLACED])
         yield from self._loop(tiles, make_plans, _once(step), upper_table, route)
 
-    def refine(
-        self, chain: Chain, make_plans: Callable[[], None], step: Steps
-    ) -> Generator[Progress]:
+    def refine(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> Generator[Known]:
         """Refine the arcs on the chain's shortest paths until none is left or a limit is reached.
 
         Parameters
@@ -208,7 +204,7 @@ class Search:
         """
         yield from self._loop(chain, make_plans, step, lower_table)
 
-    def look(self, chain: Chain, make_plans: Callable[[], None]) -> Generator[Progress]:
+    def look(self, chain: Chain, make_plans: Callable[[], None]) -> Generator[Known]:
         """What the chain proves as it is."""
         yield from self._loop(chain, make_plans, lambda _: None, lower_table)
 
@@ -219,7 +215,7 @@ class Search:
         step: Steps,
         guide: Lengths,
         route: Route | None = None,
-    ) -> Generator[Progress]:
+    ) -> Generator[Known]:
         while True:
             length, path = chain.shortest(lower_table)
             if length < NEVER or self.value_ns is not None:
@@ -227,7 +223,7 @@ class Search:
             self.infeasible |= length >= NEVER and self.value_ns is None
             if length < NEVER:
                 make_plans()
-            yield Progress(self.value_ns, self.bound_ns)
+            yield Known(self.value_ns, self.bound_ns)
             if self.over or length >= NEVER:
                 return
             self._submit(chain, step, guide, route or chain.shortest)
@@ -307,7 +303,7 @@ class Search:
         arc.ticket, arc.kind = self.workers.submit(job), kind
         self.running[arc.ticket] = arc
 
-    def _learn(self, arc: Arc, answer: Answer) -> None:
+    def _learn(self, arc: Arc, answer: SectionAnswer) -> None:
         self.jobs += 1
         self.interrupted |= answer.interrupted
         self.faults += answer.faults

@@ -12,7 +12,7 @@ from placegap.solvers.back_ends.cp_sat import SOLVER, Answer, Settings, run_cp_s
 from placegap.solvers.decomposition.arcs import PROOFS, Use
 from placegap.solvers.decomposition.chain import Chain
 from placegap.solvers.decomposition.jobs import break_symmetry
-from placegap.solvers.decomposition.search import Search
+from placegap.solvers.decomposition.search import SectionSearch
 from placegap.solvers.models.cp_sat import MOST_PARTS
 
 PARTS_PER_S = 20_000
@@ -32,7 +32,7 @@ def whole_parts(instance: Instance) -> int:
     return instance.num_ops * k + len(instance.graph.edges) * k * k
 
 
-def solve_whole(search: Search, chains: Sequence[Chain], workers: int) -> None:
+def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) -> None:
     """CP-SAT on the whole graph, for plans better than the incumbent, until a limit is reached.
 
     Every bound on a section is a row of it: x[u, a] and x[v, b] imply
@@ -74,7 +74,7 @@ def solve_whole(search: Search, chains: Sequence[Chain], workers: int) -> None:
         solve_whole(search, chains, workers)  # the shorter horizon has a finer unit
 
 
-def _learn(search: Search, found: Answer) -> None:
+def _learn(search: SectionSearch, found: Answer) -> None:
     search.faults += found.faults
     search.note = {
         "refused": found.reason,

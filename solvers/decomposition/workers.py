@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.worker_process import WorkerProcess, may_start_processes, silence
-from placegap.solvers.decomposition.jobs import Answer, Job, work
+from placegap.solvers.decomposition.jobs import Job, SectionAnswer, work
 
 SPAWN_AFTER_S = 1.0
 """Searches that are over by then start no processes, which take about as long to start."""
@@ -56,14 +56,14 @@ class SectionWorkers:
         self._queue.append((self._count, job))
         return self._count
 
-    def answers(self, patience_s: float | None) -> list[tuple[int, Answer]]:
+    def answers(self, patience_s: float | None) -> list[tuple[int, SectionAnswer]]:
         """The answers of some jobs, as soon as there are any; none if patience ends."""
         self._feed()
         busy = [worker for worker in self._workers if worker.ticket is not None]
         if not busy:
             ticket, job = self._queue.popleft()
             return [(ticket, work(job))]
-        found: list[tuple[int, Answer]] = []
+        found: list[tuple[int, SectionAnswer]] = []
         heard = wait([worker.pipe for worker in busy], timeout=patience_s)
         for worker in busy:
             if worker.pipe in heard:
@@ -121,7 +121,7 @@ class _Worker:
         with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
             self.pipe.send(job)
 
-    def receive(self) -> tuple[int, Answer | None]:
+    def receive(self) -> tuple[int, SectionAnswer | None]:
         assert self.ticket is not None
         ticket, self.ticket = self.ticket, None
         try:
@@ -144,7 +144,7 @@ def _serve(pipe: Connection) -> None:
     while True:
         job = pipe.recv()
         try:
-            answer: Answer | BaseException = work(job)
+            answer: SectionAnswer | BaseException = work(job)
         except Exception as error:  # raised again by the parent
             answer = error
         pipe.send(answer)

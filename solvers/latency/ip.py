@@ -34,7 +34,7 @@ STARTS = ("single-device", "m-topo")
 """Methods whose plans the search starts from, of those that do the objective."""
 
 
-class LatencyParams(MipParams, ExactParams):
+class LatencyIpParams(MipParams, ExactParams):
     """Parameters of ``latency-ip``.
 
     Attributes
@@ -55,7 +55,7 @@ class LatencyParams(MipParams, ExactParams):
 
 def applies(task: Task, params: Params) -> str | None:
     """Why the semantics or the size is out of reach, or None; nothing is built."""
-    assert isinstance(params, LatencyParams)
+    assert isinstance(params, LatencyIpParams)
     reason = latency_ip.why_not(task.semantics)
     if reason is not None:
         return f"its model {reason}"
@@ -76,7 +76,7 @@ def run(task: Task, params: Params) -> Outcome:
     But for the published form, the bound is the better of the solver's and `chain_bound_ns`, which
     is in the models, too, and which a solver that is stopped early has not got to.
     """
-    assert isinstance(params, LatencyParams)
+    assert isinstance(params, LatencyIpParams)
     began = now_s()
     task = with_slices(task)
     if params.model == "mip" and params.form == "as_published":
@@ -100,7 +100,7 @@ def formulation(task: Task, params: Params) -> Formulation:
     InputError
         Where the parameters ask for the CP-SAT model.
     """
-    assert isinstance(params, LatencyParams)
+    assert isinstance(params, LatencyIpParams)
     if params.model != "mip":
         raise InputError("latency-ip solves a CP-SAT model by default; add --param model=mip")
     bound_ns = None
@@ -109,7 +109,7 @@ def formulation(task: Task, params: Params) -> Formulation:
     return _formulation(task, params, bound_ns)
 
 
-def _formulation(task: Task, params: LatencyParams, bound_ns: int | None) -> Formulation:
+def _formulation(task: Task, params: LatencyIpParams, bound_ns: int | None) -> Formulation:
     instance, semantics, form = task.instance, task.semantics, params.form
     return Formulation(
         name="latency-ip",
@@ -128,11 +128,11 @@ def _formulation(task: Task, params: LatencyParams, bound_ns: int | None) -> For
     )
 
 
-def _run_mip(task: Task, params: LatencyParams, bound_ns: int | None, began: float) -> Outcome:
+def _run_mip(task: Task, params: LatencyIpParams, bound_ns: int | None, began: float) -> Outcome:
     return run_mip(task, _formulation(task, params, bound_ns), params.solver, began)
 
 
-def _run_cp(task: Task, params: LatencyParams, bound_ns: int, began: float) -> Outcome:
+def _run_cp(task: Task, params: LatencyIpParams, bound_ns: int, began: float) -> Outcome:
     return solve_cp(task, params.workers, bound_ns, began)
 
 
@@ -175,7 +175,7 @@ register(
         paper="Tarnawski et al. 2020",
         summary="single-sample latency, q calls per accelerator: CP-SAT, or a MIP through HiGHS",
         run=run,
-        params=LatencyParams,
+        params=LatencyIpParams,
         applies=applies,
         formulation=formulation,
         packages=("pyomo", "highspy", "ortools"),

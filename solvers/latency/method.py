@@ -7,7 +7,7 @@ CP-SAT for what is left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pydantic import Field
@@ -17,12 +17,13 @@ from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.best import Best
 from placegap.solvers.core.clock import Clock, LimitReached, now_s
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
-from placegap.solvers.core.progress import Told, teller, unheard
+from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome, relative_gap
+from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import PROOF, word_of
 from placegap.solvers.latency import ip as latency_ip
@@ -86,35 +87,18 @@ def applies(task: Task, params: Params) -> str | None:
     return None if reason is None else f"its model {reason}"
 
 
-@dataclass(eq=False)
-class Progress:
-    """The best plan and the best bound so far; value and place None without a plan."""
+@dataclass(eq=False, kw_only=True)
+class BestCalls(Best):
+    """The best plan as a place of each node, None without one, and why there is none."""
 
     problem: CallProblem
-    gap: float
-    value_ns: int | None = None
     place: Ints | None = None
-    bound_ns: int = 0
-    origin: str = "critical path"
-    rests_on: str = PROOF
     infeasible: str = ""
-    on_news: Told = unheard
-    faults: tuple[str, ...] = ()
-    details: dict[str, int | float | str] = field(default_factory=dict)
 
     def offer(self, place: Ints | None) -> None:
         """Take over a feasible plan if it is better."""
-        if place is not None:
-            value = self.problem.latency_ns(place)
-            if self.value_ns is None or value < self.value_ns:
-                self.value_ns, self.place = value, place.copy()
-                self.on_news(value, None)
-
-    def prove(self, bound_ns: int, origin: str, rests_on: str = PROOF) -> None:
-        """Take over a bound if it is better."""
-        if bound_ns > self.bound_ns:
-            self.bound_ns, self.origin, self.rests_on = bound_ns, origin, rests_on
-            self.on_news(None, bound_ns)
+        if place is not None and self.improve(self.problem.latency_ns(place)):
+            self.place = place.copy()
 
     def prove_infeasible(self, reason: str, rests_on: str = PROOF) -> None:
         """No plan exists; of several reasons the first counts."""
@@ -124,8 +108,7 @@ class Progress:
     @property
     def done(self) -> bool:
         """Whether the gap is small enough, or no plan exists."""
-        found = relative_gap(self.value_ns, self.bound_ns)
-        return bool(self.infeasible) or (found is not None and found <= self.gap)
+        return bool(self.infeasible) or self.is_close
 
 
 def run(task: Task, params: Params) -> Outcome:
@@ -150,7 +133,7 @@ def run(task: Task, params: Params) -> Outcome:
         bound_ns=None if progress.infeasible else progress.bound_ns,
         bound_origin="" if progress.infeasible else progress.origin,
         rests_on=progress.rests_on,
-        faults=progress.faults,
+        faults=tuple(progress.faults),
         proven_infeasible=bool(progress.infeasible),
         message=message,
         details=progress.details,
@@ -163,7 +146,11 @@ class _Search:
     def __init__(self, task: Task, params: LatencyParams) -> None:
         self.task, self.params, self.began = task, params, now_s()
         subgraphs = task.semantics.subgraphs
-        self.progress = Progress(build_call_problem(task.instance, subgraphs), task.limits.gap)
+        self.progress = BestCalls(
+            problem=build_call_problem(task.instance, subgraphs),
+            gap=task.limits.gap,
+            origin="critical path",
+        )
         self.progress.on_news = teller(task.instance, task.semantics, "latency")
         self.progress.prove(_critical_path_ns(task), "critical path")
         self.starts: list[Ints] = []
@@ -372,14 +359,14 @@ class _Search:
         place = progress.place
         plan = None if place is None else progress.problem.plan(place)
         task = replace(self.task, limits=limits, incumbent=plan)
-        method = latency_ip.LatencyParams(workers=self.params.workers)
+        method = latency_ip.LatencyIpParams(workers=self.params.workers)
         reason = latency_ip.applies(task, method)
         if reason is not None:
             self.words.append(f"no exact finish: latency-ip: {reason}")
             return
         outcome = latency_ip.solve_cp(task, self.params.workers, progress.bound_ns)
         rests_on = outcome.rests_on or word_of("ortools")
-        progress.faults += outcome.faults
+        progress.faults.extend(outcome.faults)
         if outcome.message:
             self.words.append(outcome.message)
         if outcome.proven_infeasible:

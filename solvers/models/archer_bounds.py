@@ -56,7 +56,7 @@ class BottleneckParams(MipParams):
 
 
 @dataclass
-class Search:
+class BoundSearch:
     """Solves models of one task within its time limit, and keeps count.
 
     Attributes
@@ -151,14 +151,14 @@ class Search:
 
 def run_combinatorial(task: Task, params: Params) -> Outcome:
     """Sums; see `combinatorial_bound`."""
-    search = Search(task, COMBINATORIAL)
+    search = BoundSearch(task, COMBINATORIAL)
     return replace(search.outcome(search.floor_ns), details={})
 
 
 def run_three_blocks(task: Task, params: Params) -> Outcome:
     """One MIP; at the time limit, its dual bound."""
     assert isinstance(params, MipParams)
-    search = Search(task, "archer three blocks", params.solver)
+    search = BoundSearch(task, "archer three blocks", params.solver)
     model = search.build(
         lambda: archer.build_three_blocks(
             task.instance, task.semantics, at_least_ns=search.floor_ns
@@ -177,11 +177,11 @@ def run_bottleneck(task: Task, params: Params) -> Outcome:
     A b that was not reached has the combinatorial bound.
     """
     assert isinstance(params, BottleneckParams)
-    search = Search(task, "archer bottleneck", params.solver)
+    search = BoundSearch(task, "archer bottleneck", params.solver)
     return search.outcome(_largest(search) if params.over == "max" else _least(search))
 
 
-def _bottleneck(search: Search, index: int, at_least_ns: int) -> pyo.ConcreteModel:
+def _bottleneck(search: BoundSearch, index: int, at_least_ns: int) -> pyo.ConcreteModel:
     task, k = search.task, search.num_blocks
     return search.build(
         lambda: archer.build_bottleneck(task.instance, task.semantics, k, index, at_least_ns)
@@ -193,7 +193,7 @@ def _middle_out(num_blocks: int) -> list[int]:
     return sorted(range(1, num_blocks + 1), key=lambda b: (abs(2 * b - num_blocks - 1), b))
 
 
-def _largest(search: Search) -> int | None:
+def _largest(search: BoundSearch) -> int | None:
     """The largest bound over b; None: some b has no solution, so that there is no plan.
 
     Each model starts from the best bound so far: it ends as soon as it has a solution of that load.
@@ -220,7 +220,7 @@ def _largest(search: Search) -> int | None:
     return best
 
 
-def _least(search: Search) -> int | None:
+def _least(search: BoundSearch) -> int | None:
     """The least bound over b; None: the first b has no solution, so that there is no plan.
 
     The outer b first, which tend to have the least; the bound of one is the cut-off of the next.

@@ -12,7 +12,7 @@ from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_lp import run_lp_bound, why_too_large
 
 
-class GetfParams(Params):
+class GetfLpParams(Params):
     """How devices are grouped.
 
     Groups of equal devices ("columns") give the best bound; "auto" is the paper's grouping.
@@ -23,7 +23,7 @@ class GetfParams(Params):
 
 def applies(task: Task, params: Params) -> str | None:
     """Why the size or the grouping is out of reach, or None; nothing is built."""
-    assert isinstance(params, GetfParams)
+    assert isinstance(params, GetfLpParams)
     instance = task.instance
     if params.groups == "speeds" and related_speeds(instance.arrays.time_ns) is None:
         return "its times are not those of devices with speeds; use groups=auto"
@@ -33,7 +33,7 @@ def applies(task: Task, params: Params) -> str | None:
 
 def run(task: Task, params: Params) -> Outcome:
     """Build and solve the LP."""
-    assert isinstance(params, GetfParams)
+    assert isinstance(params, GetfLpParams)
     instance, groups = task.instance, device_groups(task.instance, params.groups)
     outcome = run_lp_bound(
         task,
@@ -51,7 +51,7 @@ register(
         paper="Su et al. 2020 (GETF)",
         summary="Makespan bound: LP over fractions of groups of devices, no communication.",
         run=run,
-        params=GetfParams,
+        params=GetfLpParams,
         applies=applies,
         packages=("pyomo", "highspy"),
     )

@@ -21,9 +21,9 @@ from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import find_method, register, why_not
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
+from placegap.solvers.noncontiguous.best_partition import BestPartition, least_work
 from placegap.solvers.noncontiguous.merging import merge_blocks
 from placegap.solvers.noncontiguous.problem import build_split_problem
-from placegap.solvers.noncontiguous.progress import Progress, least_work
 from placegap.solvers.noncontiguous.search import NoncontiguousParams, SplitSearch
 
 STARTS = ("ideal-dp", "m-topo", "single-device")
@@ -51,8 +51,9 @@ def run(task: Task, params: Params) -> Outcome:
     device[whole.block] = start.plan.devices
     merged = merge_blocks(whole, start.value_ns + 1, [device])
     problem = merged.problem
-    progress = Progress(
-        problem, task.limits.gap, start.value_ns, start.plan.devices, merged.plans[0],
+    progress = BestPartition(
+        problem=problem, gap=task.limits.gap, value_ns=start.value_ns, origin="work",
+        devices=start.plan.devices, merged=merged.plans[0],
         on_news=teller(task.instance, task.semantics, "noncontiguous"),
     )  # fmt: skip
     progress.prove(least_work(problem), "work")
@@ -61,11 +62,11 @@ def run(task: Task, params: Params) -> Outcome:
     search = SplitSearch(task, params, progress, began)
     search.run(merged.plans[0])
     message = search.ending
-    if message and progress.value_ns == start.value_ns:
+    if message and progress.plan_ns == start.value_ns:
         message += f"; no plan better than the first, of {start.value_ns} ns, was found"
     return Outcome(
         plan=Plan.on(progress.devices.tolist()),
-        claim_ns=progress.value_ns,
+        claim_ns=progress.plan_ns,
         bound_ns=progress.bound_ns,
         bound_origin=progress.origin,
         rests_on=trust.word_of("highspy") if progress.origin == "highs" else trust.PROOF,

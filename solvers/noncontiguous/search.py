@@ -20,6 +20,7 @@ from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import ExactParams, Task
 from placegap.solvers.core.registry import find_method, why_not
 from placegap.solvers.noncontiguous.annealing import anneal
+from placegap.solvers.noncontiguous.best_partition import BestPartition
 from placegap.solvers.noncontiguous.columns.dives import dive
 from placegap.solvers.noncontiguous.columns.generation import (
     ColumnGeneration,
@@ -28,7 +29,6 @@ from placegap.solvers.noncontiguous.columns.generation import (
 )
 from placegap.solvers.noncontiguous.columns.pricing import Pricer
 from placegap.solvers.noncontiguous.pair_search import exchange_pairs, shake
-from placegap.solvers.noncontiguous.progress import Progress
 
 GRIDS = (
     (8e6, 400, 4_000),
@@ -116,7 +116,7 @@ class SplitSearch:
     """
 
     def __init__(
-        self, task: Task, params: NoncontiguousParams, progress: Progress, began: float
+        self, task: Task, params: NoncontiguousParams, progress: BestPartition, began: float
     ) -> None:
         self.task, self.params, self.progress, self.began = task, params, progress, began
         self.searches = self.kicks = 0
@@ -133,7 +133,7 @@ class SplitSearch:
             self.ending = f"stopped: {limit}"
         except KeyboardInterrupt:
             self.ending = "interrupted"
-        if self.progress.done:
+        if self.progress.is_close:
             self.ending = ""
 
     def begin(self, device: Ints) -> None:
@@ -142,12 +142,12 @@ class SplitSearch:
         self.left_s()
         self.pricer = self.attempt(
             "the pricing's set-up",
-            choose_pricer, progress.problem, progress.value_ns, self.params.workers,
+            choose_pricer, progress.problem, progress.plan_ns, self.params.workers,
         )  # fmt: skip
         if self.pricer is not None:  # a first bound, from the work alone
             self.attempt("pricing", self.new_columns, self.pricer, 0)
         self.attempt("local search", self.improve, device, 0.25, 0)
-        if self.pricer is not None and not progress.done:
+        if self.pricer is not None and not progress.is_close:
             self.attempt("pricing", self.prove_first, self.pricer)
 
     def rounds(self) -> None:
@@ -157,7 +157,7 @@ class SplitSearch:
         time is over, unless the MIP comes to its end.
         """
         grid, columns, number = -1, None, 0
-        while not self.progress.done:
+        while not self.progress.is_close:
             if number == self.params.rounds + 1 and self.turn_to_mip():
                 return
             late = number > self.params.rounds
@@ -203,7 +203,7 @@ class SplitSearch:
 
     def improve_best(self, late: bool) -> None:
         """Local search from the best plan; in late rounds until its part of the time is over."""
-        if not self.progress.done:
+        if not self.progress.is_close:
             endless = late and self.task.limits.time_limit_s is not None
             self.improve(self.progress.merged, SEARCH_SHARE, None if endless else KICKS)
 
@@ -232,7 +232,7 @@ class SplitSearch:
             except LimitReached:
                 self.left_s()
                 return
-            if self.progress.done:
+            if self.progress.is_close:
                 return
             self.split_pairs(self.kick(clock), clock)
 
@@ -287,7 +287,7 @@ class SplitSearch:
         while True:
             grid = min(grid, len(GRIDS) - 1)
             columns = self.new_columns(pricer, grid, before)
-            gap_ns = progress.value_ns - progress.bound_ns
+            gap_ns = progress.plan_ns - progress.bound_ns
             if grid == len(GRIDS) - 1 or SHARP * columns.lost_ns <= gap_ns:
                 return grid, columns
             grid += 1
@@ -298,8 +298,8 @@ class SplitSearch:
         """Column generation on a grid, started from a coarser one."""
         self.left_s()
         progress = self.progress
-        cells = pricer.cells(progress.value_ns, *GRIDS[grid])
-        columns = cover_all(pricer, progress.value_ns, cells)
+        cells = pricer.cells(progress.plan_ns, *GRIDS[grid])
+        columns = cover_all(pricer, progress.plan_ns, cells)
         if before is not None:
             columns.take_over(before)
         self.learn(columns)
@@ -316,9 +316,9 @@ class SplitSearch:
     def price(self, columns: ColumnGeneration, most: int, part: float, near: int) -> None:
         """Raise the bound for a number of pricings and a part of the time."""
         progress = self.progress
-        if progress.done:
+        if progress.is_close:
             return
-        enough_ns = math.ceil((1 - progress.gap) * progress.value_ns)
+        enough_ns = math.ceil((1 - progress.gap) * progress.plan_ns)
         try:
             columns.close(self.share(part), enough_ns, most, near)
         except LimitReached:
@@ -331,10 +331,10 @@ class SplitSearch:
     def prove_finely(self, columns: ColumnGeneration) -> None:
         """Try the best prices on the finest grid."""
         progress = self.progress
-        if progress.done:
+        if progress.is_close:
             return
         pricer = columns.pricer
-        fine = cover_all(pricer, progress.value_ns, pricer.cells(progress.value_ns, *FINE))
+        fine = cover_all(pricer, progress.plan_ns, pricer.cells(progress.plan_ns, *FINE))
         for prices in (columns.proof, columns.best):
             if prices is not None:
                 self.left_s()
@@ -345,8 +345,8 @@ class SplitSearch:
         """Plans from the columns, mended by local search, in a part of the time."""
         progress, clock = self.progress, self.share(DIVES_SHARE)
         for aim in aims:
-            target = int(progress.bound_ns + aim * (progress.value_ns - progress.bound_ns))
-            if progress.done or target in self.aimed or target == 0:
+            target = int(progress.bound_ns + aim * (progress.plan_ns - progress.bound_ns))
+            if progress.is_close or target in self.aimed or target == 0:
                 continue
             try:
                 clock.check()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem
-from placegap.solvers.chains.slice_two_kinds import Split
+from placegap.solvers.chains.slice_two_kinds import Slices
 from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.ideals.windows import Windows, build_windows, window
@@ -78,7 +78,7 @@ class Sweep:
         made = 0 if paths is None else len(paths.ideal)
         self._distance = np.empty(lattice.size + made, np.int64)
 
-    def decide(self, limit: int) -> Split | None:
+    def decide(self, limit: int) -> Slices | None:
         """A split of load at most `limit`, or None if there is none.
 
         Raises
@@ -139,7 +139,7 @@ class Sweep:
         run = pass_back if backwards else pass_forth
         run(self.paths, lattice.work, low, high, limit, self._distance)
 
-    def _split(self, labels: Labels, limit: int) -> Split:
+    def _split(self, labels: Labels, limit: int) -> Slices:
         """Walk back from the full ideal: at each step the device of least load."""
         work, h, at = self.lattice.work, self.problem.counts[HOST], self.lattice.size - 1
         kind_of, number = (np.zeros(self.problem.num_blocks, np.int64) for _ in range(2))
@@ -166,7 +166,7 @@ class Sweep:
             k, h = wanted, before
             kind_of[taken], number[taken] = kind, k if kind == ACCELERATOR else h
             at = source
-        return Split(value, kind_of, number)
+        return Slices(value, kind_of, number)
 
 
 @njit(cache=True)

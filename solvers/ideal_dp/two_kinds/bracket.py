@@ -18,7 +18,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem
-from placegap.solvers.chains.slice_two_kinds import Split, best_slices
+from placegap.solvers.chains.slice_two_kinds import Slices, best_slices
 from placegap.solvers.chains.work_bound import Relief, work_bound
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.progress import Told, unheard
@@ -117,7 +117,7 @@ class Bracket:
         """Take over a plan of a known value."""
         self.value, self.devices = value, None if plan is None else plan.devices
 
-    def improve(self, split: Split | None) -> bool:
+    def improve(self, split: Slices | None) -> bool:
         """Take over a split of at most `limit`; whether there is one."""
         if split is not None:
             self.value, self.devices = split.value, split.devices(self.problem)
@@ -237,7 +237,7 @@ def _build_sweep(bracket: Bracket) -> Sweep | None:
     return Sweep(problem, bracket.relief, lattice, paths, clock)
 
 
-def _bisect(bracket: Bracket, decide: Callable[[int], Split | None], until: float) -> None:
+def _bisect(bracket: Bracket, decide: Callable[[int], Slices | None], until: float) -> None:
     """Decide whether anything is better; if so, narrow the bracket to a relative gap.
 
     What a decision finds is often the optimum: then all that is missing is the proof that nothing

@@ -13,7 +13,7 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, Indices
-from placegap.solvers.chains.slice_two_kinds import Split
+from placegap.solvers.chains.slice_two_kinds import Slices
 from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.ideal_dp.ideals.ideals import Ideals, all_blocks
@@ -59,7 +59,7 @@ class Search:
         full = all_blocks(problem)
         self._empty, self._full = ideals.find(np.zeros_like(full)), ideals.find(full)
 
-    def best(self, limit: int, enough: int) -> Split | None:
+    def best(self, limit: int, enough: int) -> Slices | None:
         """A split of least load, or None if none has at most `limit`.
 
         Loads up to `enough` are all good: the search for better ones ends there. With `enough` a
@@ -142,7 +142,7 @@ class Search:
 
     def _split(
         self, layers: dict[tuple[int, int], _Layer], value: int, k: int, h: int, at: int
-    ) -> Split:
+    ) -> Slices:
         """Walk back from a state of the full ideal."""
         kind_of, number = (np.zeros(self.problem.num_blocks, np.int64) for _ in range(2))
         while (k, h) != (0, 0):
@@ -153,7 +153,7 @@ class Search:
             outside = self.ideals.members[layers[k, h].ideal[at]]
             taken = _blocks_of(inside & ~outside, self.problem.num_blocks)
             kind_of[taken], number[taken] = kind, k if kind == ACCELERATOR else h
-        return Split(value, kind_of, number)
+        return Slices(value, kind_of, number)
 
 
 def _least(values: dict[tuple[int, int], Ints], k: int, h: int) -> Ints:

@@ -15,7 +15,7 @@ import numpy as np
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.latency.ideals.labels import (
-    Costs,
+    CallCosts,
     Labels,
     extend,
     front_tails,
@@ -23,7 +23,7 @@ from placegap.solvers.latency.ideals.labels import (
     new_walk,
     tails,
 )
-from placegap.solvers.latency.ideals.lattice import Lattice, build_lattice
+from placegap.solvers.latency.ideals.lattice import IdealLattice, build_lattice
 from placegap.solvers.latency.masks import masks, members
 from placegap.solvers.latency.rows.bound import Row
 from placegap.solvers.latency.rows.spine import NEVER, Bools, Spine
@@ -41,7 +41,7 @@ MOST_PLACES = 30_000_000
 """Ideals times nodes: so many pairs are looked at for the lattice."""
 
 
-class Found(NamedTuple):
+class ChainsFound(NamedTuple):
     """A bound, and the row of a plan of the spine that may have it.
 
     Attributes
@@ -67,8 +67,8 @@ class _Side:
     nodes: Ints
     inside: Bools
     feeds: Ints
-    lattice: Lattice
-    costs: Costs
+    lattice: IdealLattice
+    costs: CallCosts
     opposite: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def search(self, limit_ns: int, most: int, clock: Clock) -> tuple[Labels, bool]:
@@ -88,7 +88,7 @@ class _Side:
             first = extend(lattice, costs, labels, walk, first, STEPS, limit_ns, most)
         return labels, True
 
-    def _with_stays_bytes(self, limit_ns: int) -> Costs:
+    def _with_stays_bytes(self, limit_ns: int) -> CallCosts:
         """Costs with what no plan of less latency has on a host, outside of each ideal."""
         costs = self.costs
         least = np.minimum(costs.own_ns, costs.host_ns)
@@ -120,7 +120,7 @@ class IdealChains:
     def __init__(self, spine: Spine, forward: _Side, backward: _Side) -> None:
         self.spine, self._sides = spine, [forward, backward]
 
-    def search(self, limit_ns: int, most: int, clock: Clock) -> Found:
+    def search(self, limit_ns: int, most: int, clock: Clock) -> ChainsFound:
         """The least latency below `limit_ns`, or a bound on it, with `most` labels per ideal.
 
         The bound is `limit_ns` if there is no plan below. Each search goes the other way than the
@@ -136,10 +136,10 @@ class IdealChains:
                     best, least = label, int(labels.bound_ns[label])
                 label = int(labels.next[label])
         if not ended:
-            return Found(least, None, exact=False, ended=False)
+            return ChainsFound(least, None, exact=False, ended=False)
         merged = bool(labels.merged[: labels.state[0]].any())
         if best < 0:
-            return Found(limit_ns, None, exact=True, ended=True)
+            return ChainsFound(limit_ns, None, exact=True, ended=True)
         tail, rest = tails(
             side.lattice, labels, side.opposite, other.lattice, side.feeds, side.costs.most_calls
         )
@@ -148,7 +148,7 @@ class IdealChains:
         call = np.full(len(self.spine.nodes.own_ns), -1, np.int64)
         row = side.row(labels, best)
         call[: len(row.call)] = row.call
-        return Found(least, Row(least, call), not merged, ended=True)
+        return ChainsFound(least, Row(least, call), not merged, ended=True)
 
 
 def build_chains(spine: Spine, room: int, most_calls: int) -> IdealChains | None:
@@ -211,8 +211,8 @@ def _lists(ends: list[list[int]]) -> tuple[Ints, Ints]:
 
 
 def _costs(
-    spine: Spine, which: Ints, covers: Bools, lattice: Lattice, limits: tuple[int, int, bool]
-) -> Costs:
+    spine: Spine, which: Ints, covers: Bools, lattice: IdealLattice, limits: tuple[int, int, bool]
+) -> CallCosts:
     """Costs of these nodes in this order of time; `stays_bytes` is empty."""
     nodes, (room, most_calls, backward) = spine.nodes, limits
     own, host = nodes.own_ns[which], nodes.host_ns[which]
@@ -232,7 +232,7 @@ def _costs(
     ]
     least = np.minimum(own, host)
     tail_ns = front_tails(lattice, masks(covers), np.where(least < NEVER, least, 0))
-    return Costs(
+    return CallCosts(
         own, host, spine.size_bytes[which],
         np.tile(tail_ns, (most_calls + 1, 1)),
         np.zeros((most_calls + 1, len(lattice.mask)), np.int64),

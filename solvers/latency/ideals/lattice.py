@@ -14,7 +14,7 @@ FEW = 1_000
 """Ideals that there is room for at first."""
 
 
-class Lattice(NamedTuple):
+class IdealLattice(NamedTuple):
     """N ideals of m nodes, none before one of fewer nodes.
 
     Attributes
@@ -36,7 +36,7 @@ class Lattice(NamedTuple):
     front: Ints
 
 
-def build_lattice(before: Ints, feeds: Ints, most: int) -> Lattice | None:
+def build_lattice(before: Ints, feeds: Ints, most: int) -> IdealLattice | None:
     """The lattice, or None if there are more than `most` ideals; O(N m words).
 
     Parameters
@@ -65,7 +65,7 @@ def build_lattice(before: Ints, feeds: Ints, most: int) -> Lattice | None:
     if count > room:
         return None
     mask = np.ascontiguousarray(mask[:count])
-    return Lattice(mask, *_arcs(before, mask), *_fronts(feeds, mask))
+    return IdealLattice(mask, *_arcs(before, mask), *_fronts(feeds, mask))
 
 
 @njit(cache=True)

@@ -22,12 +22,12 @@ from placegap.solvers.latency.masks import masks, members
 from placegap.solvers.latency.rows.groups import group_memory, places
 from placegap.solvers.latency.rows.options import (
     Options,
-    Section,
+    RowSection,
     build_section,
     incidence,
     options,
 )
-from placegap.solvers.latency.rows.spine import NEVER, Bools, Net, Spine
+from placegap.solvers.latency.rows.spine import NEVER, Bools, Spine, SpineNet
 
 MOST_TABLES, MOST_GROUPS = 64, 8
 """Tables of ways to run one section, and groups of calls that pay different arriving tensors."""
@@ -39,7 +39,7 @@ HOST, ONGOING = -1, -1
 """Start of a label whose bottleneck is on a host; way of a label whose call goes on."""
 
 
-Arriving = tuple[Net, int, list[int]]
+Arriving = tuple[SpineNet, int, list[int]]
 """A tensor, its producer's place, and its consumers' places."""
 
 
@@ -64,7 +64,7 @@ class Ways(NamedTuple):
     found: Options
 
 
-class Labels(NamedTuple):
+class RowLabels(NamedTuple):
     """Rows of calls up to a bottleneck, all with the same number of calls.
 
     Attributes
@@ -148,7 +148,7 @@ class _Search:
         self.spine, self.room, self.most_calls, self.limit_ns = spine, room, most_calls, limit_ns
         self.extra, self.groups = passing_ns(spine), group_memory(spine)
         begin = _labels(np.array([HOST]), *np.zeros((5, 1), np.int64))
-        self.at: list[list[Labels]] = [[begin] + [_none()] * most_calls]
+        self.at: list[list[RowLabels]] = [[begin] + [_none()] * most_calls]
         self.nets_to = arriving_nets(spine)
         self.ways: list[list[Ways]] = []
 
@@ -165,7 +165,7 @@ class _Search:
             size = int(spine.size_bytes[v]) + self.groups.more(t, t)
         ways = self.tables(t, section, own < NEVER)
         self.ways.append(ways)
-        after: list[list[Labels]] = [[] for _ in range(self.most_calls + 1)]
+        after: list[list[RowLabels]] = [[] for _ in range(self.most_calls + 1)]
         for c, labels in enumerate(self.at[-1]):
             if own < NEVER:
                 after[c].append(self.go_on(labels, c, t, section, own))
@@ -188,7 +188,7 @@ class _Search:
                     after[c].append(_staircase(hosted))
         self.at.append([self.tidied(parts) for parts in after])
 
-    def tables(self, t: int, section: Section, able: bool) -> list[Ways]:
+    def tables(self, t: int, section: RowSection, able: bool) -> list[Ways]:
         """All ways to run a section; `able`: an accelerator runs the bottleneck after it."""
         groups, found = self.arrivals(t), list[Ways]()
         ties = bool(section.together.any()) and not section.once
@@ -220,7 +220,7 @@ class _Search:
             groups.setdefault(paying, []).append(s)
         return list(groups.items())
 
-    def arriving(self, section: Section, t: int, paying: tuple[int, ...]) -> Section:
+    def arriving(self, section: RowSection, t: int, paying: tuple[int, ...]) -> RowSection:
         """A section with what it says of arriving tensors."""
         number = {v: i for i, v in enumerate(self.spine.sections[t])}
         move_ns = np.array([net.move_ns for net, _, _ in self.nets_to[t]], np.int64)
@@ -235,7 +235,7 @@ class _Search:
             entering_ns=move_ns @ taken,
         )
 
-    def go_on(self, labels: Labels, c: int, t: int, section: Section, own: int) -> Labels:
+    def go_on(self, labels: RowLabels, c: int, t: int, section: RowSection, own: int) -> RowLabels:
         """The open call takes section t and the bottleneck behind it."""
         if (section.own_ns == NEVER).any():
             return _none()
@@ -252,7 +252,7 @@ class _Search:
             way=np.full_like(kept, ONGOING),
         )
 
-    def close(self, labels: Labels, c: int, t: int, table: int) -> Labels:
+    def close(self, labels: RowLabels, c: int, t: int, table: int) -> RowLabels:
         """The best label for each way to run section t, the open call ended; no bottleneck yet."""
         first, _, linked, starts, found = self.ways[t][table]
         kept = np.flatnonzero(np.isin(labels.start, starts if first else [HOST]))
@@ -279,8 +279,8 @@ class _Search:
         )  # fmt: skip
 
     def close_linked(
-        self, labels: Labels, kept: Ints, cost: Ints, c: int, t: int, table: int
-    ) -> Labels:
+        self, labels: RowLabels, kept: Ints, cost: Ints, c: int, t: int, table: int
+    ) -> RowLabels:
         """Every label with every way: the next call begins with the memory of this one."""
         found = self.ways[t][table].found
         size = labels.bytes[kept]
@@ -302,7 +302,7 @@ class _Search:
             np.full(len(label), c), kept[label], MOST_TABLES * way + table,
         )  # fmt: skip
 
-    def tidied(self, parts: list[Labels]) -> Labels:
+    def tidied(self, parts: list[RowLabels]) -> RowLabels:
         """All labels of a bottleneck, without those that take too long."""
         joined = _labels(*(np.concatenate(column) for column in zip(_none(), *parts, strict=True)))
         return _pick(joined, joined.cost_ns <= self.limit_ns)
@@ -337,19 +337,19 @@ class _Search:
         return Row(cost, call)
 
 
-def _labels(*columns: Ints) -> Labels:
-    return Labels(*(np.asarray(column, np.int64) for column in columns))
+def _labels(*columns: Ints) -> RowLabels:
+    return RowLabels(*(np.asarray(column, np.int64) for column in columns))
 
 
-def _none() -> Labels:
+def _none() -> RowLabels:
     return _labels(*np.zeros((6, 0), np.int64))
 
 
-def _pick(labels: Labels, kept: Ints | Bools) -> Labels:
-    return Labels(*(column[kept] for column in labels))
+def _pick(labels: RowLabels, kept: Ints | Bools) -> RowLabels:
+    return RowLabels(*(column[kept] for column in labels))
 
 
-def _staircase(labels: Labels) -> Labels:
+def _staircase(labels: RowLabels) -> RowLabels:
     """Labels that are cheaper than every one of no more memory."""
     order = np.lexsort((labels.cost_ns, labels.bytes))
     cost = labels.cost_ns[order]

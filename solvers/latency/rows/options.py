@@ -24,7 +24,7 @@ from placegap.solvers.latency.masks import beyond, has, ideals, masks, meets
 from placegap.solvers.latency.rows.spine import NEVER, Bools, Spine, most_ideals
 
 
-class Section(NamedTuple):
+class RowSection(NamedTuple):
     """A section of k nodes; its bottlenecks are before and after it.
 
     Bits stand for its nodes, and bit k for the bottleneck after it.
@@ -92,7 +92,7 @@ class Options(NamedTuple):
     ideal: Ints
 
 
-def build_section(spine: Spine, t: int) -> Section:
+def build_section(spine: Spine, t: int) -> RowSection:
     """Section t of a spine, and the tensors that are made in it or by the bottleneck before it."""
     nodes, inner = spine.nodes, spine.sections[t]
     k = len(inner)
@@ -119,7 +119,7 @@ def build_section(spine: Spine, t: int) -> Section:
     pred_ptr, preds = _lists(pred)
     made_ptr, made = _lists(np.arange(k)[:, None] == table[0][None, :])
     taken_ptr, taken = _lists(consumers.T)
-    return Section(
+    return RowSection(
         nodes.own_ns[inner], nodes.host_ns[inner], spine.size_bytes[inner],
         masks(below, k + 1), pred_ptr, preds, masks(same[:, : k + 1]), int(nodes.once),
         table[0], masks(consumers, k + 1), table[1], table[2], table[3],
@@ -144,7 +144,7 @@ def _lists(matrix: Bools) -> tuple[Ints, Ints]:
 
 
 def options(
-    section: Section, room: int, first: bool, second: bool, limit_ns: int, linked: bool = False
+    section: RowSection, room: int, first: bool, second: bool, limit_ns: int, linked: bool = False
 ) -> Options:
     """Ways that take at most `limit_ns`; whether a call is open before, and another one after.
 
@@ -190,7 +190,7 @@ def options(
 
 @njit(cache=True)
 def _options(
-    section: Section, starts: Ints, ends: Ints, room: int, first: bool, second: bool,
+    section: RowSection, starts: Ints, ends: Ints, room: int, first: bool, second: bool,
     all_of_it: Ints, hosted: Ints, limit_ns: int, linked: bool,
 ) -> tuple[Ints, Ints]:  # fmt: skip
     """Memory and cost of `Options`, D and J: by memory of the first call, each better than before.
@@ -259,7 +259,7 @@ def _options(
 
 @njit(cache=True)
 def _ties(
-    section: Section, starts: Ints, ends: Ints, first: bool, second: bool
+    section: RowSection, starts: Ints, ends: Ints, first: bool, second: bool
 ) -> tuple[Ints, Ints]:
     """Bits of what is in a group with something in the first call, and in the second."""
     k = len(section.own_ns)
@@ -280,7 +280,7 @@ def _ties(
 
 
 @njit(cache=True)
-def _first_calls(section: Section, inside: Ints, call: bool) -> tuple[Ints, Ints]:
+def _first_calls(section: RowSection, inside: Ints, call: bool) -> tuple[Ints, Ints]:
     """Time and tensors out of a call that ends with each ideal, and the ideal's bytes."""
     cost, size = np.zeros(len(inside), np.int64), np.zeros(len(inside), np.int64)
     for d in range(len(inside) if call else 0):
@@ -299,7 +299,7 @@ def _first_calls(section: Section, inside: Ints, call: bool) -> tuple[Ints, Ints
 
 
 @njit(cache=True)
-def _arriving(section: Section, inside: Ints, column: int) -> int:
+def _arriving(section: RowSection, inside: Ints, column: int) -> int:
     """Tensors from far before the section that a call with these nodes brings in."""
     total = np.int64(0)
     for a in range(len(section.arriving_ns)):
@@ -309,7 +309,9 @@ def _arriving(section: Section, inside: Ints, column: int) -> int:
 
 
 @njit(cache=True)
-def _second_calls(section: Section, ideal: Ints, call: bool, all_of_it: Ints) -> tuple[Ints, Ints]:
+def _second_calls(
+    section: RowSection, ideal: Ints, call: bool, all_of_it: Ints
+) -> tuple[Ints, Ints]:
     """Tensors into and time of a call that begins with what is not in each ideal, and its bytes."""
     cost, size = np.zeros(len(ideal), np.int64), np.zeros(len(ideal), np.int64)
     for j in range(len(ideal) if call else 0):
@@ -328,7 +330,7 @@ def _second_calls(section: Section, ideal: Ints, call: bool, all_of_it: Ints) ->
 
 
 @njit(cache=True)
-def _work(section: Section, inside: Ints) -> tuple[int, int]:
+def _work(section: RowSection, inside: Ints) -> tuple[int, int]:
     """Time of some nodes on an accelerator, `NEVER` if it does not run one, and their bytes."""
     time, size, runs = np.int64(0), np.int64(0), True
     for v in range(len(section.own_ns)):
@@ -341,7 +343,7 @@ def _work(section: Section, inside: Ints) -> tuple[int, int]:
 
 @njit(cache=True)
 def _gap(
-    section: Section, inside: Ints, calls_only: Ints, hosted: Ints, room: int, done: Ints
+    section: RowSection, inside: Ints, calls_only: Ints, hosted: Ints, room: int, done: Ints
 ) -> int:
     """What the nodes between two calls take at least: a longest path.
 

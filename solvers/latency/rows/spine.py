@@ -36,7 +36,7 @@ MOST_IDEALS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class Net:
+class SpineNet:
     """A tensor: its producer and consumers among the nodes, and its least move_ns."""
 
     producer: int
@@ -76,7 +76,7 @@ class Nodes:
     speaks: Bools
     once: bool
     after: Bools
-    nets: tuple[Net, ...]
+    nets: tuple[SpineNet, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class Spine:
     sections: list[list[int]]
     left_out: list[int]
     size_bytes: Ints
-    nets: tuple[Net, ...]
+    nets: tuple[SpineNet, ...]
 
 
 def reach_matrix(instance: Instance) -> Bools:
@@ -186,7 +186,7 @@ def _speakers(group: Ints, after: Bools, order: Ints) -> Ints:
     return speaker
 
 
-def _nets(instance: Instance, node: Ints) -> tuple[Net, ...]:
+def _nets(instance: Instance, node: Ints) -> tuple[SpineNet, ...]:
     """Tensors between nodes; ends of ops that belong to no node, -1, are left out."""
     arrays, index = instance.arrays, instance.arrays.index
     move = arrays.host_ns[:, ~arrays.is_host].min(axis=1, initial=NEVER)
@@ -195,7 +195,7 @@ def _nets(instance: Instance, node: Ints) -> tuple[Net, ...]:
         edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
         ends = {j for j in node[index.consumer[edges]].tolist() if j not in (-1, producer)}
         if producer >= 0 and ends and 0 < move[u] < NEVER:
-            nets.append(Net(producer, tuple(sorted(ends)), int(move[u])))
+            nets.append(SpineNet(producer, tuple(sorted(ends)), int(move[u])))
     return tuple(nets)
 
 
@@ -256,7 +256,7 @@ def _cut(nodes: Nodes, kept: Bools) -> Spine:
     return Spine(nodes, bottlenecks, sections, left_out, size, _nets_around(nodes, left_out))
 
 
-def _nets_around(nodes: Nodes, left_out: list[int]) -> tuple[Net, ...]:
+def _nets_around(nodes: Nodes, left_out: list[int]) -> tuple[SpineNet, ...]:
     """Nets without the nodes that are left out.
 
     A call with a consumer of such a node v, but not with a producer u that feeds v, pays for the
@@ -264,7 +264,7 @@ def _nets_around(nodes: Nodes, left_out: list[int]) -> tuple[Net, ...]:
     is the smaller of both may be charged to a net from u to the consumers of v, and what the tensor
     of u has beyond that to its other consumers. Of several tensors the largest are taken.
     """
-    made: dict[int, list[Net]] = {}
+    made: dict[int, list[SpineNet]] = {}
     for net in nodes.nets:
         made.setdefault(net.producer, []).append(net)
     for v in left_out:
@@ -274,13 +274,13 @@ def _nets_around(nodes: Nodes, left_out: list[int]) -> tuple[Net, ...]:
         onward = max(outputs, key=lambda net: net.move_ns, default=None)
         for net in inputs:
             kept = tuple(j for j in net.consumers if j != v)
-            parts = [Net(net.producer, kept, net.move_ns)]
+            parts = [SpineNet(net.producer, kept, net.move_ns)]
             if net is through and onward is not None:
                 shared = min(net.move_ns, onward.move_ns)
                 ends = tuple(sorted({*kept, *onward.consumers}))
                 parts = [
-                    Net(net.producer, kept, net.move_ns - shared),
-                    Net(net.producer, ends, shared),
+                    SpineNet(net.producer, kept, net.move_ns - shared),
+                    SpineNet(net.producer, ends, shared),
                 ]
             others = [other for other in made[net.producer] if other is not net]
             parts = [part for part in parts if part.consumers and part.move_ns]

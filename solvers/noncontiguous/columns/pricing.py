@@ -51,7 +51,7 @@ class Weights(NamedTuple):
     rent_ns: int = 0
 
 
-class Kind(NamedTuple):
+class DeviceKind(NamedTuple):
     """What counts for devices of a kind.
 
     Attributes
@@ -91,7 +91,7 @@ class Pricer:
 
     problem: SplitProblem
     counts: tuple[int, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[DeviceKind, ...]
     rent_ns: Ints
     threads: int = 1
 
@@ -153,7 +153,7 @@ def build_pricer(
         rent_ns = _rents_ns(problem, k, weights)
         rents_ns += rent_ns * (1 + len(same))
         kinds.append(
-            Kind(
+            DeviceKind(
                 frontier,
                 net,
                 weights.work * np.maximum(problem.time_ns[:, k], 0) + rent_ns,

@@ -25,8 +25,8 @@ from placegap.solvers.placers.list_scheduling.idle_gaps import Gaps, first_fit, 
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,
     Admission,
+    KernelTimes,
     Problem,
-    Times,
     admits,
     settle,
 )
@@ -38,7 +38,7 @@ NEVER = 2**62
 def schedule_dynamic_path(
     problem: Problem, admission: Admission, tail: Ints, tensor_cost: Ints, scale: int,
     position: Ints, gaps: Gaps,
-) -> Times:  # fmt: skip
+) -> KernelTimes:  # fmt: skip
     """Place the ready ops by increasing slack, critical ones first; ties by position.
 
     A device that admits the op is a candidate if the op's first idle gap there begins no later
@@ -97,7 +97,7 @@ def schedule_dynamic_path(
                 if begin[k] * scale <= length - tail[op] - est[op] + arrival[k] * scale:
                     fits = True
         if not any_admits:
-            return Times(device, start, end, op)
+            return KernelTimes(device, start, end, op)
         if fits:
             window = length - tail[op] - est[op]
             at = _preferred(
@@ -123,7 +123,7 @@ def schedule_dynamic_path(
             waiting[succ] -= 1
             if waiting[succ] == 0:
                 heapq.heappush(ready, (-(est[succ] + tail[succ]), position[succ], succ))
-    return Times(device, start, end, NOWHERE)
+    return KernelTimes(device, start, end, NOWHERE)
 
 
 @njit(cache=True)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from placegap.instances.op_splitting.rule import SplitRule, cut_unit
 from placegap.instances.op_splitting.shares import Cut
-from placegap.instances.op_splitting.split import WHOLE, Split, split_ops
+from placegap.instances.op_splitting.split import WHOLE, OpSplit, split_ops
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.referee.evaluate import evaluate
@@ -32,13 +32,13 @@ class FastTParams(SplitParams):
     patience: Annotated[int, Field(ge=0)] = 10
 
 
-class Found(NamedTuple):
+class BestSplit(NamedTuple):
     """A split, None for the instance as it is, with DPOS' plan, its value and critical path.
 
     The path is one of ops of the instance that were not split.
     """
 
-    split: Split | None
+    split: OpSplit | None
     outcome: Outcome
     value_ns: int | None
     path: list[int]
@@ -88,7 +88,9 @@ def fastt(task: Task, params: Params | None = None) -> Outcome:
     return outcome if best.split is None else outcome_of_split(best.split, outcome)
 
 
-def improvements(task: Task, params: FastTParams, best: Found, clock: Clock) -> Iterator[Found]:
+def improvements(
+    task: Task, params: FastTParams, best: BestSplit, clock: Clock
+) -> Iterator[BestSplit]:
     """OS-DPOS: each found is better than the one before.
 
     Raises
@@ -128,7 +130,7 @@ def improvements(task: Task, params: FastTParams, best: Found, clock: Clock) -> 
         yield best
 
 
-def place(task: Task, cuts: Mapping[int, Cut]) -> Found:
+def place(task: Task, cuts: Mapping[int, Cut]) -> BestSplit:
     """DPOS on the instance with these ops split, judged by the referee."""
     instance: Instance = task.instance
     split = split_ops(instance, cuts) if cuts else None
@@ -138,10 +140,10 @@ def place(task: Task, cuts: Mapping[int, Cut]) -> Found:
     value_ns = verdict.value_ns if verdict is not None and verdict.feasible else None
     if split is not None:
         path = [int(split.op[op]) for op in path if split.part[op] == WHOLE]
-    return Found(split, outcome, value_ns, path)
+    return BestSplit(split, outcome, value_ns, path)
 
 
-def _value(found: Found) -> float:
+def _value(found: BestSplit) -> float:
     return float("inf") if found.value_ns is None else found.value_ns
 
 

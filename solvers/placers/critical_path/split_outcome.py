@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placegap.instances.op_splitting.split import Split
+from placegap.instances.op_splitting.split import OpSplit
 from placegap.solvers.core.result import Outcome
 
 
-def outcome_of_split(split: Split, outcome: Outcome) -> Outcome:
+def outcome_of_split(split: OpSplit, outcome: Outcome) -> Outcome:
     """An outcome on the finer instance, labelled as such.
 
     Examples

@@ -20,8 +20,8 @@ from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,
     Admission,
+    KernelTimes,
     Problem,
-    Times,
     admission_of,
     nowhere,
     outcome_of,
@@ -116,7 +116,7 @@ def place_dynamic(instance: Instance, order: Ints, favourite: Ints) -> Outcome:
 @njit(cache=True)
 def earliest_start_dynamic(
     problem: Problem, admission: Admission, footprint: Footprint, order: Ints, favourite: Ints
-) -> Times:
+) -> KernelTimes:
     """Repeatedly commit the (ready op, device) pair of earliest start that fits now.
 
     Transfers are booked as in `earliest_start`. While the favourite child of the op that a device
@@ -171,7 +171,7 @@ def earliest_start_dynamic(
     for op in problem.topological_order[::-1]:
         if device[op] == NOWHERE:
             stuck = op
-    return Times(device, start, end, stuck)
+    return KernelTimes(device, start, end, stuck)
 
 
 @njit(cache=True)

@@ -22,8 +22,8 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,
     Admission,
     Inputs,
+    KernelTimes,
     Problem,
-    Times,
     admits,
     settle,
 )
@@ -34,7 +34,7 @@ NOT_LATER = -1
 @njit(cache=True)
 def earliest_start_first(
     problem: Problem, admission: Admission, order: Ints, booked: bool
-) -> Times:
+) -> KernelTimes:
     """Repeatedly start the (ready op, device) pair of earliest start.
 
     Ties: the op that comes first in `order`, then the device. An op that no device admits is left
@@ -51,7 +51,7 @@ def earliest_start_first(
     order : (n,) int64
         Ops by preference.
     booked : bool
-        Whether transfers occupy the clocks of both devices (`_arrival`), or nothing.
+        Whether transfers occupy the clocks of both devices (`arrival_ns`), or nothing.
     """
     n, num_devices = problem.time_ns.shape
     inputs = problem.inputs
@@ -76,7 +76,7 @@ def earliest_start_first(
         for op, k in pairs:
             if not admits(admission, op, k):
                 continue  # for good: memory is never given back
-            arrival, c = _arrival(inputs, op, k, device, end, sent, clock, trial, cause, booked)
+            arrival, c = arrival_ns(inputs, op, k, device, end, sent, clock, trial, cause, booked)
             if arrival <= free_at[k]:
                 follows[op, k] = NOT_LATER
                 heapq.heappush(now[k], rank[op])
@@ -84,7 +84,7 @@ def earliest_start_first(
                 follows[op, k], offset[op, k] = c, arrival - clock[c]
                 heapq.heappush(later[c], (offset[op, k], rank[op], np.int64(k)))
         pairs.clear()
-        best, of_clock = _earliest(now, later, clock, free_at, device, order)
+        best, of_clock = earliest_pair(now, later, clock, free_at, device, order)
         if best[0] < 0:
             break
         at, turn, where = best
@@ -102,20 +102,20 @@ def earliest_start_first(
         if not admits(admission, op, where):
             continue
         if booked:
-            there, _ = _arrival(inputs, op, where, device, end, sent, clock, trial, cause, True)
+            there, _ = arrival_ns(inputs, op, where, device, end, sent, clock, trial, cause, True)
             if there > at:  # a clock went on since it was put there
                 pairs.append((op, where))
                 continue
-            _book(inputs, op, where, device, end, sent, clock, news)
+            book_transfers(inputs, op, where, device, end, sent, clock, news)
         settle(admission, op, where)
         device[op], start[op] = where, at
         end[op] = free_at[where] = at + problem.time_ns[op, where]
-        _look_again(problem, op, where, waiting, device, follows, news, pairs)
-    return Times(device, start, end, _first_unplaced(problem, device))
+        look_again(problem, op, where, waiting, device, follows, news, pairs)
+    return KernelTimes(device, start, end, first_unplaced(problem, device))
 
 
 @njit(cache=True)
-def _look_again(
+def look_again(
     problem: Problem, op: int, where: int, waiting: Ints, device: Ints, follows: Ints,
     news: list[Any], pairs: list[Any],
 ) -> None:  # fmt: skip
@@ -133,7 +133,7 @@ def _look_again(
 
 
 @njit(cache=True)
-def _first_unplaced(problem: Problem, device: Ints) -> int:
+def first_unplaced(problem: Problem, device: Ints) -> int:
     """The first op in topological order that has no device, or `NOWHERE`."""
     for op in problem.topological_order:
         if device[op] == NOWHERE:
@@ -142,7 +142,7 @@ def _first_unplaced(problem: Problem, device: Ints) -> int:
 
 
 @njit(cache=True)
-def _earliest(
+def earliest_pair(
     now: list[list[Any]], later: list[list[Any]], clock: Ints, free_at: Ints, device: Ints,
     order: Ints,
 ) -> tuple[tuple[Any, Any, Any], int]:  # fmt: skip
@@ -169,7 +169,7 @@ def _earliest(
 
 
 @njit(cache=True)
-def _arrival(
+def arrival_ns(
     inputs: Inputs, op: int, k: int, device: Ints, end: Ints, sent: Ints, clock: Ints,
     trial: Ints, cause: Ints, booked: bool,
 ) -> tuple[Any, Any]:  # fmt: skip
@@ -210,11 +210,11 @@ def _arrival(
 
 
 @njit(cache=True)
-def _book(
+def book_transfers(
     inputs: Inputs, op: int, k: int, device: Ints, end: Ints, sent: Ints, clock: Ints,
     news: list[Any],
 ) -> None:  # fmt: skip
-    """Send what the op lacks on device k, as `_arrival` foresaw it; note the tensors in `news`."""
+    """Send what the op lacks on device k, as `arrival_ns` foresaw; note the tensors in `news`."""
     for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
         u, source = inputs.tensor[e], device[inputs.op[e]]
         if source != k and sent[u, k] == NOWHERE:

@@ -15,17 +15,17 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.placers.list_scheduling.earliest_start import (
     NOT_LATER,
-    _arrival,
-    _book,
-    _earliest,
-    _first_unplaced,
-    _look_again,
+    arrival_ns,
+    book_transfers,
+    earliest_pair,
+    first_unplaced,
+    look_again,
 )
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,
     Admission,
+    KernelTimes,
     Problem,
-    Times,
     admits,
     settle,
 )
@@ -34,7 +34,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 @njit(cache=True)
 def favourite_child_first(
     problem: Problem, admission: Admission, order: Ints, favourite: Ints
-) -> Times:
+) -> KernelTimes:
     """Repeatedly start the (ready op, device) pair of earliest start, favourite children preferred.
 
     A device is awake while the favourite child of the op that it ran last is ready, unplaced, and
@@ -83,7 +83,7 @@ def favourite_child_first(
         for op, k in pairs:
             if device[op] != NOWHERE or not admits(admission, op, k):
                 continue
-            arrival, c = _arrival(inputs, op, k, device, end, sent, clock, trial, cause, True)
+            arrival, c = arrival_ns(inputs, op, k, device, end, sent, clock, trial, cause, True)
             if arrival <= free_at[k]:
                 follows[op, k] = NOT_LATER
                 heapq.heappush(now[k], rank[op])
@@ -91,7 +91,7 @@ def favourite_child_first(
                 follows[op, k], offset[op, k] = c, arrival - clock[c]
                 heapq.heappush(later[c], (offset[op, k], rank[op], np.int64(k)))
         pairs.clear()
-        best, of_clock = _earliest(now, later, clock, free_at, device, order)
+        best, of_clock = earliest_pair(now, later, clock, free_at, device, order)
         at, turn, where = best
         if len(held) > 0 and (at < 0 or held[0][0] <= at):
             urgent_at, turn, where = heapq.heappop(held)
@@ -115,7 +115,7 @@ def favourite_child_first(
                 continue
         if not admits(admission, op, where):
             continue
-        there, _ = _arrival(inputs, op, where, device, end, sent, clock, trial, cause, True)
+        there, _ = arrival_ns(inputs, op, where, device, end, sent, clock, trial, cause, True)
         if there > at:  # a clock went on since it was put there
             pairs.append((op, where))
             continue
@@ -136,7 +136,7 @@ def favourite_child_first(
                 if latest > at:
                     pairs.append((op, where))
                     op, at = child, here
-        _book(inputs, op, where, device, end, sent, clock, news)
+        book_transfers(inputs, op, where, device, end, sent, clock, news)
         settle(admission, op, where)
         device[op], start[op] = where, at
         end[op] = free_at[where] = at + problem.time_ns[op, where]
@@ -148,8 +148,8 @@ def favourite_child_first(
                         pairs.append((other, k))
                 held_on[k].clear()
         last[where] = op
-        _look_again(problem, op, where, waiting, device, follows, news, pairs)
-    return Times(device, start, end, _first_unplaced(problem, device))
+        look_again(problem, op, where, waiting, device, follows, news, pairs)
+    return KernelTimes(device, start, end, first_unplaced(problem, device))
 
 
 @njit(cache=True)
@@ -162,7 +162,7 @@ def _starts(
     for k in range(len(free_at)):
         if not admits(admission, op, k):
             continue
-        arrival, _ = _arrival(problem.inputs, op, k, device, end, sent, clock, trial, cause, True)
+        arrival, _ = arrival_ns(problem.inputs, op, k, device, end, sent, clock, trial, cause, True)
         begin = max(arrival, free_at[k])
         if first < 0 or begin < first:
             first = begin

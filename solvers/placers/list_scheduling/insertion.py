@@ -12,8 +12,8 @@ from placegap.solvers.placers.list_scheduling.idle_gaps import Gaps, first_fit, 
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,
     Admission,
+    KernelTimes,
     Problem,
-    Times,
     admits,
     settle,
 )
@@ -22,7 +22,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 @njit(cache=True)
 def schedule_by_insertion(
     problem: Problem, admission: Admission, order: Ints, gaps: Gaps, lookahead: Ints, scale: int
-) -> Times:
+) -> KernelTimes:
     """Place ready ops in the given order of preference, each where it finishes best.
 
     An op starts in the first idle gap of a device that is long enough, after its inputs have
@@ -71,7 +71,7 @@ def schedule_by_insertion(
                 if best_gap == NOWHERE or cost < least:
                     least, best_gap, device[op], start[op] = cost, gap, k, begin
         if best_gap == NOWHERE:
-            return Times(device, start, end, op)
+            return KernelTimes(device, start, end, op)
         settle(admission, op, device[op])
         duration = problem.time_ns[op, device[op]]
         occupy(gaps, device[op], best_gap, op, start[op], duration)
@@ -80,4 +80,4 @@ def schedule_by_insertion(
             waiting[succ] -= 1
             if waiting[succ] == 0:
                 heapq.heappush(ready, turn[succ])
-    return Times(device, start, end, NOWHERE)
+    return KernelTimes(device, start, end, NOWHERE)

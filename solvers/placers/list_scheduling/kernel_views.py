@@ -63,7 +63,7 @@ class Admission(NamedTuple):
     free_bytes: Ints
 
 
-class Times(NamedTuple):
+class KernelTimes(NamedTuple):
     """What a kernel found: device, start and end of each op, and the op that fits nowhere or -1."""
 
     device: Ints
@@ -208,7 +208,7 @@ def order_by(priority: Ints, arrays: Arrays) -> Ints:
     return np.lexsort((arrays.index.topological_position, -priority))
 
 
-def outcome_of(instance: Instance, times: Times, admission: Admission) -> Outcome:
+def outcome_of(instance: Instance, times: KernelTimes, admission: Admission) -> Outcome:
     """The plan that runs the ops as scheduled: their devices, and their order on each device."""
     if times.stuck != NOWHERE:
         return nowhere(instance, times.stuck, admission)

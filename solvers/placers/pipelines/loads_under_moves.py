@@ -19,7 +19,7 @@ from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.nets import Nets
 
 
-class Net(NamedTuple):
+class UnitNets(NamedTuple):
     """Nets (`instances.structure.nets`) in the form of the kernels."""
 
     ptr: Ints
@@ -65,9 +65,9 @@ class State(NamedTuple):
     arcs_between: Ints
 
 
-def nets_of(nets: Nets) -> Net:
+def nets_of(nets: Nets) -> UnitNets:
     """Nets as the kernels read them."""
-    return Net(nets.net_ptr, nets.pin, nets.block_ptr, nets.net, nets.weight_ns)
+    return UnitNets(nets.net_ptr, nets.pin, nets.block_ptr, nets.net, nets.weight_ns)
 
 
 def arcs_of(units: Blocks) -> Arcs:
@@ -78,7 +78,7 @@ def arcs_of(units: Blocks) -> Arcs:
 
 
 @njit(cache=True)
-def start(device: Ints, time: Ints, size: Ints, nets: Net, arcs: Arcs) -> State:
+def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs) -> State:
     """The state of an assignment. O(p K + u K + a) for p pins and a arcs."""
     u, k_count = time.shape
     pins_on = np.zeros((len(nets.ptr) - 1, k_count), np.int64)
@@ -104,7 +104,7 @@ def start(device: Ints, time: Ints, size: Ints, nets: Net, arcs: Arcs) -> State:
 
 
 @njit(cache=True)
-def _count(state: State, nets: Net, e: int, k: int, sign: int) -> None:
+def _count(state: State, nets: UnitNets, e: int, k: int, sign: int) -> None:
     """Add (or take back) what net e says about leaving and joining device k."""
     size, on = nets.ptr[e + 1] - nets.ptr[e], state.pins_on[e, k]
     leave = -1 if on == 1 else (1 if on == size else 0)
@@ -121,7 +121,7 @@ def _count(state: State, nets: Net, e: int, k: int, sign: int) -> None:
 
 
 @njit(cache=True)
-def move(state: State, time: Ints, size: Ints, nets: Net, arcs: Arcs, v: int, b: int) -> None:
+def move(state: State, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs, v: int, b: int) -> None:
     """Let unit v go to device b."""
     a = state.device[v]
     state.paid[a] += state.leaving[v]

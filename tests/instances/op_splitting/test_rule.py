@@ -30,7 +30,7 @@ from placegap.instances.files.document import Document
 from placegap.instances.op_splitting import split as split_parts
 from placegap.instances.op_splitting.rule import AXES, SplitRule, choose_cuts, split_heavy_ops
 from placegap.instances.op_splitting.shares import Axis, Cut
-from placegap.instances.op_splitting.split import GATHER, WHOLE, Split, split_ops
+from placegap.instances.op_splitting.split import GATHER, WHOLE, OpSplit, split_ops
 
 FREE = Semantics(objective="makespan", channels="free")
 MS = 1_000_000
@@ -70,7 +70,7 @@ def three(axis: Axis, size: int | None, bandwidth: int = 10**9, **fields: int) -
     )
 
 
-def carried(split: Split) -> list[tuple[str, str, int]]:
+def carried(split: OpSplit) -> list[tuple[str, str, int]]:
     return [(edge.producer, edge.consumer, edge.bytes) for edge in split.fine.graph.edges]
 
 
@@ -230,7 +230,7 @@ def test_the_finer_instance_is_another_one_and_says_so() -> None:
     )
 
 
-def drawn_split(seed: int) -> tuple[Split, dict[int, Cut]]:
+def drawn_split(seed: int) -> tuple[OpSplit, dict[int, Cut]]:
     """A random instance with random axes, some of its ops split."""
     rng = random.Random(f"split-{seed}")
     base = tiny_instance(seed, num_ops=rng.randint(2, 9), num_devices=2)

@@ -187,7 +187,11 @@ def test_the_requested_gap_suffices(solver: SolverName) -> None:
 def test_ctrl_c_stops_the_solver_and_keeps_the_best_solution(
     solver: SolverName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = pyomo_direct if solver in COMMERCIAL else import_module(f"placegap.solvers.{solver}")
+    module = (
+        pyomo_direct
+        if solver in COMMERCIAL
+        else import_module(f"placegap.solvers.back_ends.{solver}")
+    )
     alarm = threading.Timer(1.0, signal.raise_signal, [signal.SIGINT])
 
     def run_stoppable(*arguments: Any) -> object:

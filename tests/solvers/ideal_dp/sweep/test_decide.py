@@ -12,7 +12,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.solvers import Result, solve
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, build_problem
-from placegap.solvers.chains.slice_two_kinds import Split
+from placegap.solvers.chains.slice_two_kinds import Slices
 from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.sweep.decide import Sweep, why_no_sweep
@@ -170,7 +170,7 @@ def test_a_tensor_to_three_consumers_is_paid_once_however_it_is_cut() -> None:
             assert from_a[i] == len(ideal) - 1 + 7
 
 
-def loads(problem: ChainProblem, split: Split) -> list[int]:
+def loads(problem: ChainProblem, split: Slices) -> list[int]:
     """Load of each device, by the definition; the split is checked on the way."""
     found = []
     for kind in (ACCELERATOR, HOST):

@@ -14,7 +14,7 @@ from placegap.instances import Instance, Semantics, evaluate
 from placegap.solvers import Limits, Task
 from placegap.solvers.placers.list_scheduling.favourite_child import favourite_child_first
 from placegap.solvers.placers.list_scheduling.kernel_views import (
-    Times,
+    KernelTimes,
     admission_of,
     outcome_of,
     problem_of,
@@ -31,7 +31,7 @@ def busy_instance(seed: int, *, num_ops: int, num_devices: int) -> Instance:
     return scattered_instance(seed, num_ops=num_ops, num_devices=num_devices, max_edges=60)
 
 
-def scheduled(instance: Instance, favourite: list[int]) -> Times:
+def scheduled(instance: Instance, favourite: list[int]) -> KernelTimes:
     """The kernel's plan for these favourite children."""
     arrays = instance.arrays
     order = np.array(arrays.index.topological_order)
