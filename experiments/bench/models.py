@@ -22,7 +22,8 @@ from placegap.instances.files.document import Document
 from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
-from placegap.solvers.back_ends.highs import hand_over, no_garbage_collection
+from placegap.instances.reading.collector import paused_collector
+from placegap.solvers.back_ends.highs import hand_over
 from placegap.solvers.core.method import Limits
 
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
@@ -45,7 +46,7 @@ def model_benches(inputs: Path) -> Iterator[Bench]:
 
 def size_after_hand_over(build: Callable[[], pyo.ConcreteModel]) -> Size:
     """Build a model, hand it over, and return its rows and columns."""
-    with no_garbage_collection():
+    with paused_collector():
         model = build()
         _, lp, _ = hand_over(model, Limits())
     return lp.num_row_, lp.num_col_

@@ -11,31 +11,18 @@ import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 
+from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.back_ends.outcome import (
-    BOUND_MARGIN,
     THREADS,
     Ending,
     MipOutcome,
     Watch,
-    bound_ns,
-    no_garbage_collection,
 )
 from placegap.solvers.back_ends.safe_dual import proven_bound, proves_infeasible
 from placegap.solvers.back_ends.standard_form import StandardForm, compile_model
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import run_stoppable
 from placegap.solvers.core.method import Limits
-
-__all__ = [
-    "BOUND_MARGIN",
-    "Ending",
-    "MipOutcome",
-    "bound_ns",
-    "no_garbage_collection",
-    "solve_model",
-    "to_highs",
-]
-
 
 WATCH_S = 0.1
 """A watch is called so often at most."""
@@ -124,7 +111,7 @@ def hand_over(
     InfeasibleConstraintException
         All variables of a row are fixed, to the wrong values.
     """
-    with no_garbage_collection():
+    with paused_collector():
         form = compile_model(model, relax=relax)
         lp = to_highs(form)
     solver = _new_solver(limits)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -80,15 +78,3 @@ def bound_ns(dual_bound: float | None, unit_ns: float, granularity: int) -> int 
         return None
     safe = dual_bound - BOUND_MARGIN * max(1.0, abs(dual_bound))
     return max(0, granularity * math.ceil(safe * unit_ns / granularity))
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Switch the garbage collector off while a model is built."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -10,8 +10,9 @@ import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 from pyomo.opt import TerminationCondition
 
+from placegap.instances.reading.collector import paused_collector
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.back_ends.outcome import THREADS, Ending, MipOutcome, no_garbage_collection
+from placegap.solvers.back_ends.outcome import THREADS, Ending, MipOutcome
 from placegap.solvers.back_ends.standard_form import StandardForm, compile_model
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import run_stoppable
@@ -110,7 +111,7 @@ def _solve(
     warm: bool,
     began: float,
 ) -> MipOutcome:
-    with no_garbage_collection():
+    with paused_collector():
         engine.set_instance(model, skip_trivial_constraints=True)
     if solver == "cplex":
         engine._solver_model.set_warning_stream(None)

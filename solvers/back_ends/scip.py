@@ -10,8 +10,9 @@ from typing import Any
 import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 
+from placegap.instances.reading.collector import paused_collector
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.back_ends.outcome import Ending, MipOutcome, no_garbage_collection
+from placegap.solvers.back_ends.outcome import Ending, MipOutcome
 from placegap.solvers.back_ends.standard_form import StandardForm, compile_model
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import run_stoppable
@@ -52,7 +53,7 @@ def solve_model(
     solver = _new_solver(package, limits)
     version = str(solver.version())
     try:
-        with no_garbage_collection():
+        with paused_collector():
             variables = _hand_over(package, solver, form)
         if warm:
             _start_from(solver, variables, form.values())

@@ -17,7 +17,7 @@ import pyomo.environ as pyo
 from numpy.typing import NDArray
 from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
-from placegap.solvers.back_ends.outcome import no_garbage_collection
+from placegap.instances.reading.collector import paused_collector
 
 Numbers = NDArray[np.float64]
 
@@ -92,7 +92,7 @@ def compile_model(model: pyo.ConcreteModel, *, relax: bool = False) -> StandardF
     >>> form.matrix.toarray().tolist(), form.row_lower.tolist(), form.row_upper.tolist()
     ([[2.0]], [3.0], [inf])
     """
-    with no_garbage_collection():
+    with paused_collector():
         form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
         bounds = [column.bounds for column in form.columns]
         sense = np.array([row.bound_type for row in form.rows])  # -1: >=, 0: ==, 1: <=

@@ -16,10 +16,11 @@ from placegap.formulations.shared.scaled_times import serial_horizon_ns
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.collector import paused_collector
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.back_ends.cp_sat import Settings, run_cp_sat
-from placegap.solvers.back_ends.outcome import bound_ns, no_garbage_collection
+from placegap.solvers.back_ends.outcome import bound_ns
 from placegap.solvers.core.method import Limits, Start, Task
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import word_of
@@ -119,7 +120,7 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
     from placegap.solvers.back_ends.highs import solve_model
     from placegap.solvers.models.run_lp import LONGEST
 
-    with no_garbage_collection():
+    with paused_collector():
         model = section_lp.build(job.instance, job.semantics, horizon)
     found = solve_model(model, Limits(job.limit_s), relax=True, most=LONGEST)
     where = f"{word_of('highspy')} on {job.instance.name}"

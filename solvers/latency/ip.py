@@ -23,12 +23,7 @@ from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.latency.slices import with_slices
 from placegap.solvers.models.run_mip import MipParams, run_mip
-
-MOST_ROWS = 300_000
-"""Larger models are refused: they take minutes to build, and a solver hardly ends their root."""
-
-LONGEST_NS = 2**53
-"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+from placegap.solvers.models.too_large import LONGEST_NS, why_too_many_rows
 
 STARTS = ("single-device", "m-topo")
 """Methods whose plans the search starts from, of those that do the objective."""
@@ -65,9 +60,7 @@ def applies(task: Task, params: Params) -> str | None:
     if horizon > most_ns:
         return f"its times sum to {horizon} ns, more than 2**{most_ns.bit_length() - 1}"
     rows = latency_ip.count_rows(task.instance, task.semantics, params.form)
-    if rows > MOST_ROWS:
-        return f"its model ({params.form}) would have {rows} rows, more than {MOST_ROWS}"
-    return None
+    return why_too_many_rows(rows, params.form)
 
 
 def run(task: Task, params: Params) -> Outcome:

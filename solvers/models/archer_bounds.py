@@ -23,9 +23,10 @@ from placegap.formulations import archer
 from placegap.formulations.archer.blocks import build_units
 from placegap.formulations.shared.families import granularity_ns
 from placegap.instances.problem.transfer_times import ceil_div
+from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model, word
 from placegap.solvers.back_ends.endings import ENDINGS
-from placegap.solvers.back_ends.outcome import Ending, bound_ns, no_garbage_collection
+from placegap.solvers.back_ends.outcome import Ending, bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
@@ -115,7 +116,7 @@ class BoundSearch:
     def build(self, build: Callable[[], pyo.ConcreteModel]) -> pyo.ConcreteModel:
         """Build a model, and count the time that it takes."""
         began = now_s()
-        with no_garbage_collection():
+        with paused_collector():
             model = build()
         self.build_s += now_s() - began
         return model

@@ -9,12 +9,7 @@ from placegap.solvers.core.method import ExactParams, Formulation, Method, Param
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import MipParams, run_mip
-
-MOST_ROWS = 300_000
-"""Larger models are refused: HiGHS hardly ends their root node."""
-
-LONGEST_NS = 2**53
-"""Longer loads, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
 
 STARTS = ("ideal-dp",)
 """Methods beside the placers whose plans the model starts from."""
@@ -29,12 +24,9 @@ def why_not(task: Task, form: archer.Form) -> str | None:
     reason = archer.why_not(task.semantics)
     if reason is not None:
         return f"its model {reason}"
-    if archer.horizon_ns(task.instance) > LONGEST_NS:
-        return "its times are too long for floating-point numbers"
-    rows = archer.count_rows(task.instance, form)
-    if rows > MOST_ROWS:
-        return f"its model would have {rows} rows, more than {MOST_ROWS}"
-    return None
+    return why_too_long(archer.horizon_ns(task.instance)) or why_too_many_rows(
+        archer.count_rows(task.instance, form)
+    )
 
 
 def applies(task: Task, params: Params) -> str | None:

@@ -15,9 +15,9 @@ import pyomo.environ as pyo
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.collector import paused_collector
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
-from placegap.solvers.back_ends.outcome import no_garbage_collection
 from placegap.solvers.core.method import Formulation, Limits, Task
 from placegap.solvers.core.registry import METHODS, find_method, parse_params, why_not
 from placegap.solvers.core.starts import best_start, placers
@@ -104,7 +104,7 @@ def write_model(
         asked = placers(task) if getattr(parsed, "start", True) else ()
         start = best_start(task, (*asked, *formulation.starts))
         model = prepare(formulation, start)
-        with no_garbage_collection():
+        with paused_collector():
             model.write(str(plain), io_options={"symbolic_solver_labels": True})
     return WrittenModel(
         path=path,

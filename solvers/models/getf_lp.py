@@ -9,7 +9,8 @@ from placegap.formulations.getf.lp import build_lp, count_rows_lp, horizon_ns
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.models.run_lp import run_lp_bound, why_too_large
+from placegap.solvers.models.run_lp import run_lp_bound
+from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
 
 
 class GetfLpParams(Params):
@@ -28,7 +29,7 @@ def applies(task: Task, params: Params) -> str | None:
     if params.groups == "speeds" and related_speeds(instance.arrays.time_ns) is None:
         return "its times are not those of devices with speeds; use groups=auto"
     rows = count_rows_lp(instance, device_groups(instance, params.groups))
-    return why_too_large(horizon_ns(instance), rows)
+    return why_too_long(horizon_ns(instance)) or why_too_many_rows(rows, is_lp=True)
 
 
 def run(task: Task, params: Params) -> Outcome:

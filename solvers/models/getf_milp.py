@@ -12,24 +12,16 @@ from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_lp import with_path
 from placegap.solvers.models.run_mip import MipParams, run_mip
-
-MOST_ROWS = 300_000
-"""Larger models are refused: HiGHS hardly ends their root node."""
-
-LONGEST_NS = 2**53
-"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
 
 ORIGIN = "getf-milp (no device-dependent communication)"
 
 
 def applies(task: Task, params: Params) -> str | None:
     """Why the size is out of reach, or None; nothing is built."""
-    if getf.milp_horizon_ns(task.instance) > LONGEST_NS:
-        return "its times are too long for floating-point numbers"
-    rows = getf.count_rows(task.instance)
-    if rows > MOST_ROWS:
-        return f"its model would have {rows} rows, more than {MOST_ROWS}"
-    return None
+    return why_too_long(getf.milp_horizon_ns(task.instance)) or why_too_many_rows(
+        getf.count_rows(task.instance)
+    )
 
 
 def formulation(task: Task, params: Params) -> Formulation:

@@ -8,12 +8,15 @@ from placegap.formulations import m_sct
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.models.run_lp import run_lp_bound, why_too_large
+from placegap.solvers.models.run_lp import run_lp_bound
+from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
 
 
 def applies(task: Task, params: Params) -> str | None:
     """Why the size is out of reach, or None; nothing is built."""
-    return why_too_large(m_sct.horizon_ns(task.instance), m_sct.count_rows(task.instance))
+    return why_too_long(m_sct.horizon_ns(task.instance)) or why_too_many_rows(
+        m_sct.count_rows(task.instance), is_lp=True
+    )
 
 
 def run(task: Task, params: Params) -> Outcome:

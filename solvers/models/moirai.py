@@ -9,15 +9,7 @@ from placegap.solvers.core.method import ExactParams, Formulation, Method, Param
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import MipParams, run_mip
-
-MOST_ROWS = 300_000
-"""Larger models are refused: they take minutes to build, and HiGHS hardly ends their root node."""
-
-MOST_EDGES = 20_000
-"""Larger graphs are refused before their pairs are counted: each edge has some ten rows anyway."""
-
-LONGEST_NS = 2**53
-"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+from placegap.solvers.models.too_large import MOST_EDGES, why_too_long, why_too_many_rows
 
 
 class MoiraiParams(MipParams, ExactParams):
@@ -36,12 +28,9 @@ def applies(task: Task, params: Params) -> str | None:
     num_edges = len(instance.graph.edges)
     if num_edges > MOST_EDGES:
         return f"takes at most {MOST_EDGES} edges, not {num_edges}"
-    if serial_horizon_ns(instance) > LONGEST_NS:
-        return "its times are too long for floating-point numbers"
-    rows = moirai.count_rows(instance, params.form, task.semantics, params.symmetry)
-    if rows > MOST_ROWS:
-        return f"its model ({params.form}) would have {rows} rows, more than {MOST_ROWS}"
-    return None
+    return why_too_long(serial_horizon_ns(instance)) or why_too_many_rows(
+        moirai.count_rows(instance, params.form, task.semantics, params.symmetry), params.form
+    )
 
 
 def formulation(task: Task, params: Params) -> Formulation:

@@ -19,15 +19,7 @@ from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import placers
 from placegap.solvers.models.run_mip import MipParams, run_mip
-
-MOST_ROWS = 300_000
-"""Larger models are refused: they take minutes to build, and HiGHS hardly ends their root node."""
-
-MOST_EDGES = 20_000
-"""Larger graphs are refused before their pairs are counted: each edge has some ten rows anyway."""
-
-LONGEST_NS = 2**53
-"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+from placegap.solvers.models.too_large import MOST_EDGES, why_too_long, why_too_many_rows
 
 
 class PestoParams(MipParams, ExactParams):
@@ -53,20 +45,16 @@ def applies(task: Task, params: Params) -> str | None:
     reason = pesto.why_not(task.semantics)
     if reason is not None:
         return f"its model {reason}"
-    if serial_horizon_ns(task.instance) > LONGEST_NS:
-        return "its times are too long for floating-point numbers"
+    reason = why_too_long(serial_horizon_ns(task.instance))
+    if reason is not None:
+        return reason
     merge = _merge(task, params)
     instance = task.instance if merge is None else merge.coarse
     num_edges = len(instance.graph.edges)
     if num_edges > MOST_EDGES:
         return f"takes at most {MOST_EDGES} edges, not {num_edges}; merge with num_ops"
-    rows = pesto.count_rows(instance, params.form)
-    if rows > MOST_ROWS:
-        return (
-            f"its model ({params.form}) would have {rows} rows, more than {MOST_ROWS};"
-            " merge with num_ops"
-        )
-    return None
+    reason = why_too_many_rows(pesto.count_rows(instance, params.form), params.form)
+    return None if reason is None else f"{reason}; merge with num_ops"
 
 
 def run(task: Task, params: Params) -> Outcome:

@@ -9,23 +9,18 @@ import pyomo.environ as pyo
 
 from placegap.formulations.getf.lp import critical_path_ns
 from placegap.formulations.shared.families import LARGEST_TIME, granularity_ns
+from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.back_ends.endings import ENDINGS
 from placegap.solvers.back_ends.highs import solve_model
-from placegap.solvers.back_ends.outcome import Ending, bound_ns, no_garbage_collection
+from placegap.solvers.back_ends.outcome import Ending, bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.solving.cheap_bounds import PATH
 
-LONGEST_NS = 2**53
-"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
-
 LONGEST = 1.001 * LARGEST_TIME
 """No time of a model is longer, in its unit, but for schedules that do not matter."""
-
-MOST_ROWS = 1_000_000
-"""Larger models are refused: they take a minute to build, and many to solve."""
 
 
 def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) -> Outcome:
@@ -48,7 +43,7 @@ def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) 
     began = now_s()
     least = critical_path_ns(task.instance)
     try:
-        with no_garbage_collection():
+        with paused_collector():
             model = build()
         built_s = now_s() - began
         limit_s = task.limits.time_limit_s
@@ -88,12 +83,3 @@ def _path_alone(ending: Ending, critical_path_ns: int) -> Outcome:
 
 def _message(ending: Ending) -> str:
     return ENDINGS[ending].format(solver="HiGHS")
-
-
-def why_too_large(horizon_ns: int, rows: int) -> str | None:
-    """Why an LP is out of reach, or None."""
-    if horizon_ns > LONGEST_NS:
-        return "its times are too long for floating-point numbers"
-    if rows > MOST_ROWS:
-        return f"its model would have {rows} rows, more than {MOST_ROWS}"
-    return None

@@ -9,6 +9,7 @@ from typing import Literal
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.families import exclude_overload
+from placegap.instances.reading.collector import paused_collector
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model, word
@@ -18,7 +19,6 @@ from placegap.solvers.back_ends.outcome import (
     MipOutcome,
     Watch,
     bound_ns,
-    no_garbage_collection,
 )
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Formulation, Limits, Params, Start, Task
@@ -35,7 +35,7 @@ class MipParams(Params):
 
 def prepare(formulation: Formulation, start: Start | None) -> pyo.ConcreteModel:
     """The model that is solved first, its variables at the start's values if there is one."""
-    with no_garbage_collection():
+    with paused_collector():
         model = formulation.build(start)
     if start is not None:
         formulation.warm_start(model, start.plan)

@@ -12,12 +12,7 @@ from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.models.run_mip import MipParams, run_mip
-
-MOST_ROWS = 300_000
-"""Larger models are refused: HiGHS hardly ends their root node."""
-
-LONGEST_NS = 2**53
-"""Longer loads, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
 
 STARTS = ("ideal-dp",)
 """Methods beside the placers whose plans the model starts from."""
@@ -45,12 +40,9 @@ def applies(task: Task, params: Params) -> str | None:
     reason = throughput_ip.why_not(instance, semantics, params.contiguous, params.symmetry)
     if reason is not None:
         return f"its model {reason}"
-    if throughput_ip.horizon_ns(instance, semantics) > LONGEST_NS:
-        return "its times are too long for floating-point numbers"
-    rows = throughput_ip.count_rows(instance, semantics, params.symmetry)
-    if rows > MOST_ROWS:
-        return f"its model would have {rows} rows, more than {MOST_ROWS}"
-    return None
+    return why_too_long(throughput_ip.horizon_ns(instance, semantics)) or why_too_many_rows(
+        throughput_ip.count_rows(instance, semantics, params.symmetry)
+    )
 
 
 def formulation(task: Task, params: Params) -> Formulation:

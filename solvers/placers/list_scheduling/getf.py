@@ -12,13 +12,14 @@ from placegap.formulations.getf.lp import build_lp, count_rows_lp, extract_group
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.reading.collector import paused_collector
+from placegap.solvers.back_ends import solve_model
 from placegap.solvers.back_ends.endings import ENDINGS
-from placegap.solvers.back_ends.highs import no_garbage_collection, solve_model
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.models.run_lp import why_too_large
+from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
 from placegap.solvers.placers.list_scheduling.earliest_start import earliest_start_first
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,
@@ -46,7 +47,7 @@ def applies(task: Task, params: Params) -> str | None:
     assert isinstance(params, GetfParams)
     groups = device_groups(task.instance, params.groups)
     rows = 0 if len(groups.devices) == 1 else count_rows_lp(task.instance, groups)
-    return why_too_large(horizon_ns(task.instance), rows)
+    return why_too_long(horizon_ns(task.instance)) or why_too_many_rows(rows, is_lp=True)
 
 
 def getf(task: Task, params: Params | None = None) -> Outcome:
@@ -77,7 +78,7 @@ def getf(task: Task, params: Params | None = None) -> Outcome:
     instance, groups = task.instance, device_groups(task.instance, chosen.groups)
     if len(groups.devices) == 1:
         return _placed(task, _anywhere(instance))
-    with no_garbage_collection():
+    with paused_collector():
         model = build_lp(instance, groups)
     built_s = now_s() - began
     left_s = task.limits.time_limit_s

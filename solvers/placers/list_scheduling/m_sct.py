@@ -11,12 +11,13 @@ from pydantic import Field
 from placegap.formulations import m_sct as lp
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.solvers.back_ends.highs import no_garbage_collection, solve_model
+from placegap.instances.reading.collector import paused_collector
+from placegap.solvers.back_ends import solve_model
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.models.run_lp import LONGEST_NS
+from placegap.solvers.models.too_large import why_too_long
 from placegap.solvers.placers.list_scheduling.dynamic_memory import (
     MemoryParams,
     place_dynamic,
@@ -51,9 +52,7 @@ class SctParams(MemoryParams):
 
 def applies(task: Task, params: Params) -> str | None:
     """Why the LP is out of reach, or None; nothing is built."""
-    if lp.horizon_ns(task.instance) > LONGEST_NS:
-        return "its times are too long for floating-point numbers"
-    return why_not_dynamic(task, params)
+    return why_too_long(lp.horizon_ns(task.instance)) or why_not_dynamic(task, params)
 
 
 def m_sct(task: Task, params: Params | None = None) -> Outcome:
@@ -110,7 +109,7 @@ def favourites(instance: Instance, params: SctParams, limits: Limits) -> FoundFa
     build_s, pieces, message = 0.0, 0, ""
     for members, piece in _pieces(instance, params.window):
         built = now_s()
-        with no_garbage_collection():
+        with paused_collector():
             model = lp.build(piece)
         now = now_s()
         left_s = None

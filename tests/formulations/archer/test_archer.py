@@ -33,7 +33,7 @@ from placegap.instances import (
     example,
 )
 from placegap.solvers import Limits
-from placegap.solvers.back_ends.highs import solve_model
+from placegap.solvers.back_ends import solve_model
 
 ADD, OVERLAP = (Semantics(objective="max_load", plans="chain", load=w) for w in ("add", "overlap"))
 EPSILON = 1e-5

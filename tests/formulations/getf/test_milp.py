@@ -29,7 +29,7 @@ from placegap.formulations.getf.lp import (
 )
 from placegap.instances import Edge, Instance, Op, Plan, Semantics, evaluate, example
 from placegap.solvers import Limits
-from placegap.solvers.back_ends.highs import solve_model
+from placegap.solvers.back_ends import solve_model
 
 FREE = Semantics(objective="makespan", channels="free")
 GROUPINGS: tuple[Grouping, ...] = ("columns", "auto")

@@ -35,7 +35,7 @@ from placegap.instances import (
     example,
 )
 from placegap.solvers import Limits, solve
-from placegap.solvers.back_ends.highs import solve_model
+from placegap.solvers.back_ends import solve_model
 
 ADD, OVERLAP = (Semantics(objective="max_load", load=load) for load in ("add", "overlap"))
 both_loads = pytest.mark.parametrize("semantics", [ADD, OVERLAP], ids=["add", "overlap"])

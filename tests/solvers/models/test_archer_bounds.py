@@ -185,7 +185,7 @@ def test_other_semantics_and_sizes_are_declined(monkeypatch: pytest.MonkeyPatch)
         ):
             with pytest.raises(InputError, match="states max_load chain"):
                 solve(example(), semantics, name)
-    monkeypatch.setattr("placegap.solvers.models.archer_exact.MOST_ROWS", 20)
+    monkeypatch.setattr("placegap.solvers.models.too_large.MOST_ROWS", 20)
     with pytest.raises(InputError, match="45 rows"):
         solve(example(), ADD, "archer-three-blocks")
     with pytest.raises(InputError, match="over"):
