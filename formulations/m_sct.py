@@ -29,8 +29,8 @@ from placegap.formulations.getf.groups import possible_placements
 from placegap.formulations.getf.lp import Pairs
 from placegap.formulations.getf.milp import least_transfers
 from placegap.formulations.shared.families import Linear, granularity_ns, time_unit_ns
-from placegap.instances.problem.arrays import NO_LIMIT
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_LIMIT
 
 Favourites = list[int | None]
 """The favourite child of each op, None where it has none."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.plan import Evaluation
 from placegap.solvers.core.registry import METHODS

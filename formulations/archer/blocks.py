@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.blocks import contract
 from placegap.instances.structure.nets import build_nets
 

@@ -23,8 +23,8 @@ from placegap.formulations.shared.families import (
     granularity_ns,
     time_unit_ns,
 )
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import LoadRule
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.formulations.shared.families import for_whole_groups
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 
 Grouping = Literal["auto", "columns", "speeds"]
 Floats = NDArray[np.float64]

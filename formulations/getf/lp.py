@@ -32,9 +32,9 @@ from placegap.formulations.shared.families import (
     granularity_ns,
     time_unit_ns,
 )
-from placegap.instances.problem.arrays import NO_LIMIT
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_LIMIT
 
 Pairs = dict[tuple[int, int], int]
 """Ns of a transfer per pair (producer, consumer)."""

@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 
 from placegap.formulations.latency_ip.chain_cuts import INSIDE, OUTSIDE, CallCuts
 from placegap.formulations.shared.families import op_reach
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import GraphIndex, Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.semantics import Semantics
 
-NEVER = 2**62
 MOST_OPS = 2500
 """Larger graphs have no bound but 0: reachability is a matrix of ops by ops."""
 

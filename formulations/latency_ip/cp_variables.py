@@ -12,8 +12,8 @@ from placegap.formulations.makespan_cp.variables import Literal
 from placegap.formulations.shared.cp_families import LARGEST_TIME, Derived, largest_spread
 from placegap.formulations.shared.families import granularity_ns
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.problem.transfer_times import ceil_div
 
 Member = tuple[int, int, int]
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from placegap.formulations.shared.symmetry import identical_devices
 from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 
 LARGEST_HORIZON_NS = 2**59
 """Longer horizons are refused: the windows could not tell them from never."""

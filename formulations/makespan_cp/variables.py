@@ -13,8 +13,8 @@ from placegap.formulations.shared.families import granularity_ns
 from placegap.formulations.shared.windows import Windows, moves_in_time, windows
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.problem.transfer_times import ceil_div
 
 LARGEST_HORIZON_NS = 2**59
 """Longer horizons are refused: the windows could not tell them from never."""

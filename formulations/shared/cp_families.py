@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.transfer_times import ceil_div
+from placegap.instances.problem.integers import ceil_div
 
 Literal = cp_model.LiteralT
 """A Boolean variable, its negation, or a constant."""

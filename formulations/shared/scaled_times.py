@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.formulations.shared.families import granularity_ns, time_unit_ns
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 
 
 @dataclass(frozen=True)

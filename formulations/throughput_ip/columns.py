@@ -14,9 +14,9 @@ from itertools import combinations
 import numpy as np
 
 from placegap.formulations.shared.families import time_unit_ns
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.paths import widest_paths
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.replication import equal_devices, narrowest_bandwidth

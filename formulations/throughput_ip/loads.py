@@ -9,7 +9,7 @@ import pyomo.environ as pyo
 
 from placegap.formulations.shared.families import Linear
 from placegap.formulations.throughput_ip.columns import ThroughputSets
-from placegap.instances.problem.transfer_times import NS_PER_S
+from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.referee.replication import sync_ns
 
 Inside = Any

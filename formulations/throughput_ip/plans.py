@@ -23,8 +23,8 @@ from placegap.formulations.throughput_ip.contiguous import (
 from placegap.formulations.throughput_ip.loads import parameter_bytes, parts_of
 from placegap.formulations.throughput_ip.stages import set_stages
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.problem.transfer_times import ceil_div
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import combine, device_loads
 from placegap.instances.referee.plan import Plan

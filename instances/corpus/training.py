@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placegap.instances.problem.instance import Edge, Graph, Op, Provenance
-from placegap.instances.problem.transfer_times import ceil_div
+from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import InputError
 
 CHANGE = "mirrored to a training graph: backward ops take twice the time, updates a tenth"

@@ -15,9 +15,9 @@ import numpy as np
 
 from placegap.instances.op_splitting.shares import Axis, Cut
 from placegap.instances.op_splitting.split import OpSplit, split_ops
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance, Op
+from placegap.instances.problem.integers import UNSUPPORTED
 
 AXES: tuple[Axis, ...] = ("batch", "out_channel", "in_channel")
 """Axes by preference."""

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Literal
 
 from placegap.instances.problem.instance import Op
-from placegap.instances.problem.transfer_times import ceil_div
+from placegap.instances.problem.integers import ceil_div
 
 Axis = Literal["batch", "out_channel", "in_channel"]
 """What a split divides. ``batch`` (figure 2a): inputs and outputs; parameters are copied.

@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placegap.instances.problem.graph_index import GraphIndex, Ints, freeze
+from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.transfer_times import host_times, transfer_times
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from placegap.instances.problem.instance import Instance
-
-UNSUPPORTED = -1
-"""Time of an op on a device that cannot run it."""
-
-NO_LIMIT = 2**62
-"""Memory of a device without a limit."""
 
 
 @dataclass(frozen=True, eq=False)

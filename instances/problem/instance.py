@@ -29,13 +29,11 @@ from pydantic import (
 
 from placegap.instances.problem.arrays import Arrays, derive_arrays
 from placegap.instances.problem.graph_index import GraphIndex, index_graph
+from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import ClusterError
 from placegap.instances.reading.input_limits import MAX_DEVICES
-
-LARGEST_SUM = 2**62
-"""Sums of times or of bytes above this are input errors: kernels add in int64."""
 
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM)]
 Positive = Annotated[int, Field(strict=True, gt=0, le=LARGEST_SUM)]

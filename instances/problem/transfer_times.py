@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.paths import Paths, widest_paths
 from placegap.instances.reading.errors import ClusterError
 from placegap.instances.reading.input_limits import MAX_TABLE_ENTRIES
@@ -14,21 +15,8 @@ from placegap.instances.reading.input_limits import MAX_TABLE_ENTRIES
 if TYPE_CHECKING:
     from placegap.instances.problem.instance import Cluster, Graph
 
-NS_PER_S = 10**9
-
 SLOWEST_BYTES_PER_S = 1000
 """A link below is at fault where a transfer takes 146 years; else the tensor is."""
-
-
-def ceil_div(numerator: int, denominator: int) -> int:
-    """Round a quotient of non-negative integers up: the one rounding rule of all costs.
-
-    Examples
-    --------
-    >>> ceil_div(7, 2), ceil_div(6, 2)
-    (4, 3)
-    """
-    return -(-numerator // denominator)
 
 
 def link_time_ns(size_bytes: int, bandwidth_bytes_per_s: int, latency_ns: int) -> int:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 
 MAX_SETS = 4096
 """Sets of devices that the capacity check looks at; the smallest come first."""

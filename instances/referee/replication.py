@@ -16,9 +16,9 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.paths import widest_paths
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.problem.transfer_times import NS_PER_S, ceil_div
 from placegap.instances.referee.plan import Plan, Violation
 from placegap.instances.referee.servers import border_costs
 

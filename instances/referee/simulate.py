@@ -19,9 +19,10 @@ import networkx as nx
 import numpy as np
 from numba import njit
 
-from placegap.instances.problem.arrays import UNSUPPORTED, Arrays
+from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.channels import (
     NO_CHANNEL,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.instance import LARGEST_SUM, Cluster, Link
+from placegap.instances.problem.instance import Cluster, Link
+from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S
 from placegap.instances.problem.links import Links
-from placegap.instances.problem.transfer_times import NS_PER_S
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_limits import MAX_LINKS
 from placegap.instances.standard_evaluation.line_fits import DOUBTS, MIN_R2, fit_lines

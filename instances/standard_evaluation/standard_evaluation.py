@@ -16,7 +16,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from placegap.instances.files.document import Document
-from placegap.instances.problem.instance import LARGEST_SUM, Cluster, Edge, Graph, Op
+from placegap.instances.problem.instance import Cluster, Edge, Graph, Op
+from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.standard_evaluation.deviations import Deviations, deviations
 from placegap.instances.standard_evaluation.line_fits import DOUBTS, MIN_R2, Doubt, Lines, fit_lines

@@ -13,9 +13,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints, freeze, group_by
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.idle_blocks import IdleRule, join_idle, roomy_devices
 
 

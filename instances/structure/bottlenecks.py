@@ -36,9 +36,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.arrays import NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
 
 
 def bottlenecks(instance: Instance) -> tuple[int, ...]:

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.instance import Cluster, Edge, Graph, Instance, Op
+from placegap.instances.problem.integers import UNSUPPORTED
 
 
 @dataclass(frozen=True)

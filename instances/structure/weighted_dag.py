@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from placegap.instances.problem.arrays import UNSUPPORTED, Arrays
+from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.integers import UNSUPPORTED
 
 
 class Flow(NamedTuple):

@@ -12,9 +12,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from placegap.instances.problem.arrays import NO_LIMIT, UNSUPPORTED, Arrays
+from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints, freeze
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
 from placegap.instances.structure.weighted_dag import Flow, cpd_topo, flow_of, predecessors
 from placegap.instances.transforms.merge import Merge, merge_groups
 

@@ -7,8 +7,8 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import Merge, merge_groups

@@ -5,17 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.plan import Plan
 
 MOST_OPS = 8
 MOST_ASSIGNMENTS = 2**20
 """Ops to slots; a slot is a host or one call of an accelerator. About a second."""
-
-NO_PLAN = 2**62
 
 
 def count_assignments(instance: Instance, semantics: Semantics) -> int:
@@ -57,7 +55,7 @@ def best_calls(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | N
         arrays.time_ns, arrays.resident_bytes, arrays.memory_bytes, arrays.group, edges,
         arrays.host_ns, arrays.is_host.astype(np.int64), np.array(device), np.array(call),
     )  # fmt: skip
-    if value == NO_PLAN:
+    if value == NEVER:
         return None
     plan = Plan.on(device[s] for s in slot.tolist())
     return int(value), Plan(plan.placement, call=tuple(call[s] for s in slot.tolist()))
@@ -71,7 +69,7 @@ def _search(
     """Try every assignment, counting in base (number of slots)."""
     n, slots = len(time_ns), len(device_of)
     slot, device = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    best, best_slot = NO_PLAN, slot.copy()
+    best, best_slot = NEVER, slot.copy()
     while True:
         for i in range(n):
             device[i] = device_of[slot[i]]
@@ -111,7 +109,7 @@ def _latency(
     slot: Ints, device: Ints, call_of: Ints, time_ns: Ints, edges: Ints, host_ns: Ints,
     is_host: Ints,
 ) -> int:  # fmt: skip
-    """The latest end; `NO_PLAN` if some ops wait for each other.
+    """The latest end; `NEVER` if some ops wait for each other.
 
     Node i stands for the call of op i, which is that of its first op, or for op i on a host.
     """
@@ -143,7 +141,7 @@ def _latency(
             if closure[a, via]:
                 closure[a] |= closure[via]
     if np.any(np.diag(closure)):
-        return NO_PLAN
+        return NEVER
     end, changed = lasts.copy(), True
     while changed:
         changed = False

@@ -7,11 +7,10 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.brute_force.makespan import fits, next_placement
-
-NO_PLAN = 2**62
 
 
 def best_assignment(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
@@ -36,7 +35,7 @@ def best_assignment(instance: Instance, semantics: Semantics) -> tuple[int, Plan
         _class_arcs(instance, semantics), semantics.plans == "chain", semantics.load == "overlap",
         _passes(instance, semantics)[order],
     )  # fmt: skip
-    return None if value == NO_PLAN else (int(value), Plan.on(device[position].tolist()))
+    return None if value == NEVER else (int(value), Plan.on(device[position].tolist()))
 
 
 def _passes(instance: Instance, semantics: Semantics) -> Ints:
@@ -68,7 +67,7 @@ def _search(
 ) -> tuple[int, Ints]:  # fmt: skip
     """Try every assignment; row e of `edges` is (producer, consumer, tensor)."""
     home, device = np.zeros(group.max() + 1, np.int64), np.zeros(len(group), np.int64)
-    best, best_device = NO_PLAN, device.copy()
+    best, best_device = NEVER, device.copy()
     while True:
         if fits(device, time_ns, resident_bytes, memory_bytes):
             value = 0

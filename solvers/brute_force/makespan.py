@@ -15,15 +15,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
-
-NO_SCHEDULE = 2**62
 
 
 def best_schedule(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
@@ -49,7 +47,7 @@ def best_schedule(instance: Instance, semantics: Semantics) -> tuple[int, Plan] 
         arrays.group[order], np.ascontiguousarray(edges[np.argsort(edges[:, 0], kind="stable")]),
         arrays.transfer_ns, arrays.link_class, _channel_table(instance, semantics),
     )  # fmt: skip
-    if value == NO_SCHEDULE:
+    if value == NEVER:
         return None
     is_op, end = move[:, 0] < 0, start + duration
     device, op_times = device[position], np.column_stack([start, end])[is_op][position].tolist()
@@ -82,7 +80,7 @@ def _search(
     num_devices = len(memory_bytes)
     num_resources = num_devices + channels.max() + 1
     home, device = np.zeros(group.max() + 1, np.int64), np.zeros(len(group), np.int64)
-    best, best_device = NO_SCHEDULE, home
+    best, best_device = NEVER, home
     best_start, best_duration, best_move = home, home, edges
     while True:
         if fits(device, time_ns, resident_bytes, memory_bytes):

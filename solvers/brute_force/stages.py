@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from placegap.instances.problem.instance import Edge, Instance
+from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.paths import widest_paths
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.problem.transfer_times import NS_PER_S, ceil_div
 from placegap.instances.referee.plan import Plan
 
 MOST_OPS = 7

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.intervals import Interval

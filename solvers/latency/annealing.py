@@ -12,16 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
-from placegap.solvers.latency.calls import (
-    NEVER,
-    CallData,
-    CallProblem,
-    Scratch,
-    call_latency,
-    new_scratch,
-)
+from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.solvers.latency.calls import CallData, CallProblem, Scratch, call_latency, new_scratch
 
 COLD = 1e-5
 """Temperature at the end, relative to the start's latency."""

@@ -12,12 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.referee.plan import Plan
-
-NEVER = 2**62
 
 
 class CallData(NamedTuple):

@@ -15,6 +15,7 @@ from pydantic import Field
 from placegap.formulations import latency_ip as model
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import NEVER
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.best import Best
@@ -28,7 +29,7 @@ from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import PROOF, word_of
 from placegap.solvers.latency import ip as latency_ip
 from placegap.solvers.latency.annealing import anneal_calls
-from placegap.solvers.latency.calls import NEVER, CallProblem, build_call_problem
+from placegap.solvers.latency.calls import CallProblem, build_call_problem
 from placegap.solvers.latency.ideals.chains import IdealChains, build_chains
 from placegap.solvers.latency.rows.bound import best_row
 from placegap.solvers.latency.rows.plans import row_places

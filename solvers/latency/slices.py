@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 from numba import njit
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.cut_nets import CutNets, put_in
@@ -29,7 +29,6 @@ from placegap.solvers.chains.problem import (
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Task
 
-NEVER = 2**62
 MOST_BLOCKS = 2500
 """Longer orders are not cut: that takes the square of their length."""
 

@@ -22,7 +22,7 @@ import pyomo.environ as pyo
 from placegap.formulations import archer
 from placegap.formulations.archer.blocks import build_units
 from placegap.formulations.shared.families import granularity_ns
-from placegap.instances.problem.transfer_times import ceil_div
+from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model, word
 from placegap.solvers.back_ends.endings import ENDINGS

@@ -14,9 +14,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from placegap.formulations.archer.blocks import Units
-from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED, ceil_div
 from placegap.instances.problem.semantics import LoadRule
-from placegap.instances.problem.transfer_times import ceil_div
 
 
 def combinatorial_bound(units: Units, load: LoadRule) -> int:

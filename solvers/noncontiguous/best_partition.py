@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.best import Best
 from placegap.solvers.noncontiguous.problem import SplitProblem
 

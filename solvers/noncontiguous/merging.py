@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints, freeze, group_by
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.nets import Nets
 from placegap.solvers.noncontiguous.problem import SplitProblem, assemble
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.noncontiguous.columns.frontier import IN, OUT, PAID, Frontier
 from placegap.solvers.noncontiguous.columns.knapsack import (
     TOTAL_PRICE,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints, freeze
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.nets import Nets, build_nets
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
-from placegap.instances.problem.transfer_times import ceil_div
+from placegap.instances.problem.integers import ceil_div
 from placegap.solvers.back_ends.outcome import THREADS
 
 Floats = NDArray[np.float64]

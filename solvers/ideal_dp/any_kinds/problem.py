@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints, freeze, group_by
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.problem.transfer_times import NS_PER_S
 from placegap.instances.referee.servers import (
     border_costs,
     server_costs,

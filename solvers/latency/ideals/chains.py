@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import NEVER
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.latency.ideals.labels import (
     CallCosts,
@@ -26,7 +27,7 @@ from placegap.solvers.latency.ideals.labels import (
 from placegap.solvers.latency.ideals.lattice import IdealLattice, build_lattice
 from placegap.solvers.latency.masks import masks, members
 from placegap.solvers.latency.rows.bound import Row
-from placegap.solvers.latency.rows.spine import NEVER, Bools, Spine
+from placegap.solvers.latency.rows.spine import Bools, Spine
 
 MOST_NUMBERS = 2**26
 """Numbers of 8 bytes in all labels, and in the table of what is left."""

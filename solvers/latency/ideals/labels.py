@@ -16,10 +16,9 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import NEVER
 from placegap.solvers.latency.ideals.lattice import IdealLattice
 from placegap.solvers.latency.masks import has
-
-NEVER = 2**62
 
 FAR = 1e30
 """How far labels of different numbers of calls are apart, per call: they are merged last."""

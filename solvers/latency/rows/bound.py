@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import NEVER
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.latency.masks import masks, members
 from placegap.solvers.latency.rows.groups import group_memory, places
@@ -27,7 +28,7 @@ from placegap.solvers.latency.rows.options import (
     incidence,
     options,
 )
-from placegap.solvers.latency.rows.spine import NEVER, Bools, Spine, SpineNet
+from placegap.solvers.latency.rows.spine import Bools, Spine, SpineNet
 
 MOST_TABLES, MOST_GROUPS = 64, 8
 """Tables of ways to run one section, and groups of calls that pay different arriving tensors."""

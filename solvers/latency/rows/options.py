@@ -20,8 +20,9 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import NEVER
 from placegap.solvers.latency.masks import beyond, has, ideals, masks, meets
-from placegap.solvers.latency.rows.spine import NEVER, Bools, Spine, most_ideals
+from placegap.solvers.latency.rows.spine import Bools, Spine, most_ideals
 
 
 class RowSection(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
-from placegap.solvers.latency.calls import NEVER, CallProblem
+from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.solvers.latency.calls import CallProblem
 from placegap.solvers.latency.rows.bound import Row
 from placegap.solvers.latency.rows.spine import Spine
 

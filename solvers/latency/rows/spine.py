@@ -22,13 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.formulations.shared.families import op_reach
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.masks import count_ideals, masks
 from placegap.solvers.latency.rows.absorbing import absorbed
 
-NEVER = 2**62
 Bools = NDArray[np.bool_]
 
 MOST_IDEALS = 20_000

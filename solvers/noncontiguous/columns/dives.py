@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.noncontiguous.columns.generation import ColumnGeneration
 from placegap.solvers.noncontiguous.problem import SplitProblem

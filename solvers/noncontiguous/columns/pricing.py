@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.nets import Nets
 from placegap.solvers.noncontiguous.columns.covering_lp import Flags, Floats
 from placegap.solvers.noncontiguous.columns.elimination_order import elimination_orders

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import OBJECTIVES
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.servers import server_numbers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import OBJECTIVES
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.method import Method, Params, Task

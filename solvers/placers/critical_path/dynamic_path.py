@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.placers.list_scheduling.idle_gaps import Gaps, first_fit, occupy
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,
@@ -30,8 +30,6 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
     admits,
     settle,
 )
-
-NEVER = 2**62
 
 
 @njit(cache=True)

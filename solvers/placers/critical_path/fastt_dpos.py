@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.arrays import UNSUPPORTED, Arrays
-from placegap.instances.problem.instance import LARGEST_SUM, Instance
+from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.cpop import critical_path
 from placegap.solvers.placers.list_scheduling.idle_gaps import idle_devices

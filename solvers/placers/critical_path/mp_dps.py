@@ -8,9 +8,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from placegap.instances.problem.arrays import UNSUPPORTED, Arrays
+from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_power
 from placegap.solvers.core.method import Method, Params, Task

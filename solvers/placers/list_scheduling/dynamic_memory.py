@@ -14,7 +14,8 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
-from placegap.instances.problem.instance import LARGEST_SUM, Instance
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.kernel_views import (

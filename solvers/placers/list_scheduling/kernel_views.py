@@ -13,9 +13,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from placegap.instances.problem.arrays import UNSUPPORTED, Arrays
+from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints
-from placegap.instances.problem.instance import LARGEST_SUM, Instance
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.result import Outcome
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from placegap.instances.problem.arrays import UNSUPPORTED, Arrays
+from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints
-from placegap.instances.problem.instance import LARGEST_SUM
+from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

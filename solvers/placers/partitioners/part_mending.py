@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.nets import Nets
 from placegap.solvers.placers.pipelines.loads_under_moves import (

@@ -14,9 +14,9 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.nets import Nets, build_nets

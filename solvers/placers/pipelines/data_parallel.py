@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.replication import equal_devices

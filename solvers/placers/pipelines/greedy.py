@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import OBJECTIVES
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks, contract

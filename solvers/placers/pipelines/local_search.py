@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.nets import build_nets

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.blocks import Blocks, block_sums, contract
 from placegap.instances.structure.idle_blocks import roomy_devices
 from placegap.solvers.core.method import Params, Task

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.paths import widest_paths
-from placegap.instances.problem.transfer_times import NS_PER_S
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.replication import equal_devices, narrowest_bandwidth
 from placegap.solvers.chains.cut_nets import CutNets, put_in

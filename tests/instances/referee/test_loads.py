@@ -8,7 +8,7 @@ import numpy as np
 from draws.tiny import tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Plan, Semantics, evaluate
-from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.loads import device_loads
 
 

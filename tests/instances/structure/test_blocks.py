@@ -10,7 +10,7 @@ import pytest
 from draws.chains import chain_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Plan, Semantics, check
-from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.blocks import Blocks, contract
 
 CHAIN = Semantics(objective="max_load", plans="chain")

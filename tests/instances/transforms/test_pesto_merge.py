@@ -28,7 +28,7 @@ from placegap.instances import (
     plan_from_times,
     simulate,
 )
-from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_contraction import MergeOrder
 from placegap.instances.transforms.pesto_merge import merge_ops

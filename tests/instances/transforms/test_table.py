@@ -25,7 +25,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.transforms.merge import Merge
 from placegap.instances.transforms.table import TRANSFORMS, coarsen, expand, loses_groups
 

@@ -7,7 +7,7 @@ import pytest
 from draws.tiny import tiny_instance
 
 from placegap.instances import Instance, Semantics, evaluate, example
-from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers import solve
 from placegap.solvers.annealing import moves as makespan_annealing
 from placegap.solvers.annealing.moves import Annealing

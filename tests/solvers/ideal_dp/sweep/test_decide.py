@@ -7,8 +7,8 @@ import pytest
 from draws.chains import all_ideals, best_chain, best_chain_of_ideals, chain_instance, wide_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
-from placegap.instances.problem.arrays import UNSUPPORTED
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers import Result, solve
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, build_problem

@@ -10,6 +10,7 @@ import pytest
 from draws.latency import optimum
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
+from placegap.instances.problem.integers import NEVER
 from placegap.solvers import solve
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.latency.calls import build_call_problem
@@ -17,7 +18,7 @@ from placegap.solvers.latency.ideals.chains import IdealChains, build_chains
 from placegap.solvers.latency.ideals.lattice import build_lattice
 from placegap.solvers.latency.masks import masks, members
 from placegap.solvers.latency.rows.plans import row_places
-from placegap.solvers.latency.rows.spine import NEVER, build_nodes, build_spine
+from placegap.solvers.latency.rows.spine import build_nodes, build_spine
 
 ONCE, TWICE = (Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2))
 

@@ -9,7 +9,7 @@ from draws.tiny import tiny_instance
 from references.placers import pressed_instance, table_instance
 
 from placegap.instances import Semantics, evaluate
-from placegap.instances.problem.arrays import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.weighted_dag import flow_of
 from placegap.instances.transforms.merge import Merge
 from placegap.instances.transforms.power_merge import merge_by_power
