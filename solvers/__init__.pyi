@@ -1,6 +1,7 @@
 from .core.method import Limits, Method, Task
 from .core.registry import METHODS
 from .core.result import Outcome, Result, SolverDisagreement
+from .solving.default_methods import default_method
 from .solving.solve import solve
 
 __all__ = [
@@ -11,5 +12,6 @@ __all__ = [
     "Result",
     "SolverDisagreement",
     "Task",
+    "default_method",
     "solve",
 ]

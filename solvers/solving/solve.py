@@ -16,13 +16,14 @@ from placegap.solvers.core.method import Limits, Method, Params, Task
 from placegap.solvers.core.progress import Listener, listening
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Outcome, Result, finish
+from placegap.solvers.solving.default_methods import default_method
 from placegap.solvers.solving.run_exact import run_exact
 
 
 def solve(
     instance: Instance,
     semantics: Semantics,
-    method: str,
+    method: str | None = None,
     params: Mapping[str, object] | None = None,
     *,
     time_limit_s: float | None = None,
@@ -37,8 +38,8 @@ def solve(
     ----------
     instance, semantics
         The problem, and what its numbers mean.
-    method : str
-        A name of the registry.
+    method : str, optional
+        A name of the registry; without one `default_method` chooses.
     params : mapping, optional
         The method's own parameters.
     time_limit_s, gap, seed
@@ -62,8 +63,10 @@ def solve(
     >>> result = solve(example(), Semantics(objective="makespan"), "brute-force")
     >>> result.status, result.value_ns
     ('optimal', 34)
+    >>> solve(example(), Semantics(objective="max_load", plans="chain")).method
+    'ideal-dp'
     """
-    chosen = find_method(method)
+    chosen = find_method(default_method(semantics) if method is None else method)
     parsed = parse_params(chosen, params or {})
     _check_limits(time_limit_s, gap, seed)
     task = Task(instance, semantics, Limits(time_limit_s, gap, seed), incumbent)
@@ -71,8 +74,8 @@ def solve(
     reason = why_not(chosen, task, parsed)
     if reason is not None:
         if reason == chosen.missing():
-            raise InputError(f"{method} {reason}")
-        raise InputError(f"{method} does not apply to {instance.name}: {reason}")
+            raise InputError(f"{chosen.name} {reason}")
+        raise InputError(f"{chosen.name} does not apply to {instance.name}: {reason}")
     began, compiled = now_s(), compiled_s()
     with listening(instance, semantics, progress):
         outcome = _run(chosen, task, parsed)
@@ -80,7 +83,7 @@ def solve(
     return finish(
         instance,
         semantics,
-        method,
+        chosen.name,
         outcome,
         solve_s=max(0.0, elapsed - outcome.build_s),
         setup_s=compiled_s() - compiled,
