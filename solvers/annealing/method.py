@@ -6,7 +6,6 @@ from pydantic import Field
 
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.annealing.moves import RUNS, Annealing
-from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
@@ -45,17 +44,15 @@ def run(task: Task, params: Params) -> Outcome:
     ((1,), (0,), (1,), (0,))
     """
     assert isinstance(params, AnnealingParams)
-    began, limit_s = now_s(), task.limits.time_limit_s
+    clock = task.limits.clock()
     start = best_start(task, STARTS)
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
-    search, left_s = Annealing(task.instance, task.semantics), None
-    if limit_s is not None:
-        left_s = max(0.0, began + limit_s - now_s())
+    search = Annealing(task.instance, task.semantics)
     best, least = start
     for plan in search.runs(
         [start.plan.devices], seed=task.limits.seed, count=params.restarts, moves=params.moves,
-        limit_s=left_s,
+        limit_s=clock.left_s,
     ):  # fmt: skip
         value = evaluate(task.instance, plan, task.semantics).value_ns
         if value is not None and value < least:

@@ -39,7 +39,7 @@ class LimitReached(Exception):
 
 
 class Clock:
-    """Raises `LimitReached` once the time is over.
+    """A time limit that has begun: what is left of it, and `LimitReached` once it is over.
 
     Examples
     --------
@@ -47,19 +47,31 @@ class Clock:
     >>> Clock(0.0).check()
     Traceback (most recent call last):
     placegap.solvers.core.clock.LimitReached: the time limit is over
+    >>> Clock(8.0).part(0.5).left_s <= 4.0
+    True
     """
 
-    def __init__(self, limit_s: float | None) -> None:
-        self.limit_s = limit_s
+    def __init__(self, limit_s: float | None, named_s: float | None = None) -> None:
+        self.limit_s, self.named_s = limit_s, named_s
         self._began = now_s()
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since it began."""
+        return now_s() - self._began
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left, at least 0; None without a limit."""
+        return None if self.limit_s is None else max(0.0, self.limit_s - self.spent_s)
 
     def check(self) -> None:
         """Raise if the time is over."""
-        if self.limit_s is not None and now_s() - self._began >= self.limit_s:
-            raise LimitReached("the time limit is over")
+        if self.left_s == 0.0:
+            named = "" if self.named_s is None else f" of {self.named_s:g} s"
+            raise LimitReached(f"the time limit{named} is over")
 
     def part(self, share: float) -> Clock:
-        """A clock for a part of the time that is left."""
-        if self.limit_s is None:
-            return Clock(None)
-        return Clock(share * max(0.0, self.limit_s - (now_s() - self._began)))
+        """A clock that begins now, for a part of the time that is left."""
+        left_s = self.left_s
+        return Clock(None if left_s is None else share * left_s)

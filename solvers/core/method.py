@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Objective, Semantics
 from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.result import Outcome
 
 if TYPE_CHECKING:  # Pyomo takes a second to load
@@ -52,6 +53,15 @@ class Limits:
     seed: int = 0
     asked_s: float | None = None
     """The limit of the whole run, where `time_limit_s` is what is left of it."""
+
+    def clock(self) -> Clock:
+        """A clock for the limit, which begins now."""
+        return Clock(self.time_limit_s, self.named_s)
+
+    def left(self, clock: Clock) -> Limits:
+        """The limits with the time that a clock leaves; messages still name the whole."""
+        asked_s = self.time_limit_s if self.asked_s is None else self.asked_s
+        return replace(self, time_limit_s=clock.left_s, asked_s=asked_s)
 
     @property
     def named_s(self) -> float:

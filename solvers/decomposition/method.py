@@ -30,7 +30,6 @@ from placegap.instances.structure.intervals import choose_chain, intervals
 from placegap.instances.structure.sections import Section, sections_between
 from placegap.solvers.annealing.moves import Annealing, usual_moves
 from placegap.solvers.back_ends.endings import say_rest
-from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -95,12 +94,9 @@ def run(task: Task, params: Params) -> Outcome:
     An interrupt (Ctrl-C) ends the search and returns what is known by then.
     """
     assert isinstance(params, DecompositionParams)
-    began, limit_s = now_s(), task.limits.time_limit_s
+    clock = task.limits.clock()
     with SectionWorkers(params.workers) as workers:
-        search = SectionSearch(
-            task, ArcTable(task.instance, task.semantics), workers,
-            None if limit_s is None else began + limit_s,
-        )  # fmt: skip
+        search = SectionSearch(task, ArcTable(task.instance, task.semantics), workers, clock)
         try:
             search.found_bound(task.floor_ns, 0)
             start = best_start(task)

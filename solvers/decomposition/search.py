@@ -17,7 +17,7 @@ from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.intervals import Interval
 from placegap.instances.structure.sections import SectionMaker
 from placegap.solvers.annealing.moves import Annealing
-from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable, Use, lower_table, upper_table
@@ -62,8 +62,7 @@ class SectionSearch:
     task : Task
     table : ArcTable
     workers : SectionWorkers
-    deadline : float or None
-        By `limits.now_s`.
+    clock : Clock
     plan, value_ns : Plan or None, int or None
         The incumbent.
     bound_ns : int
@@ -89,7 +88,7 @@ class SectionSearch:
     task: Task
     table: ArcTable
     workers: SectionWorkers
-    deadline: float | None
+    clock: Clock
     plan: Plan | None = None
     value_ns: int | None = None
     bound_ns: int = 0
@@ -112,8 +111,8 @@ class SectionSearch:
 
     @property
     def remaining_s(self) -> float | None:
-        """Seconds to the deadline."""
-        return None if self.deadline is None else max(0.0, self.deadline - now_s())
+        """Seconds left of the limit, or of the share of a phase."""
+        return self.clock.left_s
 
     @property
     def over(self) -> bool:
@@ -127,13 +126,12 @@ class SectionSearch:
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
         """Give what follows a share of the time that is left."""
-        whole, left_s = self.deadline, self.remaining_s
-        if left_s is not None:
-            self.deadline = now_s() + share * left_s
+        whole = self.clock
+        self.clock = whole.part(share)
         try:
             yield
         finally:
-            self.deadline = whole
+            self.clock = whole
 
     # ------------------------------------------------------------------------------ what is known
 

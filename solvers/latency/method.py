@@ -145,7 +145,7 @@ class _Search:
     """The phases, in turn, until the gap is small enough or the time is over."""
 
     def __init__(self, task: Task, params: LatencyParams) -> None:
-        self.task, self.params, self.began = task, params, now_s()
+        self.task, self.params, self.clock = task, params, task.limits.clock()
         subgraphs = task.semantics.subgraphs
         self.progress = BestCalls(
             problem=build_call_problem(task.instance, subgraphs),
@@ -193,14 +193,9 @@ class _Search:
             self.progress.details["failed"] = f"{known}; {reason}" if known else reason
 
     def left_s(self) -> float | None:
-        """Seconds left, None without a limit."""
-        limit_s = self.task.limits.time_limit_s
-        if limit_s is None:
-            return None
-        left = limit_s - (now_s() - self.began)
-        if left <= 0:
-            raise LimitReached(f"the time limit of {self.task.limits.named_s:g} s is over")
-        return left
+        """Seconds left, None without a limit; `LimitReached` if there are none."""
+        self.clock.check()
+        return self.clock.left_s
 
     def offer_start(self, plan: Plan | None) -> None:
         """Take over a plan that the referee accepts, and anneal from it later."""
@@ -241,7 +236,7 @@ class _Search:
             most_calls = min(progress.problem.data.num_calls, len(nodes.own_ns))
             limit_ns = NEVER - 1 if progress.value_ns is None else progress.value_ns
             try:
-                clock = Clock(None if left is None else (1 - CHAINS_SHARE) * left)
+                clock = self.clock.part(1 - CHAINS_SHARE)
                 row = best_row(spine, room, most_calls, limit_ns, clock)
             except LimitReached:
                 self.words.append("rows stopped early")
@@ -271,9 +266,9 @@ class _Search:
 
     def chains(self) -> None:
         """A bound from chains of ops."""
-        left = self.left_s()
-        share = None if left is None else CHAINS_SHARE * left
-        chains = chain_bound_ns(self.task.instance, self.task.semantics, share)
+        self.clock.check()
+        share_s = self.clock.part(CHAINS_SHARE).limit_s
+        chains = chain_bound_ns(self.task.instance, self.task.semantics, share_s)
         if chains >= NEVER:
             self.progress.prove_infeasible("some path of ops fits nowhere")
         else:
@@ -284,8 +279,8 @@ class _Search:
         task, progress, arrays = self.task, self.progress, self.task.instance.arrays
         if task.instance.num_ops > LARGEST_MATRIX:
             return
-        left = self.left_s()
-        clock = Clock(None if left is None else IDEALS_SHARE * left)
+        self.clock.check()
+        clock = self.clock.part(IDEALS_SHARE)
         room = int(arrays.memory_bytes[~arrays.is_host].max(initial=0))
         nodes = build_nodes(task.instance, task.semantics.subgraphs)
         most_calls = min(progress.problem.data.num_calls, len(nodes.own_ns))

@@ -82,7 +82,7 @@ class BoundSearch:
 
     def __post_init__(self) -> None:
         require(self.solver)
-        self._began = now_s()
+        self._clock = self.task.limits.clock()
         units = build_units(self.task.instance)
         self.num_blocks = units.num_accelerators
         self.granularity = granularity_ns(self.task.instance, transfers=False)
@@ -92,18 +92,11 @@ class BoundSearch:
         self.counts = {"rows": 0, "columns": 0, "nodes": 0}
         self.endings: dict[int, Ending] = {}
 
-    @property
-    def left_s(self) -> float | None:
-        """What remains of the time limit."""
-        limit = self.task.limits.time_limit_s
-        return None if limit is None else max(0.0, limit - (now_s() - self._began))
-
     def solve(
         self, model: pyo.ConcreteModel, index: int = 0, share: float = 1.0
     ) -> tuple[Ending, int]:
         """Solve in a share of the time that is left: how it ended, and what it proves in ns."""
-        left_s = self.left_s
-        limits = replace(self.task.limits, time_limit_s=None if left_s is None else share * left_s)
+        limits = self.task.limits.left(self._clock.part(share))
         found = solve_model(model, limits, solver=self.solver)
         self.build_s += found.hand_off_s
         self.counts["rows"] = max(self.counts["rows"], found.rows)

@@ -13,7 +13,6 @@ from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.back_ends.endings import ENDINGS
 from placegap.solvers.back_ends.highs import solve_model
 from placegap.solvers.back_ends.outcome import Ending, bound_ns
-from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
@@ -40,17 +39,13 @@ def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) 
         Without a plan. An infeasible LP proves that there is none. The critical path is a bound in
         any case, and the better one where the LP is worth no more: no tolerance is taken off it.
     """
-    began = now_s()
+    clock = task.limits.clock()
     least = critical_path_ns(task.instance)
     try:
         with paused_collector():
             model = build()
-        built_s = now_s() - began
-        limit_s = task.limits.time_limit_s
-        left_s = None if limit_s is None else max(0.0, limit_s - built_s)
-        found = solve_model(
-            model, replace(task.limits, time_limit_s=left_s), relax=True, most=LONGEST
-        )
+        built_s = clock.spent_s
+        found = solve_model(model, task.limits.left(clock), relax=True, most=LONGEST)
     except KeyboardInterrupt:  # the solver itself returns what it has
         return _path_alone("interrupted", least)
     except MemoryError:

@@ -14,7 +14,6 @@ import numpy as np
 from placegap.instances.referee.explain import explain_infeasible
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core import trust
-from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.progress import teller
@@ -42,7 +41,7 @@ def applies(task: Task, params: Params) -> str | None:
 def run(task: Task, params: Params) -> Outcome:
     """Solve, or return the best plan and bound when a limit or Ctrl-C comes."""
     assert isinstance(params, NoncontiguousParams)
-    began = now_s()
+    clock = task.limits.clock()
     start = best_start(task, STARTS)
     if start is None:
         return _without_start(task, params)
@@ -58,8 +57,8 @@ def run(task: Task, params: Params) -> Outcome:
     )  # fmt: skip
     progress.prove(least_work(problem), "work")
     progress.details.update(blocks=problem.num_blocks, nets=problem.nets.num_nets)
-    build_s = now_s() - began
-    search = SplitSearch(task, params, progress, began)
+    build_s = clock.spent_s
+    search = SplitSearch(task, params, progress, clock)
     search.run(merged.plans[0])
     message = search.ending
     if message and progress.plan_ns == start.value_ns:

@@ -15,7 +15,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core import trust
-from placegap.solvers.core.clock import Clock, LimitReached, now_s
+from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import ExactParams, Task
 from placegap.solvers.core.registry import find_method, why_not
@@ -116,9 +116,9 @@ class SplitSearch:
     """
 
     def __init__(
-        self, task: Task, params: NoncontiguousParams, progress: BestPartition, began: float
+        self, task: Task, params: NoncontiguousParams, progress: BestPartition, clock: Clock
     ) -> None:
-        self.task, self.params, self.progress, self.began = task, params, progress, began
+        self.task, self.params, self.progress, self.clock = task, params, progress, clock
         self.searches = self.kicks = 0
         self.aimed: set[int] = set()
         self.pricer: Pricer | None = None
@@ -208,19 +208,14 @@ class SplitSearch:
             self.improve(self.progress.merged, SEARCH_SHARE, None if endless else KICKS)
 
     def left_s(self) -> float | None:
-        """Seconds left, None without a limit."""
-        limit_s = self.task.limits.time_limit_s
-        if limit_s is None:
-            return None
-        left = limit_s - (now_s() - self.began)
-        if left <= 0:
-            raise LimitReached(f"the time limit of {self.task.limits.named_s:g} s is over")
-        return left
+        """Seconds left, None without a limit; `LimitReached` if there are none."""
+        self.clock.check()
+        return self.clock.left_s
 
     def share(self, part: float) -> Clock:
         """A clock for part of the time that is left."""
-        left = self.left_s()
-        return Clock(None if left is None else part * left)
+        self.clock.check()
+        return self.clock.part(part)
 
     def improve(self, device: Ints, part: float, kicks: int | None) -> None:
         """Pair splits from a plan, then from what kicks make of the best plan, so many or all."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import ExactParams, Method, Params, Start, Task
 from placegap.solvers.core.progress import tell
@@ -57,7 +57,7 @@ def run_exact(method: Method, task: Task, params: Params) -> Outcome:
     if not isinstance(params, ExactParams) or not params.keeps_exact:
         return method.run(task, params)
     asked = params.start
-    began, limit_s = now_s(), task.limits.time_limit_s
+    clock = task.limits.clock()
     before = asked and method.name not in AFTERWARDS
     found: list[Start] = []
     floor = Bound(0, "")
@@ -67,7 +67,7 @@ def run_exact(method: Method, task: Task, params: Params) -> Outcome:
         floor = _floor(task, floor, ordered[0] if ordered else None)
         tell(task.instance, task.semantics, floor.origin, bound_ns=floor.ns)
         known = replace(task, starts=tuple(ordered), floor_ns=floor.ns)
-        outcome = method.run(_rest(known, began), params)
+        outcome = method.run(replace(known, limits=task.limits.left(clock)), params)
     except InputError:
         raise
     except KeyboardInterrupt:
@@ -87,7 +87,7 @@ def run_exact(method: Method, task: Task, params: Params) -> Outcome:
     if open_ and task.instance.num_ops + len(task.instance.graph.edges) <= SMALL:
         floor = method_bound(task, floor, 1.0)
     outcome = _not_below(method, outcome, best, floor)
-    return _in_words(outcome, best, task.limits.gap, limit_s, now_s() - began)
+    return _in_words(outcome, best, task.limits.gap, clock)
 
 
 def _floor(task: Task, floor: Bound, start: Start | None) -> Bound:
@@ -97,15 +97,6 @@ def _floor(task: Task, floor: Bound, start: Start | None) -> Bound:
         return floor
     limit_s = task.limits.time_limit_s
     return method_bound(task, floor, 10.0 if limit_s is None else BOUND_SHARE * limit_s)
-
-
-def _rest(task: Task, began: float) -> Task:
-    """The task with the time that is left."""
-    if task.limits.time_limit_s is None:
-        return task
-    left_s = max(0.0, task.limits.time_limit_s - (now_s() - began))
-    limits = replace(task.limits, time_limit_s=left_s, asked_s=task.limits.named_s)
-    return replace(task, limits=limits)
 
 
 def _failed(method: Method, task: Task, error: Exception) -> Outcome:
@@ -192,16 +183,14 @@ def _not_below(method: Method, outcome: Outcome, best: Start | None, floor: Boun
     return outcome
 
 
-def _in_words(
-    outcome: Outcome, best: Start | None, gap: float, limit_s: float | None, spent_s: float
-) -> Outcome:
+def _in_words(outcome: Outcome, best: Start | None, gap: float, clock: Clock) -> Outcome:
     """A message wherever a plan or its proof is missing."""
     missing = None
     if best is not None and outcome.bound_ns is not None:
         missing = best.value_ns - outcome.bound_ns - gap * best.value_ns
     if outcome.message or (missing is not None and missing <= 0):
         return outcome
-    at_limit = limit_s is not None and spent_s >= 0.95 * limit_s
+    at_limit = clock.limit_s is not None and clock.spent_s >= 0.95 * clock.limit_s
     return replace(
         outcome,
         message="stopped at the time limit" if at_limit else "ended unproven",

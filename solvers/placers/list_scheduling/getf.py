@@ -15,7 +15,6 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.back_ends import solve_model
 from placegap.solvers.back_ends.endings import ENDINGS
-from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -74,16 +73,14 @@ def getf(task: Task, params: Params | None = None) -> Outcome:
     ((0,), (0,), (0,), (0,))
     """
     chosen = params if isinstance(params, GetfParams) else GetfParams()
-    began = now_s()
+    clock = task.limits.clock()
     instance, groups = task.instance, device_groups(task.instance, chosen.groups)
     if len(groups.devices) == 1:
         return _placed(task, _anywhere(instance))
     with paused_collector():
         model = build_lp(instance, groups)
-    built_s = now_s() - began
-    left_s = task.limits.time_limit_s
-    left_s = None if left_s is None else max(0.0, left_s - built_s)
-    found = solve_model(model, replace(task.limits, time_limit_s=left_s), relax=True)
+    built_s = clock.spent_s
+    found = solve_model(model, task.limits.left(clock), relax=True)
     build_s = built_s + found.hand_off_s
     details: dict[str, int | float | str] = {
         "rows": found.rows, "columns": found.columns, "groups": len(groups.devices),

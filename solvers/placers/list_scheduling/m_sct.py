@@ -104,19 +104,16 @@ class FoundFavourites:
 
 def favourites(instance: Instance, params: SctParams, limits: Limits) -> FoundFavourites:
     """Favourite children by the LP, or by one LP per piece of the topological order."""
-    began = now_s()
+    clock = limits.clock()
     child = np.full(instance.num_ops, NOWHERE)
     build_s, pieces, message = 0.0, 0, ""
     for members, piece in _pieces(instance, params.window):
         built = now_s()
         with paused_collector():
             model = lp.build(piece)
-        now = now_s()
-        left_s = None
-        if limits.time_limit_s is not None:
-            left_s = max(0.0, limits.time_limit_s - (now - began))
-        outcome = solve_model(model, replace(limits, time_limit_s=left_s), relax=True)
-        build_s += now - built + outcome.hand_off_s
+        build_s += now_s() - built
+        outcome = solve_model(model, limits.left(clock), relax=True)
+        build_s += outcome.hand_off_s
         if outcome.ending != "optimal":
             message = f"the LP of ops without favourites ended with {outcome.ending}"
             break
