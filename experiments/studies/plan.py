@@ -16,7 +16,7 @@ from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers import Limits, Task
-from placegap.solvers.core.method import Method, Params
+from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.solving.solve import versions_of, what_is_missing
 
@@ -116,7 +116,7 @@ def plan_study(
 
 def _columns(
     table: TableEntry, entry: MethodEntry, path: str | Path
-) -> Iterator[tuple[Method, Params, str]]:
+) -> Iterator[tuple[AnyMethod, Params, str]]:
     """The methods of a table with their parameters, and what the column is called."""
     for given in entry.params:
         try:
@@ -174,7 +174,10 @@ def _is_absent(entry: InstanceEntry, folder: Path) -> bool:
 
 
 def _row(
-    table: TableEntry, source: Source, columns: list[tuple[Method, Params, str]], path: str | Path
+    table: TableEntry,
+    source: Source,
+    columns: list[tuple[AnyMethod, Params, str]],
+    path: str | Path,
 ) -> Iterator[Cell]:
     try:
         instance = load_source(source)

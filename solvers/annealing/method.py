@@ -30,7 +30,7 @@ class AnnealingParams(Params):
     moves: int | None = Field(default=None, ge=1)
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: AnnealingParams) -> Outcome:
     """Anneal from the best plan known, `restarts` times; the best plan of all comes back.
 
     A heuristic. Without a time limit it is deterministic for a seed; with one, runs share the time
@@ -43,7 +43,6 @@ def run(task: Task, params: Params) -> Outcome:
     >>> run(task, AnnealingParams(moves=200)).plan.placement
     ((1,), (0,), (1,), (0,))
     """
-    assert isinstance(params, AnnealingParams)
     clock = task.limits.clock()
     start = best_start(task, STARTS)
     if start is None:

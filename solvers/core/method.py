@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -125,9 +125,12 @@ class Formulation:
     extract: Callable[[pyo.ConcreteModel], Plan]
 
 
+P = TypeVar("P", bound=Params)
+
+
 @dataclass(frozen=True)
-class Method:
-    """One line of the registry.
+class Method(Generic[P]):
+    """One line of the registry; `P` are the method's own parameters.
 
     Attributes
     ----------
@@ -156,9 +159,13 @@ class Method:
     objectives: tuple[Objective, ...]
     paper: str
     summary: str
-    run: Callable[[Task, Params], Outcome]
-    params: type[Params] = Params
-    applies: Callable[[Task, Params], str | None] = lambda task, params: None
+    run: Callable[[Task, P], Outcome]
+    params: type[P] = Params  # type: ignore[assignment]  # a method without parameters
+    applies: Callable[[Task, P], str | None] = lambda task, params: None
     missing: Callable[[], str | None] = lambda: None
     packages: tuple[str, ...] = ()
-    formulation: Callable[[Task, Params], Formulation] | None = None
+    formulation: Callable[[Task, P], Formulation] | None = None
+
+
+AnyMethod = Method[Any]
+"""A method of the registry, whose parameters are known only at run time."""

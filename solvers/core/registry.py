@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.near_names import instead_of
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import AnyMethod, Method, P, Params, Task
 from placegap.solvers.core.methods import HOMES
 
 
-class Registry(MutableMapping[str, Method]):
+class Registry(MutableMapping[str, AnyMethod]):
     """Methods by name; that of `methods.HOMES` is loaded when it is first asked for.
 
     Names are known without loading anything.
@@ -25,14 +25,14 @@ class Registry(MutableMapping[str, Method]):
     """
 
     def __init__(self) -> None:
-        self._loaded: dict[str, Method] = {}
+        self._loaded: dict[str, AnyMethod] = {}
 
-    def __getitem__(self, name: str) -> Method:
+    def __getitem__(self, name: str) -> AnyMethod:
         if name not in self._loaded:
             import_module(f"placegap.solvers.{HOMES[name]}")
         return self._loaded[name]
 
-    def __setitem__(self, name: str, method: Method) -> None:
+    def __setitem__(self, name: str, method: AnyMethod) -> None:
         self._loaded[name] = method
 
     def __delitem__(self, name: str) -> None:
@@ -47,7 +47,7 @@ class Registry(MutableMapping[str, Method]):
     def __contains__(self, name: object) -> bool:
         return name in HOMES or name in self._loaded
 
-    def add(self, method: Method) -> None:
+    def add(self, method: AnyMethod) -> None:
         """Add a method; its name must be new."""
         if method.name in self._loaded:
             raise ValueError(f"method {method.name!r} is registered twice")
@@ -57,13 +57,13 @@ class Registry(MutableMapping[str, Method]):
 METHODS = Registry()
 
 
-def register(method: Method) -> Method:
+def register(method: Method[P]) -> Method[P]:
     """Add a method; its name must be new."""
     METHODS.add(method)
     return method
 
 
-def find_method(name: str) -> Method:
+def find_method(name: str) -> AnyMethod:
     """The method of that name, or an InputError that offers others."""
     try:
         return METHODS[name]
@@ -72,15 +72,16 @@ def find_method(name: str) -> Method:
         raise InputError(f"there is no method {name!r}{hint}") from None
 
 
-def parse_params(method: Method, params: Mapping[str, object]) -> Params:
+def parse_params(method: AnyMethod, params: Mapping[str, object]) -> Params:
     """Validate parameters given as text or values."""
     try:
-        return method.params.model_validate(dict(params))
+        parsed: Params = method.params.model_validate(dict(params))
+        return parsed
     except ValidationError as error:
         raise from_validation_error(error, source=f"parameters of {method.name}") from None
 
 
-def why_not(method: Method, task: Task, params: Params) -> str | None:
+def why_not(method: AnyMethod, task: Task, params: Params) -> str | None:
     """Why the method does not apply to the task, or None; at last, that it is not installed."""
     if task.semantics.objective not in method.objectives:
         return f"does not do {task.semantics.objective}"

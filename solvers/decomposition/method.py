@@ -88,12 +88,11 @@ def applies(task: Task, params: Params) -> str | None:
     return None
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: DecompositionParams) -> Outcome:
     """Search until the proof or a limit; the best plan and the best bound come back.
 
     An interrupt (Ctrl-C) ends the search and returns what is known by then.
     """
-    assert isinstance(params, DecompositionParams)
     clock = task.limits.clock()
     with SectionWorkers(params.workers) as workers:
         search = SectionSearch(task, ArcTable(task.instance, task.semantics), workers, clock)

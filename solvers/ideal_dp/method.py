@@ -56,14 +56,13 @@ def applies(task: Task, params: Params) -> str | None:
     return None if _is_of_two_kinds(task) else why_not_kinds(task.instance, task.semantics)
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: IdealDPParams) -> Outcome:
     """Solve, or return the best plan and bound when a limit is hit or Ctrl-C comes.
 
     For N ideals, b blocks, e nets and L vectors of device counts O(N (L + (b + e) / 64)) memory
     and, in the worst case, O(L N^2 (b + e) / 64) time; the search visits few of the N^2 pairs.
     With servers the worst case is O(L N^3).
     """
-    assert isinstance(params, IdealDPParams)
     clock = Clock(task.limits.time_limit_s)
     steps: Steps[Bracket] | Steps[KindsBracket]
     if _is_of_two_kinds(task):

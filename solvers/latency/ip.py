@@ -17,7 +17,7 @@ from placegap.instances.problem.integers import NEVER
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Start, Task
+from placegap.solvers.core.method import ExactParams, Formulation, Method, Start, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
@@ -49,9 +49,8 @@ class LatencyIpParams(MipParams, ExactParams):
     workers: int = Field(default=2, ge=1, le=1024)
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task, params: LatencyIpParams) -> str | None:
     """Why the semantics or the size is out of reach, or None; nothing is built."""
-    assert isinstance(params, LatencyIpParams)
     reason = latency_ip.why_not(task.semantics)
     if reason is not None:
         return f"its model {reason}"
@@ -64,13 +63,12 @@ def applies(task: Task, params: Params) -> str | None:
     return why_too_many_rows(rows, params.form)
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: LatencyIpParams) -> Outcome:
     """Start from the best of the incumbent, of `STARTS` and of `best_slices`; build, solve.
 
     But for the published form, the bound is the better of the solver's and `chain_bound_ns`, which
     is in the models, too, and which a solver that is stopped early has not got to.
     """
-    assert isinstance(params, LatencyIpParams)
     began = now_s()
     task = with_slices(task)
     if params.model == "mip" and params.form == "as_published":
@@ -86,7 +84,7 @@ def run(task: Task, params: Params) -> Outcome:
     return replace(outcome, bound_ns=chains_ns, bound_origin="chains", rests_on=PROOF)
 
 
-def formulation(task: Task, params: Params) -> Formulation:
+def formulation(task: Task, params: LatencyIpParams) -> Formulation:
     """What the runner needs of the MIP.
 
     Raises
@@ -94,7 +92,6 @@ def formulation(task: Task, params: Params) -> Formulation:
     InputError
         Where the parameters ask for the CP-SAT model.
     """
-    assert isinstance(params, LatencyIpParams)
     if params.model != "mip":
         raise InputError("latency-ip solves a CP-SAT model by default; add --param model=mip")
     bound_ns = None

@@ -112,9 +112,8 @@ class BestCalls(Best):
         return bool(self.infeasible) or self.is_close
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: LatencyParams) -> Outcome:
     """Search, or return the best plan and bound when a limit or Ctrl-C comes, or a phase fails."""
-    assert isinstance(params, LatencyParams)
     search = _Search(task, params)
     try:
         search.run()

@@ -28,7 +28,7 @@ from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model,
 from placegap.solvers.back_ends.endings import ENDINGS
 from placegap.solvers.back_ends.outcome import Ending, bound_ns
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Method, P, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
@@ -149,9 +149,8 @@ def run_combinatorial(task: Task, params: Params) -> Outcome:
     return replace(search.outcome(search.floor_ns), details={})
 
 
-def run_three_blocks(task: Task, params: Params) -> Outcome:
+def run_three_blocks(task: Task, params: MipParams) -> Outcome:
     """One MIP; at the time limit, its dual bound."""
-    assert isinstance(params, MipParams)
     search = BoundSearch(task, "archer three blocks", params.solver)
     model = search.build(
         lambda: archer.build_three_blocks(
@@ -165,12 +164,11 @@ def run_three_blocks(task: Task, params: Params) -> Outcome:
 # ----------------------------------------------------------------------------- guess the bottleneck
 
 
-def run_bottleneck(task: Task, params: Params) -> Outcome:
+def run_bottleneck(task: Task, params: BottleneckParams) -> Outcome:
     """A MIP for each b; at the time limit every dual bound is still a bound.
 
     A b that was not reached has the combinatorial bound.
     """
-    assert isinstance(params, BottleneckParams)
     search = BoundSearch(task, "archer bottleneck", params.solver)
     return search.outcome(_largest(search) if params.over == "max" else _least(search))
 
@@ -245,22 +243,25 @@ def applies(task: Task, params: Params) -> str | None:
     return why_not(task, "superblocks")
 
 
-for _name, _summary, _run, _params, _packages in (
-    ("combinatorial", "the work spread, the heaviest unit", run_combinatorial, Params, ()),
-    ("three-blocks", "three superblocks", run_three_blocks, MipParams, MIP),
-    ("bottleneck", "its place in the chain guessed", run_bottleneck,
-     BottleneckParams, MIP),
-):  # fmt: skip
+def _register(
+    name: str, summary: str, run: Callable[[Task, P], Outcome], params: type[P],
+    packages: tuple[str, ...],
+) -> None:  # fmt: skip
     register(
         Method(
-            name=f"archer-{_name}",
+            name=f"archer-{name}",
             claim="bound",
             objectives=("max_load",),
             paper="Archer et al., ICML 2024",
-            summary=f"Lower bound on the max-load of chains: {_summary}.",
-            run=_run,
-            params=_params,
+            summary=f"Lower bound on the max-load of chains: {summary}.",
+            run=run,
+            params=params,
             applies=applies,
-            packages=_packages,
+            packages=packages,
         )
     )
+
+
+_register("combinatorial", "the work spread, the heaviest unit", run_combinatorial, Params, ())
+_register("three-blocks", "three superblocks", run_three_blocks, MipParams, MIP)
+_register("bottleneck", "its place in the chain guessed", run_bottleneck, BottleneckParams, MIP)

@@ -49,9 +49,8 @@ def formulation(task: Task, params: Params) -> Formulation:
     )
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: MipParams) -> Outcome:
     """Build, start from the best plan known, solve."""
-    assert isinstance(params, MipParams)
     return run_mip(task, formulation(task, params), params.solver)
 
 

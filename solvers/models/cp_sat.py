@@ -47,7 +47,7 @@ def applies(task: Task, params: Params) -> str | None:
     return None
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: CpSatParams) -> Outcome:
     """Build, hint, solve; the better of the solver's plan and the incumbent comes back.
 
     The bound holds for all plans: the horizon excludes only those that are worse than the
@@ -55,7 +55,6 @@ def run(task: Task, params: Params) -> Outcome:
     had to be rounded (`shared.cp_families.LARGEST_ACTIVITY`). An interrupt (Ctrl-C) ends the
     search and returns what is known by then.
     """
-    assert isinstance(params, CpSatParams)
     began = now_s()
     start = best_start(task)
     settings = Settings(params.workers, gap=task.limits.gap, seed=task.limits.seed)

@@ -22,9 +22,8 @@ class GetfLpParams(Params):
     groups: Grouping = "columns"
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task, params: GetfLpParams) -> str | None:
     """Why the size or the grouping is out of reach, or None; nothing is built."""
-    assert isinstance(params, GetfLpParams)
     instance = task.instance
     if params.groups == "speeds" and related_speeds(instance.arrays.time_ns) is None:
         return "its times are not those of devices with speeds; use groups=auto"
@@ -32,9 +31,8 @@ def applies(task: Task, params: Params) -> str | None:
     return why_too_long(horizon_ns(instance)) or why_too_many_rows(rows, is_lp=True)
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: GetfLpParams) -> Outcome:
     """Build and solve the LP."""
-    assert isinstance(params, GetfLpParams)
     instance, groups = task.instance, device_groups(task.instance, params.groups)
     outcome = run_lp_bound(
         task,

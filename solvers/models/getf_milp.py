@@ -37,14 +37,13 @@ def formulation(task: Task, params: Params) -> Formulation:
     )
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: MipParams) -> Outcome:
     """Build and solve; the plan is the MILP's own, or the incumbent where that is better.
 
     No placer's plan is a start: what is compared as GETF's should not be HEFT's. The bound is
     the model's, whose transfers and queues are shorter than real ones, and the plan's value is the
     referee's: the two may stay apart however long the solver runs.
     """
-    assert isinstance(params, MipParams)
     outcome = run_mip(task, formulation(task, params), params.solver)
     if outcome.proven_infeasible:
         return outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from placegap.formulations import moirai
 from placegap.formulations.shared.families import granularity_ns
 from placegap.formulations.shared.scaled_times import serial_horizon_ns
-from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Task
+from placegap.solvers.core.method import ExactParams, Formulation, Method, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import MipParams, run_mip
@@ -19,9 +19,8 @@ class MoiraiParams(MipParams, ExactParams):
     symmetry: bool = True
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task, params: MoiraiParams) -> str | None:
     """Why the semantics or the size is out of reach, or None; nothing is built."""
-    assert isinstance(params, MoiraiParams)
     instance, reason = task.instance, moirai.why_not(task.semantics, params.form)
     if reason is not None:
         return f"its model {reason}"
@@ -33,13 +32,12 @@ def applies(task: Task, params: Params) -> str | None:
     )
 
 
-def formulation(task: Task, params: Params) -> Formulation:
+def formulation(task: Task, params: MoiraiParams) -> Formulation:
     """What the runner needs.
 
     The strengthened form takes that plan's value as its horizon; the published form has the end of
     a serial schedule as its big-M.
     """
-    assert isinstance(params, MoiraiParams)
     instance, semantics, form = task.instance, task.semantics, params.form
     return Formulation(
         name="moirai",
@@ -57,9 +55,8 @@ def formulation(task: Task, params: Params) -> Formulation:
     )
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: MoiraiParams) -> Outcome:
     """Build, start from the best plan known, solve."""
-    assert isinstance(params, MoiraiParams)
     return run_mip(task, formulation(task, params), params.solver)
 
 

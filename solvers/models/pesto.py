@@ -14,7 +14,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_contraction import MergeOrder
 from placegap.instances.transforms.pesto_merge import merge_ops
-from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Task
+from placegap.solvers.core.method import ExactParams, Formulation, Method, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import placers
@@ -39,9 +39,8 @@ class PestoParams(MipParams, ExactParams):
         return self.num_ops is None
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task, params: PestoParams) -> str | None:
     """Why the semantics or the size is out of reach, or None; no model is built."""
-    assert isinstance(params, PestoParams)
     reason = pesto.why_not(task.semantics)
     if reason is not None:
         return f"its model {reason}"
@@ -57,13 +56,12 @@ def applies(task: Task, params: Params) -> str | None:
     return None if reason is None else f"{reason}; merge with num_ops"
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: PestoParams) -> Outcome:
     """Solve the graph as it is, or a merged one, whose plan is expanded and whose bound is dropped.
 
     Merging restricts placements: an optimum of the merged graph bounds nothing, and that it has no
     plan proves nothing. An incumbent is a plan of the graph as it is, of no use to a merged one.
     """
-    assert isinstance(params, PestoParams)
     merge = _merge(task, params)
     if merge is None:
         return run_mip(task, _formulation(task, params.form), params.solver)
@@ -91,9 +89,8 @@ def run(task: Task, params: Params) -> Outcome:
     )
 
 
-def formulation(task: Task, params: Params) -> Formulation:
+def formulation(task: Task, params: PestoParams) -> Formulation:
     """What the runner needs, of the graph as it is or of the merged one."""
-    assert isinstance(params, PestoParams)
     merge = _merge(task, params)
     if merge is not None:
         task = replace(task, instance=merge.coarse, incumbent=None, starts=())

@@ -7,7 +7,7 @@ from dataclasses import replace
 from placegap.formulations import throughput_ip
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Task
+from placegap.solvers.core.method import ExactParams, Formulation, Method, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
@@ -33,9 +33,8 @@ class ThroughputParams(MipParams, ExactParams):
     symmetry: bool = True
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task, params: ThroughputParams) -> str | None:
     """Why the semantics or the size is out of reach, or None; nothing is built."""
-    assert isinstance(params, ThroughputParams)
     instance, semantics = task.instance, task.semantics
     reason = throughput_ip.why_not(instance, semantics, params.contiguous, params.symmetry)
     if reason is not None:
@@ -45,9 +44,8 @@ def applies(task: Task, params: Params) -> str | None:
     )
 
 
-def formulation(task: Task, params: Params) -> Formulation:
+def formulation(task: Task, params: ThroughputParams) -> Formulation:
     """What the runner needs."""
-    assert isinstance(params, ThroughputParams)
     instance, semantics, symmetry = task.instance, task.semantics, params.symmetry
     return Formulation(
         name="throughput-ip",
@@ -63,9 +61,8 @@ def formulation(task: Task, params: Params) -> Formulation:
     )
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: ThroughputParams) -> Outcome:
     """Build, start from the best plan known, solve."""
-    assert isinstance(params, ThroughputParams)
     return run_mip(_with_plain_start(task), formulation(task, params), params.solver)
 
 

@@ -38,9 +38,8 @@ def applies(task: Task, params: Params) -> str | None:
     return None
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task, params: NoncontiguousParams) -> Outcome:
     """Solve, or return the best plan and bound when a limit or Ctrl-C comes."""
-    assert isinstance(params, NoncontiguousParams)
     clock = task.limits.clock()
     start = best_start(task, STARTS)
     if start is None:

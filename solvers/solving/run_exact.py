@@ -18,7 +18,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
-from placegap.solvers.core.method import ExactParams, Method, Params, Start, Task
+from placegap.solvers.core.method import AnyMethod, ExactParams, Params, Start, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.result import Outcome, SolverDisagreement
 from placegap.solvers.core.starts import best_start, placers, starts
@@ -43,7 +43,7 @@ SMALL = 60
 """Ops and edges of instances that an exact method mostly closes faster than an LP is built."""
 
 
-def run_exact(method: Method, task: Task, params: Params) -> Outcome:
+def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
     """Run an exact method by the rule; brute force, and what is made inexact, run as they are.
 
     Parameters
@@ -99,14 +99,14 @@ def _floor(task: Task, floor: Bound, start: Start | None) -> Bound:
     return method_bound(task, floor, 10.0 if limit_s is None else BOUND_SHARE * limit_s)
 
 
-def _failed(method: Method, task: Task, error: Exception) -> Outcome:
+def _failed(method: AnyMethod, task: Task, error: Exception) -> Outcome:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
     said = " ".join(f"{type(error).__name__}: {error}".split())
     return _fault(Outcome(message=f"stopped by an error ({where})"), method, task, said)
 
 
-def _fault(outcome: Outcome, method: Method, task: Task, said: str) -> Outcome:
+def _fault(outcome: Outcome, method: AnyMethod, task: Task, said: str) -> Outcome:
     """Note what went wrong, in the result and as a warning."""
     fault = f"{method.name} on {task.instance.name}: {said}"
     warnings.warn(Fault(f"a method failed: {fault}"), stacklevel=4)
@@ -114,7 +114,7 @@ def _fault(outcome: Outcome, method: Method, task: Task, said: str) -> Outcome:
 
 
 def _not_worse(
-    method: Method, task: Task, outcome: Outcome, start: Start | None
+    method: AnyMethod, task: Task, outcome: Outcome, start: Start | None
 ) -> tuple[Outcome, Start | None]:
     """The outcome with the better of its plan and the start, and that plan with its value.
 
@@ -159,7 +159,7 @@ def _is_open(task: Task, outcome: Outcome, best: Start | None, floor: Bound) -> 
     return best.value_ns - bound_ns > task.limits.gap * best.value_ns
 
 
-def _not_below(method: Method, outcome: Outcome, best: Start | None, floor: Bound) -> Outcome:
+def _not_below(method: AnyMethod, outcome: Outcome, best: Start | None, floor: Bound) -> Outcome:
     """The outcome with the better of its bound and the cheap one, and what that rests on.
 
     Of equal bounds the one counts that needs no solver's word.

@@ -12,7 +12,7 @@ from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.servers import check_semantics
 from placegap.solvers.back_ends import SolverName, require
 from placegap.solvers.core.clock import compiled_s, now_s
-from placegap.solvers.core.method import Limits, Method, Params, Task
+from placegap.solvers.core.method import AnyMethod, Limits, Params, Task
 from placegap.solvers.core.progress import Listener, listening
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Outcome, Result, finish
@@ -95,7 +95,7 @@ def solve(
     )
 
 
-def _run(method: Method, task: Task, params: Params) -> Outcome:
+def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
     if method.claim != "exact":
         return method.run(task, params)
     return run_exact(method, task, params)
@@ -111,7 +111,7 @@ def _check_limits(time_limit_s: float | None, gap: float, seed: int) -> None:
         raise InputError(f"seed must be at least 0, not {seed}")
 
 
-def what_is_missing(method: Method, params: Params) -> str | None:
+def what_is_missing(method: AnyMethod, params: Params) -> str | None:
     """What has to be installed before a method can run with these parameters, or None.
 
     Examples
@@ -128,7 +128,7 @@ def what_is_missing(method: Method, params: Params) -> str | None:
     return method.missing()
 
 
-def versions_of(method: Method) -> dict[str, str]:
+def versions_of(method: AnyMethod) -> dict[str, str]:
     """Versions of the distributions that decide a method's results, placegap's own first.
 
     Examples

@@ -25,7 +25,7 @@ class ExpertParams(Params):
     path: str | None = None
 
 
-def expert(task: Task, params: Params) -> Outcome:
+def expert(task: Task, params: ExpertParams) -> Outcome:
     """The plan of a file, judged like any other.
 
     The human experts of Tarnawski et al. (NeurIPS 2020) are split files; a node that a split leaves
@@ -39,7 +39,6 @@ def expert(task: Task, params: Params) -> Outcome:
     InputError
         If the file is neither, or names what the instance does not have.
     """
-    assert isinstance(params, ExpertParams)
     assert params.path is not None
     if not _is_plan_file(params.path):
         return Outcome(read_split(task.instance, params.path))
@@ -54,9 +53,8 @@ def _is_plan_file(path: str) -> bool:
         return False
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task, params: ExpertParams) -> str | None:
     """Why there is no plan to read, or None."""
-    assert isinstance(params, ExpertParams)
     if params.path is None:
         return "needs the parameter path: a split file of dnn-partitioning, or a plan file"
     return None

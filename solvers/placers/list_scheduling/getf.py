@@ -41,9 +41,8 @@ class GetfParams(Params):
     groups: Grouping = "auto"
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task, params: GetfParams) -> str | None:
     """Why the size is out of reach, or None; nothing is built."""
-    assert isinstance(params, GetfParams)
     groups = device_groups(task.instance, params.groups)
     rows = 0 if len(groups.devices) == 1 else count_rows_lp(task.instance, groups)
     return why_too_long(horizon_ns(task.instance)) or why_too_many_rows(rows, is_lp=True)

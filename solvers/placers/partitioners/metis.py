@@ -31,7 +31,7 @@ class MetisParams(Params):
     imbalance: int = Field(default=30, ge=1)
 
 
-def metis(task: Task, params: Params) -> Outcome:
+def metis(task: Task, params: MetisParams) -> Outcome:
     """Partition the groups into one part per accelerator by METIS, and place the parts by load.
 
     Karypis, Kumar, "A fast and high quality multilevel scheme for partitioning irregular graphs"
@@ -42,7 +42,6 @@ def metis(task: Task, params: Params) -> Outcome:
     alone. Filled in: shares by the devices' speeds, parts to devices heaviest first, and the repair
     of `part_mending` for memory and support; ops that no accelerator runs go to a host by it.
     """
-    assert isinstance(params, MetisParams)
     return place_parts(task, lambda parting: _partition(parting, params.imbalance))
 
 

@@ -33,7 +33,7 @@ class MtKahyparParams(Params):
     imbalance: float = Field(default=0.03, gt=0, lt=1)
 
 
-def mt_kahypar(task: Task, params: Params) -> Outcome:
+def mt_kahypar(task: Task, params: MtKahyparParams) -> Outcome:
     """Partition the hypergraph of the tensors by Mt-KaHyPar, and place the parts by load.
 
     Gottesbueren, Heuer, Maas, Sanders, Schlag, "Scalable high-quality hypergraph partitioning"
@@ -46,7 +46,6 @@ def mt_kahypar(task: Task, params: Params) -> Outcome:
     repair of `part_mending` for memory and support; ops that no accelerator runs go to a host by
     it.
     """
-    assert isinstance(params, MtKahyparParams)
     return place_parts(task, lambda parting: _partition(parting, params.imbalance))
 
 

@@ -48,7 +48,7 @@ class LocalSearchParams(Params):
     restarts: int = Field(default=10, ge=1)
 
 
-def local_search(task: Task, params: Params) -> Outcome:
+def local_search(task: Task, params: LocalSearchParams) -> Outcome:
     """Descend from random plans by the best move of one unit, and keep the best end.
 
     The ``-localSearch`` of Tarnawski et al. (NeurIPS 2020): classes on accelerators chosen
@@ -70,7 +70,6 @@ def local_search(task: Task, params: Params) -> Outcome:
     >>> local_search(task, LocalSearchParams()).plan.placement
     ((1,), (0,), (1,), (1,))
     """
-    assert isinstance(params, LocalSearchParams)
     clock, units = Clock(task.limits.time_limit_s), units_of(task)
     descent = _Descent(task, units)
     best: Ints | None = None

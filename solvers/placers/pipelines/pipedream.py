@@ -53,7 +53,7 @@ class PipeDreamParams(Params):
     layers: Literal["merge", "blocks"] = "merge"
 
 
-def pipedream(task: Task, params: Params) -> Outcome:
+def pipedream(task: Task, params: PipeDreamParams) -> Outcome:
     """The best stages of a chain of layers, by a DP over places to cut and numbers of replicas.
 
     Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training" (SOSP 2019),
@@ -80,7 +80,6 @@ def pipedream(task: Task, params: Params) -> Outcome:
     >>> pipedream(task, PipeDreamParams()).plan.placement
     ((0,), (0,), (0,), (1,))
     """
-    assert isinstance(params, PipeDreamParams)
     instance, semantics = task.instance, task.semantics
     problem = build_problem(instance, overlap=semantics.load == "overlap")
     layers = chain_of(instance, problem, merge=params.layers == "merge")

@@ -48,7 +48,7 @@ class SliceGraphParams(Params):
     generations: int = Field(default=20, ge=0)
 
 
-def slicegraph(task: Task, params: Params) -> Outcome:
+def slicegraph(task: Task, params: SliceGraphParams) -> Outcome:
     """The best slices of topological orders that a biased random-key genetic algorithm breeds.
 
     After Archer, Fahrbach, Liu and Prabhu, "Practical performance guarantees for pipelined DNN
@@ -68,7 +68,6 @@ def slicegraph(task: Task, params: Params) -> Outcome:
     >>> slicegraph(task, SliceGraphParams()).plan.placement
     ((0,), (1,), (0,), (1,))
     """
-    assert isinstance(params, SliceGraphParams)
     clock, slicer = Clock(task.limits.time_limit_s), Slicer(task)
     generator = np.random.default_rng(task.limits.seed)
     herd, message, generation = _Herd(slicer, clock), "", 0

@@ -30,7 +30,7 @@ class SlicingParams(Params):
     orders: int = Field(default=NUM_ORDERS, ge=1, le=NUM_ORDERS)
 
 
-def slicing(task: Task, params: Params) -> Outcome:
+def slicing(task: Task, params: SlicingParams) -> Outcome:
     """The best way to cut some topological orders of the blocks into one segment per device.
 
     The linearized DP of Tarnawski et al. (NeurIPS 2020, "DPL"): of one order, all segments are
@@ -48,7 +48,6 @@ def slicing(task: Task, params: Params) -> Outcome:
     >>> slicing(task, SlicingParams()).plan.placement
     ((0,), (1,), (0,), (1,))
     """
-    assert isinstance(params, SlicingParams)
     clock, slicer = Clock(task.limits.time_limit_s), Slicer(task)
     best: tuple[int, Ints] | None = None
     tried, message = 0, ""
