@@ -21,13 +21,14 @@ from placegap.experiments.cli.options import (
     ObjectiveOption,
     PlansOption,
     ReplicasOption,
-    Rules,
     SubgraphsOption,
     TransfersOption,
     UnitOption,
     parse_dims,
     parse_pairs,
 )
+from placegap.experiments.cli.reading import read_instance
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, plain_table, spinner
 from placegap.instances.reading.errors import InputError
@@ -81,7 +82,7 @@ def coarsen_command(
     The semantics that the options choose decides the latter. `place --coarsen` uses the same
     transforms and brings the plan back.
     """
-    from placegap.experiments.running.sources import Source, load_source, warn_assumed
+    from placegap.experiments.running.sources import Source
     from placegap.experiments.show.transform_table import table_rows
     from placegap.instances.transforms.table import coarsen, find_transform
 
@@ -93,11 +94,9 @@ def coarsen_command(
         raise InputError("--param, -o and --map belong to one transform: name it by --with")
     if transform is not None:
         find_transform(transform, params)
-    with spinner(f"reading {model}"):
-        instance = load_source(
-            Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
-        )
-    warn_assumed(instance.graph, model)
+    instance = read_instance(
+        Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
+    )
     rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     semantics = rules.override(instance.semantics)
     with spinner(f"coarsening {instance.name}"):

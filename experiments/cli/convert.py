@@ -14,6 +14,7 @@ from placegap.experiments.cli.options import (
     parse_dims,
     parse_pairs,
 )
+from placegap.experiments.cli.reading import warn_assumed
 from placegap.experiments.show.rendering import spinner
 from placegap.instances.reading.errors import InputError
 
@@ -28,7 +29,7 @@ def convert_command(
     dim: DimOption = None,
 ) -> None:
     """Write a model in placegap's own format; with a cluster, as an instance on it."""
-    from placegap.experiments.running.sources import find_cluster, find_model, warn_assumed
+    from placegap.experiments.running.sources import find_cluster, find_model
     from placegap.instances.files.document import Document, save_document
 
     check_json_name(out)

@@ -21,13 +21,14 @@ from placegap.experiments.cli.options import (
     ObjectiveOption,
     PlansOption,
     ReplicasOption,
-    Rules,
     SubgraphsOption,
     TransfersOption,
     UnitOption,
     parse_dims,
     parse_pairs,
 )
+from placegap.experiments.cli.reading import read_instance
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.stop_signals import held, stop_status
 from placegap.experiments.show.live_line import live_line
 from placegap.experiments.show.output_files import check_outputs
@@ -128,7 +129,7 @@ def place_command(
         given_plan,
         place,
     )
-    from placegap.experiments.running.sources import Source, load_source, warn_assumed
+    from placegap.experiments.running.sources import Source
     from placegap.instances.transforms.table import find_transform
     from placegap.solvers.core.registry import find_method
 
@@ -144,9 +145,7 @@ def place_command(
     if write is not None and out is not None:
         raise InputError("--write solves nothing: there is no plan for -o")
     source = Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
-    with spinner(f"reading {model}"):
-        instance = load_source(source)
-    warn_assumed(instance.graph, model)
+    instance = read_instance(source)
     rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     params = parse_pairs(param or ())
     coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")

@@ -19,13 +19,14 @@ from placegap.experiments.cli.options import (
     ObjectiveOption,
     PlansOption,
     ReplicasOption,
-    Rules,
     SubgraphsOption,
     TransfersOption,
     UnitOption,
     parse_dims,
     parse_pairs,
 )
+from placegap.experiments.cli.reading import read_instance
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.device_table import device_table, server_lines
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.rendering import output, print_line, spinner, warn
@@ -78,16 +79,14 @@ def verify_command(
     """
     from dataclasses import replace
 
-    from placegap.experiments.running.sources import Source, load_source, warn_assumed
+    from placegap.experiments.running.sources import Source
     from placegap.instances.files.plan_file import load_stated_plan
     from placegap.instances.files.verification import verify
     from placegap.instances.referee.plan import Plan
 
     source = Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
-    with spinner(f"reading {model}"):
-        instance = load_source(source)
-        stated = load_stated_plan(instance, plan_file)
-    warn_assumed(instance.graph, model)
+    instance = read_instance(source)
+    stated = load_stated_plan(instance, plan_file)
     rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     own, semantics = stated.semantics, rules.override(stated.semantics)
     if semantics != own:
