@@ -11,21 +11,14 @@ import typer
 
 from placegap.experiments.cli.convert import check_json_name
 from placegap.experiments.cli.options import (
-    ChannelsOption,
     ClusterOption,
     DimOption,
     JsonOption,
-    LevelsOption,
-    LoadOption,
     Model,
-    ObjectiveOption,
-    PlansOption,
-    ReplicasOption,
-    SubgraphsOption,
-    TransfersOption,
     UnitOption,
     parse_dims,
     parse_pairs,
+    with_rules,
 )
 from placegap.experiments.cli.reading import read_instance
 from placegap.experiments.running.rules import Rules
@@ -47,8 +40,10 @@ MEANING: dict[Claim, str] = {
 }
 
 
+@with_rules
 def coarsen_command(
     model: Model,
+    *,
     transform: Annotated[
         str | None,
         typer.Option("--with", metavar="TRANSFORM", help="Default: a line for each of them."),
@@ -65,14 +60,7 @@ def coarsen_command(
         typer.Option("--map", metavar="FILE", help="Write which op became part of which (.json)."),
     ] = None,
     cluster: ClusterOption = None,
-    objective: ObjectiveOption = None,
-    plans: PlansOption = None,
-    channels: ChannelsOption = None,
-    transfers: TransfersOption = None,
-    load: LoadOption = None,
-    replicas: ReplicasOption = None,
-    levels: LevelsOption = None,
-    subgraphs: SubgraphsOption = None,
+    rules: Rules,
     time_unit: UnitOption = None,
     dim: DimOption = None,
     as_json: JsonOption = False,
@@ -94,10 +82,7 @@ def coarsen_command(
         raise InputError("--param, -o and --map belong to one transform: name it by --with")
     if transform is not None:
         find_transform(transform, params)
-    instance = read_instance(
-        Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
-    )
-    rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
+    instance = read_instance(Source(model, cluster, time_unit, dims=parse_dims(dim)))
     semantics = rules.override(instance.semantics)
     with spinner(f"coarsening {instance.name}"):
         if transform is None:

@@ -10,6 +10,7 @@ import typer
 from placegap.experiments.cli.options import (
     ClusterOption,
     DimOption,
+    ParamOption,
     UnitOption,
     parse_dims,
     parse_pairs,
@@ -34,7 +35,7 @@ def convert_command(
 
     check_json_name(out)
     with spinner(f"reading {model}"):
-        document = find_model(model, time_unit.value if time_unit else None, parse_dims(dim))
+        document = find_model(model, time_unit, parse_dims(dim))
         if cluster is not None:
             document = Document.of(document.instance(find_cluster(cluster)))
         save_document(document, out)
@@ -46,9 +47,7 @@ def generate_command(
         str, typer.Argument(metavar="FAMILY", help="A family of graphs; see 'instances'.")
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")],
-    param: Annotated[
-        list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
-    ] = None,
+    param: ParamOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
 ) -> None:
     """Write a random graph of a family; the same seed gives the same file."""

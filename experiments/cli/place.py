@@ -11,21 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placegap.experiments.cli.options import (
-    ChannelsOption,
     ClusterOption,
     DimOption,
     JsonOption,
-    LevelsOption,
-    LoadOption,
     Model,
-    ObjectiveOption,
-    PlansOption,
-    ReplicasOption,
-    SubgraphsOption,
-    TransfersOption,
+    ParamOption,
     UnitOption,
     parse_dims,
     parse_pairs,
+    with_rules,
 )
 from placegap.experiments.cli.reading import read_instance
 from placegap.experiments.running.rules import Rules
@@ -47,17 +41,12 @@ NO_PLAN = 1
 LONGEST_S = 10**7
 
 
+@with_rules
 def place_command(
     model: Model,
+    *,
     cluster: ClusterOption = None,
-    objective: ObjectiveOption = None,
-    plans: PlansOption = None,
-    channels: ChannelsOption = None,
-    transfers: TransfersOption = None,
-    load: LoadOption = None,
-    replicas: ReplicasOption = None,
-    levels: LevelsOption = None,
-    subgraphs: SubgraphsOption = None,
+    rules: Rules,
     time_unit: UnitOption = None,
     dim: DimOption = None,
     method: Annotated[
@@ -69,9 +58,7 @@ def place_command(
             " latency_subgraphs latency; else throughput-ip.",
         ),
     ] = None,
-    param: Annotated[
-        list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
-    ] = None,
+    param: ParamOption = None,
     time_limit: Annotated[
         float, typer.Option("--time-limit", metavar="S", help="Seconds for the method.")
     ] = 60.0,
@@ -144,9 +131,8 @@ def place_command(
         raise InputError(f"{method} makes no plans: there is none for -o")
     if write is not None and out is not None:
         raise InputError("--write solves nothing: there is no plan for -o")
-    source = Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
+    source = Source(model, cluster, time_unit, dims=parse_dims(dim))
     instance = read_instance(source)
-    rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     params = parse_pairs(param or ())
     coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")
     if coarsen is None and coarsen_params:

@@ -42,7 +42,7 @@ def show_command(
         summary = _plan_summary(plan, file)
     else:
         with spinner(f"reading {file}"):
-            document = find_model(file, time_unit.value if time_unit else None, parse_dims(dim))
+            document = find_model(file, time_unit, parse_dims(dim))
             chosen = document.cluster if cluster is None else find_cluster(cluster)
             if chosen is not None:
                 document = Document.of(document.instance(chosen))

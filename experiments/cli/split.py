@@ -63,9 +63,7 @@ def split_command(
         check_json_name(path)
     check_outputs(out, map_file)
     rule = SplitRule(**dict(parse_params(find_method(RULE), parse_pairs(param or ()))))
-    instance = read_instance(
-        Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
-    )
+    instance = read_instance(Source(model, cluster, time_unit, dims=parse_dims(dim)))
     with spinner(f"splitting {instance.name}"):
         split = split_heavy_ops(instance, rule)
     _write(split, out, map_file)

@@ -89,7 +89,7 @@ def standard_evaluation_command(
     if plot is not None and plot.suffix != ".png":
         raise InputError("the name must end in .png", plot)
     with spinner(f"reading {model} and its measurements"):
-        document = find_model(model, time_unit.value if time_unit else None, parse_dims(dim))
+        document = find_model(model, time_unit, parse_dims(dim))
         chosen = document.cluster if cluster is None else find_cluster(cluster)
         if chosen is None:
             raise InputError(f"{model} brings no devices; choose a cluster (--cluster)")

@@ -9,21 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placegap.experiments.cli.options import (
-    ChannelsOption,
     ClusterOption,
     DimOption,
     JsonOption,
-    LevelsOption,
-    LoadOption,
     Model,
-    ObjectiveOption,
-    PlansOption,
-    ReplicasOption,
-    SubgraphsOption,
-    TransfersOption,
+    ParamOption,
     UnitOption,
     parse_dims,
     parse_pairs,
+    with_rules,
 )
 from placegap.experiments.cli.reading import read_instance
 from placegap.experiments.running.rules import Rules
@@ -41,18 +35,13 @@ if TYPE_CHECKING:
 BROKEN_RULES = 1
 
 
+@with_rules
 def verify_command(
     model: Model,
     plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file.")],
+    *,
     cluster: ClusterOption = None,
-    objective: ObjectiveOption = None,
-    plans: PlansOption = None,
-    channels: ChannelsOption = None,
-    transfers: TransfersOption = None,
-    load: LoadOption = None,
-    replicas: ReplicasOption = None,
-    levels: LevelsOption = None,
-    subgraphs: SubgraphsOption = None,
+    rules: Rules,
     time_unit: UnitOption = None,
     dim: DimOption = None,
     any_content: Annotated[
@@ -63,9 +52,7 @@ def verify_command(
         str | None,
         typer.Option("--method", help="Let this method prove a bound, from the plan on."),
     ] = None,
-    param: Annotated[
-        list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
-    ] = None,
+    param: ParamOption = None,
     time_limit: Annotated[
         float, typer.Option("--time-limit", metavar="S", help="Seconds for --method.")
     ] = 60.0,
@@ -84,10 +71,9 @@ def verify_command(
     from placegap.instances.files.verification import verify
     from placegap.instances.referee.plan import Plan
 
-    source = Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
+    source = Source(model, cluster, time_unit, dims=parse_dims(dim))
     instance = read_instance(source)
     stated = load_stated_plan(instance, plan_file)
-    rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
     own, semantics = stated.semantics, rules.override(stated.semantics)
     if semantics != own:
         stated = replace(stated, semantics=semantics, value_ns=None, times=None)
