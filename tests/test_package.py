@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,16 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("instances", "formulations", "solvers", "experiments")
 FACADE = "experiments/facade"
 """The folder that is `placegap` itself."""
+
+EXPERIMENTS = {
+    "running": (),
+    "show": (),
+    "studies": ("running", "show"),
+    "bench": ("running", "show"),
+    "cli": ("running", "show", "studies"),
+    "facade": ("running", "show", "cli"),
+}
+"""What each room of `experiments` may import of the others."""
 
 
 def modules() -> list[str]:
@@ -79,23 +90,45 @@ def test_the_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
     assert not [name for name in shipped if not name.startswith("placegap/")]
 
 
+def imported_names(path: Path) -> set[str]:
+    """What a file imports, inside of functions too: modules, or a module and a name of it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_imports_run_one_way(layer: str) -> None:
     above = LAYERS[LAYERS.index(layer) + 1 :]
     for path in sorted((ROOT / layer).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom):
-                names = [node.module or ""]
-                assert node.level == 0, f"{path}: relative import"
-            elif isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            else:
-                continue
-            for name in names:
-                parts = name.split(".")
-                assert parts[0] not in LAYERS, f"{path}: import placegap.{name}"
-                if parts[0] == "placegap" and len(parts) > 1:
-                    assert parts[1] not in above, f"{path}: {layer} imports {name}"
+        for name in imported_names(path):
+            parts = name.split(".")
+            assert parts[0] not in LAYERS, f"{path}: import placegap.{name}"
+            if parts[0] == "placegap" and len(parts) > 1:
+                assert parts[1] not in above, f"{path}: {layer} imports {name}"
+
+
+@pytest.mark.parametrize("room", EXPERIMENTS)
+def test_rooms_of_experiments_import_one_way(room: str) -> None:
+    for path in sorted((ROOT / "experiments" / room).rglob("*.py")):
+        for name in imported_names(path):
+            parts = name.split(".")
+            if parts[:2] == ["placegap", "experiments"]:
+                assert len(parts) > 2, f"{path}: imports {name}, which no room answers for"
+                assert parts[2] in (room, *EXPERIMENTS[room]), f"{path}: {room} imports {name}"
+            elif parts[0] == "placegap":  # what is in no layer is the facade's
+                assert {*parts[:2]} & {*LAYERS}, f"{path}: {room} imports {name}"
+
+
+def test_the_contract_names_every_room_of_experiments_and_has_no_circle() -> None:
+    rooms = {path.parent.name for path in (ROOT / "experiments").glob("*/__init__.py")}
+    assert rooms == set(EXPERIMENTS)
+    list(TopologicalSorter(EXPERIMENTS).static_order())  # a circle raises
 
 
 @pytest.mark.parametrize("name", modules())

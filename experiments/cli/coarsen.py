@@ -11,23 +11,17 @@ import typer
 
 from placegap.experiments.cli.convert import check_json_name
 from placegap.experiments.cli.options import (
-    ChannelsOption,
     ClusterOption,
     DimOption,
     JsonOption,
-    LevelsOption,
-    LoadOption,
     Model,
-    ObjectiveOption,
-    PlansOption,
-    ReplicasOption,
-    Rules,
-    SubgraphsOption,
-    TransfersOption,
     UnitOption,
     parse_dims,
     parse_pairs,
+    with_rules,
 )
+from placegap.experiments.cli.reading import read_instance
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, plain_table, spinner
 from placegap.instances.reading.errors import InputError
@@ -46,8 +40,10 @@ MEANING: dict[Claim, str] = {
 }
 
 
+@with_rules
 def coarsen_command(
     model: Model,
+    *,
     transform: Annotated[
         str | None,
         typer.Option("--with", metavar="TRANSFORM", help="Default: a line for each of them."),
@@ -64,14 +60,7 @@ def coarsen_command(
         typer.Option("--map", metavar="FILE", help="Write which op became part of which (.json)."),
     ] = None,
     cluster: ClusterOption = None,
-    objective: ObjectiveOption = None,
-    plans: PlansOption = None,
-    channels: ChannelsOption = None,
-    transfers: TransfersOption = None,
-    load: LoadOption = None,
-    replicas: ReplicasOption = None,
-    levels: LevelsOption = None,
-    subgraphs: SubgraphsOption = None,
+    rules: Rules,
     time_unit: UnitOption = None,
     dim: DimOption = None,
     as_json: JsonOption = False,
@@ -81,7 +70,7 @@ def coarsen_command(
     The semantics that the options choose decides the latter. `place --coarsen` uses the same
     transforms and brings the plan back.
     """
-    from placegap.experiments.running.sources import Source, load_source, warn_assumed
+    from placegap.experiments.running.sources import Source
     from placegap.experiments.show.transform_table import table_rows
     from placegap.instances.transforms.table import coarsen, find_transform
 
@@ -93,12 +82,7 @@ def coarsen_command(
         raise InputError("--param, -o and --map belong to one transform: name it by --with")
     if transform is not None:
         find_transform(transform, params)
-    with spinner(f"reading {model}"):
-        instance = load_source(
-            Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
-        )
-    warn_assumed(instance.graph, model)
-    rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
+    instance = read_instance(Source(model, cluster, time_unit, dims=parse_dims(dim)))
     semantics = rules.override(instance.semantics)
     with spinner(f"coarsening {instance.name}"):
         if transform is None:

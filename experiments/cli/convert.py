@@ -10,10 +10,12 @@ import typer
 from placegap.experiments.cli.options import (
     ClusterOption,
     DimOption,
+    ParamOption,
     UnitOption,
     parse_dims,
     parse_pairs,
 )
+from placegap.experiments.cli.reading import warn_assumed
 from placegap.experiments.show.rendering import spinner
 from placegap.instances.reading.errors import InputError
 
@@ -28,12 +30,12 @@ def convert_command(
     dim: DimOption = None,
 ) -> None:
     """Write a model in placegap's own format; with a cluster, as an instance on it."""
-    from placegap.experiments.running.sources import find_cluster, find_model, warn_assumed
+    from placegap.experiments.running.sources import find_cluster, find_model
     from placegap.instances.files.document import Document, save_document
 
     check_json_name(out)
     with spinner(f"reading {model}"):
-        document = find_model(model, time_unit.value if time_unit else None, parse_dims(dim))
+        document = find_model(model, time_unit, parse_dims(dim))
         if cluster is not None:
             document = Document.of(document.instance(find_cluster(cluster)))
         save_document(document, out)
@@ -45,9 +47,7 @@ def generate_command(
         str, typer.Argument(metavar="FAMILY", help="A family of graphs; see 'instances'.")
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")],
-    param: Annotated[
-        list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
-    ] = None,
+    param: ParamOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
 ) -> None:
     """Write a random graph of a family; the same seed gives the same file."""

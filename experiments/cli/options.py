@@ -2,66 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Annotated
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
-from placegap.instances.problem.semantics import FIELDS, OBJECTIVES, Semantics
-from placegap.instances.reading.errors import InputError, from_validation_error
-
-
-class ObjectiveName(StrEnum):
-    """Objectives, as typer wants them."""
-
-    MAKESPAN = "makespan"
-    MAX_LOAD = "max_load"
-    MAX_LOAD_FWD_BWD = "max_load_fwd_bwd"
-    LATENCY_SUBGRAPHS = "latency_subgraphs"
-
-
-class PlansName(StrEnum):
-    """Classes of plans."""
-
-    ANY = "any"
-    CONVEX = "convex"
-    CHAIN = "chain"
-
-
-class ChannelsName(StrEnum):
-    """What a transfer occupies."""
-
-    FREE = "free"
-    LINK = "link"
-    PORT = "port"
-    HALF_DUPLEX = "half_duplex"
-
-
-class TransfersName(StrEnum):
-    """What a transfer is."""
-
-    PER_EDGE = "per_edge"
-    PER_TENSOR = "per_tensor"
-
-
-class LoadName(StrEnum):
-    """How compute and communication make a load."""
-
-    ADD = "add"
-    OVERLAP = "overlap"
-
-
-class UnitName(StrEnum):
-    """Units of time."""
-
-    NS = "ns"
-    US = "us"
-    MS = "ms"
-    S = "s"
-
+from placegap.experiments.running.rules import Rules
+from placegap.instances.importers.time_unit import TimeUnit
+from placegap.instances.problem.semantics import (
+    Channels,
+    LoadRule,
+    Objective,
+    PlanClass,
+    Transfers,
+)
+from placegap.instances.reading.errors import InputError
 
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A readable file, or a name of the corpus.")
@@ -70,38 +27,8 @@ ClusterOption = Annotated[
     str | None,
     typer.Option("--cluster", help="Name of a shipped cluster (see 'instances'), or a file."),
 ]
-ObjectiveOption = Annotated[
-    ObjectiveName | None, typer.Option("--objective", help="What to minimize.")
-]
-PlansOption = Annotated[
-    PlansName | None, typer.Option("--plans", help="max_load: which plans compete.")
-]
-ChannelsOption = Annotated[
-    ChannelsName | None, typer.Option("--channels", help="makespan: what a transfer occupies.")
-]
-TransfersOption = Annotated[
-    TransfersName | None,
-    typer.Option("--transfers", help="makespan: one per edge, or per tensor and device."),
-]
-LoadOption = Annotated[
-    LoadName | None, typer.Option("--load", help="max_load: compute + communication, or the max.")
-]
-ReplicasOption = Annotated[
-    bool | None,
-    typer.Option("--replicas/--no-replicas", help="max_load: equal devices may share a stage."),
-]
-LevelsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--levels", min=1, max=2, help="max_load: 2 charges servers for what leaves them."
-    ),
-]
-SubgraphsOption = Annotated[
-    int | None,
-    typer.Option("--subgraphs", min=1, help="latency_subgraphs: calls per accelerator."),
-]
 UnitOption = Annotated[
-    UnitName | None,
+    TimeUnit | None,
     typer.Option("--time-unit", help="Unit of times in files that leave it open (default ms)."),
 ]
 DimOption = Annotated[
@@ -110,59 +37,67 @@ DimOption = Annotated[
         "--dim", metavar="NAME=SIZE", help="Size of a dimension that an ONNX file leaves open."
     ),
 ]
+ParamOption = Annotated[
+    list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
+RULES: Mapping[str, object] = {
+    "objective": Annotated[Objective | None, typer.Option(help="What to minimize.")],
+    "plans": Annotated[PlanClass | None, typer.Option(help="max_load: which plans compete.")],
+    "channels": Annotated[
+        Channels | None, typer.Option(help="makespan: what a transfer occupies.")
+    ],
+    "transfers": Annotated[
+        Transfers | None, typer.Option(help="makespan: one per edge, or per tensor and device.")
+    ],
+    "load": Annotated[
+        LoadRule | None, typer.Option(help="max_load: compute + communication, or the max.")
+    ],
+    "replicas": Annotated[
+        bool | None, typer.Option(help="max_load: equal devices may share a stage.")
+    ],
+    "levels": Annotated[
+        int | None,
+        typer.Option(min=1, max=2, help="max_load: 2 charges servers for what leaves them."),
+    ],
+    "subgraphs": Annotated[
+        int | None, typer.Option(min=1, help="latency_subgraphs: calls per accelerator.")
+    ],
+}
+"""The semantics options, by the names of `Rules`."""
 
-@dataclass(frozen=True)
-class Rules:
-    """The semantics options of a command line; None where an option is not given."""
 
-    objective: str | None = None
-    plans: str | None = None
-    channels: str | None = None
-    transfers: str | None = None
-    load: str | None = None
-    replicas: bool | None = None
-    levels: int | None = None
-    subgraphs: int | None = None
+def with_rules(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the semantics options in place of its argument `rules`, which they make.
 
-    def override(self, own: Semantics | None, default: str = "makespan") -> Semantics:
-        """The semantics to use: the file's own, with single fields replaced.
+    Examples
+    --------
+    >>> @with_rules
+    ... def ask(model: str, *, rules: Rules) -> None:
+    ...     print(model, rules.override(None).label)
+    >>> ask(model="net", channels="link")
+    net makespan link per_edge
+    >>> list(signature(ask).parameters)[:3]
+    ['model', 'objective', 'plans']
+    """
+    options = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in RULES.items()
+    ]
+    asked: list[Parameter] = []
+    for own in signature(command, eval_str=True).parameters.values():
+        asked += options if own.name == "rules" else [own.replace(kind=Parameter.KEYWORD_ONLY)]
 
-        Another objective than the file's resets all other fields. Where neither says an objective,
-        an option that belongs to one decides, then `default`.
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        rules = Rules(**{name: given.pop(name, None) for name in RULES})
+        command(**given, rules=rules)
 
-        Raises
-        ------
-        InputError
-            If an option does not belong to the objective.
-
-        Examples
-        --------
-        >>> own = Semantics(objective="makespan", channels="link")
-        >>> Rules(transfers="per_tensor").override(own).label
-        'makespan link per_tensor'
-        >>> Rules(objective="max_load").override(own).label
-        'max_load any add'
-        """
-        given = {
-            name: str(value) if isinstance(value, str) else value
-            for name, value in vars(self).items()
-            if value is not None
-        }
-        fields: dict[str, object] = {"objective": self._objective(default)}
-        if own is not None and given.get("objective", own.objective) == own.objective:
-            fields = own.model_dump()
-        try:
-            return Semantics.model_validate({**fields, **given})
-        except ValidationError as error:
-            raise from_validation_error(error, source="options") from None
-
-    def _objective(self, default: str) -> str:
-        given = {name for name, value in vars(self).items() if value is not None}
-        if given & {"plans", "load"} and default in ("max_load", "max_load_fwd_bwd"):
-            return default
-        return next((name for name in OBJECTIVES if given.intersection(FIELDS[name])), default)
+    # what typer reads
+    with_options.__signature__ = Signature(asked)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {own.name: own.annotation for own in asked}
+    return with_options
 
 
 def parse_pairs(pairs: Iterable[str], option: str = "--param") -> dict[str, str]:

@@ -11,23 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placegap.experiments.cli.options import (
-    ChannelsOption,
     ClusterOption,
     DimOption,
     JsonOption,
-    LevelsOption,
-    LoadOption,
     Model,
-    ObjectiveOption,
-    PlansOption,
-    ReplicasOption,
-    Rules,
-    SubgraphsOption,
-    TransfersOption,
+    ParamOption,
     UnitOption,
     parse_dims,
     parse_pairs,
+    with_rules,
 )
+from placegap.experiments.cli.reading import read_instance
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.stop_signals import held, stop_status
 from placegap.experiments.show.live_line import live_line
 from placegap.experiments.show.output_files import check_outputs
@@ -46,17 +41,12 @@ NO_PLAN = 1
 LONGEST_S = 10**7
 
 
+@with_rules
 def place_command(
     model: Model,
+    *,
     cluster: ClusterOption = None,
-    objective: ObjectiveOption = None,
-    plans: PlansOption = None,
-    channels: ChannelsOption = None,
-    transfers: TransfersOption = None,
-    load: LoadOption = None,
-    replicas: ReplicasOption = None,
-    levels: LevelsOption = None,
-    subgraphs: SubgraphsOption = None,
+    rules: Rules,
     time_unit: UnitOption = None,
     dim: DimOption = None,
     method: Annotated[
@@ -68,9 +58,7 @@ def place_command(
             " latency_subgraphs latency; else throughput-ip.",
         ),
     ] = None,
-    param: Annotated[
-        list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
-    ] = None,
+    param: ParamOption = None,
     time_limit: Annotated[
         float, typer.Option("--time-limit", metavar="S", help="Seconds for the method.")
     ] = 60.0,
@@ -128,7 +116,7 @@ def place_command(
         given_plan,
         place,
     )
-    from placegap.experiments.running.sources import Source, load_source, warn_assumed
+    from placegap.experiments.running.sources import Source
     from placegap.instances.transforms.table import find_transform
     from placegap.solvers.core.registry import find_method
 
@@ -143,11 +131,8 @@ def place_command(
         raise InputError(f"{method} makes no plans: there is none for -o")
     if write is not None and out is not None:
         raise InputError("--write solves nothing: there is no plan for -o")
-    source = Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
-    with spinner(f"reading {model}"):
-        instance = load_source(source)
-    warn_assumed(instance.graph, model)
-    rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
+    source = Source(model, cluster, time_unit, dims=parse_dims(dim))
+    instance = read_instance(source)
     params = parse_pairs(param or ())
     coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")
     if coarsen is None and coarsen_params:

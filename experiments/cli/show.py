@@ -15,6 +15,7 @@ from placegap.experiments.cli.options import (
     UnitOption,
     parse_dims,
 )
+from placegap.experiments.cli.reading import warn_assumed
 from placegap.experiments.show.figures import format_bytes, format_ns
 from placegap.experiments.show.rendering import output, plain_table, spinner
 from placegap.instances.reading.errors import InputError
@@ -33,7 +34,7 @@ def show_command(
     as_json: JsonOption = False,
 ) -> None:
     """Summarize a model, an instance or a plan."""
-    from placegap.experiments.running.sources import find_cluster, find_model, warn_assumed
+    from placegap.experiments.running.sources import find_cluster, find_model
     from placegap.instances.files.document import Document
 
     plan = read_plan(file)
@@ -41,7 +42,7 @@ def show_command(
         summary = _plan_summary(plan, file)
     else:
         with spinner(f"reading {file}"):
-            document = find_model(file, time_unit.value if time_unit else None, parse_dims(dim))
+            document = find_model(file, time_unit, parse_dims(dim))
             chosen = document.cluster if cluster is None else find_cluster(cluster)
             if chosen is not None:
                 document = Document.of(document.instance(chosen))

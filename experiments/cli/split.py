@@ -18,6 +18,7 @@ from placegap.experiments.cli.options import (
     parse_dims,
     parse_pairs,
 )
+from placegap.experiments.cli.reading import read_instance
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, spinner
 
@@ -54,7 +55,7 @@ def split_command(
 
     Plans and bounds of the finer instance say nothing about the model as it is.
     """
-    from placegap.experiments.running.sources import Source, load_source, warn_assumed
+    from placegap.experiments.running.sources import Source
     from placegap.instances.op_splitting.rule import SplitRule, split_heavy_ops
     from placegap.solvers.core.registry import find_method, parse_params
 
@@ -62,11 +63,7 @@ def split_command(
         check_json_name(path)
     check_outputs(out, map_file)
     rule = SplitRule(**dict(parse_params(find_method(RULE), parse_pairs(param or ()))))
-    with spinner(f"reading {model}"):
-        instance = load_source(
-            Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
-        )
-    warn_assumed(instance.graph, model)
+    instance = read_instance(Source(model, cluster, time_unit, dims=parse_dims(dim)))
     with spinner(f"splitting {instance.name}"):
         split = split_heavy_ops(instance, rule)
     _write(split, out, map_file)

@@ -17,6 +17,7 @@ from placegap.experiments.cli.options import (
     UnitOption,
     parse_dims,
 )
+from placegap.experiments.cli.reading import warn_assumed
 from placegap.experiments.show.figures import format_bytes, format_gap, format_ns
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, plain_table, print_line, spinner, warn
@@ -74,7 +75,7 @@ def standard_evaluation_command(
     A line per op through its batches gives time and memory, a line per link its bandwidth and
     latency. Rows of the batch itself are compared with the estimates: the deviation report.
     """
-    from placegap.experiments.running.sources import find_cluster, find_model, warn_assumed
+    from placegap.experiments.running.sources import find_cluster, find_model
     from placegap.instances.files.document import save_document
     from placegap.instances.standard_evaluation.measurements import (
         read_links,
@@ -88,7 +89,7 @@ def standard_evaluation_command(
     if plot is not None and plot.suffix != ".png":
         raise InputError("the name must end in .png", plot)
     with spinner(f"reading {model} and its measurements"):
-        document = find_model(model, time_unit.value if time_unit else None, parse_dims(dim))
+        document = find_model(model, time_unit, parse_dims(dim))
         chosen = document.cluster if cluster is None else find_cluster(cluster)
         if chosen is None:
             raise InputError(f"{model} brings no devices; choose a cluster (--cluster)")

@@ -11,7 +11,7 @@ import typer
 from placegap.experiments.running.stop_signals import stop_status
 from placegap.experiments.show.drawing import NO_FIGURES
 from placegap.experiments.show.figures import format_s
-from placegap.experiments.show.rendering import gap_tables, output, plain_table, warn
+from placegap.experiments.show.rendering import output, plain_table, warn
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def print_summaries(cells: Sequence[GapCell]) -> None:
 def print_rows(cells: Sequence[GapCell]) -> None:
     """Every row of the gap tables and every model that was built, on stdout."""
     from placegap.experiments.studies.gap_layout import lay_out
+    from placegap.experiments.studies.gap_tables import gap_tables
     from placegap.experiments.studies.model_table import MODEL_HEAD
 
     console = output()

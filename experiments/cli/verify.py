@@ -9,23 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placegap.experiments.cli.options import (
-    ChannelsOption,
     ClusterOption,
     DimOption,
     JsonOption,
-    LevelsOption,
-    LoadOption,
     Model,
-    ObjectiveOption,
-    PlansOption,
-    ReplicasOption,
-    Rules,
-    SubgraphsOption,
-    TransfersOption,
+    ParamOption,
     UnitOption,
     parse_dims,
     parse_pairs,
+    with_rules,
 )
+from placegap.experiments.cli.reading import read_instance
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.device_table import device_table, server_lines
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.rendering import output, print_line, spinner, warn
@@ -40,18 +35,13 @@ if TYPE_CHECKING:
 BROKEN_RULES = 1
 
 
+@with_rules
 def verify_command(
     model: Model,
     plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file.")],
+    *,
     cluster: ClusterOption = None,
-    objective: ObjectiveOption = None,
-    plans: PlansOption = None,
-    channels: ChannelsOption = None,
-    transfers: TransfersOption = None,
-    load: LoadOption = None,
-    replicas: ReplicasOption = None,
-    levels: LevelsOption = None,
-    subgraphs: SubgraphsOption = None,
+    rules: Rules,
     time_unit: UnitOption = None,
     dim: DimOption = None,
     any_content: Annotated[
@@ -62,9 +52,7 @@ def verify_command(
         str | None,
         typer.Option("--method", help="Let this method prove a bound, from the plan on."),
     ] = None,
-    param: Annotated[
-        list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
-    ] = None,
+    param: ParamOption = None,
     time_limit: Annotated[
         float, typer.Option("--time-limit", metavar="S", help="Seconds for --method.")
     ] = 60.0,
@@ -78,17 +66,14 @@ def verify_command(
     """
     from dataclasses import replace
 
-    from placegap.experiments.running.sources import Source, load_source, warn_assumed
+    from placegap.experiments.running.sources import Source
     from placegap.instances.files.plan_file import load_stated_plan
     from placegap.instances.files.verification import verify
     from placegap.instances.referee.plan import Plan
 
-    source = Source(model, cluster, time_unit.value if time_unit else None, dims=parse_dims(dim))
-    with spinner(f"reading {model}"):
-        instance = load_source(source)
-        stated = load_stated_plan(instance, plan_file)
-    warn_assumed(instance.graph, model)
-    rules = Rules(objective, plans, channels, transfers, load, replicas, levels, subgraphs)
+    source = Source(model, cluster, time_unit, dims=parse_dims(dim))
+    instance = read_instance(source)
+    stated = load_stated_plan(instance, plan_file)
     own, semantics = stated.semantics, rules.override(stated.semantics)
     if semantics != own:
         stated = replace(stated, semantics=semantics, value_ns=None, times=None)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from placegap.experiments.cli.options import Rules
 from placegap.experiments.running.placing import (
     DEFAULT_TIME_LIMIT_S,
     Attempt,
@@ -21,6 +20,7 @@ from placegap.experiments.running.placing import (
     place,
 )
 from placegap.experiments.running.pool import run_here
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import find_cluster, find_model
 from placegap.experiments.show.place_report import named_placement, print_result
 from placegap.experiments.show.plan_notes import plan_notes

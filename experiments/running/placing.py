@@ -12,10 +12,10 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from placegap.experiments.cli.options import Rules
 from placegap.experiments.running.pool import Ending, run_pool, send_news
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import Source, load_source
-from placegap.experiments.studies.task import GRACE_S, one_line, warm_up
+from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PlanClass, Semantics
 from placegap.instances.reading.errors import InputError

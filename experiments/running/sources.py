@@ -115,15 +115,6 @@ def assumed_dims(graph: Graph, model: str) -> str | None:
     return f"batch: {taken}, which {Path(model).name} leaves open; --dim {first}=8 asks for another"
 
 
-def warn_assumed(graph: Graph, model: str) -> None:
-    """Print the line of `assumed_dims`, if there is one."""
-    from placegap.experiments.show.rendering import warn  # workers print nothing
-
-    sentence = assumed_dims(graph, model)
-    if sentence is not None:
-        warn(sentence)
-
-
 def find_cluster(cluster: str) -> Cluster:
     """A cluster by name, or from a file."""
     return load_cluster(cluster)

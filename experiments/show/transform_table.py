@@ -11,8 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.corpus.corpus import corpus_names
+from placegap.instances.corpus.corpus import corpus_names, load_corpus
+from placegap.instances.corpus.generate import generate
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.files.document import Document
+from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
@@ -114,15 +117,17 @@ def _cell(row: Row) -> str:
 
 def main() -> None:
     """Print the tables; the arguments are files."""
-    corpus = [load_source(Source(name, CLUSTER)) for name in corpus_names()]
+    cluster = load_cluster(CLUSTER)
+    corpus = [load_corpus(name).instance(cluster) for name in corpus_names()]
     drawn = [
-        load_source(Source(family, CLUSTER, generated=((*params, ("kinds", KINDS)), 1)))
+        Document(name=family, graph=generate(family, {**dict(params), "kinds": KINDS}, seed=1))
         for family, params in GENERATED.items()
     ]
-    files = [load_source(Source(path)) for path in sys.argv[1:]]
+    files = [read_model(path).instance() for path in sys.argv[1:]]
+    instances = [*corpus, *(document.instance(cluster) for document in drawn), *files]
     for semantics in SEMANTICS:
         print(f"**{semantics.label}**, ops / CCR, * = the optimum stays\n")
-        for line in markdown_table([*corpus, *drawn, *files], semantics):
+        for line in markdown_table(instances, semantics):
             print(line)
         print()
 

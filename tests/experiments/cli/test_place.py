@@ -11,10 +11,10 @@ import pytest
 from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
-from placegap.experiments.cli.options import Rules
 from placegap.experiments.running import placing
 from placegap.experiments.running.placing import Attempt, choose_semantics, default_attempts
 from placegap.experiments.running.pool import run_pool
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import Source
 from placegap.instances import Plan, Semantics, example
 from placegap.instances.files.document import Document, save_document

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.experiments.studies import task as run_task
+from placegap.experiments.running import warm_up as module
+from placegap.experiments.running.warm_up import warm_up
 from placegap.instances import Semantics
 
 MAKESPAN = Semantics(objective="makespan")
@@ -12,14 +13,14 @@ MAKESPAN = Semantics(objective="makespan")
 
 def test_a_long_search_is_no_long_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(run_task, "_warm", set())
+    monkeypatch.setattr(module, "_warm", set())
     monkeypatch.setattr(
-        run_task, "solve", lambda *given, **limits: asked.append((given[2], given[3]))
+        module, "solve", lambda *given, **limits: asked.append((given[2], given[3]))
     )
     long = {"moves": 10**9, "restarts": 10**9}
-    run_task.warm_up("annealing", MAKESPAN, long, branching=False)
+    warm_up("annealing", MAKESPAN, long, branching=False)
     assert asked == [("annealing", {})]
     # what decides the kernels is kept, and one of a kind is enough
-    run_task.warm_up("fd-dps", MAKESPAN, {"parts": 3}, branching=False)
-    run_task.warm_up("fd-dps", MAKESPAN, {"parts": 3, "patience": 2}, branching=False)
+    warm_up("fd-dps", MAKESPAN, {"parts": 3}, branching=False)
+    warm_up("fd-dps", MAKESPAN, {"parts": 3, "patience": 2}, branching=False)
     assert asked[1:] == [("fd-dps", {"parts": 3})]

@@ -18,14 +18,15 @@ from numba import njit
 from numba.extending import overload
 
 from placegap.experiments.cli import main
+from placegap.experiments.running import warm_up
 from placegap.experiments.running.pool import Ending
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies import progress as study_progress
 from placegap.experiments.studies import run as study
-from placegap.experiments.studies import task as run_task
 from placegap.experiments.studies.plan import Run
 from placegap.experiments.studies.progress import Progress, progress_shown
 from placegap.experiments.studies.run import run_study
+from placegap.experiments.studies.task import run_task
 from placegap.instances import Semantics
 
 HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", "matplotlib")
@@ -180,8 +181,8 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
         return fake_methods.run(task, params)
 
     monkeypatch.setitem(METHODS, "fake", type(method)(**{**vars(method), "run": compiled}))
-    monkeypatch.setattr(run_task, "_warm", set())
-    outcome = run_task.run_task(run, tmp_path)
+    monkeypatch.setattr(warm_up, "_warm", set())
+    outcome = run_task(run, tmp_path)
     assert outcome["status"] == "feasible", outcome["traceback"]
     assert seen
     assert all(seen)

@@ -12,8 +12,8 @@ from doubles.gap_runs import ANY, CHAIN, STUDY, Results, cells_of, plan
 from PIL import Image
 from rich.console import Console
 
-from placegap.experiments.show.rendering import gap_tables
 from placegap.experiments.studies.gap_layout import lay_out
+from placegap.experiments.studies.gap_tables import gap_tables
 from placegap.experiments.studies.plots import plot_gaps
 from placegap.experiments.studies.report import markdown, runs_csv, write_report
 from placegap.instances import InputError, Semantics

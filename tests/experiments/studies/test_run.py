@@ -16,7 +16,7 @@ from doubles.processes import begin, finish, no_session, send
 
 from placegap.experiments.running import stop_signals
 from placegap.experiments.studies import run as study
-from placegap.experiments.studies import task as run_task
+from placegap.experiments.studies import task
 from placegap.experiments.studies.plan import Run
 from placegap.experiments.studies.progress import Progress
 from placegap.experiments.studies.run import run_study
@@ -51,7 +51,7 @@ def log_lines(out: Path) -> list[dict[str, object]]:
 def test_every_ending_is_a_line_of_the_log(
     tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_task, "GRACE_S", 1.8)  # the hard limit is 2 s
+    monkeypatch.setattr(task, "GRACE_S", 1.8)  # the hard limit is 2 s
     kinds = "{kind: crash}, {kind: error}, {kind: none}, {kind: infeasible}, {seconds: 60}, {}"
     path = study_file(tmp_path, kinds + ", {bound: 1}, {bound: 9000000000}")
     _, cells = run_study(path, tmp_path / "out", workers=2, modules=fakes)
@@ -214,7 +214,7 @@ def test_an_instance_that_changes_while_the_study_runs_is_an_error(tmp_path: Pat
         semantics=Semantics(objective="makespan"), method="fake", params={}, seed=0,
         time_limit_s=1.0, gap=0.0, versions={},
     )  # fmt: skip
-    outcome = run_task.run_task(run)
+    outcome = task.run_task(run)
     assert outcome["status"] == "error"
     assert "has changed since the study began" in outcome["message"]
 

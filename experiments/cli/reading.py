@@ -1,0 +1,36 @@
+"""How the commands read a model: a spinner meanwhile, and a line on what its file leaves open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from placegap.experiments.show.rendering import spinner, warn
+
+if TYPE_CHECKING:
+    from placegap.experiments.running.sources import Source
+    from placegap.instances.problem.instance import Graph, Instance
+
+
+def read_instance(source: Source) -> Instance:
+    """The instance of a source.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or has no devices.
+    """
+    from placegap.experiments.running.sources import load_source
+
+    with spinner(f"reading {source.model}"):
+        instance = load_source(source)
+    warn_assumed(instance.graph, source.model)
+    return instance
+
+
+def warn_assumed(graph: Graph, model: str) -> None:
+    """Print the line of `assumed_dims` on stderr, if there is one."""
+    from placegap.experiments.running.sources import assumed_dims
+
+    sentence = assumed_dims(graph, model)
+    if sentence is not None:
+        warn(sentence)

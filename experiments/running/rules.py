@@ -1,0 +1,58 @@
+"""The rules that a user asks for, one by one, and the semantics that they make of a model's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from placegap.instances.problem.semantics import FIELDS, OBJECTIVES, Semantics
+from placegap.instances.reading.errors import from_validation_error
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Single rules that replace those of a model's semantics; None where one is not given."""
+
+    objective: str | None = None
+    plans: str | None = None
+    channels: str | None = None
+    transfers: str | None = None
+    load: str | None = None
+    replicas: bool | None = None
+    levels: int | None = None
+    subgraphs: int | None = None
+
+    def override(self, own: Semantics | None, default: str = "makespan") -> Semantics:
+        """The semantics to use: the file's own, with single fields replaced.
+
+        Another objective than the file's resets all other fields. Where neither says an objective,
+        an option that belongs to one decides, then `default`.
+
+        Raises
+        ------
+        InputError
+            If an option does not belong to the objective.
+
+        Examples
+        --------
+        >>> own = Semantics(objective="makespan", channels="link")
+        >>> Rules(transfers="per_tensor").override(own).label
+        'makespan link per_tensor'
+        >>> Rules(objective="max_load").override(own).label
+        'max_load any add'
+        """
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        fields: dict[str, object] = {"objective": self._objective(default)}
+        if own is not None and given.get("objective", own.objective) == own.objective:
+            fields = own.model_dump()
+        try:
+            return Semantics.model_validate({**fields, **given})
+        except ValidationError as error:
+            raise from_validation_error(error, source="options") from None
+
+    def _objective(self, default: str) -> str:
+        given = {name for name, value in vars(self).items() if value is not None}
+        if given & {"plans", "load"} and default in ("max_load", "max_load_fwd_bwd"):
+            return default
+        return next((name for name in OBJECTIVES if given.intersection(FIELDS[name])), default)

@@ -1,0 +1,36 @@
+"""The semantics options: one for every rule, the same in every command that has them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, get_args
+
+import pytest
+import typer
+
+from placegap.experiments.cli import main
+from placegap.experiments.cli.app import app
+from placegap.experiments.cli.options import RULES
+from placegap.experiments.running.rules import Rules
+from placegap.instances import Semantics
+
+COMMANDS: Any = typer.main.get_command(app)
+
+
+@pytest.mark.parametrize("command", ["place", "verify", "coarsen"])
+def test_every_rule_of_the_semantics_is_an_option(command: str) -> None:
+    names = {rule.name for rule in fields(Rules)}
+    assert names == set(RULES) == set(Semantics.model_fields)
+    options = {option.name: option for option in COMMANDS.commands[command].params}
+    assert all(options[name].opts == [f"--{name}"] for name in names)
+    assert all(options[name].default is None for name in names)
+    assert "rules" not in options
+
+
+@pytest.mark.parametrize("name", ["objective", "plans", "channels", "transfers", "load"])
+def test_what_can_be_chosen_is_what_the_semantics_knows(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["place", "zfnet512", f"--{name}", "?"]) == 2
+    known = get_args(Semantics.model_fields[name].annotation)
+    assert f"'?' is not one of {', '.join(map(repr, known))} (" in capsys.readouterr().err
