@@ -27,7 +27,7 @@ from placegap.experiments.show.rendering import output, plain_table, spinner
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
-    from placegap.experiments.show.transform_table import Row
+    from placegap.experiments.show.transform_table import TransformRow
     from placegap.instances.problem.instance import Instance
     from placegap.instances.problem.semantics import Semantics
     from placegap.instances.transforms.table import Claim, Coarsening
@@ -100,7 +100,7 @@ def coarsen_command(
 
 
 def _print_all(
-    instance: Instance, semantics: Semantics, rows: Sequence[Row], as_json: bool
+    instance: Instance, semantics: Semantics, rows: Sequence[TransformRow], as_json: bool
 ) -> None:
     """A line per transform, or a JSON list of what they made."""
     from placegap.experiments.show.transform_table import HEAD, row_texts

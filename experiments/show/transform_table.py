@@ -42,7 +42,7 @@ SEMANTICS = (
 )
 
 
-class Row(NamedTuple):
+class TransformRow(NamedTuple):
     """What a transform made of an instance; no figures where it is not for the semantics."""
 
     transform: str
@@ -62,25 +62,25 @@ def table_rows(
     instance: Instance,
     semantics: Semantics,
     params: Mapping[str, Mapping[str, object]] | None = None,
-) -> list[Row]:
+) -> list[TransformRow]:
     """A row for the instance as it is ("none") and one per transform.
 
     `params` of transforms by name.
     """
-    rows = [Row("none", *size_of(instance))]
+    rows = [TransformRow("none", *size_of(instance))]
     for name in TRANSFORMS:
         chosen = (params or {}).get(name, {})
         label = " ".join((name, *(f"{key}={value}" for key, value in chosen.items())))
         try:
             found = coarsen(instance, name, chosen, semantics)
         except InputError:
-            rows.append(Row(label))
+            rows.append(TransformRow(label))
             continue
-        rows.append(Row(label, *size_of(found.merge.coarse), found.claim))
+        rows.append(TransformRow(label, *size_of(found.merge.coarse), found.claim))
     return rows
 
 
-def row_texts(row: Row, num_ops: int) -> tuple[str, ...]:
+def row_texts(row: TransformRow, num_ops: int) -> tuple[str, ...]:
     """The cells of a row under `HEAD`; `num_ops` are those of the instance as it is.
 
     Examples
@@ -109,7 +109,7 @@ def markdown_table(instances: Sequence[Instance], semantics: Semantics) -> Itera
         yield f"| {' | '.join(cells)} |"
 
 
-def _cell(row: Row) -> str:
+def _cell(row: TransformRow) -> str:
     mark = "*" if row.claim == "exact" else ""
     _, ops, _, ccr, _, _ = row_texts(row, 0)
     return f"{ops} / {ccr}{mark}" if row.ops else ops
