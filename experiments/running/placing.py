@@ -17,7 +17,7 @@ from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import PlanClass, Semantics
+from placegap.instances.problem.semantics import FIELDS, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.solvers import Result, solve
@@ -27,6 +27,7 @@ from placegap.solvers.core.progress import Ledger, Listener, News
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import Outcome, SolverDisagreement, carry_bound, finish
 from placegap.solvers.solving.coarsened import solve_coarse
+from placegap.solvers.solving.default_methods import default_method, quick_method
 from placegap.solvers.solving.second_opinion import (
     Opinion,
     Verdict,
@@ -38,14 +39,6 @@ from placegap.solvers.solving.second_opinion import (
 DEFAULT_TIME_LIMIT_S = 60.0
 STOP_S = 5.0
 """What a method gets after Ctrl-C to return what it has; a second Ctrl-C ends it at once."""
-
-CHAIN_METHODS = (
-    "ideal-dp", "archer-exact", "archer-combinatorial", "archer-three-blocks", "archer-bottleneck",
-)  # fmt: skip
-"""Methods for plans that are chains."""
-
-CONTIGUOUS: Mapping[str, PlanClass] = {"no": "any", "convex": "convex", "chain": "chain"}
-"""The class of plans that the throughput IP's parameter asks for."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +87,8 @@ def choose_semantics(
 ) -> Semantics:
     """What the value will mean, from the options, the file and the method, in this order.
 
-    Without ``--plans``, max_load means chains where no method is named, and the class that a named
-    method, or its parameter ``contiguous``, is for. Pesto is for links.
+    Where a rule is not stated, it is the one that the named method, with its parameters, is for;
+    max_load means chains where no method is named.
 
     Examples
     --------
@@ -109,38 +102,23 @@ def choose_semantics(
     objectives = () if method is None else find_method(method).objectives
     default = "makespan" if "makespan" in objectives or not objectives else objectives[0]
     semantics = rules.override(own, default)
-    update: dict[str, str] = {}
-    if semantics.is_load and rules.plans is None:
-        plans = "chain" if method is None or method in CHAIN_METHODS else semantics.plans
-        if method == "throughput-ip":
-            plans = CONTIGUOUS.get(str((params or {}).get("contiguous", "no")), semantics.plans)
-        update = {"plans": plans}
-    elif method == "pesto" and semantics.objective == "makespan" and rules.channels is None:
-        update = {"channels": "link"}
+    usual = {"plans": "chain"} if method is None else find_method(method).usual_rules(params or {})
+    update = {
+        name: rule
+        for name, rule in usual.items()
+        if name in FIELDS[semantics.objective] and getattr(rules, name) is None
+    }
     return semantics.model_copy(update=update)
 
 
 def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
     """What runs where no method is named; `place` fills in incumbents.
 
-    First a placer that takes no time, whose plan stands if what follows fails: HEFT for makespan,
-    else m-TOPO. Then, for makespan, decomposition; max_load: the ideal DP for chains, column
-    generation for plans of any kind; latency_subgraphs: rows of calls. Else the throughput IP.
+    First a placer that takes no time, whose plan stands if what follows fails.
     """
-    semantics = attempt.semantics
-    plain = not semantics.replicas and semantics.levels == 1
-    quick = "heft" if semantics.objective == "makespan" else "m-topo"
+    quick = quick_method(attempt.semantics)
     yield _with(attempt, method=quick, params={}, optional=True)
-    if semantics.objective == "makespan":
-        yield _with(attempt, method="decomposition")
-    elif semantics.objective == "latency_subgraphs":
-        yield _with(attempt, method="latency")
-    elif semantics.objective == "max_load" and semantics.plans == "chain":
-        yield _with(attempt, method="ideal-dp")
-    elif semantics.objective == "max_load" and semantics.plans == "any" and plain:
-        yield _with(attempt, method="noncontiguous")
-    else:
-        yield _with(attempt, method="throughput-ip")
+    yield _with(attempt, method=default_method(attempt.semantics))
 
 
 def _with(attempt: Attempt, **changes: object) -> Attempt:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -152,6 +152,8 @@ class Method(Generic[P]):
         Distributions whose versions belong to a result.
     formulation : callable (Task, Params) -> Formulation, optional
         Of a method that solves a MIP: what `export.write_model` writes.
+    usual_rules : callable (parameters) -> mapping
+        Rules of the semantics that the method is for, where nobody asks for others.
     """
 
     name: str
@@ -165,6 +167,7 @@ class Method(Generic[P]):
     missing: Callable[[], str | None] = lambda: None
     packages: tuple[str, ...] = ()
     formulation: Callable[[Task, P], Formulation] | None = None
+    usual_rules: Callable[[Mapping[str, object]], Mapping[str, str]] = lambda params: {}
 
 
 AnyMethod = Method[Any]

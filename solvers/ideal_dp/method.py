@@ -157,6 +157,7 @@ def _sizes(problem: ChainProblem | KindsProblem) -> dict[str, int]:
 register(
     Method(
         name="ideal-dp",
+        usual_rules=lambda params: {"plans": "chain"},
         claim="exact",
         objectives=("max_load",),
         paper="Tarnawski et al., NeurIPS 2020",

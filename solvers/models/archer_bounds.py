@@ -250,6 +250,7 @@ def _register(
     register(
         Method(
             name=f"archer-{name}",
+            usual_rules=lambda params: {"plans": "chain"},
             claim="bound",
             objectives=("max_load",),
             paper="Archer et al., ICML 2024",

@@ -57,6 +57,7 @@ def run(task: Task, params: MipParams) -> Outcome:
 register(
     Method(
         name="archer-exact",
+        usual_rules=lambda params: {"plans": "chain"},
         claim="exact",
         objectives=("max_load",),
         paper="Archer et al., ICML 2024",

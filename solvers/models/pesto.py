@@ -129,6 +129,7 @@ def _formulation(task: Task, form: pesto.Form, starts: tuple[str, ...] = ()) -> 
 register(
     Method(
         name="pesto",
+        usual_rules=lambda params: {"channels": "link"},
         claim="exact",
         objectives=("makespan",),
         paper="after Hafeez et al. 2021 (Pesto)",

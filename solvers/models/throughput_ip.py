@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from placegap.formulations import throughput_ip
@@ -87,9 +88,17 @@ def _with_plain_start(task: Task) -> Task:
     return replace(task, incumbent=found.plan)
 
 
+def _usual_rules(params: Mapping[str, object]) -> Mapping[str, str]:
+    """The class of plans that its parameter `contiguous` asks for."""
+    classes = {"no": "any", "convex": "convex", "chain": "chain"}
+    asked = classes.get(str(params.get("contiguous", "no")))
+    return {} if asked is None else {"plans": asked}
+
+
 register(
     Method(
         name="throughput-ip",
+        usual_rules=_usual_rules,
         claim="exact",
         objectives=("max_load", "max_load_fwd_bwd"),
         paper="Tarnawski et al. 2020",
