@@ -10,7 +10,7 @@ from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
-from placegap.experiments.show.transform_table import HEAD, SEMANTICS, markdown_table
+from placegap.experiments.show.transform_table import HEAD
 from placegap.instances import Semantics, example, load_document, load_plan, read_model
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.transforms.table import TRANSFORMS
@@ -148,11 +148,3 @@ def test_the_model_of_the_coarse_graph_is_written(
         assert main([*command, *more]) == 0
         sizes.append(json.loads(capsys.readouterr().out)["rows"])
     assert sizes[1] < sizes[0]
-
-
-def test_the_markdown_table_marks_what_is_exact() -> None:
-    head, rule, row = markdown_table([example()], SEMANTICS[0])
-    assert head.startswith("| graph | as it is | moirai-fusion |")
-    assert rule.count("---") == head.count("|") - 1
-    # nothing to fuse by rules, all four as one segment
-    assert row.startswith("| diamond | 4 / 0.744 | 4 / 0.744* | 1 / 0 |")

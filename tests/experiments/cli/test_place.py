@@ -12,9 +12,7 @@ from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
-from placegap.experiments.running.placing import Attempt, choose_semantics, default_attempts
-from placegap.experiments.running.pool import run_pool
-from placegap.experiments.running.rules import Rules
+from placegap.experiments.running.placing import Attempt
 from placegap.experiments.running.sources import Source
 from placegap.instances import Plan, Semantics, example
 from placegap.instances.files.document import Document, save_document
@@ -250,10 +248,6 @@ def test_a_wrong_method_parameter_or_semantics_is_bad_input(model: Path, capsys:
         assert words in capsys.readouterr().err
 
 
-def chosen(own: Semantics | None = None, method: str | None = None, **rules: str) -> str:
-    return choose_semantics(Rules(**rules), own, method).label
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -272,72 +266,9 @@ def test_options_that_cannot_work_are_one_line(
     assert err.count("\n") == 1
 
 
-def test_a_plan_is_judged_under_another_objective_without_its_orders(
-    tmp_path: Path, capsys: Capture
-) -> None:
-    save_document(Document.of(example()), tmp_path / "model.json")
-    plan = Plan.on([0, 1, 0, 0], [[0, 2, 3], [1]])
-    save_plan(example(), plan, Semantics(objective="makespan"), tmp_path / "plan.json")
-    files = [str(tmp_path / "model.json"), str(tmp_path / "plan.json")]
-    assert main(["verify", *files, "--objective", "max_load", "--json"]) == 0
-    out, err = capsys.readouterr()
-    # gpu0: 5 + 10 + 8 and one tensor out (1 ns) and one in (1 ns); gpu1: 20 + 1 + 1
-    assert json.loads(out)["value_ns"] == 25
-    assert "only its placement is used" in err
-
-
-def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> None:
-    link = Semantics(objective="makespan", channels="link")
-    overlap = Semantics(objective="max_load", plans="chain", load="overlap")
-    assert chosen() == "makespan port per_edge"
-    assert chosen(own=link) == "makespan link per_edge"
-    assert chosen(own=link, transfers="per_tensor") == "makespan link per_tensor"
-    assert chosen(own=overlap) == "max_load chain overlap"
-    assert chosen(own=overlap, objective="makespan") == "makespan port per_edge"
-    assert chosen(own=overlap, method="throughput-ip") == "max_load any overlap"
-    assert chosen(own=overlap, plans="convex") == "max_load convex overlap"
-    assert chosen(method="ideal-dp") == "max_load chain add"
-    assert chosen(load="overlap") == "max_load chain overlap"
-    assert chosen(channels="free") == "makespan free per_edge"
-
-
-@pytest.mark.parametrize(
-    ("semantics", "methods"),
-    [
-        (Semantics(objective="makespan"), ["heft", "decomposition"]),
-        (Semantics(objective="max_load", plans="chain"), ["m-topo", "ideal-dp"]),
-        (Semantics(objective="max_load", plans="chain", replicas=True), ["m-topo", "ideal-dp"]),
-        (Semantics(objective="max_load", plans="any"), ["m-topo", "noncontiguous"]),
-        (Semantics(objective="max_load", plans="convex"), ["m-topo", "throughput-ip"]),
-        (Semantics(objective="max_load", plans="any", replicas=True), ["m-topo", "throughput-ip"]),
-        (Semantics(objective="max_load_fwd_bwd"), ["m-topo", "throughput-ip"]),
-        (Semantics(objective="latency_subgraphs"), ["m-topo", "latency"]),
-    ],
-)
-def test_the_default_method_follows_the_semantics(semantics: Semantics, methods: list[str]) -> None:
-    attempts = default_attempts(Attempt(Source("vgg19"), semantics, ""))
-    assert [attempt.method for attempt in attempts] == methods
-
-
 def test_without_a_method_the_diamond_is_solved_to_optimality(model: Path, capsys: Capture) -> None:
     assert main(["place", str(model), "--time-limit", "10", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     # brute force finds 34 as well: the doctest of `solve`
     assert (content["method"], content["status"]) == ("decomposition", "optimal")
     assert content["value_ns"] == 34
-
-
-def test_if_a_later_attempt_crashes_the_plan_before_stands(
-    fakes: list[str], model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(placing, "run_pool", run_pool)  # processes of their own
-    base = Attempt(Source(str(model)), Semantics(objective="makespan"), "fake", time_limit_s=5.0)
-    attempts = [
-        Attempt(**{**vars(base), "params": {"device": "0"}, "optional": True}),
-        Attempt(**{**vars(base), "params": {"kind": "crash"}}),
-    ]
-    result, warnings = placing.place(iter(attempts), fakes)
-    assert result.value_ns == 43
-    assert len(warnings) == 1
-    assert "SIGKILL" in warnings[0]
-    assert "this is the plan of fake" in warnings[0]

@@ -149,3 +149,17 @@ def test_cheap_bounds_are_below_the_optimum(semantics: Semantics) -> None:
     # the path takes 5 + 20 + 8; the work, 43 ns, is shared by two
     assert bound.ns == (22 if semantics.is_load else 33)
     assert bound.ns <= best.value_ns
+
+
+def test_a_plan_is_judged_under_another_objective_without_its_orders(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    save_document(Document.of(example()), tmp_path / "model.json")
+    plan = Plan.on([0, 1, 0, 0], [[0, 2, 3], [1]])
+    save_plan(example(), plan, Semantics(objective="makespan"), tmp_path / "plan.json")
+    files = [str(tmp_path / "model.json"), str(tmp_path / "plan.json")]
+    assert main(["verify", *files, "--objective", "max_load", "--json"]) == 0
+    out, err = capsys.readouterr()
+    # gpu0: 5 + 10 + 8 and one tensor out (1 ns) and one in (1 ns); gpu1: 20 + 1 + 1
+    assert json.loads(out)["value_ns"] == 25
+    assert "only its placement is used" in err

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from placegap.experiments.running import warm_up as module
-from placegap.experiments.running.warm_up import warm_up
+from placegap.experiments.running.warm_up import EFFORT, warm_up
 from placegap.instances import Semantics
+from placegap.solvers import METHODS
 
 MAKESPAN = Semantics(objective="makespan")
 
@@ -24,3 +25,8 @@ def test_a_long_search_is_no_long_warm_up(monkeypatch: pytest.MonkeyPatch) -> No
     warm_up("fd-dps", MAKESPAN, {"parts": 3}, branching=False)
     warm_up("fd-dps", MAKESPAN, {"parts": 3, "patience": 2}, branching=False)
     assert asked[1:] == [("fd-dps", {"parts": 3})]
+
+
+def test_every_name_of_effort_is_a_parameter_of_some_method() -> None:
+    known = {name for method in METHODS.values() for name in method.params.model_fields}
+    assert known >= EFFORT

@@ -10,10 +10,8 @@ import pandas as pd
 import pytest
 from doubles.gap_runs import ANY, CHAIN, STUDY, Results, cells_of, plan
 from PIL import Image
-from rich.console import Console
 
 from placegap.experiments.studies.gap_layout import lay_out
-from placegap.experiments.studies.gap_tables import gap_tables
 from placegap.experiments.studies.plots import plot_gaps
 from placegap.experiments.studies.report import markdown, runs_csv, write_report
 from placegap.instances import InputError, Semantics
@@ -69,19 +67,6 @@ def test_what_bounds_rest_on_and_what_solvers_got_wrong_is_told() -> None:
     assert list(frame.rests_on) == ["proof", "HiGHS 1", "HiGHS 1"]
     assert frame.iloc[2].bound_origin == "highs"
     assert frame.iloc[1].faults == "HiGHS 1 said 10"
-
-
-def test_a_narrow_terminal_gets_several_tables_and_no_column_is_lost() -> None:
-    (table, _) = lay_out(CELLS)
-    for width, parts in ((120, 1), (40, 2)):
-        console = Console(width=width, file=io.StringIO(), record=True)
-        grids = list(gap_tables(table, width))
-        for grid in grids:
-            console.print(grid)
-        text = console.export_text()
-        assert len(grids) >= parts
-        assert all(name in text for name in ("dp", "placer", "broken", "small-only"))
-        assert max(map(len, text.splitlines())) <= width
 
 
 def test_markdown_has_a_grid_per_table_and_escapes_bars() -> None:

@@ -1,0 +1,65 @@
+"""Placing: which semantics and methods, and what of several attempts is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.experiments.running.placing import Attempt, choose_semantics, default_attempts, place
+from placegap.experiments.running.rules import Rules
+from placegap.experiments.running.sources import Source
+from placegap.instances import Semantics, example
+
+
+def chosen(own: Semantics | None = None, method: str | None = None, **rules: str) -> str:
+    return choose_semantics(Rules(**rules), own, method).label
+
+
+def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> None:
+    link = Semantics(objective="makespan", channels="link")
+    overlap = Semantics(objective="max_load", plans="chain", load="overlap")
+    assert chosen() == "makespan port per_edge"
+    assert chosen(own=link) == "makespan link per_edge"
+    assert chosen(own=link, transfers="per_tensor") == "makespan link per_tensor"
+    assert chosen(own=overlap) == "max_load chain overlap"
+    assert chosen(own=overlap, objective="makespan") == "makespan port per_edge"
+    assert chosen(own=overlap, method="throughput-ip") == "max_load any overlap"
+    assert chosen(own=overlap, plans="convex") == "max_load convex overlap"
+    assert chosen(method="ideal-dp") == "max_load chain add"
+    assert chosen(load="overlap") == "max_load chain overlap"
+    assert chosen(channels="free") == "makespan free per_edge"
+
+
+@pytest.mark.parametrize(
+    ("semantics", "methods"),
+    [
+        (Semantics(objective="makespan"), ["heft", "decomposition"]),
+        (Semantics(objective="max_load", plans="chain"), ["m-topo", "ideal-dp"]),
+        (Semantics(objective="max_load", plans="chain", replicas=True), ["m-topo", "ideal-dp"]),
+        (Semantics(objective="max_load", plans="any"), ["m-topo", "noncontiguous"]),
+        (Semantics(objective="max_load", plans="convex"), ["m-topo", "throughput-ip"]),
+        (Semantics(objective="max_load", plans="any", replicas=True), ["m-topo", "throughput-ip"]),
+        (Semantics(objective="max_load_fwd_bwd"), ["m-topo", "throughput-ip"]),
+        (Semantics(objective="latency_subgraphs"), ["m-topo", "latency"]),
+    ],
+)
+def test_the_default_method_follows_the_semantics(semantics: Semantics, methods: list[str]) -> None:
+    attempts = default_attempts(Attempt(Source("vgg19"), semantics, ""))
+    assert [attempt.method for attempt in attempts] == methods
+
+
+def test_if_a_later_attempt_crashes_the_plan_before_stands(
+    fakes: list[str],
+) -> None:
+    # the fake takes a graph of this name for real
+    graph = example().graph.model_copy(update={"name": "real"})
+    real = example().model_copy(update={"graph": graph})
+    base = Attempt(real, Semantics(objective="makespan"), "fake", time_limit_s=5.0)
+    attempts = [
+        Attempt(**{**vars(base), "params": {"device": "0"}, "optional": True}),
+        Attempt(**{**vars(base), "params": {"kind": "crash"}}),
+    ]
+    result, warnings = place(iter(attempts), fakes)
+    assert result.value_ns == 43
+    assert len(warnings) == 1
+    assert "SIGKILL" in warnings[0]
+    assert "this is the plan of fake" in warnings[0]
