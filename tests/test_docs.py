@@ -122,6 +122,29 @@ def test_the_page_of_references_lists_the_bibliography() -> None:
     assert listed == sorted(set(keys_of_the_bibliography())) == keys_of_the_bibliography()
 
 
+def test_the_code_that_a_paper_is_in_names_its_first_author() -> None:
+    rows = re.findall(
+        r"^\| `[^`]+` \| (\w+).* \| (.*) \|$", (DOCS / "references.md").read_text(), re.MULTILINE
+    )
+    placed = [(author, path) for author, where in rows for path in re.findall(r"`([^`]+)`", where)]
+    assert len(placed) > 50
+    unnamed = [
+        (author, path)
+        for author, path in placed
+        if not any(spelled(author) in source.read_text() for source in files_of(ROOT / path))
+    ]
+    assert unnamed == []
+
+
+def files_of(path: Path) -> list[Path]:
+    return [path] if path.is_file() else list(path.rglob("*.py"))
+
+
+def spelled(author: str) -> str:
+    """A name as docstrings spell it, in letters of English."""
+    return plain(author.replace("ü", "ue"))
+
+
 def test_an_author_and_a_year_that_a_page_names_are_in_the_bibliography() -> None:
     bibliography = (DOCS / "references.bib").read_text()
     known = {
