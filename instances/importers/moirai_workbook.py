@@ -1,5 +1,7 @@
 """Read the workbooks of Moirai: one row per op, transfer times per pair of devices.
 
+They are the sample data of Zhang et al. 2023.
+
 Columns: `task` id; `c_task` ids of the data flows that leave the task; `dir_succ` its successors;
 `dir_succ_add` flows and successors together; `p0`.. processing time per device; `pcXY` transfer
 time from device X to Y, one entry per flow; `mi` memory; `m0`.. memory of the devices, in the first

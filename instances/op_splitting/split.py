@@ -1,7 +1,7 @@
 """Operator splitting: ops become parts and a gather, edges become slices.
 
-After section 4.1 and figure 2 of FD-DPS (Mathematics 2022, 10, 4788). Which ops are split is
-decided elsewhere (`splitting`, or a search). A plan of the finer instance is a plan of another
+After Zeng et al., FD-DPS (Mathematics 2022, 10, 4788), section 4.1 and figure 2. Which ops are
+split is decided elsewhere (`rule`, or a search). A plan of the finer instance is a plan of another
 instance: of the instance that was split it is none, and its value may lie below that instance's
 optimum.
 """

@@ -15,7 +15,7 @@ from placegap.instances.problem.instance import (
 
 
 def example() -> Instance:
-    """FD-DPS, figure 3: a diamond of four ops on two equal devices.
+    """Zeng et al., FD-DPS, figure 3: a diamond of four ops on two equal devices.
 
     Ops take 5, 20, 10 and 8 ns; the transfers 1 -> 2, 1 -> 3, 2 -> 4, 3 -> 4 take 1, 20, 1, 10 ns.
 

@@ -19,10 +19,11 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 def d_dps(task: Task, params: Params | None = None) -> Outcome:
     """Place the ready op of least slack in a slot before its latest start, near its parents.
 
-    "FD-DPS", Mathematics 2022, 10, 4788, without its splitting of ops, which it calls D-DPS(-F):
-    Algorithms 1 to 3 with earliest and latest start (6), (7), dynamic critical path length (10),
-    slot search (11) and child rule (12). A heuristic for the makespan; it plans with free channels
-    and inserts ops into idle gaps. `schedule_dynamic_path` says how ops and devices are chosen.
+    Zeng et al., "FD-DPS", Mathematics 2022, 10, 4788, without its splitting of ops, which it calls
+    D-DPS(-F): Algorithms 1 to 3 with earliest and latest start (6), (7), dynamic critical path
+    length (10), slot search (11) and child rule (12). A heuristic for the makespan; it plans with
+    free channels and inserts ops into idle gaps. `schedule_dynamic_path` says how ops and devices
+    are chosen.
     Misprints mended: (7) is taken as a latest start, (12) as arg min.
     Filled in: what is placed stays where and when it is, so that a slot ends where the next op
     starts; costs of ops and transfers not yet placed are means, exact as in HEFT; on each device

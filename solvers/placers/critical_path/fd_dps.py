@@ -50,9 +50,9 @@ class FdDpsParams(SplitParams):
 def fd_dps(task: Task, params: Params | None = None) -> Outcome:
     """Split the ops that compute much and hold few parameters, then place as D-DPS does.
 
-    "FD-DPS", Mathematics 2022, 10, 4788, Algorithm 3. A heuristic for the makespan of an instance
-    of finer ops: where ops were split the plan is one of that instance (`Result.split`), not of the
-    one asked about; where none was, it is D-DPS' plan.
+    Zeng et al., "FD-DPS", Mathematics 2022, 10, 4788, Algorithm 3. A heuristic for the makespan of
+    an instance of finer ops: where ops were split the plan is one of that instance
+    (`Result.split`), not of the one asked about; where none was, it is D-DPS' plan.
     Filled in: thresholds, axes and the costs of parts (`choose_cuts`, `split_ops`); where the
     parts, with their copies, do not fit, the ops are left whole; the rest as in `d_dps`.
     O((V + E) (K + log V)) for the V ops and E edges of the finer instance.

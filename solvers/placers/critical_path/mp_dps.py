@@ -38,9 +38,10 @@ class MpDpsParams(Params):
 def mp_dps(task: Task, params: Params | None = None) -> Outcome:
     """Merge ops that are better together, then place by the predicted cost of the path behind.
 
-    MP-DPS as FD-DPS tells it (Mathematics 2022, 10, 4788, section 5.1): nodes are merged "with
-    computing power awareness", and scheduled by "predicting the path cost"; its text is not at
-    hand. A heuristic for the makespan; it plans with free channels and inserts into idle gaps.
+    MP-DPS as Zeng et al. tell it (FD-DPS, Mathematics 2022, 10, 4788, section 5.1): nodes are
+    merged "with computing power awareness", and scheduled by "predicting the path cost"; its text
+    is not at hand. A heuristic for the makespan; it plans with free channels and inserts into idle
+    gaps.
     Filled in: what is merged (`merge_by_power`). The predicted path cost of an op on a device is
     its time there plus PEFT's optimistic cost of what follows (`optimistic_costs`). The ready op of
     largest mean path cost comes next, and goes where its start plus path cost is least: PEFT on
