@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.show.drawing import COLOURS, new_figure, png
 from placegap.experiments.show.figures import common_unit, format_gap, format_ns
+from placegap.instances import load_cluster, load_corpus
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
@@ -208,13 +208,13 @@ def draw_gap(instance: Instance, heuristic: str) -> Figure:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw what the arguments ask for into a file; 0 is success, 2 bad input."""
     parser = argparse.ArgumentParser(prog="gantt", description=__doc__)
-    parser.add_argument("network", help="a graph of the corpus, or a file")
+    parser.add_argument("network", help="a graph of the corpus")
     parser.add_argument("cluster", help="a cluster that ships with the package, or a file")
     parser.add_argument("heuristic", help="a method that makes a plan, such as heft")
     parser.add_argument("out", type=Path, help="the picture, a PNG")
     options = parser.parse_args(arguments)
     try:
-        instance = load_source(Source(options.network, options.cluster))
+        instance = load_corpus(options.network).instance(load_cluster(options.cluster))
         options.out.write_bytes(png(draw_gap(instance, options.heuristic), dpi=DPI))
     except InputError as error:
         print(f"gantt: {error}", file=sys.stderr)
