@@ -149,7 +149,7 @@ def instance(case: IdealCase) -> Instance:
 
     Examples
     --------
-    >>> made = instance(Case("parallel-chains", (("chains", 2), ("length", 3)), 2, 1, 0.1))
+    >>> made = instance(IdealCase("parallel-chains", (("chains", 2), ("length", 3)), 2, 1, 0.1))
     >>> made.num_ops, [device.name for device in made.cluster.devices]
     (6, ['gpu0', 'gpu1', 'cpu0'])
     """

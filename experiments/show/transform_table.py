@@ -85,9 +85,9 @@ def row_texts(row: TransformRow, num_ops: int) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> row_texts(Row("pesto-merge", 1000, 1200, 0.25, "restriction"), 3000)
+    >>> row_texts(TransformRow("pesto-merge", 1000, 1200, 0.25, "restriction"), 3000)
     ('pesto-merge', '1,000', '1,200', '0.25', '3.00-fold', 'restriction')
-    >>> row_texts(Row("zero-time"), 3000)
+    >>> row_texts(TransformRow("zero-time"), 3000)
     ('zero-time', 'n/a', '', '', '', '')
     """
     if row.ops is None:

@@ -17,7 +17,6 @@ from placegap.solvers.core.progress import Listener, listening
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Outcome, Result, finish
 from placegap.solvers.solving.default_methods import default_method
-from placegap.solvers.solving.run_exact import run_exact
 
 
 def solve(
@@ -98,6 +97,8 @@ def solve(
 def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
     if method.claim != "exact":
         return method.run(task, params)
+    from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS
+
     return run_exact(method, task, params)
 
 
@@ -116,6 +117,7 @@ def what_is_missing(method: AnyMethod, params: Params) -> str | None:
 
     Examples
     --------
+    >>> from placegap.solvers import METHODS
     >>> what_is_missing(METHODS["heft"], Params()) is None
     True
     """
@@ -133,6 +135,7 @@ def versions_of(method: AnyMethod) -> dict[str, str]:
 
     Examples
     --------
+    >>> from placegap.solvers import METHODS
     >>> list(versions_of(METHODS["cp-sat"]))
     ['placegap', 'ortools']
     """

@@ -139,7 +139,7 @@ def test_exact_benchmarks_have_names_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", bench_splits.CASES, ids=lambda case: case.name)
-def test_generated_networks_are_the_same_each_time(case: bench_splits.Case) -> None:
+def test_generated_networks_are_the_same_each_time(case: bench_splits.NetworkCase) -> None:
     made = bench_splits.instance(case)
     assert made == bench_splits.instance(case)
     limits = made.arrays.memory_bytes[: case.accelerators]

@@ -305,4 +305,4 @@ def test_a_mip_bound_above_the_plan_is_a_fault_and_no_bound(
     monkeypatch.setitem(METHODS, "throughput-ip", mip)
     result = split(open_instance(), rounds=1)
     assert result.rests_on == "proof"
-    assert any("says that no load below 1000000000 ns" in fault for fault in result.faults)
+    assert any("says that nothing below 1000000000 ns" in fault for fault in result.faults)
