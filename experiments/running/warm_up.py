@@ -19,12 +19,6 @@ GRACE_S = 180.0
 """A run's hard limit is its time limit plus this: the method's own clock leaves out reading the
 instance and compiling kernels, and some methods look at theirs only now and then."""
 
-EFFORT = frozenset(
-    {"moves", "restarts", "rounds", "patience", "generations", "population", "orders"}
-)
-"""Parameters that say how long a search goes on: they decide no kernel, and a warm-up with them
-could take as long as the run."""
-
 _warm: set[tuple[str, str, str]] = set()
 
 
@@ -44,7 +38,9 @@ def warm_up(
     `branching` one makes searches branch, which compiles what the first does not reach, and may
     take a second.
     """
-    params = {key: value for key, value in params.items() if key not in EFFORT}
+    # a warm-up with parameters that say how long to search could take as long as the run
+    effort = find_method(method).params.efforts()
+    params = {key: value for key, value in params.items() if key not in effort}
     what = (method, semantics.label, repr(sorted(params.items())))
     if what in _warm:
         return

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.annealing.moves import RUNS, Annealing
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -26,8 +26,8 @@ class AnnealingParams(Params):
         Moves of a run; by default `annealing.moves.usual_moves`.
     """
 
-    restarts: int = Field(default=RUNS, ge=1)
-    moves: int | None = Field(default=None, ge=1)
+    restarts: int = Field(default=RUNS, ge=1, json_schema_extra=EFFORT)
+    moves: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
 
 
 def run(task: Task, params: AnnealingParams) -> Outcome:

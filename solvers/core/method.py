@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Objective, Semantics
@@ -18,10 +18,20 @@ if TYPE_CHECKING:  # Pyomo takes a second to load
     import pyomo.environ as pyo
 
 
+EFFORT: dict[str, JsonValue] = {"effort": True}
+"""Marks a parameter that says how long a search goes on: it decides no kernel."""
+
+
 class Params(BaseModel):
     """Base of a method's parameters: frozen, and unknown names are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def efforts(cls) -> frozenset[str]:
+        """Names of the parameters that say only how long a search goes on."""
+        fields = cls.model_fields.items()
+        return frozenset(name for name, field in fields if field.json_schema_extra == EFFORT)
 
 
 class ExactParams(Params):

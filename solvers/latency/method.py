@@ -21,7 +21,7 @@ from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.best import Best
 from placegap.solvers.core.clock import Clock, LimitReached, now_s
 from placegap.solvers.core.interrupts import stop_asked
-from placegap.solvers.core.method import ExactParams, Method, Params, Task
+from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task
 from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -76,8 +76,8 @@ class LatencyParams(ExactParams):
         Threads of CP-SAT.
     """
 
-    moves: int = Field(default=300_000, ge=0)
-    rounds: int = Field(default=3, ge=0)
+    moves: int = Field(default=300_000, ge=0, json_schema_extra=EFFORT)
+    rounds: int = Field(default=3, ge=0, json_schema_extra=EFFORT)
     finish: bool = True
     workers: int = Field(default=2, ge=1, le=1024)
 

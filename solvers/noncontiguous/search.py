@@ -17,7 +17,7 @@ from placegap.instances.referee.plan import Plan
 from placegap.solvers.core import trust
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.interrupts import stop_asked
-from placegap.solvers.core.method import ExactParams, Task
+from placegap.solvers.core.method import EFFORT, ExactParams, Task
 from placegap.solvers.core.registry import find_method, why_not
 from placegap.solvers.noncontiguous.annealing import anneal
 from placegap.solvers.noncontiguous.best_partition import BestPartition
@@ -95,9 +95,9 @@ class NoncontiguousParams(ExactParams):
         Most kinds of devices that are priced at a time, in threads.
     """
 
-    moves: int = Field(default=500_000, ge=0)
-    patience: int = Field(default=150, ge=0)
-    rounds: int = Field(default=3, ge=0, le=MOST_ROUNDS)
+    moves: int = Field(default=500_000, ge=0, json_schema_extra=EFFORT)
+    patience: int = Field(default=150, ge=0, json_schema_extra=EFFORT)
+    rounds: int = Field(default=3, ge=0, le=MOST_ROUNDS, json_schema_extra=EFFORT)
     mip: bool = True
     workers: int = Field(default=2, ge=1, le=1024)
 

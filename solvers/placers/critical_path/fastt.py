@@ -15,7 +15,7 @@ from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.critical_path.fastt_dpos import dpos, mean_time_ns
@@ -29,7 +29,7 @@ class FastTParams(SplitParams):
     With patience 0 nothing is split, and the method is DPOS.
     """
 
-    patience: Annotated[int, Field(ge=0)] = 10
+    patience: Annotated[int, Field(ge=0, json_schema_extra=EFFORT)] = 10
 
 
 class BestSplit(NamedTuple):

@@ -12,7 +12,7 @@ from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.nets import build_nets
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.greedy import greedy
@@ -45,7 +45,7 @@ class LocalSearchParams(Params):
         How many random starts there are.
     """
 
-    restarts: int = Field(default=10, ge=1)
+    restarts: int = Field(default=10, ge=1, json_schema_extra=EFFORT)
 
 
 def local_search(task: Task, params: LocalSearchParams) -> Outcome:

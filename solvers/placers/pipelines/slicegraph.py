@@ -14,7 +14,7 @@ from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.random_orders import order_of_keys
 from placegap.solvers.chains.slice_any_devices import Slicer
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.movable_units import why_not_one_level
@@ -41,11 +41,11 @@ class SliceGraphParams(Params):
         Generations after the first; a time limit may end them sooner.
     """
 
-    population: int = Field(default=32, ge=4)
+    population: int = Field(default=32, ge=4, json_schema_extra=EFFORT)
     elite: float = Field(default=0.25, gt=0, lt=0.5)
     mutants: float = Field(default=0.25, ge=0, lt=0.5)
     inherit: float = Field(default=0.7, gt=0.5, le=1)
-    generations: int = Field(default=20, ge=0)
+    generations: int = Field(default=20, ge=0, json_schema_extra=EFFORT)
 
 
 def slicegraph(task: Task, params: SliceGraphParams) -> Outcome:

@@ -11,7 +11,7 @@ from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
 from placegap.solvers.chains.slice_any_devices import Slicer
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.movable_units import why_not_one_level
@@ -27,7 +27,7 @@ class SlicingParams(Params):
         end, breadth first from either end, then the first two with random ties.
     """
 
-    orders: int = Field(default=NUM_ORDERS, ge=1, le=NUM_ORDERS)
+    orders: int = Field(default=NUM_ORDERS, ge=1, le=NUM_ORDERS, json_schema_extra=EFFORT)
 
 
 def slicing(task: Task, params: SlicingParams) -> Outcome:

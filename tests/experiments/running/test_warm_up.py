@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placegap.experiments.running import warm_up as module
-from placegap.experiments.running.warm_up import EFFORT, warm_up
+from placegap.experiments.running.warm_up import warm_up
 from placegap.instances import Semantics
 from placegap.solvers import METHODS
 
@@ -22,11 +22,19 @@ def test_a_long_search_is_no_long_warm_up(monkeypatch: pytest.MonkeyPatch) -> No
     warm_up("annealing", MAKESPAN, long, branching=False)
     assert asked == [("annealing", {})]
     # what decides the kernels is kept, and one of a kind is enough
-    warm_up("fd-dps", MAKESPAN, {"parts": 3}, branching=False)
-    warm_up("fd-dps", MAKESPAN, {"parts": 3, "patience": 2}, branching=False)
-    assert asked[1:] == [("fd-dps", {"parts": 3})]
+    warm_up("fastt", MAKESPAN, {"parts": 3}, branching=False)
+    warm_up("fastt", MAKESPAN, {"parts": 3, "patience": 2}, branching=False)
+    assert asked[1:] == [("fastt", {"parts": 3})]
 
 
-def test_every_name_of_effort_is_a_parameter_of_some_method() -> None:
-    known = {name for method in METHODS.values() for name in method.params.model_fields}
-    assert known >= EFFORT
+def test_searches_say_which_parameters_are_their_effort() -> None:
+    efforts = {name: method.params.efforts() for name, method in METHODS.items()}
+    assert {name: sorted(found) for name, found in efforts.items() if found} == {
+        "annealing": ["moves", "restarts"],
+        "fastt": ["patience"],
+        "latency": ["moves", "rounds"],
+        "local-search": ["restarts"],
+        "noncontiguous": ["moves", "patience", "rounds"],
+        "slicegraph": ["generations", "population"],
+        "slicing": ["orders"],
+    }
