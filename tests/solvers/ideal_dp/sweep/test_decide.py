@@ -211,7 +211,7 @@ def dp(instance: Instance, semantics: Semantics = CHAIN) -> Result:
 
 def only_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search ends at its first node, and nothing else is known before."""
-    monkeypatch.setattr("placegap.solvers.ideal_dp.method.slice_orders", lambda bracket: None)
+    monkeypatch.setattr(ideal_bracket.TwoKindsBracket, "cut", lambda bracket: None)
     monkeypatch.setattr(ideal_bracket, "LEAST_NODES", 0)
     monkeypatch.setattr(ideal_bracket, "NODES_PER_IDEAL", 0)
 
