@@ -39,6 +39,7 @@ class KindsSearch(LayerSearch):
         The ideals of one order of the diamond, of which the first two ops and the others go to one
         device each: 5 + 10 + 1 + 10 and 20 + 8 + 1 + 10.
 
+        >>> import numpy as np
         >>> from placegap.instances import Semantics, example
         >>> from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds
         >>> from placegap.solvers.ideal_dp.ideals.ideals import prefixes, times_and_needs

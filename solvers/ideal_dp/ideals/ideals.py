@@ -105,6 +105,7 @@ def empty_set(problem: ChainProblem, amounts: Amounts) -> CurrentSet:
     )
 
 
+# inlined, as are the steps of the enumeration: a call with so many arrays takes longer than they do
 @njit(cache=True, inline="always")
 def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
     """Put a block in (step 1) or take it out (step -1). O(nets of the block)."""
@@ -125,9 +126,13 @@ def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
 @njit(cache=True, inline="always")
 def write(now: CurrentSet, ideals: Ideals, row: int) -> None:
     """Write the set down as an ideal."""
-    ideals.members[row] = now.members
-    ideals.cut_nets[row] = now.cut_nets
-    ideals.sums[row] = now.sums
+    # element by element: rows as slices take numba twice as long
+    for at in range(len(now.members)):
+        ideals.members[row, at] = now.members[at]
+    for at in range(len(now.cut_nets)):
+        ideals.cut_nets[row, at] = now.cut_nets[at]
+    for at in range(len(now.sums)):
+        ideals.sums[row, at] = now.sums[at]
 
 
 def prefixes(problem: ChainProblem, amounts: Amounts, order: Ints, stops: Ints) -> Ideals:

@@ -36,7 +36,7 @@ class TooLarge(Exception):
     """What is to be built takes too much memory; the message says what."""
 
 
-class Lattice(NamedTuple):
+class IdealLattice(NamedTuple):
     """N ideals and a arcs, in the order of steps.
 
     Attributes
@@ -108,7 +108,7 @@ def least_bytes(num_ideals: int) -> int:
 
 def build_lattice(
     problem: ChainProblem, order: Ints, num_ideals: int, clock: Clock, max_bytes: int
-) -> Lattice:
+) -> IdealLattice:
     """All ideals of a problem that has `num_ideals`. O(N log N + arcs).
 
     Raises
@@ -149,7 +149,7 @@ def build_lattice(
     parent = found.parent[by_rank]
     parent[1:] = rank[parent[1:]]
     time = found.time[by_rank]
-    return Lattice(
+    return IdealLattice(
         np.ascontiguousarray(time[:, kind]), time, found.need[by_rank], found.cut[by_rank],
         parent, found.block[by_rank], order, step_ptr, below, above,
     )  # fmt: skip
