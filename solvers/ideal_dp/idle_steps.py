@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -27,48 +28,13 @@ from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.idle_blocks import Flags, IdleRule
 from placegap.solvers.core.clock import LimitReached, now_s
-from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Told, teller
+from placegap.solvers.core.progress import teller
+from placegap.solvers.core.registry import Task
 from placegap.solvers.core.result import relative_gap
+from placegap.solvers.ideal_dp.bracket import Bracket
 from placegap.solvers.ideal_dp.idle_memory import roomy_within
 
-
-class AnyProblem(Protocol):
-    """What the two engines' problems have in common."""
-
-    @property
-    def blocks(self) -> Blocks:
-        """The blocks."""
-
-    @property
-    def fits(self) -> Flags:
-        """Whether a device of each kind can run and hold each block, (D, b)."""
-
-
-class AnyBracket(Protocol):
-    """What the two engines' brackets have in common."""
-
-    lower: int
-    origin: str
-    value: int | None
-    counts: dict[str, int]
-
-    @property
-    def problem(self) -> AnyProblem:
-        """What the bracket is of."""
-
-    @property
-    def plan(self) -> Plan | None:
-        """The best plan so far."""
-
-    def adopt(self, value: int | None, plan: Plan | None) -> None:
-        """Take over a plan of a known value."""
-
-    def tell_to(self, told: Told) -> None:
-        """Let a function be called whenever value or bound are better."""
-
-
-B = TypeVar("B", bound=AnyBracket)
+B = TypeVar("B", bound=Bracket)
 
 
 class Misfit(Exception):
@@ -79,25 +45,6 @@ class Misfit(Exception):
         self.blocks, self.block = blocks, block
 
 
-@dataclass(frozen=True)
-class Engine(Generic[B]):
-    """How an engine of the ideal DP is used.
-
-    Attributes
-    ----------
-    start : callable (IdleRule, bracket or None) -> bracket
-        Under a rule; from a bracket whose blocks stay as they are if those were exact.
-    cut : callable (bracket)
-        Find a good plan soon.
-    close : callable (bracket, int)
-        Close the gap, with at most so many ideals.
-    """
-
-    start: Callable[[IdleRule, B | None], B]
-    cut: Callable[[B], None]
-    close: Callable[[B, int], None]
-
-
 @dataclass
 class Steps(Generic[B]):
     """The steps, and what is known after each: also where a limit ends one.
@@ -105,7 +52,8 @@ class Steps(Generic[B]):
     Attributes
     ----------
     task : Task
-    engine : Engine
+    start : callable (IdleRule, bracket or None) -> bracket
+        Under a rule; from a bracket whose blocks stay as they are if those were exact.
     max_ideals : int
     value, plan, lower, origin
         As of brackets.
@@ -117,7 +65,7 @@ class Steps(Generic[B]):
     """
 
     task: Task
-    engine: Engine[B]
+    start: Callable[[IdleRule, B | None], B]
     max_ideals: int
     value: int | None = None
     plan: Plan | None = None
@@ -148,10 +96,10 @@ class Steps(Generic[B]):
         self.last = strict
         moved.lower = strict.lower  # the one of `moved` is no bound where bytes moved
         self._proven(strict)
-        self._work(moved, self.engine.cut, proves=exact)
+        self._work(moved, moved.cut, proves=exact)
         if not exact:
             self._known(strict)
-            self._work(strict, self.engine.cut)
+            self._work(strict, strict.cut)
         if self._done:
             return
         roomy = self._roomy(moved)
@@ -164,7 +112,7 @@ class Steps(Generic[B]):
             if self._done:
                 return
             self._known(moved)
-            self._work(moved, self._close, proves=False)
+            self._work(moved, partial(moved.close, self.max_ideals), proves=False)
             if self._done:
                 return
             if self._reached is not None:
@@ -172,8 +120,8 @@ class Steps(Generic[B]):
             rule = replace(rule, alone=overfull)
             moved = self._start(rule)
             exact = moved.problem.blocks.exact
-            self._work(moved, self.engine.cut, proves=exact)
-        self._work(moved, self._close)
+            self._work(moved, moved.cut, proves=exact)
+        self._work(moved, partial(moved.close, self.max_ideals))
         self.impossible = self.value is None
 
     @property
@@ -183,7 +131,7 @@ class Steps(Generic[B]):
 
     def _start(self, rule: IdleRule, known: B | None = None) -> B:
         began = now_s()
-        bracket = self.engine.start(rule, known)
+        bracket = self.start(rule, known)
         self.build_s += now_s() - began
         self._known(bracket)
         return bracket
@@ -208,22 +156,19 @@ class Steps(Generic[B]):
         if bracket.lower > self.lower:
             self.lower, self.origin = bracket.lower, bracket.origin
 
-    def _work(self, bracket: B, work: Callable[[B], None], *, proves: bool = True) -> None:
+    def _work(self, bracket: B, work: Callable[[], None], *, proves: bool = True) -> None:
         """Work on a bracket of real plans, and take over what it learns."""
         if bracket.problem.fits.any(axis=0).all():
             self.last = bracket
             told = teller(self.task.instance, self.task.semantics, "ideal-dp")
-            bracket.tell_to(told if proves else lambda value_ns, _: told(value_ns, None))
+            bracket.on_news = told if proves else lambda value_ns, _: told(value_ns, None)
             try:
-                work(bracket)
+                work()
             finally:
                 if bracket.value is not None and (self.value is None or bracket.value < self.value):
                     self.value, self.plan = bracket.value, bracket.plan
                 if proves:
                     self._proven(bracket)
-
-    def _close(self, bracket: B) -> None:
-        self.engine.close(bracket, self.max_ideals)
 
     def _check(self, bracket: B) -> None:
         fits = bracket.problem.fits.any(axis=0)
@@ -252,8 +197,8 @@ class Steps(Generic[B]):
         more = none
         try:
             if value is None:
-                self.engine.cut(dropped)
-            self._close(dropped)
+                dropped.cut()
+            dropped.close(self.max_ideals)
             self.impossible = dropped.value is None
         except LimitReached as limit:
             self._reached = limit  # after the next step, which may find a better plan

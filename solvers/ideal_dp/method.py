@@ -30,11 +30,10 @@ from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.ideal_dp.any_kinds.bracket import KindsBracket, cut_orders, simple_plan
-from placegap.solvers.ideal_dp.any_kinds.bracket import close as close_kinds
+from placegap.solvers.ideal_dp.any_kinds.bracket import KindsBracket
 from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem, build_kinds, why_not_kinds
-from placegap.solvers.ideal_dp.idle_steps import Engine, Misfit, Steps
-from placegap.solvers.ideal_dp.two_kinds.bracket import Bracket, close, slice_orders
+from placegap.solvers.ideal_dp.idle_steps import Misfit, Steps
+from placegap.solvers.ideal_dp.two_kinds.bracket import TwoKindsBracket
 
 
 class IdealDPParams(ExactParams):
@@ -64,17 +63,14 @@ def run(task: Task, params: IdealDPParams) -> Outcome:
     With servers the worst case is O(L N^3).
     """
     clock = Clock(task.limits.time_limit_s)
-    steps: Steps[Bracket] | Steps[KindsBracket]
-    if _is_of_two_kinds(task):
-        steps = Steps(task, _two_kinds(task, clock), params.max_ideals)
-    else:
-        steps = Steps(task, _any_kinds(task, clock), params.max_ideals)
+    engine = _two_kinds if _is_of_two_kinds(task) else _any_kinds
+    steps: Steps[TwoKindsBracket] | Steps[KindsBracket] = engine(task, clock, params.max_ideals)
     try:
         message = _until_stopped(steps.run)
     except Misfit as misfit:
         return _misfit(task, misfit.blocks, misfit.block)
     if message and steps.value is None and isinstance(steps.last, KindsBracket):
-        simple_plan(steps.last)
+        steps.last.simple_plan()
         steps.value, steps.plan = steps.last.value, steps.last.plan
     return _outcome(steps, message)
 
@@ -85,23 +81,23 @@ def _is_of_two_kinds(task: Task) -> bool:
     return not extended and why_not_two_kinds(task.instance) is None
 
 
-def _two_kinds(task: Task, clock: Clock) -> Engine[Bracket]:
-    def start(rule: IdleRule, known: Bracket | None) -> Bracket:
+def _two_kinds(task: Task, clock: Clock, max_ideals: int) -> Steps[TwoKindsBracket]:
+    def start(rule: IdleRule, known: TwoKindsBracket | None) -> TwoKindsBracket:
         overlap = task.semantics.load == "overlap"
         if known is not None and known.problem.blocks.exact and rule.roomy is not None:
             problem = with_roomy(task.instance, known.problem, rule.roomy)
         else:
             problem = build_problem(task.instance, overlap=overlap, rule=rule)
-        return Bracket(problem, clock, task.limits.gap, task.limits.seed)
+        return TwoKindsBracket(problem, clock, task.limits.gap, task.limits.seed)
 
-    return Engine(start, slice_orders, close)
+    return Steps(task, start, max_ideals)
 
 
-def _any_kinds(task: Task, clock: Clock) -> Engine[KindsBracket]:
+def _any_kinds(task: Task, clock: Clock, max_ideals: int) -> Steps[KindsBracket]:
     def start(rule: IdleRule, known: KindsBracket | None) -> KindsBracket:
         return KindsBracket(task, build_kinds(task.instance, task.semantics, rule), clock)
 
-    return Engine(start, cut_orders, close_kinds)
+    return Steps(task, start, max_ideals)
 
 
 def _until_stopped(work: Callable[[], None]) -> str:
@@ -126,7 +122,7 @@ def _misfit(task: Task, blocks: Blocks, block: int) -> Outcome:
     return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
 
 
-def _outcome(steps: Steps[Bracket] | Steps[KindsBracket], message: str) -> Outcome:
+def _outcome(steps: Steps[TwoKindsBracket] | Steps[KindsBracket], message: str) -> Outcome:
     """What is known in the end: plan, value, bound, and what the bound rests on."""
     details: dict[str, int] = {}
     if steps.last is not None:

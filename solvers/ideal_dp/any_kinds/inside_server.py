@@ -12,12 +12,15 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.problem import LARGEST_LOAD, Indices
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.any_kinds.layers import offset_of, strides_of
-from placegap.solvers.ideal_dp.any_kinds.pools import Pool, Stage
 from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem
-from placegap.solvers.ideal_dp.any_kinds.sets import Sets, set_sums
-from placegap.solvers.ideal_dp.any_kinds.stages import Sharing, View, share, stage_load
-from placegap.solvers.ideal_dp.any_kinds.windows import Windows, runs_on
+from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
+from placegap.solvers.ideal_dp.any_kinds.windows import PricedWindows, runs_on
+from placegap.solvers.ideal_dp.ideals.ideals import Ideals
+from placegap.solvers.ideal_dp.ideals.views import View
+from placegap.solvers.ideal_dp.layers import offset_of, strides_of
+from placegap.solvers.ideal_dp.pools import Pool, Stage
+from placegap.solvers.ideal_dp.sharing import Sharing, share, shared_load
+from placegap.solvers.ideal_dp.transitions import device_load
 
 
 class Pairs(NamedTuple):
@@ -60,9 +63,10 @@ class Inside:
     """One type of server, over ideals that are sorted by size."""
 
     def __init__(
-        self, problem: KindsProblem, pool: Pool, sets: Sets, views: list[View], windows: Windows
-    ) -> None:
-        self.problem, self.pool, self.sets, self.views = problem, pool, sets, views
+        self, problem: KindsProblem, pool: Pool, ideals: Ideals, views: list[View],
+        windows: PricedWindows,
+    ) -> None:  # fmt: skip
+        self.problem, self.pool, self.ideals, self.views = problem, pool, ideals, views
         self.windows, self.num_layers = windows, pool.num_layers
         self.strides = strides_of(pool.counts)
         total = int(problem.parameter_bytes.sum())
@@ -72,17 +76,17 @@ class Inside:
     def count(self, sources: Indices, targets: Ints, limit: int) -> Ints:
         """How many candidates each source has."""
         rows = self._rows(limit)
-        return np.asarray(_count(sources, targets, self.sets.members, rows), np.int64)
+        return np.asarray(_count(sources, targets, self.ideals.members, rows), np.int64)
 
     def run(
         self, sources: Indices, value: Ints, targets: Ints, limit: int, enough: int, clock: Clock
     ) -> Pairs:
         """Solve from all sources, which have these values, for loads up to `limit`."""
         rows = self._rows(limit)
-        sizes = _count(sources, targets, self.sets.members, rows)
+        sizes = _count(sources, targets, self.ideals.members, rows)
         ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         ideal = np.zeros(ptr[-1], np.int64)
-        _list(sources, targets, self.sets.members, rows, ptr, ideal)
+        _list(sources, targets, self.ideals.members, rows, ptr, ideal)
         shape = self.num_layers, len(ideal)
         pairs = Pairs(
             ptr, ideal, np.full(shape, limit + 1, np.int64), np.full(shape, -1, np.int32),
@@ -125,16 +129,16 @@ class Inside:
             (work, cut, limit * int(p.price @ self.devices))
             for p, work, cut in self.windows.sums(among)
         ]
-        nothing = np.zeros(self.sets.size, np.int64)
+        nothing = np.zeros(self.ideals.size, np.int64)
         able = runs_on(problem, among)
         if not able.all():
-            found.append((set_sums(self.sets.members, (~able).astype(np.int64)), nothing, 0))
+            found.append((set_sums(self.ideals.members, (~able).astype(np.int64)), nothing, 0))
         if (problem.room[among] > 0).all():
-            size = set_sums(self.sets.members, problem.guide.blocks.resident_bytes)
+            size = set_sums(self.ideals.members, problem.guide.blocks.resident_bytes)
             room = sum(int(r) * int(u) for r, u in zip(problem.room, self.devices, strict=True))
             found.append((size, nothing, min(room, LARGEST_LOAD)))
         work, cut = (np.array([row[at] for row in found], np.int64) for at in (0, 1))
-        shape = len(found), self.sets.size
+        shape = len(found), self.ideals.size
         most = np.array([row[2] for row in found], np.int64)
         return Rows(work.reshape(shape), cut.reshape(shape), most, problem.guide.overlap)
 
@@ -209,7 +213,11 @@ def _extend(
                         helps = False
                 if not helps:
                     continue
-                now = max(value_before[before], stage_load(d, sharing, target, source, value[at]))
+                load = device_load(d, target, source, most + 1)
+                if sharing.replicas > 1:
+                    parameters = d.parameters[target] - d.parameters[source]
+                    load = shared_load(sharing, load, parameters, value[at])
+                now = max(value_before[before], load)
                 if now < value[at]:
                     value[at], origin[at], stage_of[at] = now, before, mark
                     most = sharing.replicas * (now - 1)

@@ -21,12 +21,12 @@ from placegap.instances.structure.blocks import Blocks, contract
 from placegap.instances.structure.idle_blocks import IdleRule
 from placegap.solvers.chains.cut_nets import CutNets
 from placegap.solvers.chains.problem import LARGEST_LOAD, ChainProblem, assemble, kind_costs
-from placegap.solvers.ideal_dp.any_kinds.pools import Pool, build_pool, merge_alike, widths
+from placegap.solvers.ideal_dp.pools import Pool, build_pool, merge_alike, widths
 
 Flags = NDArray[np.bool_]
 
 LARGEST_SYNC = 2**49
-"""With replicas loads and parameters stay below: see `any_kinds.stages.sync_ns`."""
+"""With replicas loads and parameters stay below: see `ideal_dp.sharing.sync_ns`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,6 @@ limit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -24,47 +23,32 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.problem import Indices
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.any_kinds.inside_server import Inside, Pairs
-from placegap.solvers.ideal_dp.any_kinds.layers import (
-    LayerSearch,
-    Pipeline,
-    blocks_of,
-    placement_of,
-    strides_of,
-    take,
-)
-from placegap.solvers.ideal_dp.any_kinds.sets import Sets, set_sums
+from placegap.solvers.ideal_dp.any_kinds.search import KindsSearch
+from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
 from placegap.solvers.ideal_dp.any_kinds.windows import PriceBook
 from placegap.solvers.ideal_dp.ideals.cut_between import cut_between
+from placegap.solvers.ideal_dp.ideals.ideals import Ideals, blocks_of
+from placegap.solvers.ideal_dp.layers import Layer, Pipeline, strides_of, take
 
 PAIRS = 1_000_000
 """States (J, devices taken, I) that are kept at a time, 14 bytes each."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Layer:
-    """New states: ideals, values, number of the state before, and the type of the last server."""
-
-    ideal: Indices
-    value: Ints
-    origin: Indices
-    server: Indices
-
-
-class ServerSearch(LayerSearch):
+class ServerSearch(KindsSearch):
     """The DP over servers, and within them over devices.
 
     Ideals are looked at by size, so that J comes before I.
     """
 
-    def __init__(self, book: PriceBook, sets: Sets, clock: Clock) -> None:
-        bits = np.ascontiguousarray(sets.members).view(np.uint8)
+    def __init__(self, book: PriceBook, ideals: Ideals, clock: Clock) -> None:
+        bits = np.ascontiguousarray(ideals.members).view(np.uint8)
         size = np.unpackbits(bits, axis=1).sum(axis=1, dtype=np.int64)
-        super().__init__(book, sets.take(np.argsort(size, kind="stable")), clock)
+        super().__init__(book, ideals.take(np.argsort(size, kind="stable")), clock)
         problem = book.problem
-        self.inside = [
-            Inside(problem, pool, self.sets, self.views, self.windows) for pool in problem.servers
+        self.of_type = [
+            Inside(problem, pool, self.ideals, self.views, self.windows) for pool in problem.servers
         ]
-        self.cuts = [set_sums(self.sets.cut_nets, own) for own in problem.border]
+        self.cuts = [set_sums(self.ideals.cut_nets, own) for own in problem.border]
 
     def best(self, limit: int, enough: int) -> Pipeline | None:
         """A pipeline of least load, or None if none has at most `limit`; as in `LayerSearch`."""
@@ -73,10 +57,10 @@ class ServerSearch(LayerSearch):
         counts = [len(pool.copies) for pool in self.problem.servers]
         strides = strides_of(counts)
         values: dict[int, Ints] = {}
-        layers: list[_Layer] = []
+        layers: list[Layer] = []
         for number, used in enumerate(product(*(range(count + 1) for count in counts))):
             before = [(s, number - strides[s]) for s, u in enumerate(used) if u]
-            value = np.full(self.sets.size, limit + 1, np.int64)
+            value = np.full(self.ideals.size, limit + 1, np.int64)
             for _, at in before:
                 np.minimum(value, values[at], out=value)
             if number == 0:
@@ -85,14 +69,14 @@ class ServerSearch(LayerSearch):
             for s, at in before:
                 self._add(s, used, layers[at], value, origin, server, limit, enough)
             new = np.flatnonzero(origin >= 0) if number else np.array([self.empty])
-            layers.append(_Layer(new.astype(np.int32), value[new], origin[new], server[new]))
+            layers.append(Layer(new.astype(np.int32), value[new], origin[new], server[new]))
             values[number] = value
             if value[self.full] <= enough:
                 break
         return self._walk_back(int(value[self.full]), limit, enough, layers, strides)
 
     def _add(
-        self, s: int, used: tuple[int, ...], before: _Layer, value: Ints, origin: Indices,
+        self, s: int, used: tuple[int, ...], before: Layer, value: Ints, origin: Indices,
         server: Indices, limit: int, enough: int,
     ) -> None:  # fmt: skip
         """Let one more server of a type take what lies between two ideals."""
@@ -107,16 +91,16 @@ class ServerSearch(LayerSearch):
         guide, border = self.problem.guide, self.problem.border[s]
         for first, pairs in self._pairs(s, before, targets, limit, enough):
             _close(
-                pairs.ptr, pairs.ideal, pairs.value[-1], first, ends, self.sets.members,
-                self.sets.cut_nets, self.cuts[s], border, guide.net_ptr, guide.pin, value, origin,
+                pairs.ptr, pairs.ideal, pairs.value[-1], first, ends, self.ideals.members,
+                self.ideals.cut_nets, self.cuts[s], border, guide.net_ptr, guide.pin, value, origin,
                 server, s, limit, enough,
             )  # fmt: skip
 
     def _pairs(
-        self, s: int, before: _Layer, targets: Ints, limit: int, enough: int
+        self, s: int, before: Layer, targets: Ints, limit: int, enough: int
     ) -> Iterator[tuple[int, Pairs]]:
         """The DP within the server from all new states, some at a time; the first state of each."""
-        inside = self.inside[s]
+        inside = self.of_type[s]
         room = max(1, PAIRS // inside.num_layers)
         sizes = inside.count(before.ideal, targets, limit)
         first = 0
@@ -143,7 +127,7 @@ class ServerSearch(LayerSearch):
         return np.asarray(np.sum(parts, axis=0), np.int64)
 
     def _walk_back(
-        self, value: int, limit: int, enough: int, layers: list[_Layer], strides: list[int]
+        self, value: int, limit: int, enough: int, layers: list[Layer], strides: list[int]
     ) -> Pipeline | None:
         """Walk back from the full ideal, and again through each server."""
         if value > limit:
@@ -156,21 +140,21 @@ class ServerSearch(LayerSearch):
         )
         left = [list(pool.copies) for pool in problem.servers]
         pieces = []
-        everything = np.arange(self.sets.size)
+        everything = np.arange(self.ideals.size)
         while number:
             layer = layers[number]
-            s, end = int(layer.server[at]), int(layer.ideal[at])
+            s, end = int(layer.last[at]), int(layer.ideal[at])
             at, number = int(layer.origin[at]), number - strides[s]
             one = slice(at, at + 1)
             start = layers[number].ideal[one]
-            pairs = self.inside[s].run(
+            pairs = self.of_type[s].run(
                 start, layers[number].value[one], everything, limit, enough, self.clock
             )
             free = [list(own) for own in left[s].pop(0)]
-            for stage, low, high in self.inside[s].path(pairs, end):
-                taken = self.sets.members[high] & ~self.sets.members[low]
-                pieces.append((blocks_of(taken, problem), take(free, stage)))
-        return Pipeline(value, placement_of(problem, pieces))
+            for stage, low, high in self.of_type[s].path(pairs, end):
+                taken = self.ideals.members[high] & ~self.ideals.members[low]
+                pieces.append((blocks_of(taken), take(free, stage)))
+        return self.pipeline(value, pieces)
 
 
 @njit(cache=True)

@@ -17,6 +17,7 @@ knapsack of `work_bound`. Replicas share a load and add to it, so it holds for t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -25,7 +26,9 @@ from numpy.typing import NDArray
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.problem import LARGEST_LOAD
 from placegap.solvers.ideal_dp.any_kinds.problem import Flags, KindsProblem
-from placegap.solvers.ideal_dp.any_kinds.sets import Filter, Sets, has_any, set_sums
+from placegap.solvers.ideal_dp.any_kinds.set_sums import has_any, set_sums
+from placegap.solvers.ideal_dp.ideals.enumerate import IdealPath, next_ideal
+from placegap.solvers.ideal_dp.ideals.ideals import Amounts, CurrentSet, Ideals, write
 
 LARGEST_PRICE = 4096
 STEPS = 150
@@ -33,6 +36,13 @@ STEPS = 150
 
 SCARCE = 0.34
 """Prices are also made for clusters in which one kind is so much rarer."""
+
+
+class CutFilter(NamedTuple):
+    """Which ideals are kept: those whose cut costs at most `most`, at priced weights (e,)."""
+
+    weight: Ints
+    most: int
 
 
 @dataclass(frozen=True)
@@ -176,20 +186,34 @@ def work_bound(problem: KindsProblem, prices: list[Prices]) -> int:
     return max(low, int(least[least < never].max(initial=0)))
 
 
-def keep_all_that_may_matter(problem: KindsProblem, prices: list[Prices], limit: int) -> Filter:
+def keep_all_that_may_matter(problem: KindsProblem, prices: list[Prices], limit: int) -> CutFilter:
     """The test of an ideal and its rest together, whatever devices hold which; for enumeration."""
     nothing = np.zeros(problem.guide.num_nets, np.int64)
-    best, share = Filter(nothing, 0), -1.0
+    best, share = CutFilter(nothing, 0), -1.0
     for p in prices:
         spare = limit * int(p.price @ problem.counts)
         if not problem.guide.overlap:
             spare -= int(p.work.sum())
         if spare < 0:
-            return Filter(nothing, -1)
+            return CutFilter(nothing, -1)
         tightness = float(p.weight.sum()) / (spare + 1)
         if tightness > share:
-            best, share = Filter(p.weight, spare // 2), tightness
+            best, share = CutFilter(p.weight, spare // 2), tightness
     return best
+
+
+@njit(cache=True)
+def walk_below(
+    most: int, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
+) -> bool:
+    """Enumerate on, and keep the ideals of a cut of at most `most`; see `enumerate_ideals`."""
+    while path.done[0] < stop and path.done[1] < len(ideals.members):
+        if not next_ideal(amounts, now, path):
+            return True
+        if now.sums[0] <= most:
+            write(now, ideals, path.done[1])
+            path.done[1] += 1
+    return False
 
 
 def runs_on(problem: KindsProblem, among: Flags) -> Flags:
@@ -197,29 +221,29 @@ def runs_on(problem: KindsProblem, among: Flags) -> Flags:
     return np.asarray(problem.fits[among].any(axis=0), np.bool_)
 
 
-class Windows:
+class PricedWindows:
     """The tests for a list of ideals; sums are kept per set of kinds.
 
     Parameters
     ----------
     book : PriceBook
-    sets : Sets
+    ideals : Ideals
     """
 
-    def __init__(self, book: PriceBook, sets: Sets) -> None:
-        self.problem, self.book, self.sets = book.problem, book, sets
+    def __init__(self, book: PriceBook, ideals: Ideals) -> None:
+        self.problem, self.book, self.ideals = book.problem, book, ideals
         self._sums: dict[bytes, list[tuple[Prices, Ints, Ints]]] = {}
         blocks = book.problem.guide.blocks
-        self._size = set_sums(sets.members, blocks.resident_bytes)
+        self._size = set_sums(ideals.members, blocks.resident_bytes)
         self._total_size = int(blocks.resident_bytes.sum())
 
     def may_hold(self, used: Ints, limit: int, *, rest: bool) -> Flags:
         """Whether devices, so many per kind, may hold each ideal, or what it leaves, within T."""
         problem, among = self.problem, used > 0
-        found = np.ones(self.sets.size, np.bool_)
+        found = np.ones(self.ideals.size, np.bool_)
         able = runs_on(problem, among)
         if not able.all():
-            found &= ~has_any(~self.sets.members if rest else self.sets.members, ~able)
+            found &= ~has_any(~self.ideals.members if rest else self.ideals.members, ~able)
         for p, work, cut in self.sums(among):
             most = limit * int(p.price @ used)
             amount = int(p.work.sum()) - work if rest else work
@@ -238,7 +262,7 @@ class Windows:
         key = among.tobytes()
         if key not in self._sums:
             self._sums[key] = [
-                (p, set_sums(self.sets.members, p.work), set_sums(self.sets.cut_nets, p.weight))
+                (p, set_sums(self.ideals.members, p.work), set_sums(self.ideals.cut_nets, p.weight))
                 for p in self.book.prices(among)
             ]
         return self._sums[key]

@@ -23,6 +23,12 @@ BIT_NUMBER = _bit_numbers()
 
 
 @njit(cache=True)
+def bit_number(bit: int) -> int:
+    """Number of the one bit that is set."""
+    return int(BIT_NUMBER[((bit * DE_BRUIJN) >> 58) & 63])
+
+
+@njit(cache=True)
 def cut_between(
     members: Ints, cut_nets: Ints, cut: Ints, weight: Ints, net_ptr: Ints, pin: Ints, target: int,
     source: int,
@@ -38,7 +44,7 @@ def cut_between(
         while both:
             bit = both & -both
             both ^= bit
-            e = word * WORD + BIT_NUMBER[((bit * DE_BRUIJN) >> 58) & 63]
+            e = word * WORD + bit_number(bit)
             moved -= 2 * weight[e]
             for at in range(net_ptr[e], net_ptr[e + 1]):
                 v = pin[at]

@@ -1,4 +1,4 @@
-"""Ideals: sets of blocks closed under predecessors, as bit sets with their sums and cuts."""
+"""Ideals: sets of blocks closed under predecessors, as bit sets with sums over their blocks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.structure.idle_blocks import Flags
 from placegap.solvers.chains.cut_nets import CutNets
 from placegap.solvers.chains.problem import WORD, ChainProblem
 
@@ -19,22 +20,18 @@ class Ideals(NamedTuple):
     ----------
     members, cut_nets : (N, words) int64
         Bit sets: blocks of the ideal; nets with pins inside and outside.
-    time, need : (N, 2) int64
-        Sums over the blocks, per kind of device.
-    cut : (N,) int64
-        Weight of the cut nets.
+    sums : (N, 1 + r) int64
+        Weight of the cut nets, and the sums over the blocks of r amounts (`Amounts`).
     """
 
     members: Ints
     cut_nets: Ints
-    time: Ints
-    need: Ints
-    cut: Ints
+    sums: Ints
 
     @property
     def size(self) -> int:
         """Number of ideals."""
-        return len(self.cut)
+        return len(self.members)
 
     def take(self, which: Ints) -> Ideals:
         """Some of them."""
@@ -51,7 +48,21 @@ class Ideals(NamedTuple):
             table.resize((size, *table.shape[1:]), refcheck=False)
 
 
-class Current(NamedTuple):
+class Amounts(NamedTuple):
+    """What is summed up of a set of blocks.
+
+    Attributes
+    ----------
+    nets : CutNets
+        Their weights count where they are cut.
+    of_block : (b, r) int64
+    """
+
+    nets: CutNets
+    of_block: Ints
+
+
+class CurrentSet(NamedTuple):
     """One set of blocks that changes step by step.
 
     Attributes
@@ -59,8 +70,8 @@ class Current(NamedTuple):
     members, cut_nets : (words,) int64
     pins_in : (e,) int64
         Pins of each net that are in the set.
-    sums : (5,) int64
-        Its time on accelerators and hosts, its need on both, its cut.
+    sums : (1 + r,) int64
+        As of `Ideals`.
     """
 
     members: Ints
@@ -69,31 +80,36 @@ class Current(NamedTuple):
     sums: Ints
 
 
-class Costs(NamedTuple):
-    """What changes when a block joins a set; of a problem."""
-
-    nets: CutNets
-    time: Ints
-    need: Ints
+def times_and_needs(problem: ChainProblem) -> Amounts:
+    """Times on accelerators and on hosts, needs on both, and the cut for accelerators."""
+    return Amounts(problem.nets, np.vstack([problem.time, problem.need]).T.copy())
 
 
-def room_for(problem: ChainProblem, size: int) -> Ideals:
+def cuts_only(problem: ChainProblem, weight: Ints) -> Amounts:
+    """Nothing but the cut, at other weights of the nets."""
+    nothing = np.zeros((problem.num_blocks, 0), np.int64)
+    return Amounts(problem.nets._replace(weight=weight), nothing)
+
+
+def room_for(problem: ChainProblem, amounts: Amounts, size: int) -> Ideals:
     """Ideals to be written, all empty until then."""
-    shapes = (problem.num_words,), (problem.num_net_words,), (2,), (2,), ()
-    return Ideals(*(np.zeros((size, *shape), np.int64) for shape in shapes))
+    widths = problem.num_words, problem.num_net_words, 1 + amounts.of_block.shape[1]
+    return Ideals(*(np.zeros((size, width), np.int64) for width in widths))
 
 
-def empty_set(problem: ChainProblem) -> tuple[Current, Costs]:
-    """The set to start from, and what its changes cost."""
-    sizes = problem.num_words, problem.num_net_words, problem.num_nets, 5
-    current = Current(*(np.zeros(size, np.int64) for size in sizes))
-    return current, Costs(problem.nets, problem.time, problem.need)
+def empty_set(problem: ChainProblem, amounts: Amounts) -> CurrentSet:
+    """The set to start from."""
+    sizes = problem.num_words, problem.num_net_words, problem.num_nets
+    return CurrentSet(
+        *(np.zeros(size, np.int64) for size in (*sizes, 1 + amounts.of_block.shape[1]))
+    )
 
 
-@njit(cache=True)
-def flip(costs: Costs, now: Current, v: int, step: int) -> None:
+# inlined, as are the steps of the enumeration: a call with so many arrays takes longer than they do
+@njit(cache=True, inline="always")
+def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
     """Put a block in (step 1) or take it out (step -1). O(nets of the block)."""
-    nets = costs.nets
+    nets = amounts.nets
     now.members[v // WORD] ^= np.int64(1) << (v % WORD)
     for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
         e = nets.net[at]
@@ -102,44 +118,51 @@ def flip(costs: Costs, now: Current, v: int, step: int) -> None:
         is_cut = 0 < now.pins_in[e] < nets.size[e]
         if was_cut != is_cut:
             now.cut_nets[e // WORD] ^= np.int64(1) << (e % WORD)
-            now.sums[4] += nets.weight[e] if is_cut else -nets.weight[e]
-    for kind in range(2):
-        now.sums[kind] += step * costs.time[kind, v]
-        now.sums[2 + kind] += step * costs.need[kind, v]
+            now.sums[0] += nets.weight[e] if is_cut else -nets.weight[e]
+    for amount in range(amounts.of_block.shape[1]):
+        now.sums[1 + amount] += step * amounts.of_block[v, amount]
 
 
-@njit(cache=True)
-def write(now: Current, ideals: Ideals, row: int) -> None:
+@njit(cache=True, inline="always")
+def write(now: CurrentSet, ideals: Ideals, row: int) -> None:
     """Write the set down as an ideal."""
-    ideals.members[row] = now.members
-    ideals.cut_nets[row] = now.cut_nets
-    ideals.time[row] = now.sums[:2]
-    ideals.need[row] = now.sums[2:4]
-    ideals.cut[row] = now.sums[4]
+    # element by element: rows as slices take numba twice as long
+    for at in range(len(now.members)):
+        ideals.members[row, at] = now.members[at]
+    for at in range(len(now.cut_nets)):
+        ideals.cut_nets[row, at] = now.cut_nets[at]
+    for at in range(len(now.sums)):
+        ideals.sums[row, at] = now.sums[at]
 
 
-def record_prefixes(problem: ChainProblem, order: Ints) -> Ideals:
-    """The b + 1 ideals that a topological order of the blocks runs through.
+def prefixes(problem: ChainProblem, amounts: Amounts, order: Ints, stops: Ints) -> Ideals:
+    """The ideals that a topological order of the blocks runs through, at some positions.
 
     Examples
     --------
     >>> from placegap.instances import example
     >>> from placegap.solvers.chains.problem import build_problem
-    >>> ideals = record_prefixes(build_problem(example()), np.arange(4))
-    >>> ideals.members[:, 0].tolist(), ideals.cut.tolist()
-    ([0, 1, 3, 7, 15], [0, 21, 21, 11, 0])
+    >>> problem = build_problem(example())
+    >>> amounts = times_and_needs(problem)
+    >>> ideals = prefixes(problem, amounts, np.arange(4), np.array([0, 1, 2, 4]))
+    >>> ideals.members[:, 0].tolist(), ideals.sums[:, 0].tolist()
+    ([0, 1, 3, 15], [0, 21, 21, 0])
     """
-    ideals = room_for(problem, problem.num_blocks + 1)
-    now, costs = empty_set(problem)
-    _record(order, costs, now, ideals)
+    ideals = room_for(problem, amounts, len(stops))
+    _write_prefixes(order, stops, amounts, empty_set(problem, amounts), ideals)
     return ideals
 
 
 @njit(cache=True)
-def _record(order: Ints, costs: Costs, now: Current, ideals: Ideals) -> None:
-    for i, v in enumerate(order):
-        flip(costs, now, v, 1)
-        write(now, ideals, i + 1)
+def _write_prefixes(
+    order: Ints, stops: Ints, amounts: Amounts, now: CurrentSet, ideals: Ideals
+) -> None:
+    length = 0
+    for row in range(len(stops)):
+        while length < stops[row]:
+            flip(amounts, now, order[length], 1)
+            length += 1
+        write(now, ideals, row)
 
 
 def joined(parts: list[Ideals]) -> Ideals:
@@ -149,8 +172,41 @@ def joined(parts: list[Ideals]) -> Ideals:
     return Ideals(*(np.concatenate(tables) for tables in zip(*parts, strict=True))).take(which)
 
 
+def of_least_cut(
+    problem: ChainProblem, ideals: Ideals, work: Ints, cut: Ints, buckets: int, most: int
+) -> Ideals:
+    """The ideals of least cut, so many in each interval of work; the full one in any case."""
+    bucket = work // (int(work.max()) // buckets + 1)
+    order = np.lexsort((cut, bucket))
+    first = np.searchsorted(bucket[order], bucket[order])
+    chosen = order[np.arange(len(order)) - first < most]
+    return ideals.take(np.unique(np.append(chosen, ideals.find(all_blocks(problem)))))
+
+
+def bit_set(flags: Flags) -> Ints:
+    """Flags as bits, (words,).
+
+    Examples
+    --------
+    >>> bit_set(np.array([True, False, True])).tolist()
+    [5]
+    """
+    wide = np.zeros(-(-len(flags) // WORD) * WORD, np.bool_)
+    wide[: len(flags)] = flags
+    return np.packbits(wide, bitorder="little").view(np.int64)
+
+
 def all_blocks(problem: ChainProblem) -> Ints:
     """The bit set of all blocks, (words,)."""
-    bits = np.zeros(problem.num_words * WORD, np.uint8)
-    bits[: problem.num_blocks] = 1
-    return np.packbits(bits, bitorder="little").view(np.int64)
+    return bit_set(np.ones(problem.num_blocks, np.bool_))
+
+
+def blocks_of(members: Ints) -> Ints:
+    """Blocks of a bit set.
+
+    Examples
+    --------
+    >>> blocks_of(np.array([5])).tolist()
+    [0, 2]
+    """
+    return np.flatnonzero(np.unpackbits(members.view(np.uint8), bitorder="little"))

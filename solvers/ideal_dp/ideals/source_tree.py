@@ -9,6 +9,7 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.problem import Indices
+from placegap.solvers.ideal_dp.ideals.views import View
 
 FAN_OUT_BITS = 3
 """Each node stands for 2**3 nodes of the level below, in list order."""
@@ -28,10 +29,10 @@ class Sources(NamedTuple):
         First node of each level.
     value : (nodes,) int64
         Least value below each node.
-    need : (nodes,) int64
-        Largest need.
+    need, parameters : (nodes,) int64
+        Largest need and most parameters.
     potential : (nodes, p) int64
-        Largest potentials (`potentials`).
+        Largest potentials.
     common : (nodes - s, words) int64
         Blocks that all ideals below have in common; not for level 0.
     """
@@ -40,34 +41,13 @@ class Sources(NamedTuple):
     start: Ints
     value: Ints
     need: Ints
+    parameters: Ints
     potential: Ints
     common: Ints
 
 
-def potentials(work: Ints, cut: Ints, *, pays: bool, overlap: bool) -> Ints:
-    """Functions q of ideals, (N, p), with load(I - J) >= q(I) - q(J) for each of them.
-
-    As cuts are subadditive and symmetric, cut(I - J) >= abs(cut(I) - cut(J)). On hosts, which pay
-    nothing, the only one is work.
-
-    Examples
-    --------
-    >>> potentials(np.array([0, 5]), np.array([0, 2]), pays=True, overlap=False).tolist()
-    [[0, 0], [7, 3]]
-    """
-    if not pays:
-        columns = [work]
-    elif overlap:
-        columns = [work, cut, -cut]
-    else:
-        columns = [work + cut, work - cut]
-    return np.stack(columns, axis=1)
-
-
-def build_sources(
-    ideal: Indices, value: Ints, need: Ints, potential: Ints, members: Ints
-) -> Sources:
-    """Sources from states with these ideals and values; the other tables are by ideal."""
+def build_sources(view: View, ideal: Indices, value: Ints) -> Sources:
+    """The tree over source states with these ideals and values."""
     start = [0, len(ideal)]
     while start[-1] - start[-2] > 1:
         start.append(start[-1] + -(-(start[-1] - start[-2]) // (1 << FAN_OUT_BITS)))
@@ -77,32 +57,36 @@ def build_sources(
         np.array(start, np.int64),
         np.empty(nodes, np.int64),
         np.empty(nodes, np.int64),
-        np.empty((nodes, potential.shape[1]), np.int64),
-        np.empty((nodes - len(ideal), members.shape[1]), np.int64),
+        np.empty(nodes, np.int64),
+        np.empty((nodes, view.potential.shape[1]), np.int64),
+        np.empty((nodes - len(ideal), view.members.shape[1]), np.int64),
     )
-    _fill(sources, value, need, potential, members)
+    _fill(sources, view, value)
     return sources
 
 
 @njit(cache=True)
-def _fill(s: Sources, value: Ints, need: Ints, potential: Ints, members: Ints) -> None:
+def _fill(s: Sources, view: View, value: Ints) -> None:
     size = len(s.ideal)
     for i in range(size):
-        s.value[i], s.need[i] = value[i], need[s.ideal[i]]
-        s.potential[i] = potential[s.ideal[i]]
+        s.value[i], s.need[i] = value[i], view.need[s.ideal[i]]
+        s.parameters[i] = view.parameters[s.ideal[i]]
+        s.potential[i] = view.potential[s.ideal[i]]
     for level in range(1, len(s.start) - 1):
         below, here = s.start[level - 1], s.start[level]
         for i in range(s.start[level], s.start[level + 1]):
             first = below + ((i - here) << FAN_OUT_BITS)
             for j in range(first, min(first + (1 << FAN_OUT_BITS), here)):
-                words = members[s.ideal[j]] if level == 1 else s.common[j - size]
+                words = view.members[s.ideal[j]] if level == 1 else s.common[j - size]
                 if j == first:
                     s.value[i], s.need[i] = s.value[j], s.need[j]
+                    s.parameters[i] = s.parameters[j]
                     s.potential[i], s.common[i - size] = s.potential[j], words
                     continue
                 s.value[i] = min(s.value[i], s.value[j])
                 s.need[i] = max(s.need[i], s.need[j])
+                s.parameters[i] = max(s.parameters[i], s.parameters[j])
                 for q in range(s.potential.shape[1]):
                     s.potential[i, q] = max(s.potential[i, q], s.potential[j, q])
-                for word in range(members.shape[1]):
+                for word in range(view.members.shape[1]):
                     s.common[i - size, word] &= words[word]

@@ -18,6 +18,8 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, LARGEST_LOAD, ChainProblem
 from placegap.solvers.chains.work_bound import Relief
+from placegap.solvers.ideal_dp.ideals.enumerate import IdealPath, next_ideal
+from placegap.solvers.ideal_dp.ideals.ideals import Amounts, CurrentSet, Ideals, write
 
 NEVER = 2**30
 """More accelerators than any cluster has."""
@@ -111,3 +113,21 @@ def window(
         cut,
     )
     return fewest, w.counts[ACCELERATOR] - rest
+
+
+@njit(cache=True)
+def walk_in_windows(
+    w: Windows, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
+) -> bool:
+    """Enumerate on, and keep the ideals that lie in some window; see `enumerate_ideals`."""
+    s = now.sums
+    while path.done[0] < stop and path.done[1] < len(ideals.members):
+        if not next_ideal(amounts, now, path):
+            return True
+        for hosts in range(w.counts[HOST] + 1):
+            fewest, most = window(w, hosts, s[1], s[2], s[3], s[4], s[0])
+            if fewest <= most:
+                write(now, ideals, path.done[1])
+                path.done[1] += 1
+                break
+    return False

@@ -19,7 +19,7 @@ from placegap.solvers.chains.slice_two_kinds import Slices
 from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.ideals.windows import Windows, build_windows, window
-from placegap.solvers.ideal_dp.sweep.lattice import Lattice
+from placegap.solvers.ideal_dp.sweep.lattice import IdealLattice
 from placegap.solvers.ideal_dp.sweep.passes import FAR, pass_back, pass_forth, pass_host
 from placegap.solvers.ideal_dp.sweep.walks import Walks
 
@@ -62,7 +62,7 @@ class Sweep:
     """
 
     def __init__(
-        self, problem: ChainProblem, relief: Relief, lattice: Lattice, paths: Walks | None,
+        self, problem: ChainProblem, relief: Relief, lattice: IdealLattice, paths: Walks | None,
         clock: Clock,
     ) -> None:  # fmt: skip
         self.problem = problem
@@ -170,7 +170,7 @@ class Sweep:
 
 
 @njit(cache=True)
-def _latest(w: Windows, hosts: int, lattice: Lattice, most: Labels) -> None:
+def _latest(w: Windows, hosts: int, lattice: IdealLattice, most: Labels) -> None:
     """Most accelerators that each ideal may have with so many hosts; -1 if it is in no window."""
     for i in range(len(most)):
         fewest, at_most = window(

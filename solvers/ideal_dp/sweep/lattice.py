@@ -15,8 +15,15 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, WORD, ChainProblem, Indices
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.ideals.enumerate import CHUNK, Path, start_path
-from placegap.solvers.ideal_dp.ideals.ideals import Costs, Current, empty_set, flip
+from placegap.solvers.ideal_dp.ideals.cut_between import bit_number
+from placegap.solvers.ideal_dp.ideals.enumerate import CHUNK, IdealPath, next_block, start_path
+from placegap.solvers.ideal_dp.ideals.ideals import (
+    Amounts,
+    CurrentSet,
+    empty_set,
+    flip,
+    times_and_needs,
+)
 
 KEY_SEED = 7
 """Of the first keys; where two ideals share a key the next seed is taken."""
@@ -29,7 +36,7 @@ class TooLarge(Exception):
     """What is to be built takes too much memory; the message says what."""
 
 
-class Lattice(NamedTuple):
+class IdealLattice(NamedTuple):
     """N ideals and a arcs, in the order of steps.
 
     Attributes
@@ -101,7 +108,7 @@ def least_bytes(num_ideals: int) -> int:
 
 def build_lattice(
     problem: ChainProblem, order: Ints, num_ideals: int, clock: Clock, max_bytes: int
-) -> Lattice:
+) -> IdealLattice:
     """All ideals of a problem that has `num_ideals`. O(N log N + arcs).
 
     Raises
@@ -142,7 +149,7 @@ def build_lattice(
     parent = found.parent[by_rank]
     parent[1:] = rank[parent[1:]]
     time = found.time[by_rank]
-    return Lattice(
+    return IdealLattice(
         np.ascontiguousarray(time[:, kind]), time, found.need[by_rank], found.cut[by_rank],
         parent, found.block[by_rank], order, step_ptr, below, above,
     )  # fmt: skip
@@ -167,6 +174,8 @@ def _sizes(parent: Indices, size: Indices) -> None:
 def _enumerate(
     problem: ChainProblem, keys: Ints, num_ideals: int, clock: Clock, max_bytes: int
 ) -> _Found:
+    if least_bytes(num_ideals) > max_bytes:
+        raise TooLarge("the lattice of ideals fills the memory")
     found = _Found(
         key=np.zeros(num_ideals, np.int64),
         time=np.zeros((num_ideals, 2), np.int64),
@@ -177,111 +186,72 @@ def _enumerate(
         top_ptr=np.zeros(num_ideals + 1, np.int64),
         top=np.zeros(max(64, 2 * num_ideals), np.int32),
     )
-    now, costs = empty_set(problem)
-    path = start_path(problem)
+    found.parent[0] = found.block[0] = -1
+    amounts, path = times_and_needs(problem), start_path(problem)
+    now = empty_set(problem, amounts)
+    path.done[0] = 1  # the empty ideal
     b = problem.num_blocks
     maximal, inside = np.zeros(problem.num_words, np.int64), np.zeros(b, np.int64)
-    ids, state = np.zeros(b + 1, np.int64), np.zeros(1, np.int64)
-    arcs = problem.succ_ptr, problem.succ, problem.pred_ptr, problem.pred
+    ids, key = np.zeros(b + 1, np.int64), np.zeros(1, np.int64)
     while True:
         stop = min(int(path.done[0]) + CHUNK, num_ideals)
-        if _walk(*arcs, costs, keys, now, path, maximal, inside, ids, state, found, stop):
-            break
+        _walk(
+            problem.pred_ptr, problem.pred, amounts, keys, now, path, maximal, inside, ids, key,
+            found, stop,
+        )  # fmt: skip
+        if path.done[0] == num_ideals:
+            return found
         clock.check()
         if len(found.top) - found.top_ptr[path.done[0]] <= b:
             tops = len(found.top) * 3 // 2 + b
             if PER_IDEAL * num_ideals + PER_ARC * tops > max_bytes:
                 raise TooLarge("the lattice of ideals fills the memory")
             found.top.resize(tops, refcheck=False)
-    assert path.done[0] == num_ideals
-    return found
 
 
 @njit(cache=True)
 def _walk(
-    succ_ptr: Ints, succ: Ints, pred_ptr: Ints, pred: Ints, costs: Costs, keys: Ints, now: Current,
-    path: Path, maximal: Ints, inside: Ints, ids: Ints, state: Ints, found: _Found, stop: int,
-) -> bool:  # fmt: skip
-    """Go on (as in `ideals.enumerate`); False when `stop` ideals are met or room runs out.
+    pred_ptr: Ints, pred: Ints, amounts: Amounts, keys: Ints, now: CurrentSet, path: IdealPath,
+    maximal: Ints, inside: Ints, ids: Ints, key: Ints, found: _Found, stop: int,
+) -> None:  # fmt: skip
+    """Enumerate on until `stop` ideals are met or room runs out.
 
     `inside` counts the successors of each block that are in, `maximal` is the bit set of blocks
-    with none, `ids` the numbers of the ideals on the path, `state` the key of the current one.
+    with none, `ids` the numbers of the ideals on the path, `key` that of the current one.
     """
-    b = len(keys)
-    depth = path.depth[0]
-    if path.done[0] == 0:
-        found.parent[0] = found.block[0] = -1
-        path.done[0] = 1
-    while depth >= 0:
+    while path.done[0] < stop:
         met = path.done[0]
-        if len(found.top) - found.top_ptr[met] <= b:
-            path.depth[0] = depth
-            return False
-        cell = path.cell[depth]
-        if cell < 0:  # every way on from here is done: take the last block out
-            if depth > 0:
-                v = path.block[depth]
-                for at in range(succ_ptr[v], succ_ptr[v + 1]):
-                    path.waiting[succ[at]] += 1
-                for at in range(pred_ptr[v], pred_ptr[v + 1]):
-                    u = pred[at]
-                    inside[u] -= 1
-                    if inside[u] == 0:
-                        maximal[u // WORD] |= np.int64(1) << (u % WORD)
-                maximal[v // WORD] &= ~(np.int64(1) << (v % WORD))
-                flip(costs, now, v, -1)
-                state[0] -= keys[v]
-            depth -= 1
-            continue
-        if met >= stop:
-            path.depth[0] = depth
-            return False
-        v, head, cells = path.ready[cell], path.next_ready[cell], path.cells[depth]
-        path.cell[depth] = head
-        for at in range(succ_ptr[v + 1] - 1, succ_ptr[v] - 1, -1):
-            path.waiting[succ[at]] -= 1
-            if path.waiting[succ[at]] == 0:
-                path.ready[cells], path.next_ready[cells] = succ[at], head
-                head = cells
-                cells += 1
+        if len(found.top) - found.top_ptr[met] <= len(keys):
+            return
+        v, step = next_block(path), 1
+        if v < 0:
+            v, step = ~v, -1
+        flip(amounts, now, v, step)
+        key[0] += step * keys[v]
+        maximal[v // WORD] ^= np.int64(1) << (v % WORD)
         for at in range(pred_ptr[v], pred_ptr[v + 1]):
             u = pred[at]
-            inside[u] += 1
-            maximal[u // WORD] &= ~(np.int64(1) << (u % WORD))
-        maximal[v // WORD] |= np.int64(1) << (v % WORD)
-        flip(costs, now, v, 1)
-        state[0] += keys[v]
-        found.parent[met], found.block[met] = ids[depth], v
-        depth += 1
+            inside[u] += step
+            if inside[u] == max(step, 0):  # it was, or is again, maximal
+                maximal[u // WORD] ^= np.int64(1) << (u % WORD)
+        if step < 0:
+            continue
+        depth = path.depth[0]
+        found.parent[met], found.block[met] = ids[depth - 1], v
         ids[depth] = met
-        path.cell[depth], path.block[depth], path.cells[depth] = head, v, cells
-        found.key[met], found.cut[met] = state[0], now.sums[4]
+        found.key[met], found.cut[met] = key[0], now.sums[0]
         for kind in range(2):
-            found.time[met, kind], found.need[met, kind] = now.sums[kind], now.sums[2 + kind]
+            found.time[met, kind], found.need[met, kind] = now.sums[1 + kind], now.sums[3 + kind]
         end = found.top_ptr[met]
         for word in range(len(maximal)):
             left = maximal[word]
             while left:
                 bit = left & -left
                 left ^= bit
-                found.top[end] = word * WORD + _bit_number(bit)
+                found.top[end] = word * WORD + bit_number(bit)
                 end += 1
         found.top_ptr[met + 1] = end
         path.done[0] = met + 1
-    return True
-
-
-@njit(cache=True)
-def _bit_number(bit: int) -> int:
-    """Number of the one bit that is set."""
-    number = 0
-    if bit < 0:
-        return 63
-    for shift in (32, 16, 8, 4, 2, 1):
-        if bit >> shift:
-            bit >>= shift
-            number += shift
-    return number
 
 
 @njit(cache=True)

@@ -10,7 +10,7 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.problem import Indices
-from placegap.solvers.ideal_dp.sweep.lattice import Lattice
+from placegap.solvers.ideal_dp.sweep.lattice import IdealLattice
 from placegap.solvers.ideal_dp.sweep.walks import Walks
 
 FAR = 2**62
@@ -95,8 +95,8 @@ def pass_back(p: Walks, work: Ints, low: int, high: int, limit: int, distance: I
 
 @njit(cache=True)
 def pass_host(
-    lattice: Lattice, cost: Ints, added: Ints, low: int, high: int, limit: int, backwards: bool,
-    distance: Ints,
+    lattice: IdealLattice, cost: Ints, added: Ints, low: int, high: int, limit: int,
+    backwards: bool, distance: Ints,
 ) -> None:  # fmt: skip
     """The same for a host, which pays for its work alone: walks go along the lattice's arcs."""
     steps, work = len(cost), lattice.work

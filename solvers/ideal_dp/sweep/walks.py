@@ -25,7 +25,7 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.problem import ACCELERATOR, ChainProblem, Indices
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.sweep.lattice import Lattice, TooLarge
+from placegap.solvers.ideal_dp.sweep.lattice import IdealLattice, TooLarge
 from placegap.solvers.ideal_dp.sweep.net_steps import NetSteps, Step, step_at
 
 ROOM, MOST_TOUCHED = 32_768, 1024
@@ -82,7 +82,7 @@ class _Growing(NamedTuple):
 
 
 def build_walks(
-    problem: ChainProblem, lattice: Lattice, nets: NetSteps, clock: Clock, max_bytes: int
+    problem: ChainProblem, lattice: IdealLattice, nets: NetSteps, clock: Clock, max_bytes: int
 ) -> Walks:
     """The graph of all walks over a lattice; `nets` are for its order.
 

@@ -1,4 +1,4 @@
-"""Value and bound of the best chain, closing in: slices, beam, decision, bisection.
+"""Value and bound of the best chain on accelerators and hosts: slices, beam, decision, bisection.
 
 Two engines decide: the search over pairs of ideals (`two_kinds.search`), which windows and trees
 make fast where bounds are good; and the sweep over all ideals (`sweep.decide`), whose time hardly
@@ -8,35 +8,33 @@ sweep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
 import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem
-from placegap.solvers.chains.slice_two_kinds import Slices, best_slices
+from placegap.solvers.chains.slice_two_kinds import Split, best_slices
 from placegap.solvers.chains.work_bound import Relief, work_bound
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.progress import Told, unheard
-from placegap.solvers.core.result import relative_gap
-from placegap.solvers.ideal_dp.ideals.enumerate import MemoryFull, bytes_per_ideal, enumerate_ideals
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals, all_blocks, joined, record_prefixes
-from placegap.solvers.ideal_dp.ideals.windows import build_windows
+from placegap.solvers.ideal_dp.bracket import MOST_BYTES, PER_BUCKET, Bracket
+from placegap.solvers.ideal_dp.ideals.enumerate import MemoryFull, enumerate_ideals
+from placegap.solvers.ideal_dp.ideals.ideals import (
+    Ideals,
+    of_least_cut,
+    prefixes,
+    times_and_needs,
+)
+from placegap.solvers.ideal_dp.ideals.windows import build_windows, walk_in_windows
+from placegap.solvers.ideal_dp.layers import Pipeline, TooManyNodes
 from placegap.solvers.ideal_dp.sweep.decide import Sweep, why_no_sweep
 from placegap.solvers.ideal_dp.sweep.lattice import TooLarge, build_lattice, least_bytes
 from placegap.solvers.ideal_dp.sweep.net_steps import net_steps
 from placegap.solvers.ideal_dp.sweep.walks import build_walks
-from placegap.solvers.ideal_dp.two_kinds.search import Search, TooManyNodes
-
-MOST_BYTES = 800_000_000
-"""Memory for ideals, and for what the search keeps of each."""
-
-MOST_STATES = 20_000_000
-"""States of the DP, over all layers; 16 bytes each."""
+from placegap.solvers.ideal_dp.two_kinds.search import TwoKindsSearch
 
 BISECTION = 0.0002
 """Relative gap at which bisection hands over to a run for the value."""
@@ -50,261 +48,160 @@ BOUND_ROUNDS, BOUND_NODES_PER_IDEAL = 6, 1000
 SWEEP_ORDERS = 6
 """Topological orders among which the sweep chooses that in which nets are under way least."""
 
-BUCKETS, PER_BUCKET = 192, 8
-"""The beam: how many ideals of least cut are kept, in each interval of work."""
+BUCKETS = 192
+"""The beam: intervals of work."""
 
 
-@dataclass
-class Bracket:
-    """What is known of a problem's optimum, and how to learn more.
-
-    Attributes
-    ----------
-    problem : ChainProblem
-    clock : Clock
-    gap : float
-        Relative gap that suffices.
-    seed : int
-    lower : int
-        Proven bound, from `origin`.
-    value : int or None
-        Load of the best plan so far.
-    devices : (n,) int64 or None
-        Device of each op in that plan.
-    counts : dict
-        How many ideals there are, and how many were kept.
-    on_news : callable (value, bound)
-        Called when one of the two is better.
-    """
+class TwoKindsBracket(Bracket):
+    """What is known where all accelerators are alike and all hosts are."""
 
     problem: ChainProblem
-    clock: Clock
-    gap: float = 0.0
-    seed: int = 0
-    value: int | None = None
-    devices: Ints | None = None
-    lower: int = 0
-    origin: str = "combinatorial"
-    counts: dict[str, int] = field(default_factory=dict)
-    on_news: Told = unheard
 
-    def __post_init__(self) -> None:
-        self.relief = Relief(self.problem)
-        if self.problem.fits.any(axis=0).all():
-            self.lower = work_bound(self.problem, self.relief)
+    def __init__(self, problem: ChainProblem, clock: Clock, gap: float, seed: int) -> None:
+        super().__init__(problem, clock, gap)
+        self.seed, self.relief, self.amounts = seed, Relief(problem), times_and_needs(problem)
+        if problem.fits.any(axis=0).all():
+            self.lower = work_bound(problem, self.relief)
 
-    @property
-    def closed(self) -> bool:
-        """Whether the gap is small enough."""
-        found = relative_gap(self.value, self.lower)
-        return found is not None and found <= self.gap
+    def cut(self) -> None:
+        """Improve the value: the best slices of topological orders."""
+        # a low limit ends segments early; it is raised until something fits
+        limit = min(self.limit, 2 * self.lower + 1)
+        for order in self._orders():
+            if self.closed:
+                return
+            while not self.improve(self._pipeline(best_slices(self.problem, order, limit))):
+                if self.value is not None or limit >= self.limit:
+                    break
+                limit = min(8 * limit, self.limit)
+            if self.value is not None:
+                limit = self.limit
 
-    @property
-    def limit(self) -> int:
-        """Loads up to this are better than what is known."""
-        return self.problem.largest_load if self.value is None else self.value - 1
+    def close(self, max_ideals: int) -> None:
+        """Close the gap with the DP over all ideals that matter.
 
-    @property
-    def plan(self) -> Plan | None:
-        """The best plan so far."""
-        return None if self.devices is None else Plan.on(self.devices.tolist())
+        Raises
+        ------
+        LimitReached
+            If there are too many ideals; then the value comes from the ideals of some orders alone,
+            and the bound from decisions at loads for which few enough matter.
+        """
+        if self.closed:
+            return
+        sweeps = why_no_sweep(self.problem) is None
+        if not self._close_by_search(max_ideals, sweeps=sweeps) and not self._close_by_sweep():
+            self._close_by_search(max_ideals, sweeps=False)
 
-    def tell_to(self, told: Told) -> None:
-        """Let a function be called whenever value or bound are better."""
-        self.on_news = told
-
-    def adopt(self, value: int | None, plan: Plan | None) -> None:
-        """Take over a plan of a known value."""
-        self.value, self.devices = value, None if plan is None else plan.devices
-
-    def improve(self, split: Slices | None) -> bool:
-        """Take over a split of at most `limit`; whether there is one."""
-        if split is not None:
-            self.value, self.devices = split.value, split.devices(self.problem)
-            self.on_news(self.value, self.lower)
-        return split is not None
-
-    def prove(self, lower: int) -> None:
-        """Take over a bound that the DP has proven."""
-        self.lower, self.origin = lower, "ideal-dp"
-        self.on_news(self.value, self.lower)
-
-    def search(self, ideals: Ideals, max_nodes: int | None = None) -> Search:
+    def search(self, ideals: Ideals, max_nodes: int | None = None) -> TwoKindsSearch:
         """The DP over some ideals."""
-        return Search(self.problem, self.relief, ideals, self.clock, MOST_STATES, max_nodes)
+        return TwoKindsSearch(self.problem, self.relief, ideals, self.clock, max_nodes)
 
+    def of_least_cut(self, ideals: Ideals) -> Ideals:
+        """The ideals of least cut in each interval of work."""
+        kind = ACCELERATOR if self.problem.counts[ACCELERATOR] else HOST
+        work, cut = ideals.sums[:, 1 + kind], ideals.sums[:, 0]
+        return of_least_cut(self.problem, ideals, work, cut, BUCKETS, PER_BUCKET)
 
-def slice_orders(bracket: Bracket) -> None:
-    """Improve the value: the best slices of topological orders."""
-    problem = bracket.problem
-    # a low limit ends segments early; it is raised until something fits
-    limit = min(bracket.limit, 2 * bracket.lower + 1)
-    for order in _orders(bracket):
-        if bracket.closed:
-            return
-        while not bracket.improve(best_slices(problem, order, limit)):
-            if bracket.value is not None or limit >= bracket.limit:
-                break
-            limit = min(8 * limit, bracket.limit)
-        if bracket.value is not None:
-            limit = bracket.limit
+    def _pipeline(self, split: Split | None) -> Pipeline | None:
+        if split is None:
+            return None
+        devices = split.devices(self.problem).tolist()
+        return Pipeline(split.value, tuple((k,) for k in devices))
 
+    def _orders(self) -> Iterator[Ints]:
+        for order in orders(self.problem, self.seed):
+            yield order
+            self.clock.check()
 
-def _orders(bracket: Bracket) -> Iterator[Ints]:
-    for order in orders(bracket.problem, bracket.seed):
-        yield order
-        bracket.clock.check()
+    def _enumerate(self, limit: int, max_ideals: int) -> tuple[Ideals, int]:
+        """The ideals in windows for loads up to a limit, and how many ideals there are in all."""
+        windows = build_windows(self.problem, self.relief, limit)
+        return enumerate_ideals(
+            self.problem, self.amounts, partial(walk_in_windows, windows), self.clock, max_ideals,
+            max(2, MOST_BYTES // bytes_per_ideal(self.problem)),
+        )  # fmt: skip
 
+    def _close_by_search(self, max_ideals: int, *, sweeps: bool) -> bool:
+        """Close the gap over the ideals in windows; with `sweeps` only so long: False then.
 
-def close(bracket: Bracket, max_ideals: int) -> None:
-    """Close the gap with the DP over all ideals that matter.
-
-    Raises
-    ------
-    LimitReached
-        If there are too many ideals; then the value comes from the ideals of some orders alone,
-        and the bound from decisions at loads for which few enough matter.
-    """
-    if bracket.closed:
-        return
-    sweeps = why_no_sweep(bracket.problem) is None
-    if not _close_by_search(bracket, max_ideals, sweeps=sweeps) and not _close_by_sweep(bracket):
-        _close_by_search(bracket, max_ideals, sweeps=False)
-
-
-def _close_by_search(bracket: Bracket, max_ideals: int, *, sweeps: bool) -> bool:
-    """Close the gap over the ideals in windows; with `sweeps` only so long: False is then the end.
-
-    All memory is free again.
-    """
-    windows = build_windows(bracket.problem, bracket.relief, bracket.limit)
-    try:
-        ideals, total = enumerate_ideals(
-            bracket.problem, windows, bracket.clock, max_ideals, MOST_BYTES
-        )
-    except LimitReached as reached:
-        _recombine(bracket)
-        if isinstance(reached, MemoryFull):
-            _raise_bound(bracket, max_ideals)
-        raise
-    bracket.counts.update(ideals=total, kept_ideals=ideals.size)
-    if ideals.size == 0 or ideals.members[0].any():
-        # the empty ideal is in no window: all devices together do not suffice
-        if bracket.value is not None:
-            bracket.prove(bracket.value)
-        return True
-    if ideals.size > 2 * BUCKETS * PER_BUCKET:
-        beam = ideals.take(_least_cut(bracket.problem, ideals))
-        bracket.improve(bracket.search(beam).best(bracket.limit, bracket.lower))
-    sweeps = sweeps and least_bytes(total) <= MOST_BYTES
-    search = bracket.search(ideals, max(LEAST_NODES, NODES_PER_IDEAL * total) if sweeps else None)
-    try:
-        _bisect(bracket, lambda limit: search.best(limit, limit), BISECTION)
-        if not bracket.closed and bracket.value is not None:
-            bracket.improve(search.best(bracket.limit, bracket.lower))
-            bracket.prove(bracket.value)
-    except TooManyNodes:
-        return False
-    return True
-
-
-def _close_by_sweep(bracket: Bracket) -> bool:
-    """Close the gap by sweeps over all ideals; whether they fit the memory."""
-    sweep = _build_sweep(bracket)
-    if sweep is not None:
-        _bisect(bracket, sweep.decide, 0.0)
-    return sweep is not None
-
-
-def _build_sweep(bracket: Bracket) -> Sweep | None:
-    problem, clock = bracket.problem, bracket.clock
-    candidates = [
-        (int((nets.last - nets.first).sum()), at, order, nets)
-        for at, order in enumerate(islice(_orders(bracket), SWEEP_ORDERS))
-        if (nets := net_steps(problem, order)) is not None
-    ]
-    if not candidates:
-        return None
-    _, _, order, nets = min(candidates, key=lambda candidate: candidate[:2])
-    try:
-        lattice = build_lattice(problem, order, bracket.counts["ideals"], clock, MOST_BYTES)
-        paths = None
-        if problem.counts[ACCELERATOR]:
-            paths = build_walks(problem, lattice, nets, clock, MOST_BYTES)
-            bracket.counts.update(walk_edges=len(paths.source))
-    except TooLarge:
-        return None
-    return Sweep(problem, bracket.relief, lattice, paths, clock)
-
-
-def _bisect(bracket: Bracket, decide: Callable[[int], Slices | None], until: float) -> None:
-    """Decide whether anything is better; if so, narrow the bracket to a relative gap.
-
-    What a decision finds is often the optimum: then all that is missing is the proof that nothing
-    is better still. So that is asked next, but not twice in a row, for it may go down ns by ns.
-    """
-    limit, straight = bracket.limit, False
-    while not bracket.closed:
-        improved = bracket.improve(decide(limit))
-        if not improved:
-            if bracket.value is None:
-                return  # no chain of ideals fits at all
-            bracket.prove(limit + 1)
-        assert bracket.value is not None
-        if bracket.value - bracket.lower <= until * bracket.value:
-            return
-        straight = improved and not straight
-        limit = bracket.limit if straight else (bracket.lower + bracket.value) // 2
-
-
-def _raise_bound(bracket: Bracket, max_ideals: int) -> None:
-    """Close the gap as far as the ideals in windows fit the memory: at lower limits they are fewer.
-
-    By bisection; each search may only cost so much, as it may decide nothing.
-    """
-    high = bracket.limit
-    for _ in range(BOUND_ROUNDS):
-        limit = (bracket.lower + high) // 2
-        if bracket.closed or bracket.lower > limit:
-            return
-        windows = build_windows(bracket.problem, bracket.relief, limit)
+        All memory is free again.
+        """
         try:
-            ideals, _ = enumerate_ideals(
-                bracket.problem, windows, bracket.clock, max_ideals, MOST_BYTES
-            )
-            found = None
-            if ideals.size and not ideals.members[0].any():
-                search = bracket.search(ideals, BOUND_NODES_PER_IDEAL * ideals.size)
-                found = search.best(limit, limit)
-        except (MemoryFull, TooManyNodes):
-            high = limit
-            continue
-        if bracket.improve(found):
-            high = bracket.limit
-        else:
-            bracket.prove(limit + 1)
+            ideals, total = self._enumerate(self.limit, max_ideals)
+        except LimitReached as reached:
+            if bytes_per_ideal(self.problem) * self.problem.num_blocks <= MOST_BYTES // 4:
+                self.recombine(self._of_orders())
+            if isinstance(reached, MemoryFull):
+                self._raise_bound(max_ideals)
+            raise
+        if not self.start(ideals, total, 2 * BUCKETS * PER_BUCKET):
+            return True
+        sweeps = sweeps and least_bytes(total) <= MOST_BYTES
+        max_nodes = max(LEAST_NODES, NODES_PER_IDEAL * total) if sweeps else None
+        try:
+            self.finish(self.search(ideals, max_nodes), BISECTION)
+        except TooManyNodes:
+            return False
+        return True
+
+    def _of_orders(self) -> Iterator[Ideals]:
+        stops = np.arange(self.problem.num_blocks + 1)
+        for order in self._orders():
+            yield self.of_least_cut(prefixes(self.problem, self.amounts, order, stops))
+
+    def _close_by_sweep(self) -> bool:
+        """Close the gap by sweeps over all ideals; whether they fit the memory."""
+        sweep = self._build_sweep()
+        if sweep is not None:
+            decide = sweep.decide
+            self.bisect(lambda limit: self._pipeline(decide(limit)), 0.0)
+        return sweep is not None
+
+    def _build_sweep(self) -> Sweep | None:
+        problem, clock = self.problem, self.clock
+        candidates = [
+            (int((nets.last - nets.first).sum()), at, order, nets)
+            for at, order in enumerate(islice(self._orders(), SWEEP_ORDERS))
+            if (nets := net_steps(problem, order)) is not None
+        ]
+        if not candidates:
+            return None
+        _, _, order, nets = min(candidates, key=lambda candidate: candidate[:2])
+        try:
+            lattice = build_lattice(problem, order, self.counts["ideals"], clock, MOST_BYTES)
+            paths = None
+            if problem.counts[ACCELERATOR]:
+                paths = build_walks(problem, lattice, nets, clock, MOST_BYTES)
+                self.counts.update(walk_edges=len(paths.source))
+        except TooLarge:
+            return None
+        return Sweep(problem, self.relief, lattice, paths, clock)
+
+    def _raise_bound(self, max_ideals: int) -> None:
+        """Close the gap as far as the ideals in windows fit the memory: lower limits leave fewer.
+
+        By bisection; each search may only cost so much, as it may decide nothing.
+        """
+        high = self.limit
+        for _ in range(BOUND_ROUNDS):
+            limit = (self.lower + high) // 2
+            if self.closed or self.lower > limit:
+                return
+            try:
+                ideals, _ = self._enumerate(limit, max_ideals)
+                found = None
+                if ideals.size and not ideals.members[0].any():
+                    search = self.search(ideals, BOUND_NODES_PER_IDEAL * ideals.size)
+                    found = search.best(limit, limit)
+            except (MemoryFull, TooManyNodes):
+                high = limit
+                continue
+            if self.improve(found):
+                high = self.limit
+            else:
+                self.prove(limit + 1)
 
 
-def _recombine(bracket: Bracket) -> None:
-    """Improve the value: the DP over ideals that the topological orders run through."""
-    problem = bracket.problem
-    if bytes_per_ideal(problem) * problem.num_blocks > MOST_BYTES // 4:
-        return
-    parts = []
-    for order in _orders(bracket):
-        prefixes = record_prefixes(problem, order)
-        parts.append(prefixes.take(_least_cut(problem, prefixes)))
-    ideals = joined(parts)
-    ideals = ideals.take(_least_cut(problem, ideals))
-    bracket.improve(bracket.search(ideals).best(bracket.limit, bracket.lower))
-
-
-def _least_cut(problem: ChainProblem, ideals: Ideals) -> Ints:
-    """The ideals of least cut in each interval of work, in order; and the full one."""
-    kind = ACCELERATOR if problem.counts[ACCELERATOR] else HOST
-    work = ideals.time[:, kind]
-    bucket = work // (int(work.max()) // BUCKETS + 1)
-    order = np.lexsort((ideals.cut, bucket))
-    first = np.searchsorted(bucket[order], bucket[order])
-    chosen = order[np.arange(len(order)) - first < PER_BUCKET]
-    return np.unique(np.append(chosen, ideals.find(all_blocks(problem))))
+def bytes_per_ideal(problem: ChainProblem) -> int:
+    """Memory that one ideal takes, with what a search keeps of it (potentials, tree, windows)."""
+    return 8 * (problem.num_words * 9 // 8 + problem.num_net_words + 20)

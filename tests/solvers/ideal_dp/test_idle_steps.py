@@ -14,6 +14,7 @@ from placegap.instances.corpus.partitioning_like import KINDS, on_devices, parti
 from placegap.solvers import Result, solve
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.ideal_dp.idle_memory import most_held
+from placegap.solvers.ideal_dp.two_kinds.bracket import TwoKindsBracket
 
 CHAIN = Semantics(objective="max_load", plans="chain")
 OVERLAP = Semantics(objective="max_load", plans="chain", load="overlap")
@@ -54,7 +55,7 @@ def test_idle_ops_with_bytes_change_no_optimum() -> None:
 
 def test_each_step_alone_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without slices first, so that no step has a plan to start from."""
-    monkeypatch.setattr("placegap.solvers.ideal_dp.method.slice_orders", lambda bracket: None)
+    monkeypatch.setattr(TwoKindsBracket, "cut", lambda bracket: None)
     assert agrees(range(1000, 1060)) > 60
 
 

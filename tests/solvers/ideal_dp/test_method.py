@@ -82,7 +82,7 @@ def test_the_search_alone_finds_the_optimum(
     monkeypatch: pytest.MonkeyPatch, bisection: float
 ) -> None:
     """Without slices; by decisions only, or by one run for the value; after a tiny beam."""
-    monkeypatch.setattr("placegap.solvers.ideal_dp.method.slice_orders", lambda bracket: None)
+    monkeypatch.setattr(ideal_bracket.TwoKindsBracket, "cut", lambda bracket: None)
     monkeypatch.setattr(ideal_bracket, "BISECTION", bisection)
     monkeypatch.setattr(ideal_bracket, "BUCKETS", 2)
     monkeypatch.setattr(ideal_bracket, "PER_BUCKET", 1)
@@ -97,7 +97,7 @@ def test_sets_of_more_than_64_blocks_and_nets_work(monkeypatch: pytest.MonkeyPat
         optimum = best_chain_of_ideals(instance)
         judge(dp(instance), optimum)
         with monkeypatch.context() as patch:
-            patch.setattr("placegap.solvers.ideal_dp.method.slice_orders", lambda bracket: None)
+            patch.setattr(ideal_bracket.TwoKindsBracket, "cut", lambda bracket: None)
             judge(dp(instance), optimum)
 
 
@@ -239,7 +239,7 @@ def test_hundreds_of_wide_instances_equal_the_plain_recurrence(
         optimum = best_chain_of_ideals(instance)
         judge(dp(instance), optimum)
         with monkeypatch.context() as patch:
-            patch.setattr("placegap.solvers.ideal_dp.method.slice_orders", lambda bracket: None)
+            patch.setattr(ideal_bracket.TwoKindsBracket, "cut", lambda bracket: None)
             judge(dp(instance), optimum)
 
 

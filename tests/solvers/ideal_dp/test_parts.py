@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,17 +19,37 @@ from placegap.solvers.chains.slice_two_kinds import best_slices
 from placegap.solvers.chains.work_bound import Relief, work_bound
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.ideal_dp.ideals.enumerate import enumerate_ideals
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals, joined, record_prefixes
+from placegap.solvers.ideal_dp.ideals.ideals import Ideals, joined, prefixes, times_and_needs
 from placegap.solvers.ideal_dp.ideals.source_tree import build_sources
-from placegap.solvers.ideal_dp.ideals.windows import build_windows, window
-from placegap.solvers.ideal_dp.two_kinds.search import Search
-from placegap.solvers.ideal_dp.two_kinds.transitions import relax, see
+from placegap.solvers.ideal_dp.ideals.windows import (
+    Windows,
+    build_windows,
+    walk_in_windows,
+    window,
+)
+from placegap.solvers.ideal_dp.pools import NO_SYNC, Stage
+from placegap.solvers.ideal_dp.sharing import share
+from placegap.solvers.ideal_dp.transitions import relax
+from placegap.solvers.ideal_dp.two_kinds.search import TwoKindsSearch, see
 
 
 def everything(problem: ChainProblem) -> tuple[Ideals, int]:
     """All ideals: no load is too large."""
     windows = build_windows(problem, Relief(problem), problem.largest_load)
-    return enumerate_ideals(problem, windows, Clock(None), 10**6, 10**8)
+    return in_windows(problem, windows, 10**6, 10**6)
+
+
+def in_windows(
+    problem: ChainProblem, windows: Windows, max_ideals: int, max_kept: int
+) -> tuple[Ideals, int]:
+    """The ideals that lie in some window, and how many there are in all."""
+    walk = partial(walk_in_windows, windows)
+    amounts = times_and_needs(problem)
+    return enumerate_ideals(problem, amounts, walk, Clock(None), max_ideals, max_kept)
+
+
+def all_prefixes(problem: ChainProblem, order: Ints) -> Ideals:
+    return prefixes(problem, times_and_needs(problem), order, np.arange(problem.num_blocks + 1))
 
 
 def bits(words: Ints) -> int:
@@ -72,29 +93,27 @@ def test_sums_and_cuts_of_ideals_are_those_of_their_blocks() -> None:
         for i in range(ideals.size):
             members = bits(ideals.members[i])
             inside = [v for v in range(problem.num_blocks) if members >> v & 1]
-            assert ideals.time[i].tolist() == problem.time[:, inside].sum(axis=1).tolist()
-            assert ideals.need[i].tolist() == problem.need[:, inside].sum(axis=1).tolist()
-            assert ideals.cut[i] == cut(problem, members)
+            assert ideals.sums[i, 1:3].tolist() == problem.time[:, inside].sum(axis=1).tolist()
+            assert ideals.sums[i, 3:].tolist() == problem.need[:, inside].sum(axis=1).tolist()
+            assert ideals.sums[i, 0] == cut(problem, members)
             weights = [w for e, w in enumerate(problem.nets.weight.tolist())
                        if bits(ideals.cut_nets[i]) >> e & 1]  # fmt: skip
-            assert sum(weights) == ideals.cut[i]
+            assert sum(weights) == ideals.sums[i, 0]
 
 
 def test_a_device_pays_for_the_difference_of_two_ideals() -> None:
     """One accelerator more from one ideal to each that contains it, against the definition."""
+    alone = share(Stage(ACCELERATOR, (1,), 1, NO_SYNC), 0)
     for problem in [*problems(30), *(build_problem(wide_instance(s)) for s in range(4))]:
         ideals, _ = everything(problem)
         device = see(problem, ideals, ACCELERATOR)
         targets = np.arange(ideals.size, dtype=np.int32)
         unfit = problem.largest_load + 1
         for source in range(0, ideals.size, 1 + ideals.size // 20):
-            sources = build_sources(
-                np.array([source], np.int32), np.zeros(1, np.int64), device.need,
-                device.potential, device.members,
-            )  # fmt: skip
+            sources = build_sources(device, np.array([source], np.int32), np.zeros(1, np.int64))
             value = np.full(ideals.size, unfit)
-            origin = np.full(ideals.size, -1, np.int32)
-            relax(device, sources, targets, value, origin, ACCELERATOR, -1, 0, 10**9)
+            origin, last = (np.full(ideals.size, -1, np.int32) for _ in range(2))
+            relax(device, sources, alone, targets, value, origin, last, 0, -1, 0, 10**9)
             small = bits(ideals.members[source])
             for t in range(ideals.size):
                 large = bits(ideals.members[t])
@@ -124,11 +143,11 @@ def test_windows_admit_every_stage_of_every_plan_within_the_limit(overlap: bool)
         windows = build_windows(
             problem, Relief(problem), max(one for one in loads if one is not None)
         )
-        prefixes = record_prefixes(problem, order)
+        ideals = all_prefixes(problem, order)
         for used, stop in enumerate(stops):
-            time, need = prefixes.time[stop].tolist(), prefixes.need[stop].tolist()
+            cut_ns, *sums = ideals.sums[stop].tolist()
             hosts = kinds[:used].count(HOST)
-            fewest, most = window(windows, hosts, *time, *need, int(prefixes.cut[stop]))
+            fewest, most = window(windows, hosts, *sums, cut_ns)
             assert fewest <= used - hosts <= most
             admitted += 1
     assert admitted > 100
@@ -138,11 +157,11 @@ def test_ideals_over_the_cap_and_over_the_memory_are_refused() -> None:
     problem = build_problem(wide_instance(0))
     total = everything(problem)[1]
     windows = build_windows(problem, Relief(problem), problem.largest_load)
-    assert enumerate_ideals(problem, windows, Clock(None), total, 10**8)[1] == total
+    assert in_windows(problem, windows, total, 10**6)[1] == total
     with pytest.raises(LimitReached, match=f"more than {total - 1}"):
-        enumerate_ideals(problem, windows, Clock(None), total - 1, 10**8)
+        in_windows(problem, windows, total - 1, 10**6)
     with pytest.raises(LimitReached, match="memory"):
-        enumerate_ideals(problem, windows, Clock(None), total, 1000)
+        in_windows(problem, windows, total, 2)
 
 
 def test_orders_are_topological_and_their_prefixes_are_ideals() -> None:
@@ -150,8 +169,8 @@ def test_orders_are_topological_and_their_prefixes_are_ideals() -> None:
         expected = all_ideals(problem.num_blocks, arcs(problem))
         found = list(orders(problem))
         assert len(found) == NUM_ORDERS
-        prefixes = joined([record_prefixes(problem, order) for order in found])
-        members = [bits(row) for row in prefixes.members]
+        ideals = joined([all_prefixes(problem, order) for order in found])
+        members = [bits(row) for row in ideals.members]
         assert members[0] == 0
         assert len(members) == len(set(members))
         assert set(members) <= expected
@@ -246,9 +265,8 @@ def test_a_search_over_a_few_ideals_uses_only_those() -> None:
             continue
         order = next(orders(problem))
         split = best_slices(problem, order, problem.largest_load)
-        search = Search(
-            problem, Relief(problem), record_prefixes(problem, order), Clock(None), 10**6
-        )
+        ideals = all_prefixes(problem, order)
+        search = TwoKindsSearch(problem, Relief(problem), ideals, Clock(None))
         found = search.best(problem.largest_load, 0)
         assert (found.value if found else None) == (split.value if split else None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,33 +13,26 @@ from draws.equal_devices import equal_device_draws
 from references.brute_force import max_load_draws, oracle
 
 from placegap.instances import Semantics
-from placegap.instances.problem.integers import NS_PER_S, ceil_div
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.transfer_times import NS_PER_S, ceil_div
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.ideal_dp.any_kinds.pools import NO_PATH, Stage, build_pool, merge_alike
 from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem, build_kinds
-from placegap.solvers.ideal_dp.any_kinds.sets import (
-    Filter,
-    enumerate_sets,
-    has_any,
-    joined,
-    prefixes,
-    set_sums,
-)
-from placegap.solvers.ideal_dp.any_kinds.stages import (
-    least_sync_ns,
-    see,
-    share,
-    stage_load,
-    sync_ns,
-)
+from placegap.solvers.ideal_dp.any_kinds.search import see
+from placegap.solvers.ideal_dp.any_kinds.set_sums import has_any, set_sums
 from placegap.solvers.ideal_dp.any_kinds.windows import (
     PriceBook,
-    Windows,
+    PricedWindows,
     find_prices,
     keep_all_that_may_matter,
+    walk_below,
     work_bound,
 )
+from placegap.solvers.ideal_dp.ideals.enumerate import enumerate_ideals
+from placegap.solvers.ideal_dp.ideals.ideals import Ideals, cuts_only, joined, prefixes
+from placegap.solvers.ideal_dp.pools import NO_PATH, Stage, build_pool, merge_alike
+from placegap.solvers.ideal_dp.sharing import least_sync_ns, share, sync_ns
+from placegap.solvers.ideal_dp.transitions import device_load
 
 CHAIN = Semantics(objective="max_load", plans="chain")
 OVERLAP = Semantics(objective="max_load", plans="chain", load="overlap")
@@ -47,10 +41,21 @@ SERVERS = Semantics(objective="max_load", plans="chain", levels=2)
 MANY = 10**6
 
 
-def all_sets(problem: KindsProblem):  # type: ignore[no-untyped-def]
+def enumerated(problem: KindsProblem, max_ideals: int, max_kept: int) -> Ideals:
+    guide = problem.guide
+    free = cuts_only(guide, np.zeros(guide.num_nets, np.int64))
+    walk = partial(walk_below, 0)
+    return enumerate_ideals(guide, free, walk, Clock(None), max_ideals, max_kept)[0]
+
+
+def all_sets(problem: KindsProblem) -> Ideals:
     """Every ideal of a problem."""
-    keep = Filter(np.zeros(problem.guide.num_nets, np.int64), 0)
-    return enumerate_sets(problem.guide, keep, Clock(None), MANY, MANY)[0]
+    return enumerated(problem, MANY, MANY)
+
+
+def some_prefixes(problem: KindsProblem, order: Ints, stops: Ints) -> Ideals:
+    guide = problem.guide
+    return prefixes(guide, cuts_only(guide, guide.nets.weight), order, stops)
 
 
 # ----------------------------------------------------------------------------------------- pools
@@ -123,7 +128,6 @@ def test_loads_of_differences_are_those_of_their_nets(semantics: Semantics) -> N
         inside = [[bool(row[0] >> v & 1) for v in range(guide.num_blocks)] for row in sets.members]
         for kind in range(problem.num_kinds):
             view = see(problem, sets, kind)
-            sharing = share(problem.pool.stages[0], 0)
             for target in range(0, sets.size, 3):
                 for source in range(0, sets.size, 2):
                     pairs = zip(inside[source], inside[target], strict=True)
@@ -143,7 +147,7 @@ def test_loads_of_differences_are_those_of_their_nets(semantics: Semantics) -> N
                         < guide.net_ptr[e + 1] - guide.net_ptr[e]
                     )
                     load = max(work, cut) if guide.overlap else work + cut
-                    assert stage_load(view, sharing, target, source, 2**40) == load
+                    assert device_load(view, target, source, 2**40) == load
 
 
 # -------------------------------------------------------------------------------------- the sets
@@ -162,11 +166,10 @@ def test_all_ideals_are_enumerated_once() -> None:
 def test_enumeration_stops_at_its_limits() -> None:
     problem = build_kinds(max_load_draws()[0], CHAIN)
     size = all_sets(problem).size
-    keep = Filter(np.zeros(problem.guide.num_nets, np.int64), 0)
     with pytest.raises(LimitReached, match="max_ideals"):
-        enumerate_sets(problem.guide, keep, Clock(None), size - 1, MANY)
+        enumerated(problem, size - 1, MANY)
     with pytest.raises(LimitReached, match="fill the memory"):
-        enumerate_sets(problem.guide, keep, Clock(None), MANY, size - 1)
+        enumerated(problem, MANY, size - 1)
 
 
 def test_prefixes_of_orders_are_ideals_with_their_cuts() -> None:
@@ -174,7 +177,7 @@ def test_prefixes_of_orders_are_ideals_with_their_cuts() -> None:
         problem = build_kinds(instance, CHAIN)
         everything = all_sets(problem)
         parts = [
-            prefixes(problem.guide, order, np.arange(len(order) + 1))
+            some_prefixes(problem, order, np.arange(len(order) + 1))
             for order in orders(problem.guide)
         ]
         some = joined(parts)
@@ -222,17 +225,17 @@ def test_windows_and_filter_keep_what_a_plan_of_that_load_needs() -> None:
         sequence = rng.sample(
             [kind for kind, n in enumerate(counts) for _ in range(n)], instance.num_devices
         )
-        at = [sets.find(row) for row in prefixes(guide, order, np.array(cuts)).members]
-        sharing, limit, able = share(problem.pool.stages[0], 0), 0, True
+        at = [sets.find(row) for row in some_prefixes(problem, order, np.array(cuts)).members]
+        limit, able = 0, True
         for kind, source, target in zip(sequence, at, at[1:], strict=False):
             view = see(problem, sets, kind)
             able &= bool(view.need[target] - view.need[source] <= view.room)
-            limit = max(limit, stage_load(view, sharing, target, source, 2**40))
+            limit = max(limit, device_load(view, target, source, 2**40))
         if not able:
             continue
         book = PriceBook(problem)
         keep = keep_all_that_may_matter(problem, book.of_all, limit)
-        windows, used = Windows(book, sets), np.zeros_like(counts)
+        windows, used = PricedWindows(book, sets), np.zeros_like(counts)
         for ideal, kind in zip(at, [*sequence, None], strict=True):
             assert set_sums(sets.cut_nets[[ideal]], keep.weight)[0] <= keep.most
             assert windows.may_hold(used, limit, rest=False)[ideal]

@@ -60,7 +60,7 @@ def only_this_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, only_this_engine: None) -> None:
     """No start from orders, a tiny beam: what is found is found by the search over all ideals."""
-    monkeypatch.setattr("placegap.solvers.ideal_dp.method.cut_orders", lambda bracket: None)
+    monkeypatch.setattr(ideal_kinds_bracket.KindsBracket, "cut", lambda bracket: None)
     monkeypatch.setattr(ideal_kinds_bracket, "BUCKETS", 2)
     monkeypatch.setattr(ideal_kinds_bracket, "PER_BUCKET", 1)
 
@@ -232,7 +232,7 @@ def test_ctrl_c_keeps_plan_and_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ideal_kinds_bracket, "enumerate_sets", interrupt)
+    monkeypatch.setattr(ideal_kinds_bracket, "enumerate_ideals", interrupt)
     result = dp(large(), CHAIN)
     assert (result.status, result.message) == ("feasible", "interrupted")
     assert result.bound_ns is not None

@@ -16,7 +16,7 @@ from placegap.solvers.chains.slice_two_kinds import Slices
 from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.sweep.decide import Sweep, why_no_sweep
-from placegap.solvers.ideal_dp.sweep.lattice import Lattice, TooLarge, build_lattice
+from placegap.solvers.ideal_dp.sweep.lattice import IdealLattice, TooLarge, build_lattice
 from placegap.solvers.ideal_dp.sweep.net_steps import net_steps
 from placegap.solvers.ideal_dp.sweep.passes import FAR, pass_forth
 from placegap.solvers.ideal_dp.sweep.walks import Walks, build_walks
@@ -36,12 +36,12 @@ def an_order(problem: ChainProblem, seed: int) -> Ints:
     return list(orders(problem, seed))[seed % NUM_ORDERS]
 
 
-def lattice_of(problem: ChainProblem, order: Ints) -> Lattice:
+def lattice_of(problem: ChainProblem, order: Ints) -> IdealLattice:
     total = len(all_ideals(problem.num_blocks, arcs(problem)))
     return build_lattice(problem, order, total, CLOCK, 10**7)
 
 
-def paths_of(problem: ChainProblem, lattice: Lattice) -> Walks:
+def paths_of(problem: ChainProblem, lattice: IdealLattice) -> Walks:
     nets = net_steps(problem, lattice.order)
     assert nets is not None
     return build_walks(problem, lattice, nets, CLOCK, 10**8)
@@ -61,7 +61,7 @@ def cut(problem: ChainProblem, members: frozenset[int]) -> int:
     return total
 
 
-def ideals_of(lattice: Lattice) -> list[frozenset[int]]:
+def ideals_of(lattice: IdealLattice) -> list[frozenset[int]]:
     return [frozenset(lattice.blocks(i).tolist()) for i in range(lattice.size)]
 
 
@@ -117,7 +117,7 @@ def test_a_lattice_over_the_memory_is_refused() -> None:
         build_lattice(problem, next(orders(problem)), total, CLOCK, 1000)
 
 
-def distances(problem: ChainProblem, lattice: Lattice, paths: Walks, source: int) -> Ints:
+def distances(problem: ChainProblem, lattice: IdealLattice, paths: Walks, source: int) -> Ints:
     found = np.full(lattice.size + len(paths.ideal), FAR)
     found[source] = 0
     limit = problem.largest_load
@@ -211,7 +211,7 @@ def dp(instance: Instance, semantics: Semantics = CHAIN) -> Result:
 
 def only_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search ends at its first node, and nothing else is known before."""
-    monkeypatch.setattr("placegap.solvers.ideal_dp.method.slice_orders", lambda bracket: None)
+    monkeypatch.setattr(ideal_bracket.TwoKindsBracket, "cut", lambda bracket: None)
     monkeypatch.setattr(ideal_bracket, "LEAST_NODES", 0)
     monkeypatch.setattr(ideal_bracket, "NODES_PER_IDEAL", 0)
 

@@ -1,100 +1,60 @@
-"""One step of the ideal DP: one more device takes the difference of two ideals.
+"""One step of the ideal DP: one more stage takes the difference of two ideals.
 
 value(I) = min over sources J within I of max(value(J), load(I - J)).
 
-The communication of I - J is `ideals.cut_between.cut_between`.
+The communication of I - J is `ideals.cut_between.cut_between`; how replicas share a load,
+`ideal_dp.sharing`. Sources that cannot help are skipped by the tree over them.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
-from placegap.solvers.chains.problem import ACCELERATOR, ChainProblem, Indices
+from placegap.solvers.chains.problem import Indices
 from placegap.solvers.ideal_dp.ideals.cut_between import cut_between
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals
-from placegap.solvers.ideal_dp.ideals.source_tree import FAN_OUT_BITS, Sources, potentials
-
-
-class Device(NamedTuple):
-    """Ideals and nets as one kind of device sees them; the kernels' form.
-
-    Attributes
-    ----------
-    work, need, cut : (N,) int64
-        Time and need of each ideal on this kind, and its cut: 0 on hosts.
-    potential : (N, p) int64
-    members, cut_nets : (N, words) int64
-    room : int
-    weight, net_ptr, pin
-        Of the problem's nets.
-    pays, overlap : bool
-        Whether communication counts, and how.
-    """
-
-    work: Ints
-    need: Ints
-    cut: Ints
-    potential: Ints
-    members: Ints
-    cut_nets: Ints
-    room: int
-    weight: Ints
-    net_ptr: Ints
-    pin: Ints
-    pays: bool
-    overlap: bool
-
-
-def see(problem: ChainProblem, ideals: Ideals, kind: int) -> Device:
-    """The ideals of a problem as one kind of device sees them."""
-    pays = kind == ACCELERATOR
-    work = np.ascontiguousarray(ideals.time[:, kind])
-    return Device(
-        work,
-        np.ascontiguousarray(ideals.need[:, kind]),
-        ideals.cut,
-        potentials(work, ideals.cut, pays=pays, overlap=problem.overlap),
-        ideals.members,
-        ideals.cut_nets,
-        int(problem.room[kind]),
-        problem.nets.weight,
-        problem.net_ptr,
-        problem.pin,
-        pays,
-        problem.overlap,
-    )
+from placegap.solvers.ideal_dp.ideals.source_tree import FAN_OUT_BITS, Sources
+from placegap.solvers.ideal_dp.ideals.views import View
+from placegap.solvers.ideal_dp.sharing import (
+    Sharing,
+    least_shared_sync,
+    shared_load,
+)
 
 
 @njit(cache=True)
 def relax(
-    d: Device, s: Sources, targets: Indices, value: Ints, origin: Indices, mark: int, enough: int,
-    begin: int, budget: int,
+    d: View, s: Sources, sharing: Sharing, targets: Indices, value: Ints, origin: Indices,
+    stage_of: Indices, mark: int, enough: int, begin: int, budget: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Improve ``value[t]`` of the ideals ``targets[t]``, t >= begin, by one more device.
+    """Improve ``value[t]`` of the ideals ``targets[t]``, t >= begin, by one more stage.
 
-    An improvement from source i writes ``origin[t] = 2 * i + mark``. A target whose value is at
-    most `enough` is left as it is. Returns the target to go on with when `budget` nodes of the tree
-    have been looked at, or the number of targets; and how many nodes were looked at.
+    An improvement from source i writes ``origin[t] = i`` and ``stage_of[t] = mark``. A target whose
+    value is at most `enough` is left as it is. Returns the target to go on with when `budget` nodes
+    of the tree have been looked at, or the number of targets; and how many nodes were looked at.
     """
     size, top, looked, hint = len(s.ideal), len(s.start) - 2, 0, 0
     num_words, num_potentials = d.members.shape[1], s.potential.shape[1]
+    syncs = sharing.top > 0 or sharing.bottom == 0
     for t in range(begin, len(targets)):
         if looked > budget:
             return t, looked
         if value[t] <= enough:
             continue
         target = targets[t]
+        most = sharing.replicas * (value[t] - 1)  # a base above that is no improvement
         leaf, position = hint, 0  # the source that was best last time comes first
         while leaf >= 0:
             source = s.ideal[leaf]
             if s.value[leaf] < value[t] and d.need[target] - d.need[source] <= d.room:
-                now = max(s.value[leaf], _load(d, target, source, value[t]))
+                load = device_load(d, target, source, most + 1)
+                if sharing.replicas > 1:
+                    parameters = d.parameters[target] - d.parameters[source]
+                    load = shared_load(sharing, load, parameters, value[t])
+                now = max(s.value[leaf], load)
                 if now < value[t]:
-                    value[t], origin[t], hint = now, 2 * leaf + mark, leaf
+                    value[t], origin[t], stage_of[t], hint = now, leaf, mark, leaf
+                    most = sharing.replicas * (now - 1)
                     if now <= enough:
                         break
             leaf = -1
@@ -107,9 +67,15 @@ def relax(
                     looked += 1
                     node = s.start[level] + (position >> FAN_OUT_BITS * level)
                     helps = s.value[node] < value[t] and d.need[target] - s.need[node] <= d.room
-                    for q in range(num_potentials):
-                        if d.potential[target, q] - s.potential[node, q] >= value[t]:
-                            helps = False
+                    if helps:
+                        spare = most
+                        if syncs:
+                            spare -= least_shared_sync(
+                                sharing, d.parameters[target] - s.parameters[node], value[t]
+                            )
+                        for q in range(num_potentials):
+                            if d.potential[target, q] - s.potential[node, q] > spare:
+                                helps = False
                     if helps:
                         for word in range(num_words):
                             if level:
@@ -130,8 +96,8 @@ def relax(
 
 
 @njit(cache=True)
-def _load(d: Device, target: int, source: int, limit: int) -> int:
-    """Load of a device that takes the difference; `limit` or more if it is no difference."""
+def device_load(d: View, target: int, source: int, limit: int) -> int:
+    """Load of one device that takes the difference; `limit` or more if it is no difference."""
     for word in range(d.members.shape[1]):
         if d.members[source, word] & ~d.members[target, word]:
             return limit

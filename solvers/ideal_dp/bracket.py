@@ -1,0 +1,167 @@
+"""Value and bound of the best chain, closing in: what the engines for its two classes share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.blocks import Blocks
+from placegap.instances.structure.idle_blocks import Flags
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.progress import Told, unheard
+from placegap.solvers.core.result import relative_gap
+from placegap.solvers.ideal_dp.ideals.ideals import Ideals, joined
+from placegap.solvers.ideal_dp.layers import LayerSearch, Pipeline
+
+MOST_BYTES = 800_000_000
+"""Memory for ideals, and for what a search keeps of each."""
+
+PER_BUCKET = 8
+"""The beam: how many ideals of least cut are kept, in each interval of work."""
+
+
+class BracketProblem(Protocol):
+    """What the engines' problems have in common."""
+
+    @property
+    def blocks(self) -> Blocks:
+        """The blocks."""
+
+    @property
+    def fits(self) -> Flags:
+        """Whether a device of each kind can run and hold each block, (D, b)."""
+
+    @property
+    def largest_load(self) -> int:
+        """No plan has more load than this."""
+
+
+class Bracket(ABC):
+    """What is known of a problem's optimum, and how to learn more.
+
+    Attributes
+    ----------
+    problem : BracketProblem
+    clock : Clock
+    gap : float
+        Relative gap that suffices.
+    lower : int
+        Proven bound, from `origin`.
+    value : int or None
+        Load of the best plan so far.
+    plan : Plan or None
+    counts : dict
+        How many ideals there are, and how many were kept.
+    on_news : callable (value, bound)
+        Called when one of the two is better.
+    """
+
+    def __init__(self, problem: BracketProblem, clock: Clock, gap: float) -> None:
+        self.problem, self.clock, self.gap = problem, clock, gap
+        self.lower, self.origin = 0, "combinatorial"
+        self.value: int | None = None
+        self.plan: Plan | None = None
+        self.counts: dict[str, int] = {}
+        self.on_news: Told = unheard
+
+    @abstractmethod
+    def cut(self) -> None:
+        """Find a good plan soon, among the ideals of some topological orders."""
+
+    @abstractmethod
+    def close(self, max_ideals: int) -> None:
+        """Close the gap with the DP over all ideals that matter.
+
+        Raises
+        ------
+        LimitReached
+            If there are too many ideals; then the value comes from the ideals of some orders alone.
+        """
+
+    @abstractmethod
+    def search(self, ideals: Ideals) -> LayerSearch:
+        """The DP over some ideals."""
+
+    @abstractmethod
+    def of_least_cut(self, ideals: Ideals) -> Ideals:
+        """The ideals of least cut in each interval of work."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the gap is small enough."""
+        found = relative_gap(self.value, self.lower)
+        return found is not None and found <= self.gap
+
+    @property
+    def limit(self) -> int:
+        """Loads up to this are better than what is known."""
+        return self.problem.largest_load if self.value is None else self.value - 1
+
+    def adopt(self, value: int | None, plan: Plan | None) -> None:
+        """Take over a plan of a known value."""
+        self.value, self.plan = value, plan
+
+    def improve(self, found: Pipeline | None) -> bool:
+        """Take over a pipeline of at most `limit`; whether there is one."""
+        if found is not None:
+            self.adopt(found.value, Plan(found.placement))
+            self.on_news(self.value, self.lower)
+        return found is not None
+
+    def prove(self, lower: int, origin: str = "ideal-dp") -> None:
+        """Take over a bound that the DP has proven."""
+        if lower > self.lower:
+            self.lower, self.origin = lower, origin
+            self.on_news(self.value, self.lower)
+
+    def beam(self, ideals: Ideals) -> None:
+        """Improve the value: the DP over the ideals of least cut."""
+        search = self.search(self.of_least_cut(ideals))
+        self.improve(search.best(self.limit, self.lower))
+
+    def recombine(self, parts: Iterable[Ideals]) -> None:
+        """Improve the value: the DP over ideals that several topological orders run through."""
+        self.beam(joined(list(parts)))
+
+    def start(self, ideals: Ideals, total: int, few: int) -> bool:
+        """Note the ideals that matter, and improve the value by a beam unless they are few.
+
+        Whether any do: if not even the empty ideal, all devices together do not suffice.
+        """
+        self.counts.update(ideals=total, kept_ideals=ideals.size)
+        if ideals.size == 0 or ideals.members[0].any():
+            if self.value is not None:
+                self.prove(self.value)
+            return False
+        if ideals.size > few:
+            self.beam(ideals)
+        return True
+
+    def finish(self, search: LayerSearch, until: float) -> None:
+        """Close the gap: by decisions to a relative gap, then by one run for the value."""
+        self.bisect(lambda limit: search.best(limit, limit), until)
+        if not self.closed and self.value is not None:
+            self.improve(search.best(self.limit, self.lower))
+            self.prove(self.value)
+
+    def bisect(self, decide: Callable[[int], Pipeline | None], until: float) -> None:
+        """Decide whether anything is better; if so, narrow the bracket to a relative gap.
+
+        What a decision finds is often the optimum: then all that is missing is the proof that
+        nothing is better still. So that is asked next, but not twice in a row, for it may go down
+        ns by ns.
+        """
+        limit, straight = self.limit, False
+        while not self.closed:
+            improved = self.improve(decide(limit))
+            if not improved:
+                if self.value is None:
+                    return  # no chain of ideals fits at all
+                self.prove(limit + 1)
+            assert self.value is not None
+            if self.value - self.lower <= until * self.value:
+                return
+            straight = improved and not straight
+            limit = self.limit if straight else (self.lower + self.value) // 2

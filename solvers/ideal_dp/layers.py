@@ -1,0 +1,219 @@
+"""The ideal DP: layers of states (devices taken of each class, ideal), for loads up to a limit.
+
+value(u, I) is the least max_load when u_c devices of each class c at most take ideal I. It falls as
+u grows. So a state is *new* only if its value is below that of all (u - one device, I), and only
+new states are extended: what the others reach is reached with fewer devices.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.structure.idle_blocks import Flags
+from placegap.solvers.chains.problem import ChainProblem, Indices
+from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.ideal_dp.ideals.ideals import Ideals, all_blocks, blocks_of
+from placegap.solvers.ideal_dp.ideals.source_tree import build_sources
+from placegap.solvers.ideal_dp.ideals.views import View
+from placegap.solvers.ideal_dp.pools import Pool, Stage
+from placegap.solvers.ideal_dp.sharing import share
+from placegap.solvers.ideal_dp.transitions import relax
+
+BUDGET = 2_000_000
+"""Nodes of trees between two looks at the clock."""
+
+MOST_STATES = 20_000_000
+"""New states of all layers; 20 bytes each."""
+
+
+class TooManyNodes(Exception):
+    """The search has looked at as many nodes as it may."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A chain plan: its load, and the devices of each op."""
+
+    value: int
+    placement: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """New states: ideals, values, number of the state before, and of the last stage or server."""
+
+    ideal: Indices
+    value: Ints
+    origin: Indices
+    last: Indices
+
+
+class LayerSearch(ABC):
+    """The DP over a list of ideals of a problem, the empty ideal and the full one among them.
+
+    Ideals that are not in the list are not used: with all that matter the search is exact, with
+    some of them it is a heuristic.
+
+    Parameters
+    ----------
+    problem : ChainProblem
+        Its blocks and nets.
+    pool : Pool
+        The devices.
+    ideals : Ideals
+    views : list of View
+        Of each kind of device.
+    parameter_bytes : int
+        Of all blocks.
+    clock : Clock
+    max_nodes : int, optional
+        Nodes of trees that all runs together may look at.
+    """
+
+    def __init__(
+        self, problem: ChainProblem, pool: Pool, ideals: Ideals, views: list[View],
+        parameter_bytes: int, clock: Clock, max_nodes: int | None = None,
+    ) -> None:  # fmt: skip
+        self.blocks, self.pool, self.ideals = problem.blocks, pool, ideals
+        self.views, self.clock, self.nodes_left = views, clock, max_nodes
+        self.sharings = [share(stage, parameter_bytes) for stage in pool.stages]
+        full = all_blocks(problem)
+        self.empty, self.full = ideals.find(np.zeros_like(full)), ideals.find(full)
+
+    @abstractmethod
+    def inside(self, used: tuple[int, ...], limit: int) -> Flags:
+        """Ideals that so many devices of each class may hold, the others the rest, (N,)."""
+
+    def best(self, limit: int, enough: int) -> Pipeline | None:
+        """A pipeline of least load, or None if none has at most `limit`.
+
+        Loads up to `enough` are all good: the search for better ones ends there. With `enough` a
+        lower bound the pipeline is optimal; with ``enough == limit`` this only decides.
+
+        Raises
+        ------
+        LimitReached
+            If the time is over or there are too many states.
+        TooManyNodes
+            If all runs together have looked at more than `max_nodes` nodes of trees.
+        """
+        if self.empty < 0 or self.full < 0:
+            return None
+        counts = self.pool.counts
+        strides = strides_of(counts)
+        reach = max(offset_of(stage, strides) for stage in self.pool.stages)
+        values: dict[int, Ints] = {}
+        layers: list[Layer] = []
+        found: tuple[int, int, int] | None = None
+        states = 0
+        for number, used in enumerate(product(*(range(count + 1) for count in counts))):
+            if number:
+                before = [number - d for d, u in zip(strides, used, strict=True) if u]
+                known = np.minimum.reduce([values[at] for at in before])  # with one device less
+                targets = known > enough
+                targets &= self.inside(used, limit)
+                if used == counts:
+                    targets[: self.full] = targets[self.full + 1 :] = False
+                layer = self._layer(used, layers, strides, np.flatnonzero(targets), known, enough)
+            else:
+                known = np.full(self.ideals.size, limit + 1, np.int64)
+                one = np.zeros(1, np.int32)
+                layer = Layer(one + np.int32(self.empty), np.zeros(1, np.int64), one, one)
+            known[layer.ideal] = layer.value
+            layers.append(layer)
+            values[number] = known
+            values.pop(number - strides[0], None)
+            states += len(layer.ideal)
+            if states > MOST_STATES:
+                raise LimitReached(f"{states} states of the ideal DP fill the memory")
+            if number >= reach:  # nothing extends it any more: only its path is needed
+                layers[number - reach] = replace(
+                    layers[number - reach], value=np.zeros(0, np.int64)
+                )
+            here = np.flatnonzero(layer.ideal == self.full)
+            if len(here) and (found is None or known[self.full] < found[0]):
+                found = int(known[self.full]), number, int(here[0])
+            if found is not None and found[0] <= enough:
+                break
+        return None if found is None else self._trace(*found, layers, strides)
+
+    def _layer(
+        self, used: tuple[int, ...], layers: list[Layer], strides: list[int], chosen: Ints,
+        known: Ints, enough: int,
+    ) -> Layer:  # fmt: skip
+        """The new states with these devices."""
+        targets, value = chosen.astype(np.int32), known[chosen]
+        origin, last = (np.full(len(targets), -1, np.int32) for _ in range(2))
+        for mark, stage in enumerate(self.pool.stages):
+            if any(need > u for need, u in zip(stage.uses, used, strict=True)):
+                continue
+            before = layers[len(layers) - offset_of(stage, strides)]
+            if len(before.ideal) == 0 or len(targets) == 0:
+                continue
+            view = self.views[stage.kind]
+            sources = build_sources(view, before.ideal, before.value)
+            at = 0
+            while at < len(targets):
+                at, looked = relax(
+                    view, sources, self.sharings[mark], targets, value, origin, last, mark,
+                    enough, at, BUDGET,
+                )  # fmt: skip
+                self.clock.check()
+                if self.nodes_left is not None:
+                    self.nodes_left -= looked
+                    if self.nodes_left < 0:
+                        raise TooManyNodes
+        new = origin >= 0
+        return Layer(targets[new], value[new], origin[new], last[new])
+
+    def _trace(
+        self, value: int, number: int, at: int, layers: list[Layer], strides: list[int]
+    ) -> Pipeline:
+        """Walk back from a state of the full ideal."""
+        pieces = []
+        while number:
+            layer = layers[number]
+            stage = self.pool.stages[int(layer.last[at])]
+            inside, at = self.ideals.members[layer.ideal[at]], int(layer.origin[at])
+            number -= offset_of(stage, strides)
+            outside = self.ideals.members[layers[number].ideal[at]]
+            pieces.append((blocks_of(inside & ~outside), stage))
+        free = [list(own) for own in self.pool.copies[0]]
+        return self.pipeline(value, [(own, take(free, stage)) for own, stage in reversed(pieces)])
+
+    def pipeline(self, value: int, pieces: Sequence[tuple[Ints, tuple[int, ...]]]) -> Pipeline:
+        """The plan of a value, from the blocks of each stage and its devices."""
+        of_block: list[tuple[int, ...]] = [()] * self.blocks.num_blocks
+        for blocks, devices in pieces:
+            for v in blocks.tolist():
+                of_block[v] = devices
+        return Pipeline(value, tuple(of_block[v] for v in self.blocks.block.tolist()))
+
+
+def strides_of(counts: Sequence[int]) -> list[int]:
+    """How the layers are numbered: by how much the number grows with each class.
+
+    Examples
+    --------
+    >>> strides_of([2, 1])
+    [2, 1]
+    """
+    return [prod(count + 1 for count in counts[c + 1 :]) for c in range(len(counts))]
+
+
+def offset_of(stage: Stage, strides: list[int]) -> int:
+    """How far a stage leads in the numbering of layers."""
+    return sum(need * stride for need, stride in zip(stage.uses, strides, strict=True))
+
+
+def take(free: list[list[int]], stage: Stage) -> tuple[int, ...]:
+    """Devices for a stage, of those that are free in each class; they are taken out."""
+    taken = [own.pop(0) for own, need in zip(free, stage.uses, strict=True) for _ in range(need)]
+    return tuple(sorted(taken))
