@@ -28,8 +28,8 @@ from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.idle_blocks import Flags, IdleRule
 from placegap.solvers.core.clock import LimitReached, now_s
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import teller
-from placegap.solvers.core.registry import Task
 from placegap.solvers.core.result import relative_gap
 from placegap.solvers.ideal_dp.bracket import Bracket
 from placegap.solvers.ideal_dp.idle_memory import roomy_within

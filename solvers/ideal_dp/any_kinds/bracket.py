@@ -13,7 +13,7 @@ from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.cut_places import places_to_cut
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.registry import Task
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem
 from placegap.solvers.ideal_dp.any_kinds.search import KindsSearch

@@ -23,7 +23,7 @@ from placegap.solvers.ideal_dp.sharing import Sharing, share, shared_load
 from placegap.solvers.ideal_dp.transitions import device_load
 
 
-class Pairs(NamedTuple):
+class IdealPairs(NamedTuple):
     """The DP from several ideals J, each with the candidates I, J first, by size.
 
     Attributes
@@ -80,7 +80,7 @@ class Inside:
 
     def run(
         self, sources: Indices, value: Ints, targets: Ints, limit: int, enough: int, clock: Clock
-    ) -> Pairs:
+    ) -> IdealPairs:
         """Solve from all sources, which have these values, for loads up to `limit`."""
         rows = self._rows(limit)
         sizes = _count(sources, targets, self.ideals.members, rows)
@@ -88,7 +88,7 @@ class Inside:
         ideal = np.zeros(ptr[-1], np.int64)
         _list(sources, targets, self.ideals.members, rows, ptr, ideal)
         shape = self.num_layers, len(ideal)
-        pairs = Pairs(
+        pairs = IdealPairs(
             ptr, ideal, np.full(shape, limit + 1, np.int64), np.full(shape, -1, np.int32),
             np.full(shape, -1, np.int32),
         )  # fmt: skip
@@ -111,7 +111,7 @@ class Inside:
                     clock.check()
         return pairs
 
-    def path(self, pairs: Pairs, end: int) -> Iterator[tuple[Stage, int, int]]:
+    def path(self, pairs: IdealPairs, end: int) -> Iterator[tuple[Stage, int, int]]:
         """Stages from the first source's ideal to an ideal, the last first: stage, from, to."""
         at = int(np.flatnonzero(pairs.ideal[: pairs.ptr[1]] == end)[0])
         value = pairs.value[-1, at]

@@ -22,7 +22,7 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.problem import Indices
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.any_kinds.inside_server import Inside, Pairs
+from placegap.solvers.ideal_dp.any_kinds.inside_server import Inside, IdealPairs
 from placegap.solvers.ideal_dp.any_kinds.search import KindsSearch
 from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
 from placegap.solvers.ideal_dp.any_kinds.windows import PriceBook
@@ -98,7 +98,7 @@ class ServerSearch(KindsSearch):
 
     def _pairs(
         self, s: int, before: Layer, targets: Ints, limit: int, enough: int
-    ) -> Iterator[tuple[int, Pairs]]:
+    ) -> Iterator[tuple[int, IdealPairs]]:
         """The DP within the server from all new states, some at a time; the first state of each."""
         inside = self.of_type[s]
         room = max(1, PAIRS // inside.num_layers)

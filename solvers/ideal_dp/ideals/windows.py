@@ -25,7 +25,7 @@ NEVER = 2**30
 """More accelerators than any cluster has."""
 
 
-class Windows(NamedTuple):
+class IdealWindows(NamedTuple):
     """What the tests need, for a limit T; the kernels' form.
 
     Attributes
@@ -52,11 +52,11 @@ class Windows(NamedTuple):
     overlap: bool
 
 
-def build_windows(problem: ChainProblem, relief: Relief, limit: int) -> Windows:
+def build_windows(problem: ChainProblem, relief: Relief, limit: int) -> IdealWindows:
     """The windows of a problem for loads up to `limit` ns."""
     hosts = range(problem.counts[HOST] + 1)
     room = int(problem.room[HOST])
-    return Windows(
+    return IdealWindows(
         limit,
         np.array(problem.counts, np.int64),
         problem.room.copy(),
@@ -79,7 +79,7 @@ def _parts(amount: int, unit: int) -> int:
 
 @njit(cache=True)
 def least_accelerators(
-    w: Windows, hosts: int, work: int, host_work: int, need: int, host_need: int, cut: int
+    w: IdealWindows, hosts: int, work: int, host_work: int, need: int, host_need: int, cut: int
 ) -> int:
     """Fewest accelerators that, with so many hosts, may hold a set of blocks.
 
@@ -96,7 +96,7 @@ def least_accelerators(
 
 @njit(cache=True)
 def window(
-    w: Windows, hosts: int, work: int, host_work: int, need: int, host_need: int, cut: int
+    w: IdealWindows, hosts: int, work: int, host_work: int, need: int, host_need: int, cut: int
 ) -> tuple[int, int]:
     """Fewest and most accelerators that an ideal may be the union of, with so many hosts.
 
@@ -117,7 +117,7 @@ def window(
 
 @njit(cache=True)
 def walk_in_windows(
-    w: Windows, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
+    w: IdealWindows, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
 ) -> bool:
     """Enumerate on, and keep the ideals that lie in some window; see `enumerate_ideals`."""
     s = now.sums

@@ -18,7 +18,7 @@ from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem
 from placegap.solvers.chains.slice_two_kinds import Slices
 from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.ideals.windows import Windows, build_windows, window
+from placegap.solvers.ideal_dp.ideals.windows import IdealWindows, build_windows, window
 from placegap.solvers.ideal_dp.sweep.lattice import IdealLattice
 from placegap.solvers.ideal_dp.sweep.passes import FAR, pass_back, pass_forth, pass_host
 from placegap.solvers.ideal_dp.sweep.walks import Walks
@@ -170,7 +170,7 @@ class Sweep:
 
 
 @njit(cache=True)
-def _latest(w: Windows, hosts: int, lattice: IdealLattice, most: Labels) -> None:
+def _latest(w: IdealWindows, hosts: int, lattice: IdealLattice, most: Labels) -> None:
     """Most accelerators that each ideal may have with so many hosts; -1 if it is in no window."""
     for i in range(len(most)):
         fewest, at_most = window(

@@ -17,7 +17,7 @@ import numpy as np
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem
-from placegap.solvers.chains.slice_two_kinds import Split, best_slices
+from placegap.solvers.chains.slice_two_kinds import Slices, best_slices
 from placegap.solvers.chains.work_bound import Relief, work_bound
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.ideal_dp.bracket import MOST_BYTES, PER_BUCKET, Bracket
@@ -102,7 +102,7 @@ class TwoKindsBracket(Bracket):
         work, cut = ideals.sums[:, 1 + kind], ideals.sums[:, 0]
         return of_least_cut(self.problem, ideals, work, cut, BUCKETS, PER_BUCKET)
 
-    def _pipeline(self, split: Split | None) -> Pipeline | None:
+    def _pipeline(self, split: Slices | None) -> Pipeline | None:
         if split is None:
             return None
         devices = split.devices(self.problem).tolist()

@@ -12,7 +12,7 @@ from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.ideals.ideals import Ideals
 from placegap.solvers.ideal_dp.ideals.views import View, build_view
-from placegap.solvers.ideal_dp.ideals.windows import Windows, build_windows, window
+from placegap.solvers.ideal_dp.ideals.windows import IdealWindows, build_windows, window
 from placegap.solvers.ideal_dp.layers import LayerSearch
 from placegap.solvers.ideal_dp.pools import NO_SYNC, Pool, Stage
 
@@ -64,7 +64,7 @@ def _pool(problem: ChainProblem) -> Pool:
 
 
 @njit(cache=True)
-def _windows_of(w: Windows, hosts: int, sums: Ints) -> tuple[Indices, Indices]:
+def _windows_of(w: IdealWindows, hosts: int, sums: Ints) -> tuple[Indices, Indices]:
     """Fewest and most accelerators of each ideal with so many hosts."""
     fewest, most = np.zeros(len(sums), np.int32), np.zeros(len(sums), np.int32)
     for i in range(len(sums)):

@@ -24,7 +24,7 @@ from placegap.solvers.latency.ideals.labels import (
     new_walk,
     tails,
 )
-from placegap.solvers.latency.ideals.lattice import IdealLattice, build_lattice
+from placegap.solvers.latency.ideals.lattice import ChainLattice, build_lattice
 from placegap.solvers.latency.masks import masks, members
 from placegap.solvers.latency.rows.bound import Row
 from placegap.solvers.latency.rows.spine import Bools, Spine
@@ -68,7 +68,7 @@ class _Side:
     nodes: Ints
     inside: Bools
     feeds: Ints
-    lattice: IdealLattice
+    lattice: ChainLattice
     costs: CallCosts
     opposite: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -212,7 +212,7 @@ def _lists(ends: list[list[int]]) -> tuple[Ints, Ints]:
 
 
 def _costs(
-    spine: Spine, which: Ints, covers: Bools, lattice: IdealLattice, limits: tuple[int, int, bool]
+    spine: Spine, which: Ints, covers: Bools, lattice: ChainLattice, limits: tuple[int, int, bool]
 ) -> CallCosts:
     """Costs of these nodes in this order of time; `stays_bytes` is empty."""
     nodes, (room, most_calls, backward) = spine.nodes, limits

@@ -17,7 +17,7 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NEVER
-from placegap.solvers.latency.ideals.lattice import IdealLattice
+from placegap.solvers.latency.ideals.lattice import ChainLattice
 from placegap.solvers.latency.masks import has
 
 FAR = 1e30
@@ -117,7 +117,7 @@ class Walk(NamedTuple):
     pos: Ints
 
 
-def new_labels(lattice: IdealLattice, most: int) -> Labels:
+def new_labels(lattice: ChainLattice, most: int) -> Labels:
     """Lists with the label of the empty ideal, and room for `most` labels and one per ideal."""
     count = len(lattice.mask)
     width = 1 + int(np.diff(lattice.front_ptr).max(initial=0))
@@ -133,7 +133,7 @@ def new_labels(lattice: IdealLattice, most: int) -> Labels:
     )  # fmt: skip
 
 
-def new_walk(lattice: IdealLattice, nodes: int) -> Walk:
+def new_walk(lattice: ChainLattice, nodes: int) -> Walk:
     """Room to walk through the ideals above one."""
     rows = np.full((8, len(lattice.mask)), -1, np.int64)
     return Walk(
@@ -143,7 +143,7 @@ def new_walk(lattice: IdealLattice, nodes: int) -> Walk:
 
 
 @njit(cache=True)
-def front_tails(lattice: IdealLattice, feeds: Ints, least_ns: Ints) -> Ints:
+def front_tails(lattice: ChainLattice, feeds: Ints, least_ns: Ints) -> Ints:
     """Longest path after each node in front of an ideal, through nodes outside of it, (f,)."""
     tail = np.zeros(len(least_ns), np.int64)
     for v in range(len(least_ns) - 1, -1, -1):
@@ -162,10 +162,10 @@ def front_tails(lattice: IdealLattice, feeds: Ints, least_ns: Ints) -> Ints:
 
 @njit(cache=True)
 def tails(
-    lattice: IdealLattice,
+    lattice: ChainLattice,
     labels: Labels,
     opposite: Ints,
-    other: IdealLattice,
+    other: ChainLattice,
     feeds: Ints,
     most_calls: int,
 ) -> tuple[Ints, Ints]:
@@ -201,7 +201,7 @@ def tails(
 
 @njit(cache=True)
 def extend(
-    lattice: IdealLattice, costs: CallCosts, labels: Labels, w: Walk,
+    lattice: ChainLattice, costs: CallCosts, labels: Labels, w: Walk,
     first: int, steps: int, limit_ns: int, most: int,
 ) -> int:  # fmt: skip
     """Go on from the labels of ideals from `first` on, to latencies below `limit_ns`.
@@ -273,7 +273,7 @@ def _fed(mask: Ints, pred_ptr: Ints, pred: Ints, pos: Ints, i: int, v: int) -> i
 
 
 @njit(cache=True)
-def _grow(lattice: IdealLattice, costs: CallCosts, w: Walk, i: int, j: int, k: int, v: int) -> None:
+def _grow(lattice: ChainLattice, costs: CallCosts, w: Walk, i: int, j: int, k: int, v: int) -> None:
     """The call from ideal i to k, which has node v more than the one to j."""
     w.own_ns[k] = w.own_ns[j] + costs.own_ns[v]
     w.size_bytes[k] = w.size_bytes[j] + costs.size_bytes[v]
@@ -319,7 +319,7 @@ def _pays(mask: Ints, ends: Ints, net: int, producer: int, backward: bool, i: in
 
 @njit(cache=True)
 def _add(
-    lattice: IdealLattice, costs: CallCosts, labels: Labels, w: Walk,
+    lattice: ChainLattice, costs: CallCosts, labels: Labels, w: Walk,
     i: int, j: int, took_ns: int, calls: int, limit_ns: int, most: int,
 ) -> None:  # fmt: skip
     """The labels of ideal i with one call more, or one op more on a host, go to ideal j."""

@@ -14,7 +14,7 @@ FEW = 1_000
 """Ideals that there is room for at first."""
 
 
-class IdealLattice(NamedTuple):
+class ChainLattice(NamedTuple):
     """N ideals of m nodes, none before one of fewer nodes.
 
     Attributes
@@ -36,7 +36,7 @@ class IdealLattice(NamedTuple):
     front: Ints
 
 
-def build_lattice(before: Ints, feeds: Ints, most: int) -> IdealLattice | None:
+def build_lattice(before: Ints, feeds: Ints, most: int) -> ChainLattice | None:
     """The lattice, or None if there are more than `most` ideals; O(N m words).
 
     Parameters
@@ -65,7 +65,7 @@ def build_lattice(before: Ints, feeds: Ints, most: int) -> IdealLattice | None:
     if count > room:
         return None
     mask = np.ascontiguousarray(mask[:count])
-    return IdealLattice(mask, *_arcs(before, mask), *_fronts(feeds, mask))
+    return ChainLattice(mask, *_arcs(before, mask), *_fronts(feeds, mask))
 
 
 @njit(cache=True)

@@ -22,7 +22,7 @@ from placegap.solvers.ideal_dp.ideals.enumerate import enumerate_ideals
 from placegap.solvers.ideal_dp.ideals.ideals import Ideals, joined, prefixes, times_and_needs
 from placegap.solvers.ideal_dp.ideals.source_tree import build_sources
 from placegap.solvers.ideal_dp.ideals.windows import (
-    Windows,
+    IdealWindows,
     build_windows,
     walk_in_windows,
     window,
@@ -40,7 +40,7 @@ def everything(problem: ChainProblem) -> tuple[Ideals, int]:
 
 
 def in_windows(
-    problem: ChainProblem, windows: Windows, max_ideals: int, max_kept: int
+    problem: ChainProblem, windows: IdealWindows, max_ideals: int, max_kept: int
 ) -> tuple[Ideals, int]:
     """The ideals that lie in some window, and how many there are in all."""
     walk = partial(walk_in_windows, windows)

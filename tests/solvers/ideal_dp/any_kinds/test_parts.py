@@ -14,7 +14,7 @@ from references.brute_force import max_load_draws, oracle
 
 from placegap.instances import Semantics
 from placegap.instances.problem.graph_index import Ints
-from placegap.instances.problem.transfer_times import NS_PER_S, ceil_div
+from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem, build_kinds
