@@ -22,7 +22,7 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.problem import Indices
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.any_kinds.inside_server import Inside, IdealPairs
+from placegap.solvers.ideal_dp.any_kinds.inside_server import IdealPairs, Inside
 from placegap.solvers.ideal_dp.any_kinds.search import KindsSearch
 from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
 from placegap.solvers.ideal_dp.any_kinds.windows import PriceBook
