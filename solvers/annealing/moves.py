@@ -153,7 +153,7 @@ class Annealing:
         seed, moves : int
             Random numbers, and how many moves are tried.
         deadline : float or None
-            By `limits.now_s`; the cooling is fitted to the time that is left, and the result
+            By `clock.now_s`; the cooling is fitted to the time that is left, and the result
             then depends on the machine.
 
         Notes

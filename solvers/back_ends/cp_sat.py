@@ -217,7 +217,7 @@ def search(
     settings : Settings
         But for its limit.
     began : float
-        When the method began, by `limits.now_s`; its time limit counts from there.
+        When the method began, by `clock.now_s`; its time limit counts from there.
     """
     best, build_s, faults = start, 0.0, tuple[str, ...]()
     bound, said_ns = _Bound(), 0

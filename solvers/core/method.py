@@ -35,7 +35,7 @@ class Params(BaseModel):
 
 
 class ExactParams(Params):
-    """Base of the parameters of exact methods, which `exact.run_exact` runs.
+    """Base of the parameters of exact methods, which `run_exact` runs.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Task:
     """A feasible plan to start from, where the method can use one."""
 
     starts: tuple[Start, ...] = ()
-    """Plans of fast placers and the incumbent, the best first (`exact.run_exact`)."""
+    """Plans of fast placers and the incumbent, the best first (`run_exact`)."""
 
     floor_ns: int = 0
     """A proven bound on all plans."""

@@ -141,7 +141,7 @@ def solve_cp(task: Task, workers: int, bound_ns: int, began: float | None = None
     bound_ns : int
         A latency that no plan is below; a row of the model.
     began : float, optional
-        When the time limit began to count, by `limits.now_s`; by default now.
+        When the time limit began to count, by `clock.now_s`; by default now.
     """
     began = now_s() if began is None else began
     settings = Settings(workers, gap=task.limits.gap, seed=task.limits.seed, scheduling=False)

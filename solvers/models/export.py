@@ -68,7 +68,7 @@ def write_model(
     Parameters
     ----------
     instance, semantics, method, params, time_limit_s, seed, incumbent
-        As of `registry.solve`; they decide the plan that the model is built with.
+        As of `solving.solve`; they decide the plan that the model is built with.
     path : str or Path
         Ends in ``.mps`` or ``.lp``, and in ``.gz`` after that if it is to be compressed.
 

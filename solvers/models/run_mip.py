@@ -63,7 +63,7 @@ def run_mip(
     formulation : Formulation
     solver : {"highs", "scip", "gurobi", "cplex"}
     began : float, optional
-        When the time limit began to count, by `limits.now_s`; by default now.
+        When the time limit began to count, by `clock.now_s`; by default now.
 
     Raises
     ------

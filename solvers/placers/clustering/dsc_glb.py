@@ -14,11 +14,11 @@ def dsc_glb(task: Task, params: Params | None = None) -> Outcome:
     """Let each op join the cluster of a parent if it starts earlier there; balance the clusters.
 
     After Yang, Gerasoulis, "DSC: scheduling parallel tasks on an unbounded number of processors",
-    IEEE TPDS 5(9), 1994, as Celeritas tells it, and `glb.balance`. A heuristic for the makespan,
+    IEEE TPDS 5(9), 1994, as Celeritas tells it, and `balance`. A heuristic for the makespan,
     which clusters for unboundedly many equal devices with free channels. Deviations: an op joins
     one parent's cluster and draws no other parent into it; the paper's guard for partially free
     ops (DSRW) is left out; costs that differ between devices enter as means, rounded down to whole
-    ns; see `glb.balance` for memory, colocation and device support.
+    ns; see `balance` for memory, colocation and device support.
     O((V + E) log V + V K) time.
 
     Examples

@@ -14,10 +14,10 @@ def lc_glb(task: Task, params: Params | None = None) -> Outcome:
     """Cluster the longest path, then that of what is left, and so on; balance the clusters.
 
     Kim, Browne, "A general approach to mapping of parallel computations upon multiprocessor
-    architectures", ICPP 1988, and `glb.balance`. A heuristic for the makespan, which clusters
+    architectures", ICPP 1988, and `balance`. A heuristic for the makespan, which clusters
     for unboundedly many equal devices with free channels. A path takes its ops out of the graph,
     with all their edges. Deviation: costs that differ between devices enter as means, rounded down
-    to whole ns; see `glb.balance` for memory, colocation and device support.
+    to whole ns; see `balance` for memory, colocation and device support.
     O((V + E) log V + V K) time and at worst O(V + E) per cluster.
 
     Examples
