@@ -5,7 +5,7 @@ PACKAGES := instances formulations solvers experiments
 # A file that is added or removed changes its folder: the strict editable install must see it.
 FOLDERS := $(shell find $(PACKAGES) -type d -not -name __pycache__)
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --config-settings editable_mode=strict
-# Compiled kernels survive a re-install.
+# Kernels are compiled anew after files came or went: a cached one may name what is gone.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 
 .PHONY: help install study test test-deep bench lint types clean
@@ -21,6 +21,7 @@ help:
 	@echo "installing placegap into .venv (830 MB, once)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP_INSTALL) -e '.[plots]'
+	rm -rf .venv/numba-cache
 	@touch $@
 
 .venv/.dev: .venv/.ready
