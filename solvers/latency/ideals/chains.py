@@ -74,7 +74,7 @@ class _Side:
 
     def search(self, limit_ns: int, most: int, clock: Clock) -> tuple[Labels, bool]:
         """Labels of all ideals, and whether all are extended."""
-        lattice, costs = self.lattice, self._with_stays_bytes(limit_ns)
+        lattice, costs = self.lattice, self._with_stays_calls(limit_ns)
         width = 1 + int(np.diff(lattice.front_ptr).max(initial=0))
         first, count = 0, len(lattice.mask)
         enough = count * most * (costs.most_calls + 1)
@@ -89,15 +89,18 @@ class _Side:
             first = extend(lattice, costs, labels, walk, first, STEPS, limit_ns, most)
         return labels, True
 
-    def _with_stays_bytes(self, limit_ns: int) -> CallCosts:
-        """Costs with what no plan of less latency has on a host, outside of each ideal."""
+    def _with_stays_calls(self, limit_ns: int) -> CallCosts:
+        """Costs with the calls for what is left and no plan of less latency has on a host."""
         costs = self.costs
         least = np.minimum(costs.own_ns, costs.host_ns)
         before = _longest(self.inside.T[::-1, ::-1], least[::-1])[::-1]
         rest = np.minimum(before + _longest(self.inside, least), limit_ns)
         stays = np.where(costs.host_ns >= limit_ns - rest, costs.size_bytes, 0)
         bits = _bits(self.lattice.mask, len(stays))
-        return costs._replace(stays_bytes=stays.sum() - bits.astype(np.int64) @ stays)
+        left = stays.sum() - bits.astype(np.int64) @ stays
+        # rounded up, and compared with calls: bytes times calls may pass 64 bits
+        calls = np.where(left > 0, NEVER, 0) if costs.room == 0 else -(-left // costs.room)
+        return costs._replace(stays_calls=calls)
 
     def row(self, labels: Labels, at: int) -> Row:
         """Calls of the nodes on the way to a label."""
@@ -214,7 +217,7 @@ def _lists(ends: list[list[int]]) -> tuple[Ints, Ints]:
 def _costs(
     spine: Spine, which: Ints, covers: Bools, lattice: ChainLattice, limits: tuple[int, int, bool]
 ) -> CallCosts:
-    """Costs of these nodes in this order of time; `stays_bytes` is empty."""
+    """Costs of these nodes in this order of time; `stays_calls` is empty."""
     nodes, (room, most_calls, backward) = spine.nodes, limits
     own, host = nodes.own_ns[which], nodes.host_ns[which]
     number = np.full(len(nodes.own_ns), -1, np.int64)

@@ -46,8 +46,8 @@ class CallCosts(NamedTuple):
         Nets that each node makes or takes.
     backward : bool
         Whether time runs backward: ideals hold what comes last.
-    stays_bytes : (N,) int64
-        Of each ideal's complement, what is in calls of every plan that is worthwhile.
+    stays_calls : (N,) int64
+        The calls that hold what every worthwhile plan has in calls, of each ideal's complement.
     room, most_calls : int
     """
 
@@ -66,7 +66,7 @@ class CallCosts(NamedTuple):
     net_ptr: Ints
     net: Ints
     backward: bool
-    stays_bytes: Ints
+    stays_calls: Ints
     room: int
     most_calls: int
 
@@ -228,7 +228,7 @@ def extend(
                 j != i
                 and w.torn[j] == 0
                 and left >= 0
-                and costs.stays_bytes[j] <= left * costs.room
+                and costs.stays_calls[j] <= left
                 and costs.rest_ns[few + 1, j] < limit_ns
             ):
                 took = w.own_ns[j] + w.move_ns[j]
@@ -337,7 +337,7 @@ def _add(
         cheap = (
             spent <= costs.most_calls
             and end < limit_ns
-            and costs.stays_bytes[j] <= (costs.most_calls - spent) * costs.room
+            and costs.stays_calls[j] <= costs.most_calls - spent
             and costs.rest_ns[spent, j] < limit_ns
         )
         if cheap:

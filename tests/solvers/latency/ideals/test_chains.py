@@ -131,3 +131,22 @@ def test_a_search_without_time_has_a_bound_all_the_same() -> None:
     cut = chains.search(NEVER - 1, 4, Clock(0.0))
     assert (full.ended, cut.ended) == (True, False)
     assert cut.bound_ns <= full.bound_ns
+
+
+def test_devices_without_a_memory_limit_lose_no_plan() -> None:
+    # calls times 2**62 bytes pass 64 bits: no call seemed to have room for what is left
+    times = {"a": 5, "b": 5, "c": 0, "d": 6, "e": 8}
+    graph = Graph(
+        name="five",
+        ops=tuple(Op(name=x, time_ns={"gpu": t}, resident_bytes=1) for x, t in times.items()),
+        edges=tuple(
+            Edge(producer=x, consumer=y, host_time_ns=t)
+            for x, y, t in (("b", "c", 1), ("b", "e", 1), ("c", "d", 0), ("c", "e", 0))
+        ),
+    )
+    devices = tuple(Device(name=f"d{k}", kind="gpu") for k in range(3))
+    instance = Instance(name="five", graph=graph, cluster=Cluster(name="three", devices=devices))
+    best = optimum(instance, ONCE)
+    result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 0, "rounds": 0})
+    assert (result.value_ns, result.bound_ns) == (best, best)
+    assert result.bound_origin == "ideals"
