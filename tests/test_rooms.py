@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("instances", "formulations", "solvers", "experiments")
 MOST_NAMES = 15
@@ -110,13 +108,6 @@ def test_rooms_make_no_circle() -> None:
 def test_the_table_names_every_room() -> None:
     rooms = {init.parent.name for layer in LAYERS for init in (ROOT / layer).glob("*/__init__.py")}
     assert {room.split("/")[1] for room in BELOW} == rooms
-
-
-def test_methods_do_not_import_each_other_except_where_the_table_says() -> None:
-    methods = {"ideal_dp", "noncontiguous", "latency", "decomposition", "placers", "brute_force"}
-    for here, there in edges():
-        if here.startswith("solvers/") and there.split("/")[-1] in methods:
-            pytest.fail(f"{here} imports {there}: methods speak through the registry")
 
 
 def test_only_a_method_of_the_table_registers_itself() -> None:

@@ -112,7 +112,7 @@ def at_most(
     >>> cp = cp_model.CpModel()
     >>> x = [cp.new_bool_var(f"x{i}") for i in range(2)]
     >>> rest = at_most(cp, [Term(2**40, x[0]), Term(2**40 + 1, x[1])], 2**41)
-    >>> refuse_large_rows(cp)  # doctest: +ELLIPSIS
+    >>> refuse_large_rows(cp)
     >>> cp.maximize(sum(x))
     >>> solver = cp_model.CpSolver()
     >>> solver.solve(cp) == cp_model.OPTIMAL, solver.objective_value, len(rest)
@@ -216,7 +216,7 @@ def refuse_large_rows(cp: cp_model.CpModel) -> None:
     >>> cp = cp_model.CpModel()
     >>> x = [cp.new_int_var(0, 2**20, f"x{i}") for i in range(2)]
     >>> _ = cp.add(2**10 * x[0] >= x[1])
-    >>> refuse_large_rows(cp)  # doctest: +ELLIPSIS
+    >>> refuse_large_rows(cp)
     >>> _ = cp.add(2**10 * x[0] + x[1] >= 1)
     >>> refuse_large_rows(cp)  # doctest: +ELLIPSIS
     Traceback (most recent call last):

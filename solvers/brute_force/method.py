@@ -92,6 +92,7 @@ register(
         paper="enumeration",
         summary="all placements, op orders and transfer orders of a few ops: the tests' oracle",
         run=run,
+        params=Params,
         applies=applies,
     )
 )

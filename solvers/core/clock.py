@@ -71,6 +71,11 @@ class Clock:
             named = "" if self.named_s is None else f" of {self.named_s:g} s"
             raise LimitReached(f"the time limit{named} is over")
 
+    def need_s(self) -> float | None:
+        """Seconds left, None without a limit; raises if the time is over."""
+        self.check()
+        return self.left_s
+
     def part(self, share: float) -> Clock:
         """A clock that begins now, for a part of the time that is left."""
         left_s = self.left_s

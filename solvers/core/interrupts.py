@@ -37,6 +37,12 @@ def stop_asked() -> bool:
     return _asked.is_set()
 
 
+def raise_if_stopped(error: Exception) -> None:
+    """Go on as after an interrupt, where a stop was asked for before something failed."""
+    if stop_asked():
+        raise KeyboardInterrupt from error
+
+
 def _take_ctrl_c_back() -> None:
     """Install Python's own handler again: CP-SAT, called elsewhere, leaves one that ends us."""
     handler = signal.getsignal(signal.SIGINT)

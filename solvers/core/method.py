@@ -172,7 +172,7 @@ class Method(Generic[P]):
     paper: str
     summary: str
     run: Callable[[Task, P], Outcome]
-    params: type[P] = Params  # type: ignore[assignment]  # a method without parameters
+    params: type[P]
     applies: Callable[[Task, P], str | None] = lambda task, params: None
     missing: Callable[[], str | None] = lambda: None
     packages: tuple[str, ...] = ()

@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.near_names import instead_of
 from placegap.solvers.core.method import AnyMethod, Method, P, Params, Task
-from placegap.solvers.core.methods import HOMES
+from placegap.solvers.core.method_homes import HOMES
 
 
 class Registry(MutableMapping[str, AnyMethod]):
-    """Methods by name; that of `methods.HOMES` is loaded when it is first asked for.
+    """Methods by name; that of `method_homes.HOMES` is loaded when it is first asked for.
 
     Names are known without loading anything.
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from placegap.instances.problem.semantics import PLAN_CLASSES, Objective, Semantics
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
-from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import find_method, why_not
@@ -114,42 +114,40 @@ def placers(task: Task) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def starts(task: Task, methods: Iterable[str], found: list[Start] | None = None) -> list[Start]:
-    """The feasible plans of the task's incumbent and of the named methods, the best first.
+def starts(task: Task, methods: Iterable[str]) -> Iterator[Start]:
+    """The feasible plans of the task's incumbent and of the named methods, each as it is found.
 
     A method that does not do the task's class of plans is asked for a narrower class: a chain is
     convex, and is a plan of any kind; a plan without replicas is one of those with them. Methods
-    that do not apply at all are passed over; of equal plans the first comes first. When the share
-    of the task's time is over, what is found by then is returned.
+    that do not apply at all are passed over. No method is asked when the share of the task's time
+    is over.
 
     Examples
     --------
     >>> from placegap.instances import Plan, Semantics, example
     >>> task = Task(example(), Semantics(objective="makespan"))
     >>> [start.value_ns for start in starts(task, ["single-device", "round-robin", "etf"])]
-    [34, 43, 43]
+    [43, 34, 43]
     """
-    began, limit_s = now_s(), task.limits.time_limit_s
+    limit_s = task.limits.time_limit_s
     share_s = LONGEST_S if limit_s is None else min(LONGEST_S, limit_s * SHARE)
-    stop_s = max(share_s, SECOND_S)
-    found = [] if found is None else found
-    found.extend(task.starts)
+    clock = Clock(None if limit_s is None else max(share_s, SECOND_S))
+    yield from task.starts
     if not any(start.plan is task.incumbent for start in task.starts):
-        found.extend(_judged(task, task.incumbent, "the start"))
+        yield from _judged(task, task.incumbent, "the start")
     for name in methods:
-        if limit_s is not None and now_s() - began > stop_s and name not in ALWAYS:
+        if clock.left_s == 0.0 and name not in ALWAYS:
             break
         method = find_method(name)
         params = method.params()
         for narrower in _narrower(task, share_s):
             if why_not(method, narrower, params) is None:
-                found.extend(_judged(task, method.run(narrower, params).plan, name))
+                yield from _judged(task, method.run(narrower, params).plan, name)
                 break
-    return sorted(found, key=lambda start: start.value_ns)
 
 
 def best_start(task: Task, methods: Iterable[str] = ()) -> Start | None:
-    """The best of `starts`, or None.
+    """The best of `starts`, of equal ones the first, or None.
 
     Examples
     --------
@@ -159,7 +157,7 @@ def best_start(task: Task, methods: Iterable[str] = ()) -> Start | None:
     >>> best_start(task).value_ns
     35
     """
-    return next(iter(starts(task, methods)), None)
+    return min(starts(task, methods), key=lambda start: start.value_ns, default=None)
 
 
 def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:

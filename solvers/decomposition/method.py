@@ -135,7 +135,7 @@ def _message(search: SectionSearch) -> str:
     if search.value_ns == search.bound_ns:
         return ""
     limits = search.task.limits
-    if search.remaining_s == 0.0:
+    if search.clock.left_s == 0.0:
         return f"time limit of {limits.named_s:g} s reached"
     said = say_rest(search.value_ns, search.bound_ns, limits, search.note) or search.note
     return said or "ended: neither sections nor CP-SAT on the whole graph proved more"
@@ -146,7 +146,7 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
     instance = search.task.instance
     sections = sections_between(instance, cuts(instance))
     if len(sections) == 1 and instance.num_ops > MOST_OPS_OF_CHAINS:
-        while (yield from _anneal(search, 1.0)) and search.remaining_s is not None:
+        while (yield from _anneal(search, 1.0)) and search.clock.left_s is not None:
             pass
         return
     chains = [tiling(search.table, sections)]
@@ -185,7 +185,7 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
         return
     solve_whole(search, chains, params.workers)
     yield Known(search.value_ns, search.bound_ns)
-    while search.remaining_s is not None and (yield from _anneal(search, 1.0)):
+    while search.clock.left_s is not None and (yield from _anneal(search, 1.0)):
         pass  # nothing else is left to do
 
 
@@ -197,8 +197,8 @@ def _anneal(search: SectionSearch, share: float | None = None) -> Generator[Know
     if search.over or search.plan is None or search.value_ns is None:
         return False
     task, limit_s = search.task, None
-    if search.remaining_s is not None:
-        limit_s = search.remaining_s * (_share(task.instance) if share is None else share)
+    if search.clock.left_s is not None:
+        limit_s = search.clock.left_s * (_share(task.instance) if share is None else share)
     moves = usual_moves(task.instance) * (1 if limit_s is None else PATIENCE)
     if search.annealing is None:
         search.annealing = Annealing(task.instance, task.semantics, search.intervals)

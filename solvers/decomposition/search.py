@@ -110,14 +110,9 @@ class SectionSearch:
     # ------------------------------------------------------------------------------------ limits
 
     @property
-    def remaining_s(self) -> float | None:
-        """Seconds left of the limit, or of the share of a phase."""
-        return self.clock.left_s
-
-    @property
     def over(self) -> bool:
         """Whether a limit is reached: the time, Ctrl-C, or the gap that suffices."""
-        if self.interrupted or self.infeasible or self.remaining_s == 0.0:
+        if self.interrupted or self.infeasible or self.clock.left_s == 0.0:
             return True
         if self.value_ns is None:
             return False
@@ -227,7 +222,7 @@ class SectionSearch:
             self._submit(chain, step, guide, route or chain.shortest)
             if not self.running:
                 return
-            for ticket, answer in self.workers.answers(self.remaining_s):
+            for ticket, answer in self.workers.answers(self.clock.left_s):
                 self._learn(self.running.pop(ticket), answer)
 
     def _place(self, chain: Chain) -> None:
@@ -287,7 +282,7 @@ class SectionSearch:
         return targets
 
     def _start(self, arc: Arc, kind: Step, horizon_ns: int | None) -> None:
-        remaining = self.remaining_s
+        remaining = self.clock.left_s
         slice_s = FIRST_SLICE_S * SLICE_GROWTH**arc.undecided
         job = Job(
             instance=self.maker.make(arc.section, arc.entry, arc.leave),

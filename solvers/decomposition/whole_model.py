@@ -40,7 +40,7 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
     model has no others.
     """
     task, instance = search.task, search.task.instance
-    parts, left_s = whole_parts(instance), search.remaining_s
+    parts, left_s = whole_parts(instance), search.clock.left_s
     if parts > MOST_PARTS:
         search.note = f"{parts} ops x devices and edges x device pairs are too many for {SOLVER}"
         return
@@ -59,7 +59,7 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
                     _section_takes(model, use)
     model.cp.add(model.makespan >= search.bound_ns // model.unit_ns)
     limits = task.limits
-    settings = Settings(workers, search.remaining_s, limits.gap, limits.seed)
+    settings = Settings(workers, search.clock.left_s, limits.gap, limits.seed)
     found = run_cp_sat(
         model, task.semantics, lambda value: read_plan(model, value), settings, search.value_ns
     )

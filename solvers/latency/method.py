@@ -20,7 +20,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.best import Best
 from placegap.solvers.core.clock import Clock, LimitReached, now_s
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.interrupts import raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task
 from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import register
@@ -161,7 +161,7 @@ class _Search:
         """First plans, bounds, annealing, CP-SAT, and annealing again while time is left."""
         progress = self.progress
         self.guard("first plans", self.first_plans)
-        self.left_s()
+        self.clock.check()
         self.guard("rows", self.rows)
         if not progress.done:
             self.guard("chains", self.chains)
@@ -184,17 +184,11 @@ class _Search:
         except (LimitReached, MemoryError):
             raise
         except Exception as error:
-            if stop_asked():
-                raise KeyboardInterrupt from error
+            raise_if_stopped(error)
             reason = f"{phase} failed: {type(error).__name__}: {error}"
             self.words.append(reason)
             known = self.progress.details.get("failed")
             self.progress.details["failed"] = f"{known}; {reason}" if known else reason
-
-    def left_s(self) -> float | None:
-        """Seconds left, None without a limit; `LimitReached` if there are none."""
-        self.clock.check()
-        return self.clock.left_s
 
     def offer_start(self, plan: Plan | None) -> None:
         """Take over a plan that the referee accepts, and anneal from it later."""
@@ -223,7 +217,7 @@ class _Search:
         room = int(arrays.memory_bytes[accelerators].max(initial=0))
         seen: dict[tuple[int, tuple[int, ...]], None] = {}
         for nodes, speakers_only, beside in self.spines():
-            left = self.left_s()
+            left = self.clock.need_s()
             late = left is not None and left < (1 - ROWS_SHARE) * (task.limits.time_limit_s or 0)
             if seen and late:
                 break
@@ -310,7 +304,7 @@ class _Search:
 
     def anneal(self) -> None:
         """From the best plan and the starts in turn, each time at another temperature."""
-        left = self.left_s()
+        left = self.clock.need_s()
         rest = 0.0 if left is None or not self.params.finish else (1 - ANNEALING_SHARE) * left
         for number in range(self.params.rounds * len(HEAT)):
             if self.progress.done or self.progress.place is None:
@@ -318,14 +312,14 @@ class _Search:
             start = self.progress.place
             if number % 3 == 0 and number // 3 < len(self.starts):
                 start = self.starts[-1 - number // 3]
-            if rest and (self.left_s() or 0.0) <= rest:
+            if rest and (self.clock.need_s() or 0.0) <= rest:
                 return
             self.anneal_once(number, start, rest)
 
     def anneal_once(self, number: int, start: Ints, rest_s: float = 0.0) -> None:
         """One run of annealing, of half the time at most that is left without the rest."""
         size = self.task.instance.num_ops + len(self.task.instance.arrays.index.producer)
-        left, moves = self.left_s(), min(self.params.moves, 20_000 * size)
+        left, moves = self.clock.need_s(), min(self.params.moves, 20_000 * size)
         if left is not None:
             spare_s = max(0.0, left - rest_s)
             moves = min(moves, 1 + int(self.steps_per_s * spare_s / size) // 2)
@@ -339,18 +333,18 @@ class _Search:
 
     def anneal_on(self) -> None:
         """While time is left and no bound can get better: annealing from the best plan."""
-        if self.left_s() is None or self.progress.place is None:
+        if self.clock.need_s() is None or self.progress.place is None:
             return
         number = ROUND
         while not self.progress.done:
-            self.left_s()
+            self.clock.check()
             self.anneal_once(number, self.progress.place)
             number += 1
 
     def finish(self) -> None:
         """Hand what is left to the CP-SAT model of ``latency-ip``."""
         progress = self.progress
-        limits = replace(self.task.limits, time_limit_s=self.left_s())
+        limits = replace(self.task.limits, time_limit_s=self.clock.need_s())
         place = progress.place
         plan = None if place is None else progress.problem.plan(place)
         task = replace(self.task, limits=limits, incumbent=plan)

@@ -50,6 +50,7 @@ register(
         paper="Hanen, Munier 1995; Jeon et al. 2020 (Baechi)",
         summary="Makespan bound: the favourite-child LP, transfers cut to what keeps it valid.",
         run=run,
+        params=Params,
         applies=applies,
         packages=("pyomo", "highspy"),
     )

@@ -14,7 +14,7 @@ import numpy as np
 from placegap.instances.referee.explain import explain_infeasible
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core import trust
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.interrupts import raise_if_stopped
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import find_method, register, why_not
@@ -86,8 +86,7 @@ def _without_start(task: Task, params: NoncontiguousParams) -> Outcome:
     try:
         outcome = method.run(task, method.params())
     except Exception as error:
-        if stop_asked():
-            raise KeyboardInterrupt from error
+        raise_if_stopped(error)
         fault = f"the MIP ({trust.word_of('highspy')}) failed: {type(error).__name__}: {error}"
         return Outcome(message=f"{missing}; {fault}", faults=(fault,))
     if outcome.rests_on or (outcome.bound_ns is None and not outcome.proven_infeasible):

@@ -16,7 +16,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core import trust
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.interrupts import raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Task
 from placegap.solvers.core.registry import find_method, why_not
 from placegap.solvers.noncontiguous.annealing import anneal
@@ -139,7 +139,7 @@ class SplitSearch:
     def begin(self, device: Ints) -> None:
         """A first bound and a first local search."""
         progress = self.progress
-        self.left_s()
+        self.clock.check()
         self.pricer = self.attempt(
             "the pricing's set-up",
             choose_pricer, progress.problem, progress.plan_ns, self.params.workers,
@@ -180,8 +180,7 @@ class SplitSearch:
         except (LimitReached, KeyboardInterrupt):
             raise
         except Exception as error:
-            if stop_asked():
-                raise KeyboardInterrupt from error
+            raise_if_stopped(error)
             words = f"{phase} failed: {type(error).__name__}: {error}".rstrip(": ")
             if words not in self.progress.faults:
                 self.progress.faults.append(words)
@@ -207,11 +206,6 @@ class SplitSearch:
             endless = late and self.task.limits.time_limit_s is not None
             self.improve(self.progress.merged, SEARCH_SHARE, None if endless else KICKS)
 
-    def left_s(self) -> float | None:
-        """Seconds left, None without a limit; `LimitReached` if there are none."""
-        self.clock.check()
-        return self.clock.left_s
-
     def share(self, part: float) -> Clock:
         """A clock for part of the time that is left."""
         self.clock.check()
@@ -225,7 +219,7 @@ class SplitSearch:
             try:
                 clock.check()
             except LimitReached:
-                self.left_s()
+                self.clock.check()
                 return
             if self.progress.is_close:
                 return
@@ -261,7 +255,7 @@ class SplitSearch:
 
     def anneal(self, device: Ints, hot: float) -> Ints:
         """Anneal from a plan."""
-        problem, left = self.progress.problem, self.left_s()
+        problem, left = self.progress.problem, self.clock.need_s()
         moves = min(self.params.moves, MOVES_PER_BLOCK * problem.num_blocks)
         if left is not None:
             moves = min(moves, int(MOVES_PER_S * left))
@@ -291,7 +285,7 @@ class SplitSearch:
         self, pricer: Pricer, grid: int, before: ColumnGeneration | None = None
     ) -> ColumnGeneration:
         """Column generation on a grid, started from a coarser one."""
-        self.left_s()
+        self.clock.check()
         progress = self.progress
         cells = pricer.cells(progress.plan_ns, *GRIDS[grid])
         columns = cover_all(pricer, progress.plan_ns, cells)
@@ -317,7 +311,7 @@ class SplitSearch:
         try:
             columns.close(self.share(part), enough_ns, most, near)
         except LimitReached:
-            self.left_s()
+            self.clock.check()
         finally:
             self.learn(columns)
             progress.details.update(cells=columns.num_cells, sets=len(columns.sets))
@@ -332,7 +326,7 @@ class SplitSearch:
         fine = cover_all(pricer, progress.plan_ns, pricer.cells(progress.plan_ns, *FINE))
         for prices in (columns.proof, columns.best):
             if prices is not None:
-                self.left_s()
+                self.clock.check()
                 fine.prove(prices)
         self.learn(fine)
 
@@ -358,7 +352,7 @@ class SplitSearch:
 
         It gets all the time if there is no limit, else a part, for more rounds follow.
         """
-        left, number = self.left_s(), self.params.rounds
+        left, number = self.clock.need_s(), self.params.rounds
         why = self.mip(None if left is None else MIP_SHARE * left)
         self.ending = f"ended after {number + 1} rounds of pricing; {why}"
         return left is None or why == CLOSED

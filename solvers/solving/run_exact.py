@@ -63,7 +63,9 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
     floor = Bound(0, "")
     try:
         floor = quick_bound(task.instance, task.semantics)
-        ordered = starts(task, placers(task) if before else (), found)
+        for start in starts(task, placers(task) if before else ()):
+            found.append(start)  # one by one: those before an interrupt count
+        ordered = sorted(found, key=lambda start: start.value_ns)
         floor = _floor(task, floor, ordered[0] if ordered else None)
         tell(task.instance, task.semantics, floor.origin, bound_ns=floor.ns)
         known = replace(task, starts=tuple(ordered), floor_ns=floor.ns)

@@ -19,12 +19,11 @@ from placegap.solvers.latency.ideals.labels import (
     CallCosts,
     Labels,
     extend,
-    front_tails,
     new_labels,
     new_walk,
-    tails,
 )
 from placegap.solvers.latency.ideals.lattice import ChainLattice, build_lattice
+from placegap.solvers.latency.ideals.tails import front_tails, tails
 from placegap.solvers.latency.masks import masks, members
 from placegap.solvers.latency.rows.bound import Row
 from placegap.solvers.latency.rows.spine import Bools, Spine

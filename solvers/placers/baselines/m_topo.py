@@ -126,5 +126,6 @@ register(
         paper="Jeon et al. 2020 (Baechi)",
         summary="fills the devices in topological order, an equal share of the memory each",
         run=m_topo,
+        params=Params,
     )
 )

@@ -38,6 +38,7 @@ register(
         paper="-",
         summary="a device for each op at random, by the seed",
         run=random_placement,
+        params=Params,
         applies=applies,
     )
 )

@@ -84,6 +84,7 @@ register(
         paper="-",
         summary="deals the ops to the devices in turn",
         run=round_robin,
+        params=Params,
         applies=applies,
     )
 )

@@ -50,5 +50,6 @@ register(
         paper="-",
         summary="all ops on the fastest device that runs and holds them",
         run=single_device,
+        params=Params,
     )
 )

@@ -43,5 +43,6 @@ register(
         paper="Yang, Gerasoulis 1994; Radulescu, van Gemund 1998",
         summary="ops join a parent's cluster where they start earlier; clusters go by load",
         run=dsc_glb,
+        params=Params,
     )
 )

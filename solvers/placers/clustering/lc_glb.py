@@ -42,5 +42,6 @@ register(
         paper="Kim 1988; Radulescu, van Gemund 1998",
         summary="longest paths become clusters, which go to the device of least load",
         run=lc_glb,
+        params=Params,
     )
 )

@@ -67,5 +67,6 @@ register(
         paper="FD-DPS 2022, without splitting",
         summary="the least slack first, in a slot that keeps the dynamic critical path",
         run=d_dps,
+        params=Params,
     )
 )

@@ -144,5 +144,6 @@ register(
         paper="Topcuoglu, Hariri, Wu 2002",
         summary="the critical path on one device, the rest where it finishes first, gaps included",
         run=cpop,
+        params=Params,
     )
 )

@@ -53,5 +53,6 @@ register(
         paper="Hwang, Chow, Anger, Lee 1989",
         summary="repeatedly the (ready op, device) pair of earliest start",
         run=etf,
+        params=Params,
     )
 )

@@ -78,5 +78,6 @@ register(
         paper="Topcuoglu, Hariri, Wu 2002",
         summary="upward rank, then the device that finishes first, idle gaps included",
         run=heft,
+        params=Params,
     )
 )

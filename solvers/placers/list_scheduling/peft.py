@@ -107,5 +107,6 @@ register(
         paper="Arabnejad, Barbosa 2014",
         summary="optimistic cost table as rank and as look-ahead, idle gaps included",
         run=peft,
+        params=Params,
     )
 )

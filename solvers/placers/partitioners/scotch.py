@@ -99,6 +99,7 @@ register(
         paper="Pellegrini, Roman 1996",
         summary="a k-way partition by Scotch's gpart, parts to devices by load",
         run=scotch,
+        params=Params,
         applies=why_not_parts,
         missing=missing,
     )

@@ -68,6 +68,7 @@ register(
         paper="-",
         summary="all ops on all equal devices, each with its share of the samples",
         run=data_parallel,
+        params=Params,
         applies=applies,
     )
 )

@@ -108,6 +108,7 @@ register(
         paper="Tarnawski et al. 2020",
         summary="fills the accelerators to their memory in topological order, then the hosts",
         run=greedy,
+        params=Params,
         applies=why_not_one_level,
     )
 )

@@ -49,7 +49,7 @@ def test_a_result_says_apart_what_compiling_took() -> None:
         fresh_kernel()
         return Outcome(message="compiled")
 
-    register(Method("compiles", "heuristic", ("makespan",), "none", "a fake", run))
+    register(Method("compiles", "heuristic", ("makespan",), "none", "a fake", run, Params))
     try:
         result = solve(example(), Semantics(objective="makespan"), "compiles")
     finally:

@@ -12,7 +12,7 @@ import pytest
 import placegap.solvers
 from placegap.instances import InputError
 from placegap.solvers import METHODS, Method
-from placegap.solvers.core.methods import HOMES
+from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.registry import Registry, find_method, register
 
 FOLDER = Path(placegap.solvers.__path__[0])

@@ -33,6 +33,7 @@ def agrees(instance: Instance, semantics: Semantics) -> Result:
     assert result.status == ("infeasible" if value is None else "optimal"), instance.name
     assert (result.value_ns, result.bound_ns) == (value, value), instance.name
     assert "failed" not in result.details, result.message
+    assert result.faults == ()
     return result
 
 
