@@ -77,6 +77,12 @@ class Op(InstancePart):
         counts against a device's memory.
     parameter_bytes, workspace_bytes : int
         Weights (a part of `resident_bytes`) and scratch memory; information for methods.
+    state_bytes : int or None
+        What the op holds between passes: weights, their gradients, optimizer state, caches. None
+        stands for `parameter_bytes`.
+    shared_state : dict of str to int
+        More of it, by name, that other ops hold by the same name (tied weights), and that a device
+        holds once; not a part of `state_bytes`.
     colocation : str or None
         Ops of one group (colour class) run on one device.
     backward : bool
@@ -85,6 +91,8 @@ class Op(InstancePart):
         Path of the module the op came from.
     flops, bytes_moved : int or None
         What costing turns into times.
+    dtype : str or None
+        The number type it computes in ("float16"), for costing; None stands for "float32".
     splittable_axes : tuple of str
         Axes along which an op may be split into parts (`splitting`).
     axis_sizes : dict of str to int
@@ -102,11 +110,14 @@ class Op(InstancePart):
     resident_bytes: Count = 0
     parameter_bytes: Count = 0
     workspace_bytes: Count = 0
+    state_bytes: Count | None = None
+    shared_state: dict[Name, Positive] = Field(default_factory=dict)
     colocation: Name | None = None
     backward: Flag = False
     module: str | None = None
     flops: Count | None = None
     bytes_moved: Count | None = None
+    dtype: str | None = None
     splittable_axes: tuple[str, ...] = ()
     axis_sizes: dict[str, Positive] = Field(default_factory=dict)
 
