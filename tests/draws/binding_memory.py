@@ -7,8 +7,11 @@ whether a plan fits is decided by the last byte of 1e9 to 1e12.
 from __future__ import annotations
 
 import random
+from itertools import combinations
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+from draws import draw
+
+from placegap.instances import Instance, Op
 
 
 def binding_instance(
@@ -33,42 +36,21 @@ def binding_instance(
     low = 10 ** rng.uniform(9, 11)
     size = [int(low * rng.uniform(1.0, 10.0)) for _ in range(num_ops)]
     kinds = ["cpu" if k < hosts else f"gpu{k}" for k in range(num_devices)]
-    ops = tuple(
+    ops = [
         Op(
             name=f"op{i}",
             time_ns={kind: _time_ns(rng, far=far_times) for kind in kinds},
             resident_bytes=size[i] if sizes else 0,
         )
         for i in range(num_ops)
-    )
-    pairs = [(a, b) for a in range(num_ops) for b in range(a + 1, num_ops)]
-    pairs = sorted(rng.sample(pairs, rng.choice((0, 0, 1, 3))))
-    edges = tuple(
-        Edge(producer=f"op{a}", consumer=f"op{b}", bytes=_time_ns(rng, far=far_times))
-        for a, b in pairs
-    )
-    links = tuple(
-        Link(source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=10**9)
-        for a in range(num_devices)
-        for b in range(num_devices)
-        if a != b
-    )
+    ]
+    pairs = draw.some(rng, list(combinations(range(num_ops), 2)), rng.choice((0, 0, 1, 3)))
+    own = [False] * num_ops
+    edges = draw.edges(pairs, (), own, lambda: _time_ns(rng, far=far_times))
+    links = draw.links(num_devices, lambda a, b: (10**9, 0))
     room = _capacities(rng, size, num_devices)
-    devices = tuple(
-        Device(
-            name=f"d{k}",
-            kind=kind,
-            is_host=k < hosts,
-            memory_bytes=room[k] if sizes and k >= hosts else None,
-        )
-        for k, kind in enumerate(kinds)
-    )
-    name = f"binding-{seed}"
-    return Instance(
-        name=name,
-        graph=Graph(name=name, ops=ops, edges=edges),
-        cluster=Cluster(name=name, devices=devices, links=links),
-    )
+    devices = draw.devices(kinds, lambda k: room[k] if sizes else None, hosts=hosts)
+    return draw.instance_of(f"binding-{seed}", ops, edges, devices, links)
 
 
 def _capacities(rng: random.Random, size: list[int], num_devices: int) -> list[int]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+from draws import draw
+
+from placegap.instances import Edge, Instance, Op
 
 SPOILS = ("nothing", "skip", "colocation", "memory", "everything")
 """What may keep the schedules of sections from being independent; drawn by `seed % 5`."""
@@ -26,16 +28,10 @@ def bottleneck_instance(seed: int, *, num_ops: int = 7, most_edges: int = 9) -> 
         far = [(a, b) for s, layer in enumerate(layers) for a in layer
                for later in layers[s + 2 :] for b in later]  # fmt: skip
         pairs += rng.sample(far, min(len(far), rng.choice([1, 2])))
-    pairs = sorted(rng.sample(pairs, min(len(pairs), most_edges)))
+    pairs = draw.some(rng, pairs, most_edges)
     shares = [rng.random() < 0.5 for _ in range(num_ops)]
     size = [rng.randrange(6) for _ in range(num_ops)]
-    edges = [
-        Edge(
-            producer=f"op{a}", consumer=f"op{b}", bytes=size[a] if shares[a] else rng.randrange(6),
-            tensor="out" if shares[a] else None,
-        )
-        for a, b in pairs
-    ]  # fmt: skip
+    edges = draw.edges(pairs, size, shares, lambda: rng.randrange(6))
     if len(edges) < most_edges and rng.random() < 0.3:  # a second tensor along the first edge
         a, b = pairs[0]
         edges.append(
@@ -43,31 +39,23 @@ def bottleneck_instance(seed: int, *, num_ops: int = 7, most_edges: int = 9) -> 
         )
     num_devices = rng.choice([2, 2, 3])
     kinds = [f"gpu{rng.choice([0, 0, k])}" for k in range(num_devices)]
-    ops = _ops(rng, num_ops, sorted(set(kinds)))
+    pool = sorted(set(kinds))
+    ops = [
+        Op(
+            name=f"op{i}",
+            time_ns=draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.9),
+            resident_bytes=rng.randrange(4),
+        )
+        for i in range(num_ops)
+    ]
     if spoils in ("colocation", "everything"):
-        ops = _colocate(rng, ops, kinds)
+        ops = draw.together(ops, rng.sample(range(num_ops), rng.choice([2, 2, 3])), kinds, "group")
     tight = spoils in ("memory", "everything")
-    total = sum(op.resident_bytes for op in ops)
-    memory = [-(-total * rng.choice([4, 6, 8]) // 10) if tight else None for _ in kinds]
+    memory = [draw.share_of(ops, rng.choice([4, 6, 8]), 10) if tight else None for _ in kinds]
     alike = rng.random() < 0.5
-    return Instance(
-        name=f"bottlenecks-{seed}",
-        graph=Graph(name=f"bottlenecks-{seed}", ops=tuple(ops), edges=tuple(edges)),
-        cluster=Cluster(
-            name="cluster",
-            devices=tuple(
-                Device(name=f"d{k}", kind=kind, memory_bytes=memory[0 if alike else k])
-                for k, kind in enumerate(kinds)
-            ),
-            links=tuple(
-                Link(
-                    source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=10**9,
-                    latency_ns=0 if alike else rng.choice([0, 0, 1, 2]),
-                )
-                for a in range(num_devices) for b in range(num_devices) if a != b
-            ),
-        ),
-    )  # fmt: skip
+    devices = draw.devices(kinds, lambda k: memory[0 if alike else k])
+    links = draw.links(num_devices, lambda a, b: (10**9, 0 if alike else rng.choice([0, 0, 1, 2])))
+    return draw.instance_of(f"bottlenecks-{seed}", ops, edges, devices, links)
 
 
 def _layers(rng: random.Random, num_ops: int) -> list[list[int]]:
@@ -87,23 +75,3 @@ def _pairs(rng: random.Random, layers: list[list[int]]) -> list[tuple[int, int]]
         chosen = [(a, b) for a in here for b in there if rng.random() < 0.9]
         found += chosen or [(here[0], there[0])]
     return found
-
-
-def _ops(rng: random.Random, num_ops: int, pool: list[str]) -> list[Op]:
-    ops = []
-    for i in range(num_ops):
-        always = rng.choice(pool)
-        times = {k: rng.choice([0, *range(1, 10)]) for k in pool
-                 if k == always or rng.random() < 0.9}  # fmt: skip
-        ops.append(Op(name=f"op{i}", time_ns=times, resident_bytes=rng.randrange(4)))
-    return ops
-
-
-def _colocate(rng: random.Random, ops: list[Op], kinds: list[str]) -> list[Op]:
-    chosen = rng.sample(range(len(ops)), rng.choice([2, 2, 3]))
-    if not any(all(kind in ops[i].time_ns for i in chosen) for kind in kinds):
-        return ops
-    return [
-        op.model_copy(update={"colocation": "group"}) if i in chosen else op
-        for i, op in enumerate(ops)
-    ]

@@ -9,7 +9,9 @@ import random
 from functools import cache
 from itertools import pairwise
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+from draws import draw
+
+from placegap.instances import Device, Edge, Instance, Op
 
 
 def chain_instance(seed: int, *, most_ops: int = 7) -> Instance:
@@ -31,16 +33,16 @@ def chain_instance(seed: int, *, most_ops: int = 7) -> Instance:
         ops.append(
             Op(
                 name=f"op{i}",
-                time_ns={
-                    kind: rng.choice([0, 0, 0, *range(1, 10)]) * rng.choice([1, 1, 3])
-                    for kind in kinds
-                    if kind == always or rng.random() < 0.85
-                },
+                time_ns=draw.times(
+                    rng, kinds,
+                    lambda: rng.choice([0, 0, 0, *range(1, 10)]) * rng.choice([1, 1, 3]),
+                    chance=0.85, always=always,
+                ),
                 resident_bytes=rng.choice([0, 0, 1, 2, 3]),
                 colocation=groups[i],
                 backward=i >= first_backward,
             )
-        )
+        )  # fmt: skip
     edges, dearest, density = [], rng.choice([5, 15, 100]), rng.choice([0.15, 0.3, 0.5])
     for a in range(n):
         shared, cost = rng.random() < 0.6, rng.randrange(dearest)
@@ -53,16 +55,12 @@ def chain_instance(seed: int, *, most_ops: int = 7) -> Instance:
             if rng.random() < density
         ]  # fmt: skip
     total = sum(op.resident_bytes for op in ops)
-    share = -(-total * rng.choice([5, 7, 9]) // (5 * max(1, accelerators)))
+    share = draw.share_of(ops, rng.choice([5, 7, 9]), 5 * max(1, accelerators))
     memory = rng.choice([None, None, None, share])
     host_memory = rng.choice([None, None, None, total // 2])
-    devices = [Device(name=f"g{k}", kind="gpu", memory_bytes=memory) for k in range(accelerators)]
-    devices += [
-        Device(name=f"c{k}", kind="cpu", memory_bytes=host_memory, is_host=True)
-        for k in range(hosts)
-    ]
+    devices = _devices(accelerators, memory, hosts, host_memory)
     rng.shuffle(devices)
-    return _instance(f"chain-{seed}", ops, edges, devices)
+    return draw.instance_of(f"chain-{seed}", ops, edges, devices)
 
 
 def wide_instance(seed: int, *, detours: bool = True) -> Instance:
@@ -100,9 +98,8 @@ def wide_instance(seed: int, *, detours: bool = True) -> Instance:
     ]
     total = sum(op.resident_bytes for op in ops)
     memory = rng.choice([None, total * 5 // (4 * accelerators)])
-    devices = [Device(name=f"g{k}", kind="gpu", memory_bytes=memory) for k in range(accelerators)]
-    devices += [Device(name=f"c{k}", kind="cpu", is_host=True) for k in range(hosts)]
-    return _instance(f"wide-{seed}", ops, edges, devices)
+    devices = _devices(accelerators, memory, hosts)
+    return draw.instance_of(f"wide-{seed}", ops, edges, devices)
 
 
 def idle_instance(seed: int, *, most_ops: int = 7, most_hosts: int = 8) -> Instance:
@@ -144,12 +141,8 @@ def idle_instance(seed: int, *, most_ops: int = 7, most_hosts: int = 8) -> Insta
     some = sum(rng.sample(sizes, rng.randrange(1, n + 1)))
     memory = rng.choice([None, some, some, max(some - 1, 0), sum(sizes) * 2 // 3])
     host_memory = rng.choice([None, None, some, sum(sizes) // 2])
-    devices = [Device(name=f"g{k}", kind="gpu", memory_bytes=memory) for k in range(accelerators)]
-    devices += [
-        Device(name=f"c{k}", kind="cpu", memory_bytes=host_memory, is_host=True)
-        for k in range(hosts)
-    ]
-    return _instance(f"idle-{seed}", ops, edges, devices)
+    devices = _devices(accelerators, memory, hosts, host_memory)
+    return draw.instance_of(f"idle-{seed}", ops, edges, devices)
 
 
 def best_chain(instance: Instance, *, overlap: bool = False) -> int | None:
@@ -290,9 +283,10 @@ def _tuples(limits: tuple[int, ...]) -> list[tuple[int, ...]]:
     return found
 
 
-def _instance(name: str, ops: list[Op], edges: list[Edge], devices: list[Device]) -> Instance:
-    return Instance(
-        name=name,
-        graph=Graph(name=name, ops=tuple(ops), edges=tuple(edges)),
-        cluster=Cluster(name="two-kinds", devices=tuple(devices)),
-    )
+def _devices(
+    accelerators: int, memory: int | None, hosts: int, host_memory: int | None = None
+) -> list[Device]:
+    return [Device(name=f"g{k}", kind="gpu", memory_bytes=memory) for k in range(accelerators)] + [
+        Device(name=f"c{k}", kind="cpu", memory_bytes=host_memory, is_host=True)
+        for k in range(hosts)
+    ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from itertools import permutations
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+from draws import draw
+
+from placegap.instances import Device, Edge, Instance, Link, Op
 
 
 def odd_instance(seed: int, *, largest: int = 7) -> Instance:
@@ -35,19 +37,19 @@ def odd_instance(seed: int, *, largest: int = 7) -> Instance:
                 backward=is_training and i >= n - n // 2,
             )
         )
-    ops = _grouped(ops, kinds, rng)
-    links = tuple(
+    for number in range(rng.choice([0, 0, 1, 2, n])):
+        chosen = rng.sample(range(n), min(n, rng.choice([2, 2, 3])))
+        free = [i for i in chosen if ops[i].colocation is None]
+        ops = draw.together(ops, free, kinds, f"group{number}")
+    widths, latencies = [10**9, 5 * 10**8, 10**7], [0, 0, 1, 5]
+    delays = [
         Link(
-            source=a.name, target=b.name, latency_ns=rng.choice([0, 0, 1, 5]),
-            bandwidth_bytes_per_s=rng.choice([10**9, 5 * 10**8, 10**7]),
+            source=a.name, target=b.name, latency_ns=rng.choice(latencies),
+            bandwidth_bytes_per_s=rng.choice(widths),
         )
-        for a in devices for b in devices if a != b
-    )  # fmt: skip
-    return Instance(
-        name=f"odd-{seed}",
-        graph=Graph(name=f"odd-{seed}", ops=tuple(ops), edges=_edges(rng, n)),
-        cluster=Cluster(name="odd", devices=devices, links=links),
-    )
+        for a, b in permutations(devices, 2)
+    ]  # fmt: skip
+    return draw.instance_of(f"odd-{seed}", ops, _edges(rng, n), devices, delays)
 
 
 def _devices(rng: random.Random, total: int) -> tuple[Device, ...]:
@@ -69,18 +71,6 @@ def _devices(rng: random.Random, total: int) -> tuple[Device, ...]:
         )  # fmt: skip
     rng.shuffle(devices)
     return tuple(devices)
-
-
-def _grouped(ops: Sequence[Op], kinds: Sequence[str], rng: random.Random) -> list[Op]:
-    """Some ops in groups of two or three, where one device kind runs them all."""
-    found = list(ops)
-    for number in range(rng.choice([0, 0, 1, 2, len(ops)])):
-        chosen = rng.sample(range(len(ops)), min(len(ops), rng.choice([2, 2, 3])))
-        chosen = [i for i in chosen if found[i].colocation is None]
-        if any(all(kind in found[i].time_ns for i in chosen) for kind in kinds):
-            for i in chosen:
-                found[i] = found[i].model_copy(update={"colocation": f"group{number}"})
-    return found
 
 
 def _edges(rng: random.Random, n: int) -> tuple[Edge, ...]:

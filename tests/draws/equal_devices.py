@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import random
 from functools import cache
 
+from draws import draw
 from draws.tiny import tiny_instance
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+from placegap.instances import Device, Edge, Instance, Op
 
 
 def staged_instance(seed: int) -> Instance:
@@ -43,35 +43,21 @@ def staged_instance(seed: int) -> Instance:
         for k, device in enumerate(base.cluster.devices)
     )
     kinds = {device.kind for device in devices}
-    ops = tuple(
+    ops = [
         op
         if kinds & set(op.time_ns)
         else op.model_copy(update={"time_ns": dict.fromkeys(sorted(kinds), 3)})
         for op in ops
-    )
+    ]
     uneven = rng.random() < 0.3
     near = [10**9, 2 * 10**9] if uneven else [10**9]
-    links = tuple(
-        Link(
-            source=f"d{a}",
-            target=f"d{b}",
-            bandwidth_bytes_per_s=rng.choice(near) if server[a] == server[b] else 10**9 // 2,
-        )
-        for a in range(num_devices)
-        for b in range(num_devices)
-        if a != b
+    links = draw.links(
+        num_devices,
+        lambda a, b: (rng.choice(near) if server[a] == server[b] else 10**9 // 2, 0),
     )
-    return Instance(
-        name=f"staged-{seed}",
-        graph=Graph(
-            name=f"staged-{seed}",
-            ops=tuple(op.model_copy(update={"colocation": None}) for op in ops)
-            if rng.random() < 0.5
-            else ops,
-            edges=base.graph.edges,
-        ),
-        cluster=Cluster(name="staged", devices=devices, links=links),
-    )
+    if rng.random() < 0.5:
+        ops = [op.model_copy(update={"colocation": None}) for op in ops]
+    return draw.instance_of(f"staged-{seed}", ops, base.graph.edges, devices, links)
 
 
 def _two_pairs(seed: int) -> Instance:
@@ -80,23 +66,14 @@ def _two_pairs(seed: int) -> Instance:
     times = [8 + rng.randrange(3), 1 + rng.randrange(3), 8 + rng.randrange(3), 1 + rng.randrange(3)]
     num_devices = rng.choice([2, 2, 3])
     server = [f"s{k % rng.choice([1, 2])}" for k in range(num_devices)]
-    graph = Graph(
-        name=f"pairs-{seed}",
-        ops=tuple(
-            Op(name=name, time_ns={"gpu": time}, parameter_bytes=rng.choice([9, 15]))
-            for name, time in zip("abcd", times, strict=True)
-        ),
-        edges=tuple(
-            Edge(producer=a, consumer=b, bytes=rng.choice([0, 0, 1])) for a, b in ("ab", "cd")
-        ),
-    )
-    devices = tuple(Device(name=f"d{k}", kind="gpu", server=s) for k, s in enumerate(server))
-    links = tuple(
-        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a, b in itertools.permutations(devices, 2)
-    )
-    cluster = Cluster(name="pairs", devices=devices, links=links)
-    return Instance(name=f"staged-{seed}", graph=graph, cluster=cluster)
+    ops = [
+        Op(name=name, time_ns={"gpu": time}, parameter_bytes=rng.choice([9, 15]))
+        for name, time in zip("abcd", times, strict=True)
+    ]
+    edges = [Edge(producer=a, consumer=b, bytes=rng.choice([0, 0, 1])) for a, b in ("ab", "cd")]
+    devices = [Device(name=f"d{k}", kind="gpu", server=s) for k, s in enumerate(server)]
+    links = draw.links(num_devices, lambda a, b: (10**9, 0))
+    return draw.instance_of(f"staged-{seed}", ops, edges, devices, links)
 
 
 @cache

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+from draws import draw
+
+from placegap.instances import Device, Instance, Op
 
 SIZES = ((5, 1, 1), (5, 2, 1), (6, 1, 1), (4, 2, 0), (6, 2, 0), (5, 2, 2), (6, 1, 0), (4, 3, 1))
 """Ops, accelerators, hosts: as large as brute force takes."""
@@ -30,11 +32,10 @@ def grouped_draw(seed: int, scale: str = "small") -> Instance:
     for i in range(num_ops):
         group = rng.choice([None, "one", "one", "two"])
         always = home.get(group or "", rng.choice(sorted({*kinds})))
-        time_ns = {
-            kind: rng.choice(times) * (3 if kind == "cpu" else 1)
-            for kind in sorted({*kinds})
-            if kind == always or rng.random() < 0.93
-        }
+        time_ns = draw.times(
+            rng, sorted({*kinds}), lambda: rng.choice(times), chance=0.93, always=always
+        )
+        time_ns = {kind: time * (3 if kind == "cpu" else 1) for kind, time in time_ns.items()}
         size = rng.choice(sizes) - (rng.choice([0, 0, 1]) if scale == "real" else 0)
         ops.append(
             Op(name=f"op{i}", time_ns=time_ns, resident_bytes=max(0, size), colocation=group)
@@ -42,20 +43,10 @@ def grouped_draw(seed: int, scale: str = "small") -> Instance:
     # a line through most ops, so that there are bottlenecks, and some edges beside it
     line = [i for i in range(num_ops) if rng.random() < 0.7]
     pairs = dict.fromkeys(pairwise(line))
-    for a in range(num_ops):
-        for b in range(a + 1, num_ops):
-            if rng.random() < 0.2:
-                pairs[a, b] = None
+    pairs |= dict.fromkeys(draw.pairs(rng, range(num_ops), num_ops, 0.2))
     one_tensor = [rng.random() < 0.6 for _ in range(num_ops)]
     moves = [rng.choice(times) for _ in range(num_ops)]
-    edges = tuple(
-        Edge(
-            producer=f"op{a}", consumer=f"op{b}",
-            host_time_ns=moves[a] if one_tensor[a] else rng.choice(times),
-            tensor="out" if one_tensor[a] else None,
-        )
-        for a, b in sorted(pairs)
-    )  # fmt: skip
+    edges = draw.edges(sorted(pairs), moves, one_tensor, lambda: rng.choice(times), "host_time_ns")
     total, largest = (f([op.resident_bytes for op in ops]) for f in (sum, max))
     share = rng.choice([5, 8, 10, 12])
     least = largest if rng.random() < 0.8 else 1
@@ -65,15 +56,11 @@ def grouped_draw(seed: int, scale: str = "small") -> Instance:
     ]
     if alike:
         rooms = rooms[:1] * accelerators
-    devices = tuple(
+    devices = [
         Device(
             name=f"d{k}", kind=kind, is_host=kind == "cpu",
             memory_bytes=None if kind == "cpu" else rooms[k],
         )
         for k, kind in enumerate(kinds)
-    )  # fmt: skip
-    return Instance(
-        name=f"grouped-{scale}-{seed}",
-        graph=Graph(name=f"grouped-{scale}-{seed}", ops=tuple(ops), edges=edges),
-        cluster=Cluster(name="grouped", devices=devices),
-    )
+    ]  # fmt: skip
+    return draw.instance_of(f"grouped-{scale}-{seed}", ops, edges, devices)

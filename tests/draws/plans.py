@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
+from draws import draw
 from draws.corners import odd_instance
 from draws.twins import CLUSTERS, twin_instance
 from references.brute_force import (
@@ -19,18 +20,7 @@ from references.brute_force import (
     more_stages,
 )
 
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    Instance,
-    Link,
-    Op,
-    Plan,
-    Semantics,
-    Transfer,
-)
+from placegap.instances import Device, Edge, Instance, Link, Op, Plan, Semantics, Transfer
 
 STAGES = tuple(
     Semantics(objective="max_load", plans=plans, load=load, replicas=replicas, levels=levels)
@@ -99,11 +89,8 @@ def wide_instance(seed: int) -> Instance:
         )
         for k, kind in enumerate(kinds)
     )  # fmt: skip
-    return Instance(
-        name=f"wide-{seed}",
-        graph=Graph(name=f"wide-{seed}", ops=tuple(ops), edges=tuple(edges.values())),
-        cluster=Cluster(name="wide", devices=devices, links=_links(rng, count, stated)),
-    )
+    links = _links(rng, count, stated)
+    return draw.instance_of(f"wide-{seed}", ops, edges.values(), devices, links)
 
 
 def _number(rng: random.Random, largest: int) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+from draws import draw
+
+from placegap.instances import Instance, Op
 
 
 def spine_instance(seed: int, num_ops: int, num_devices: int, hosts: int) -> Instance:
@@ -35,31 +37,14 @@ def spine_instance(seed: int, num_ops: int, num_devices: int, hosts: int) -> Ins
             del time_ns["cpu"]
         ops.append(Op(name=f"op{i}", time_ns=time_ns, resident_bytes=rng.choice([0, 1, 2, 3])))
     if rng.random() < 0.5 and num_ops > 3:
-        for i in rng.sample(range(num_ops), rng.choice([2, 3])):
-            ops[i] = ops[i].model_copy(update={"colocation": "group"})
+        ops = draw.together(ops, rng.sample(range(num_ops), rng.choice([2, 3])), kinds, "group")
     one_tensor = [rng.random() < 0.6 for _ in range(num_ops)]
     sizes = [rng.randrange(8) for _ in range(num_ops)]
-    edges = tuple(
-        Edge(
-            producer=f"op{a}",
-            consumer=f"op{b}",
-            host_time_ns=sizes[a] if one_tensor[a] else rng.randrange(8),
-            tensor="out" if one_tensor[a] else None,
-        )
-        for a, b in sorted(pairs)
-    )
-    total = sum(op.resident_bytes for op in ops)
+    edges = draw.edges(sorted(pairs), sizes, one_tensor, lambda: rng.randrange(8), "host_time_ns")
     share = rng.choice([4, 6, 8, 10, 12])
-    room = max(3, -(-total * share // (10 * max(1, num_devices - hosts))))
-    devices = tuple(
-        Device(name=f"d{k}", kind=kind, is_host=k < hosts, memory_bytes=None if k < hosts else room)
-        for k, kind in enumerate(kinds)
-    )
-    return Instance(
-        name=f"spine-{seed}",
-        graph=Graph(name=f"spine-{seed}", ops=tuple(ops), edges=edges),
-        cluster=Cluster(name="spine", devices=devices),
-    )
+    room = max(3, draw.share_of(ops, share, 10 * max(1, num_devices - hosts)))
+    devices = draw.devices(kinds, lambda k: room, hosts=hosts)
+    return draw.instance_of(f"spine-{seed}", ops, edges, devices)
 
 
 SIZES = ((5, 2, 1), (6, 2, 1), (6, 2, 0), (5, 3, 1))

@@ -6,8 +6,9 @@ import random
 from pathlib import Path
 
 import pytest
+from draws import draw
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+from placegap.instances import Instance, Op
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
@@ -48,73 +49,30 @@ def tiny_instance(
     """
     rng = random.Random(f"tiny-{seed}-{num_ops}-{num_devices}")
     kinds = ["cpu" if k < hosts else f"gpu{rng.choice([0, 0, k])}" for k in range(num_devices)]
-    devices = tuple(
-        Device(name=f"d{k}", kind=kind, is_host=k < hosts) for k, kind in enumerate(kinds)
-    )
-    is_backward = [backward and i >= num_ops - num_ops // 2 for i in range(num_ops)]
     pool = sorted(set(kinds))
-    ops = []
-    for i in range(num_ops):
-        always = rng.choice(pool)
-        time_ns = {
-            kind: rng.choice([0, *range(1, 10)])
-            for kind in pool
-            if kind == always or rng.random() < 0.9
-        }
-        ops.append(
-            Op(
-                name=f"op{i}",
-                time_ns=time_ns,
-                resident_bytes=rng.choice([0, 1, 2, 3]),
-                backward=is_backward[i],
-            )
+    ops = [
+        Op(
+            name=f"op{i}",
+            time_ns=draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.9),
+            resident_bytes=rng.choice([0, 1, 2, 3]),
+            backward=backward and i >= num_ops - num_ops // 2,
         )
-    pairs = [
-        (a, b) for a in range(num_ops) for b in range(a + 1, num_ops) if rng.random() < density
+        for i in range(num_ops)
     ]
+    pairs = draw.pairs(rng, range(num_ops), num_ops, density)
     if max_edges is not None and len(pairs) > max_edges:
-        pairs = sorted(rng.sample(pairs, max_edges))
-    shared_size = [rng.randrange(6) for _ in range(num_ops)]
+        pairs = draw.some(rng, pairs, max_edges)
+    size = [rng.randrange(6) for _ in range(num_ops)]
     shares = [rng.random() < 0.5 for _ in range(num_ops)]
-    edges = tuple(
-        Edge(
-            producer=f"op{a}",
-            consumer=f"op{b}",
-            bytes=shared_size[a] if shares[a] else rng.randrange(6),
-            tensor="out" if shares[a] else None,
-        )
-        for a, b in pairs
+    edges = draw.edges(pairs, size, shares, lambda: rng.randrange(6))
+    links = draw.links(
+        num_devices, lambda a, b: (rng.choice([10**9, 5 * 10**8]), rng.choice([0, 0, 1]))
     )
-    links = tuple(
-        Link(
-            source=f"d{a}",
-            target=f"d{b}",
-            bandwidth_bytes_per_s=rng.choice([10**9, 5 * 10**8]),
-            latency_ns=rng.choice([0, 0, 1]),
-        )
-        for a in range(num_devices)
-        for b in range(num_devices)
-        if a != b
-    )
-    ops = _with_colocation(ops, kinds, rng)
-    total = sum(op.resident_bytes for op in ops)
+    if len(ops) >= 3 and rng.random() >= 0.5:
+        ops = draw.together(ops, rng.sample(range(num_ops), 2), kinds, "pair")
+    limit = None
     if rng.random() < 0.5:
-        limit = max(3, -(-total * rng.choice([5, 7, 9]) // (10 * max(1, num_devices - hosts))))
-        devices = tuple(
-            d if d.is_host else d.model_copy(update={"memory_bytes": limit}) for d in devices
-        )
-    return Instance(
-        name=f"tiny-{seed}",
-        graph=Graph(name=f"tiny-{seed}", ops=tuple(ops), edges=edges),
-        cluster=Cluster(name="tiny", devices=devices, links=links),
-    )
-
-
-def _with_colocation(ops: list[Op], kinds: list[str], rng: random.Random) -> list[Op]:
-    if len(ops) < 3 or rng.random() < 0.5:
-        return ops
-    chosen = rng.sample(range(len(ops)), 2)
-    if any(all(kind in ops[i].time_ns for i in chosen) for kind in kinds):
-        for i in chosen:
-            ops[i] = ops[i].model_copy(update={"colocation": "pair"})
-    return ops
+        accelerators = max(1, num_devices - hosts)
+        limit = max(3, draw.share_of(ops, rng.choice([5, 7, 9]), 10 * accelerators))
+    devices = draw.devices(kinds, lambda k: limit, hosts=hosts)
+    return draw.instance_of(f"tiny-{seed}", ops, edges, devices, links)

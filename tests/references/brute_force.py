@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import count, cycle, islice
 
+from draws import draw
 from draws.tiny import tiny_instance
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
+from placegap.instances import Cluster, Graph, Instance, Op, Semantics
 from placegap.solvers import Task
 from placegap.solvers.brute_force import method as brute_force
 from placegap.solvers.core.method import Params
@@ -64,40 +65,20 @@ def scattered_instance(seed: int, *, num_ops: int, num_devices: int, max_edges: 
     """
     rng = random.Random(f"scattered-{seed}-{num_ops}-{num_devices}-{max_edges}")
     kinds = [f"gpu{k}" for k in range(num_devices)]
-    ops = []
-    for i in range(num_ops):
-        always = rng.choice(kinds)
-        times = {k: rng.randrange(6) for k in kinds if k == always or rng.random() < 0.35}
-        ops.append(Op(name=f"op{i}", time_ns=times))
+    ops = [
+        Op(
+            name=f"op{i}",
+            time_ns=draw.times(rng, kinds, lambda: rng.randrange(6), chance=0.35),
+        )
+        for i in range(num_ops)
+    ]
     sources = sorted(rng.sample(range(num_ops - 2), min(num_ops - 2, rng.choice([2, 3]))))
-    pairs = [(a, b) for a in sources for b in range(a + 1, num_ops) if rng.random() < 0.8]
-    pairs = sorted(rng.sample(pairs, min(max_edges, len(pairs))))
+    pairs = draw.some(rng, draw.pairs(rng, sources, num_ops, 0.8), max_edges)
     size = [rng.randrange(10) for _ in ops]
     shares = [rng.random() < 0.7 for _ in ops]
-    edges = [
-        Edge(
-            producer=f"op{a}", consumer=f"op{b}", tensor="out" if shares[a] else None,
-            bytes=size[a] if shares[a] else rng.randrange(10),
-        )
-        for a, b in pairs
-    ]  # fmt: skip
-    links = [
-        Link(
-            source=f"d{a}",
-            target=f"d{b}",
-            bandwidth_bytes_per_s=10**9,
-            latency_ns=rng.choice([0, 1]),
-        )
-        for a in range(num_devices)
-        for b in range(num_devices)
-        if a != b
-    ]
-    devices = tuple(Device(name=f"d{k}", kind=kind) for k, kind in enumerate(kinds))
-    return Instance(
-        name=f"scattered-{seed}",
-        graph=Graph(name=f"scattered-{seed}", ops=tuple(ops), edges=tuple(edges)),
-        cluster=Cluster(name="scattered", devices=devices, links=tuple(links)),
-    )
+    edges = draw.edges(pairs, size, shares, lambda: rng.randrange(10))
+    links = draw.links(num_devices, lambda a, b: (10**9, rng.choice([0, 1])))
+    return draw.instance_of(f"scattered-{seed}", ops, edges, draw.devices(kinds), links)
 
 
 @cache

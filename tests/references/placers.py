@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import permutations
 
+from draws import draw
 from draws.tiny import tiny_instance
+from references.brute_force import scattered_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan
 
@@ -239,13 +241,15 @@ def plan_of(instance: Instance, times: Times) -> Plan:
 def pressed_instance(seed: int, *, num_ops: int = 30, num_devices: int = 3) -> Instance:
     """A random instance whose memory limits leave 0 to 30 % more room than its ops need."""
     drawn = tiny_instance(seed, num_ops=num_ops, num_devices=num_devices, density=3.5 / num_ops)
-    total = sum(op.resident_bytes for op in drawn.graph.ops)
-    limit = -(-total * (10 + seed % 4) // (10 * num_devices))
-    devices = tuple(
-        Device(name=d.name, kind=d.kind, memory_bytes=limit) for d in drawn.cluster.devices
-    )
-    cluster = Cluster(name="pressed", devices=devices, links=drawn.cluster.links)
-    return Instance(name=f"pressed-{seed}", graph=drawn.graph, cluster=cluster)
+    limit = draw.share_of(drawn.graph.ops, 10 + seed % 4, 10 * num_devices)
+    devices = draw.devices([d.kind for d in drawn.cluster.devices], lambda k: limit)
+    graph, links = drawn.graph, drawn.cluster.links
+    return draw.instance_of(f"pressed-{seed}", graph.ops, graph.edges, devices, links)
+
+
+def busy_instance(seed: int, *, num_ops: int, num_devices: int) -> Instance:
+    """Few producers, many consumers that run on few devices: transfers decide."""
+    return scattered_instance(seed, num_ops=num_ops, num_devices=num_devices, max_edges=60)
 
 
 def table_instance(times: Sequence[Sequence[int]], edges: str) -> Instance:

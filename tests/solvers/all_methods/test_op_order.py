@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from draws import draw
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
+from placegap.instances import Graph, Instance, Op, Semantics
 from placegap.solvers import solve
 
 FREE = Semantics(objective="makespan", channels="free")
@@ -27,24 +28,12 @@ def untied_instance(seed: int) -> Instance:
         )
         for i in range(n)
     )
-    edges = tuple(
-        Edge(producer=f"op{i}", consumer=f"op{j}", bytes=rng.randrange(1, 10**6))
-        for i in range(n)
-        for j in range(i + 1, n)
-        if rng.random() < 0.12
-    )
+    pairs = draw.pairs(rng, range(n), n, 0.12)
+    edges = draw.edges(pairs, (), [False] * n, lambda: rng.randrange(1, 10**6))
     limit = sum(op.resident_bytes for op in ops) * 6 // 10 if seed % 2 else None
-    devices = tuple(Device(name=f"d{k}", kind="aba"[k], memory_bytes=limit) for k in range(3))
-    links = tuple(
-        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a in devices
-        for b in devices
-        if a != b
-    )
-    return Instance(
-        name=f"untied-{seed}",
-        graph=Graph(name="untied", ops=ops, edges=edges),
-        cluster=Cluster(name="three", devices=devices, links=links),
+    links = draw.links(3, lambda a, b: (10**9, 0))
+    return draw.instance_of(
+        f"untied-{seed}", ops, edges, draw.devices("aba", lambda k: limit), links
     )
 
 

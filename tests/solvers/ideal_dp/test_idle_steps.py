@@ -6,10 +6,11 @@ import random
 
 import numpy as np
 import pytest
+from draws import draw
 from draws.chains import best_chain, idle_instance
 from references.brute_force import oracle
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
 from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph
 from placegap.solvers import Result, solve
 from placegap.solvers.core.trust import PROOF
@@ -96,15 +97,8 @@ def mixed_instance(seed: int) -> Instance:
         )
         for k in range(3)
     )  # fmt: skip
-    links = tuple(
-        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a in devices
-        for b in devices
-        if a is not b
-    )
-    graph = Graph(name=f"mixed-{seed}", ops=tuple(ops), edges=edges)
-    cluster = Cluster(name="three", devices=devices, links=links)
-    return Instance(name=graph.name, graph=graph, cluster=cluster)
+    links = draw.links(3, lambda a, b: (10**9, 0))
+    return draw.instance_of(f"mixed-{seed}", ops, edges, devices, links)
 
 
 @pytest.mark.parametrize("semantics", STAGES, ids=lambda semantics: semantics.label)

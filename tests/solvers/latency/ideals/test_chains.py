@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from draws import draw
 from draws.latency import optimum
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
@@ -32,24 +33,17 @@ def lines(seed: int, num_ops: int, accelerators: int, hosts: int, width: int = 2
         a, b = sorted(rng.sample(range(num_ops), 2))
         pairs[a, b] = None
     sizes = [rng.randrange(1, 10**9) for _ in range(num_ops)]
-    ops = tuple(
-        Op(name=f"o{i}", time_ns={"gpu": (own := rng.randrange(10**6)), "cpu": 3 * own},
+    ops = [
+        Op(name=f"op{i}", time_ns={"gpu": (own := rng.randrange(10**6)), "cpu": 3 * own},
            resident_bytes=sizes[i])
         for i in range(num_ops)
-    )  # fmt: skip
+    ]  # fmt: skip
     moves = [rng.randrange(10**5) for _ in range(num_ops)]
-    edges = tuple(
-        Edge(producer=f"o{a}", consumer=f"o{b}", host_time_ns=moves[a], tensor="out")
-        for a, b in sorted(pairs)
-    )
+    edges = draw.edges(sorted(pairs), moves, [True] * num_ops, lambda: 0, "host_time_ns")
     room = max(*sizes, int(sum(sizes) / max(1, accelerators) * rng.choice([0.8, 1.1, 1.3])))
-    devices = [Device(name=f"g{k}", kind="gpu", memory_bytes=room) for k in range(accelerators)]
-    devices += [Device(name=f"h{k}", kind="cpu", is_host=True) for k in range(hosts)]
-    return Instance(
-        name=f"lines-{seed}",
-        graph=Graph(name="lines", ops=ops, edges=edges),
-        cluster=Cluster(name="few", devices=tuple(devices)),
-    )
+    kinds = ["cpu"] * hosts + ["gpu"] * accelerators
+    devices = draw.devices(kinds, lambda k: room, hosts=hosts)[::-1]  # accelerators come first
+    return draw.instance_of(f"lines-{seed}", ops, edges, devices)
 
 
 def chains_of(instance: Instance, q: int) -> IdealChains:

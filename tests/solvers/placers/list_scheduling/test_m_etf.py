@@ -7,9 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from draws.tiny import tiny_instance
-from references.brute_force import scattered_instance
+from references.placers import busy_instance, plan_of, pressed_instance
 from references.placers import m_etf as slow_m_etf
-from references.placers import plan_of, pressed_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
 from placegap.solvers import Task
@@ -19,11 +18,6 @@ from placegap.solvers.placers.list_scheduling.m_etf import m_etf
 
 Draw = Callable[..., Instance]
 SEMANTICS = Semantics(objective="makespan", channels="half_duplex", transfers="per_tensor")
-
-
-def busy_instance(seed: int, *, num_ops: int, num_devices: int) -> Instance:
-    """Few producers, many consumers that run on few devices: transfers decide."""
-    return scattered_instance(seed, num_ops=num_ops, num_devices=num_devices, max_edges=60)
 
 
 def booked_starts(ops: dict[str, str], edges: tuple[Edge, ...]) -> list[int]:

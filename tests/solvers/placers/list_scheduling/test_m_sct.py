@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from draws.tiny import tiny_instance
-from references.brute_force import scattered_instance
-from references.placers import pressed_instance, table_instance
+from references.placers import busy_instance, pressed_instance, table_instance
 
 from placegap.instances import Instance, Semantics, evaluate
 from placegap.solvers import Limits, Task
@@ -24,11 +23,6 @@ from placegap.solvers.placers.list_scheduling.m_sct import SctParams, favourites
 
 Draw = Callable[..., Instance]
 SEMANTICS = Semantics(objective="makespan", channels="half_duplex", transfers="per_tensor")
-
-
-def busy_instance(seed: int, *, num_ops: int, num_devices: int) -> Instance:
-    """Few producers, many consumers that run on few devices: transfers decide."""
-    return scattered_instance(seed, num_ops=num_ops, num_devices=num_devices, max_edges=60)
 
 
 def scheduled(instance: Instance, favourite: list[int]) -> KernelTimes:

@@ -1,0 +1,117 @@
+"""The steps that every generator of random instances takes; what it draws, each says itself.
+
+Ops are named op0, op1, ... and devices d0, d1, ...; edges go from lower to higher numbers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from itertools import permutations
+from typing import Literal
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+
+Pair = tuple[int, int]
+
+
+def instance_of(
+    name: str,
+    ops: Iterable[Op],
+    edges: Iterable[Edge],
+    devices: Iterable[Device],
+    links: Iterable[Link] = (),
+) -> Instance:
+    """Ops and edges on a cluster; all three have one name."""
+    return Instance(
+        name=name,
+        graph=Graph(name=name, ops=tuple(ops), edges=tuple(edges)),
+        cluster=Cluster(name=name, devices=tuple(devices), links=tuple(links)),
+    )
+
+
+def times(
+    rng: random.Random,
+    kinds: Sequence[str],
+    time_ns: Callable[[], int],
+    *,
+    chance: float,
+    always: str | None = None,
+) -> dict[str, int]:
+    """A time on one kind, which runs the op in any case, and by chance on each other."""
+    always = rng.choice(kinds) if always is None else always
+    return {kind: time_ns() for kind in kinds if kind == always or rng.random() < chance}
+
+
+def pairs(rng: random.Random, sources: Iterable[int], num_ops: int, chance: float) -> list[Pair]:
+    """By chance, each pair of a source and an op after it."""
+    return [(a, b) for a in sources for b in range(a + 1, num_ops) if rng.random() < chance]
+
+
+def some(rng: random.Random, chosen: Sequence[Pair], most: int) -> list[Pair]:
+    """At most so many of the pairs, sorted."""
+    return sorted(rng.sample(chosen, min(most, len(chosen))))
+
+
+def edges(
+    joined: Iterable[Pair],
+    size: Sequence[int],
+    one_tensor: Sequence[bool],
+    own: Callable[[], int],
+    measure: Literal["bytes", "host_time_ns"] = "bytes",
+) -> list[Edge]:
+    """An edge per pair: producers of one tensor send that, others draw a size for each edge."""
+    return [
+        Edge.model_validate(
+            {
+                "producer": f"op{a}",
+                "consumer": f"op{b}",
+                measure: size[a] if one_tensor[a] else own(),
+                "tensor": "out" if one_tensor[a] else None,
+            }
+        )
+        for a, b in joined
+    ]
+
+
+def links(count: int, width_and_latency: Callable[[int, int], tuple[int, int]]) -> list[Link]:
+    """A link from each device to each other."""
+    return [
+        Link(source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=width, latency_ns=latency)
+        for a, b in permutations(range(count), 2)
+        for width, latency in [width_and_latency(a, b)]
+    ]
+
+
+def devices(
+    kinds: Sequence[str],
+    memory_bytes: Callable[[int], int | None] = lambda k: None,
+    *,
+    hosts: int = 0,
+) -> list[Device]:
+    """A device of each kind in turn; the first ones are hosts, which have no limit of memory."""
+    return [
+        Device(
+            name=f"d{k}", kind=kind, is_host=k < hosts,
+            memory_bytes=None if k < hosts else memory_bytes(k),
+        )
+        for k, kind in enumerate(kinds)
+    ]  # fmt: skip
+
+
+def together(
+    ops: Sequence[Op], chosen: Iterable[int], kinds: Iterable[str], group: str
+) -> list[Op]:
+    """The ops with the chosen ones in one colocation group, where some kind runs them all."""
+    members = sorted(chosen)
+    if not any(all(kind in ops[i].time_ns for i in members) for kind in kinds):
+        return list(ops)
+    return [
+        op.model_copy(update={"colocation": group}) if i in members else op
+        for i, op in enumerate(ops)
+    ]
+
+
+def share_of(ops: Iterable[Op], numerator: int, denominator: int) -> int:
+    """Bytes of all ops times a fraction, rounded up."""
+    return -(-sum(op.resident_bytes for op in ops) * numerator // denominator)
