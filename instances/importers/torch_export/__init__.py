@@ -1,0 +1,1 @@
+"""Models from PyTorch and Hugging Face: traced without weights, read as graphs."""
