@@ -10,22 +10,26 @@ import typer
 from placegap.experiments.cli.options import (
     ClusterOption,
     DimOption,
+    Model,
     ParamOption,
     UnitOption,
     parse_dims,
     parse_pairs,
+    with_tracing,
 )
 from placegap.experiments.cli.reading import warn_assumed
 from placegap.experiments.show.rendering import spinner
+from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.reading.errors import InputError
 
 
+@with_tracing
 def convert_command(
-    model: Annotated[
-        str, typer.Argument(metavar="IN", help="A readable file, or a name of the corpus.")
-    ],
+    model: Model,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")],
+    *,
     cluster: ClusterOption = None,
+    tracing: TraceOptions,
     time_unit: UnitOption = None,
     dim: DimOption = None,
 ) -> None:
@@ -35,7 +39,7 @@ def convert_command(
 
     check_json_name(out)
     with spinner(f"reading {model}"):
-        document = find_model(model, time_unit, parse_dims(dim))
+        document = find_model(model, time_unit, parse_dims(dim), tracing)
         if cluster is not None:
             document = Document.of(document.instance(find_cluster(cluster)))
         save_document(document, out)

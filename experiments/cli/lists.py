@@ -57,7 +57,7 @@ def _method_texts(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def instances_command(as_json: JsonOption = False) -> None:
-    """List the corpus, the clusters that ship, the catalogue of device kinds, and random graphs."""
+    """List the corpus, the clusters that ship, device kinds, traced models, and random graphs."""
     with spinner("reading the corpus"):
         content = _instances()
     if as_json:
@@ -75,6 +75,7 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
     from placegap.instances.corpus.generate import FAMILIES
     from placegap.instances.costing.catalogue import catalogue
     from placegap.instances.files.cluster_file import cluster_names, load_cluster
+    from placegap.instances.importers.torch_export.presets import presets
 
     documents = {name: load_corpus(name) for name in corpus_names()}
     clusters = {name: load_cluster(name) for name in cluster_names()}
@@ -107,6 +108,15 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
                 "source": spec.source,
             }
             for name, spec in sorted(catalogue().items())
+        ],
+        "traced_models": [
+            {
+                "name": f"hf:{name}",
+                "class": preset.model_class,
+                "tokens": preset.seq or "-",
+                "configuration": " ".join(f"{key}={value}" for key, value in preset.config.items()),
+            }
+            for name, preset in presets().items()
         ],
         "families_for_generate": [
             {

@@ -11,6 +11,8 @@ import typer
 
 from placegap.experiments.running.rules import Rules
 from placegap.instances.importers.time_unit import TimeUnit
+from placegap.instances.importers.torch_export.fx_reader import Tied
+from placegap.instances.importers.torch_export.options import Dtype, TraceOptions
 from placegap.instances.problem.semantics import (
     Channels,
     LoadRule,
@@ -21,7 +23,12 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.reading.errors import InputError
 
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A readable file, or a name of the corpus.")
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A readable file, a name of the corpus, hf:NAME, hf:CONFIG.json or"
+        " py:MODULE:FUNCTION.",
+    ),
 ]
 ClusterOption = Annotated[
     str | None,
@@ -68,6 +75,29 @@ RULES: Mapping[str, object] = {
 """The semantics options, by the names of `Rules`."""
 
 
+TRACING: Mapping[str, object] = {
+    "batch": Annotated[int | None, typer.Option(help="hf: models: examples in a batch (1).")],
+    "seq": Annotated[int | None, typer.Option(help="hf: models: tokens of an example.")],
+    "dtype": Annotated[Dtype | None, typer.Option(help="hf: models: number type (float32).")],
+    "tied": Annotated[
+        Tied | None,
+        typer.Option(
+            help="hf: and py: models: ops that share a weight each hold a copy (the default), or"
+            " stay on one device."
+        ),
+    ],
+    "keep_modules": Annotated[
+        bool | None,
+        typer.Option("--keep-modules", help="hf: and py: models: no block is split over devices."),
+    ],
+    "kv_tokens": Annotated[
+        int | None,
+        typer.Option(help="hf: and py: models: tokens whose keys and values attention holds."),
+    ],
+}
+"""The options of traced models, by the names of `TraceOptions`."""
+
+
 def with_rules(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the semantics options in place of its argument `rules`, which they make.
 
@@ -81,18 +111,46 @@ def with_rules(command: Callable[..., None]) -> Callable[..., None]:
     >>> list(signature(ask).parameters)[:3]
     ['model', 'objective', 'plans']
     """
+    return _with_options(command, "rules", RULES, Rules)
+
+
+def with_tracing(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of traced models in place of its argument `tracing`.
+
+    Examples
+    --------
+    >>> @with_tracing
+    ... def ask(model: str, *, tracing: TraceOptions) -> None:
+    ...     print(model, tracing.batch, tracing.tied)
+    >>> ask(model="hf:gpt2", batch=8)
+    hf:gpt2 8 copy
+    """
+    return _with_options(command, "tracing", TRACING, _trace_options)
+
+
+def _trace_options(**given: Any) -> TraceOptions:
+    return TraceOptions(**{name: value for name, value in given.items() if value is not None})
+
+
+def _with_options(
+    command: Callable[..., None],
+    replaced: str,
+    table: Mapping[str, object],
+    make: Callable[..., object],
+) -> Callable[..., None]:
+    """A command with the options of a table in place of one argument, which they make."""
     options = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in RULES.items()
+        for name, annotation in table.items()
     ]
     asked: list[Parameter] = []
     for own in signature(command, eval_str=True).parameters.values():
-        asked += options if own.name == "rules" else [own.replace(kind=Parameter.KEYWORD_ONLY)]
+        asked += options if own.name == replaced else [own.replace(kind=Parameter.KEYWORD_ONLY)]
 
     @wraps(command)
     def with_options(**given: Any) -> None:
-        rules = Rules(**{name: given.pop(name, None) for name in RULES})
-        command(**given, rules=rules)
+        made = make(**{name: given.pop(name, None) for name in table})
+        command(**given, **{replaced: made})
 
     # what typer reads
     with_options.__signature__ = Signature(asked)  # type: ignore[attr-defined]

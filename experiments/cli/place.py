@@ -20,6 +20,7 @@ from placegap.experiments.cli.options import (
     parse_dims,
     parse_pairs,
     with_rules,
+    with_tracing,
 )
 from placegap.experiments.cli.reading import read_instance
 from placegap.experiments.running.rules import Rules
@@ -28,6 +29,7 @@ from placegap.experiments.show.live_line import live_line
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.place_report import opinion_object, print_result, result_object
 from placegap.experiments.show.rendering import output, spinner, warn
+from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
 from placegap.instances.problem.instance import Instance
 from placegap.instances.reading.errors import InputError
 
@@ -42,11 +44,13 @@ LONGEST_S = 10**7
 
 
 @with_rules
+@with_tracing
 def place_command(
     model: Model,
     *,
     cluster: ClusterOption = None,
     rules: Rules,
+    tracing: TraceOptions,
     time_unit: UnitOption = None,
     dim: DimOption = None,
     method: Annotated[
@@ -116,7 +120,7 @@ def place_command(
         given_plan,
         place,
     )
-    from placegap.experiments.running.sources import Source
+    from placegap.experiments.running.sources import Source, usual_objective
     from placegap.instances.transforms.table import find_transform
     from placegap.solvers.core.registry import find_method
 
@@ -131,7 +135,7 @@ def place_command(
         raise InputError(f"{method} makes no plans: there is none for -o")
     if write is not None and out is not None:
         raise InputError("--write solves nothing: there is no plan for -o")
-    source = Source(model, cluster, time_unit, dims=parse_dims(dim))
+    source = Source(model, cluster, time_unit, dims=parse_dims(dim), tracing=tracing)
     instance = read_instance(source)
     params = parse_pairs(param or ())
     coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")
@@ -140,8 +144,10 @@ def place_command(
     if coarsen is not None:
         find_transform(coarsen, coarsen_params)
     first = Attempt(
-        source=source,
-        semantics=choose_semantics(rules, instance.semantics, method, params),
+        source=instance if is_traced(model) else source,  # a worker would trace it once more
+        semantics=choose_semantics(
+            rules, instance.semantics, method, params, usual_objective(model)
+        ),
         method=method or "",
         params=params,
         time_limit_s=time_limit * (FIRST_SHARE if second_opinion else 1.0),
@@ -150,6 +156,11 @@ def place_command(
         coarsen=coarsen,
         coarsen_params=coarsen_params,
     )
+    if is_traced(model) and rules.objective is None and first.semantics.is_load:
+        warn(
+            f"the objective is {first.semantics.label}, as is usual for models that are traced: one"
+            " pass gains little from more devices; --objective makespan asks for that"
+        )
     known = None
     if start is not None:
         with spinner(f"reading {start}"):

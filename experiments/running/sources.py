@@ -8,24 +8,27 @@ from functools import lru_cache
 from pathlib import Path
 
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
-from placegap.instances.files.cluster_file import cluster_names, load_cluster
+from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.importers.onnx.model import ASSUMED_DIMS
 from placegap.instances.importers.reader import read_model
 from placegap.instances.importers.time_unit import TimeUnit
+from placegap.instances.importers.torch_export.options import PREFIXES, TraceOptions, is_traced
 from placegap.instances.problem.instance import Cluster, Graph, Instance
+from placegap.instances.problem.semantics import Objective
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.near_names import instead_of
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model (corpus name, path, or generator family), and the cluster it is placed on.
+    """A model (corpus name, path, traced model or generator family), and its cluster.
 
     Attributes
     ----------
     model : str
-        Name in the corpus, path of a readable file, or name of a generator family.
+        Name in the corpus, path of a readable file, ``hf:`` or ``py:`` and a model to trace, or
+        name of a generator family.
     cluster : str or None
         Name of a cluster that ships with the package, or a path; None: the file's own devices.
     time_unit : str or None
@@ -34,6 +37,8 @@ class Source:
         Parameters as (name, value) pairs and the seed, if `model` is a generator family.
     dims : tuple of (str, int)
         Sizes of the dimensions that an ONNX file leaves open.
+    tracing : TraceOptions or None
+        How a model is traced; None: the usual way.
     """
 
     model: str
@@ -41,6 +46,7 @@ class Source:
     time_unit: TimeUnit | None = None
     generated: tuple[tuple[tuple[str, int | float | str | bool], ...], int] | None = None
     dims: tuple[tuple[str, int], ...] = ()
+    tracing: TraceOptions | None = None
 
 
 @lru_cache(maxsize=4)
@@ -52,13 +58,16 @@ def load_source(source: Source) -> Instance:
     InputError
         One line that names the file, the place and what is wrong there.
     """
-    document = _load_document(source.model, source.time_unit, source.generated, source.dims)
+    cluster = None if source.cluster is None else find_cluster(source.cluster)
+    document = _load_document(
+        source.model, source.time_unit, source.generated, source.dims, source.tracing
+    )
     if source.cluster is None and document.cluster is None:
         raise InputError(
             f"{source.model} brings no devices; choose a cluster (--cluster): a file, or a name"
             " that 'placegap instances' lists"
         )
-    return document.instance(None if source.cluster is None else find_cluster(source.cluster))
+    return document.instance(cluster)
 
 
 @lru_cache(maxsize=4)
@@ -67,9 +76,10 @@ def _load_document(
     time_unit: TimeUnit | None,
     generated: tuple[tuple[tuple[str, int | float | str | bool], ...], int] | None,
     dims: tuple[tuple[str, int], ...],
+    tracing: TraceOptions | None,
 ) -> Document:
     if generated is None:
-        return find_model(model, time_unit, dims)
+        return find_model(model, time_unit, dims, tracing)
     from placegap.instances.corpus.generate import generate
 
     params, seed = generated
@@ -78,12 +88,26 @@ def _load_document(
 
 
 def find_model(
-    model: str, time_unit: TimeUnit | None = None, dims: tuple[tuple[str, int], ...] = ()
+    model: str,
+    time_unit: TimeUnit | None = None,
+    dims: tuple[tuple[str, int], ...] = (),
+    tracing: TraceOptions | None = None,
 ) -> Document:
-    """A document by its name in the corpus, or from a file of any readable format.
+    """A document by its name in the corpus, from a file of any readable format, or traced.
 
-    A name of the corpus wins over a file of that name; ``./name`` is the file.
+    A name of the corpus wins over a file of that name; ``./name`` is the file. ``hf:`` and ``py:``
+    begin the names of models that are traced.
     """
+    if is_traced(model):
+        if time_unit is not None or dims:
+            option = "--dim" if dims else "--time-unit"
+            raise InputError(f"{model} is traced; leave out {option}")
+        from placegap.instances.importers.torch_export.model import read_traced_model
+
+        return read_traced_model(model, tracing)
+    if tracing is not None and tracing != TraceOptions():
+        option = next(iter(tracing.chosen())).replace("_", "-")
+        raise InputError(f"--{option} is for models that are traced ({', '.join(PREFIXES)})", model)
     if model in corpus_names():
         if time_unit is not None:
             raise InputError(f"{model} states its times in ns; leave out --time-unit")
@@ -94,6 +118,17 @@ def find_model(
         hint = instead_of(model, corpus_names(), "placegap instances")
         raise InputError(f"there is no file {model!r}, and no such graph in the corpus{hint}")
     return read_model(model, time_unit, dict(dims))
+
+
+def usual_objective(model: str) -> Objective:
+    """The objective of a model where nobody says one: for traced models a full pipeline's time.
+
+    Examples
+    --------
+    >>> usual_objective("hf:gpt2"), usual_objective("resnet50")
+    ('max_load', 'makespan')
+    """
+    return "max_load" if is_traced(model) else "makespan"
 
 
 def assumed_dims(graph: Graph, model: str) -> str | None:
@@ -122,4 +157,4 @@ def find_cluster(cluster: str) -> Cluster:
 
 def is_shipped_cluster(cluster: str) -> bool:
     """Whether a cluster of that name ships with the package."""
-    return cluster in cluster_names()
+    return full_name(cluster) in cluster_names()

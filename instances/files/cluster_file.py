@@ -185,8 +185,27 @@ def cluster_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in data_path("clusters").glob("*.yaml")))
 
 
+def full_name(name: str) -> str:
+    """The shipped cluster whose name alone ends so, or alone contains it; else the name itself.
+
+    Examples
+    --------
+    >>> full_name("4xV100-pcie"), full_name("8xH100"), full_name("moirai")
+    ('celeritas-4xV100-pcie', '8xH100-nvlink', 'moirai')
+    """
+    names = cluster_names()
+    if name and name not in names:
+        for found in (
+            [each for each in names if each.endswith(name)],
+            [each for each in names if name in each],
+        ):
+            if len(found) == 1:
+                return found[0]
+    return name
+
+
 def load_cluster(name_or_path: str | Path) -> Cluster:
-    """A cluster by its name, or from a ``.yaml``, ``.yml`` or ``.json`` file.
+    """A cluster by its name or a part of it, or from a ``.yaml``, ``.yml`` or ``.json`` file.
 
     Raises
     ------
@@ -201,6 +220,8 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
     >>> cluster.links[0].bandwidth_bytes_per_s  # A -> B, 44.26 Gbit/s
     5532500000
     """
+    if isinstance(name_or_path, str):
+        name_or_path = full_name(name_or_path)
     if isinstance(name_or_path, str) and name_or_path in cluster_names():
         path = data_path("clusters", f"{name_or_path}.yaml")
     else:

@@ -1,0 +1,125 @@
+"""Models from PyTorch and Hugging Face as documents: built without weights, traced, read.
+
+``hf:NAME`` is a preset (`presets`), ``hf:./config.json`` a configuration of transformers, and
+``py:module:function`` a function that returns a module and its example inputs.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from placegap.instances.files.document import Document
+from placegap.instances.importers.torch_export.fx_reader import FxProgram, read_fx_graph
+from placegap.instances.importers.torch_export.kv_cache import add_kv_cache
+from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.importers.torch_export.presets import find_preset
+from placegap.instances.importers.torch_export.python_function import function_model
+from placegap.instances.importers.torch_export.tracing import (
+    Traceable,
+    built,
+    import_torch,
+    no_split_label,
+    parameter_count,
+    traced,
+)
+from placegap.instances.importers.torch_export.transformers_model import (
+    config_model,
+    preset_model,
+)
+from placegap.instances.problem.instance import Graph
+from placegap.instances.reading.errors import InputError, from_validation_error
+
+MOST_NOTES = 3
+"""Ops without a rule that the provenance names."""
+
+
+def read_traced_model(name: str, options: TraceOptions | None = None) -> Document:
+    """A model by its name, as a document without a cluster.
+
+    Parameters
+    ----------
+    name : str
+        ``hf:NAME``, ``hf:PATH.json`` or ``py:module:function``.
+    options : TraceOptions, optional
+
+    Raises
+    ------
+    InputError
+        One line: there is no such model, torch is missing, or the model cannot be traced.
+    """
+    options = options or TraceOptions()
+    model = build_model(name, options)
+    graph, held = traced(name, model)
+    labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
+    try:
+        program = read_fx_graph(graph, held, labels=labels, tied=options.tied)
+        if options.kv_tokens and not add_kv_cache(program, graph, options.kv_tokens):
+            raise ValueError("has no fused attention op that a cache (--kv-tokens) belongs to")
+    except ValueError as error:
+        raise InputError(str(error), name) from None
+    return as_document(name, options, program, parameter_count(model.module))
+
+
+def build_model(name: str, options: TraceOptions) -> Traceable:
+    """The module of a name on the meta device, and its example inputs.
+
+    Raises
+    ------
+    InputError
+        One line: there is no such model, torch is missing, or the model cannot be built.
+    """
+    prefix, _, rest = name.partition(":")
+    if prefix == "py":
+        for option in ("batch", "seq", "dtype"):
+            if option in options.chosen():
+                raise InputError(f"the function chooses its inputs; leave out --{option}", name)
+        import_torch(name)
+        return built(name, lambda: function_model(rest))
+    if rest.endswith(".json") or "/" in rest:
+        path = Path(rest)
+        if not path.exists():
+            raise InputError("there is no such file", path)
+        import_torch(str(path), "transformers")
+        return built(str(path), lambda: config_model(path, options))
+    preset = find_preset(rest)
+    import_torch(name, "transformers")
+    return built(name, lambda: preset_model(preset, options))
+
+
+def as_document(name: str, options: TraceOptions, program: FxProgram, parameters: int) -> Document:
+    """The document of a program that was read."""
+    short = Path(name.partition(":")[2].replace(":", ".")).name.removesuffix(".json")
+    notes = program.notes[:MOST_NOTES]
+    if len(program.notes) > len(notes):
+        notes.append(f"and {len(program.notes) - len(notes)} more ops without a rule for FLOPs")
+    raw = {
+        "name": short,
+        "ops": program.ops,
+        "edges": program.edges,
+        "provenance": {
+            "source": f"traced from {name}",
+            "changes": (
+                "weights dropped, their sizes kept",
+                "nodes that read only weights and constants folded into constants",
+                *notes,
+            ),
+            "parameters": {"parameters": parameters, **options.chosen(), **_versions()},
+        },
+    }
+    try:
+        return Document(name=short, graph=Graph.model_validate(raw))
+    except ValidationError as error:
+        raise from_validation_error(error, raw, name) from None
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in ("torch", "transformers"):
+        try:
+            found[package] = version(package).partition("+")[0]
+        except PackageNotFoundError:
+            continue
+    return found

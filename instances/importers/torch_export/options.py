@@ -1,0 +1,81 @@
+"""What a user chooses of a traced model, and the names by which such models go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+from placegap.instances.importers.torch_export.fx_reader import Tied
+from placegap.instances.reading.errors import InputError
+
+PREFIXES = ("hf:", "py:")
+
+Dtype = Literal["float32", "float16", "bfloat16", "float64"]
+
+LARGEST_SIZE = 10**7
+"""Of the batch, of the tokens and of the cache: sizes beyond are slips."""
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """How a model is traced.
+
+    Attributes
+    ----------
+    batch : int
+        Examples in a batch.
+    seq : int or None
+        Tokens (or residues, or samples) of an example; None: what the model states.
+    dtype : {"float32", "float16", "bfloat16", "float64"}
+        Number type of weights and activations.
+    tied : {"copy", "together"}
+        Whether ops that read one parameter may each hold a copy, or form a colocation group.
+    keep_modules : bool
+        Whether the blocks that the model says are not to be split, and the other modules that hold
+        parameters, stay whole, as colocation groups.
+    kv_tokens : int
+        Tokens for which attention ops hold keys and values.
+
+    Examples
+    --------
+    >>> TraceOptions(seq=0)
+    Traceback (most recent call last):
+    placegap.instances.reading.errors.InputError: --seq must be from 1 to 10000000 (got 0)
+    """
+
+    batch: int = 1
+    seq: int | None = None
+    dtype: Dtype = "float32"
+    tied: Tied = "copy"
+    keep_modules: bool = False
+    kv_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("batch", 1), ("seq", 1), ("kv_tokens", 0)):
+            value = getattr(self, name)
+            if value is not None and not least <= value <= LARGEST_SIZE:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"{option} must be from {least} to {LARGEST_SIZE} (got {value})")
+        for name, kinds in (("dtype", Dtype), ("tied", Tied)):
+            if getattr(self, name) not in get_args(kinds):
+                given = getattr(self, name)
+                raise InputError(f"--{name} {given!r} is none of {', '.join(get_args(kinds))}")
+
+    def chosen(self) -> dict[str, str | int | float | bool | None]:
+        """The options that are not at their default, by name."""
+        return {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if getattr(self, each.name) != each.default
+        }
+
+
+def is_traced(model: str) -> bool:
+    """Whether a name is one of a model that is traced.
+
+    Examples
+    --------
+    >>> is_traced("hf:gpt2"), is_traced("py:mine:build"), is_traced("gpt2.json")
+    (True, True, False)
+    """
+    return model.startswith(PREFIXES)

@@ -1,0 +1,177 @@
+"""From a module and example inputs to an ATen program, by `torch.export` on the meta device."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from placegap.instances.importers.torch_export.fx_reader import Held
+from placegap.instances.reading.errors import InputError, MissingExtra
+from placegap.instances.reading.input_limits import MAX_TORCH_MODULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEPT = frozenset({
+    "aten::scaled_dot_product_attention", "aten::silu", "aten::gelu", "aten::leaky_relu",
+})  # fmt: skip
+"""Calls that stay one op: their kernels are one, and the table would take them apart."""
+
+
+@dataclass(frozen=True)
+class Traceable:
+    """A module and the inputs that it is called with."""
+
+    module: Any
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+def import_torch(source: str, *more: str) -> Any:
+    """Import torch, and other modules, without a network; one line says what to install.
+
+    Raises
+    ------
+    MissingExtra
+    """
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a look for files would hang without a network
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            modules = [__import__(name) for name in ("torch", *more)]
+    except ImportError:
+        raise MissingExtra("needs torch: pip install 'placegap[torch]'", source) from None
+    return modules[0]
+
+
+def built(source: str, build: Callable[[], Traceable]) -> Traceable:
+    """What a builder returns, on the meta device: tensors have shapes, and no data.
+
+    Raises
+    ------
+    InputError
+        One line, whatever the builder raised, or if its modules are above the limit.
+    """
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def on_meta(leaf: Any) -> Any:
+        return leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf
+
+    with one_line(source, "cannot be built"), _limited_modules(source), torch.device("meta"):
+        found = build()
+        module = found.module.to("meta").eval()
+        return Traceable(module, tree_map(on_meta, found.args), tree_map(on_meta, found.kwargs))
+
+
+def traced(source: str, model: Traceable) -> tuple[Any, dict[str, Held]]:
+    """The graph of ATen calls of one forward pass, and which of its inputs the model holds.
+
+    Raises
+    ------
+    InputError
+        One line: the model branches on data, or torch cannot trace it.
+    """
+    import torch
+
+    with one_line(source, "cannot be traced"), torch.no_grad():
+        program = torch.export.export(model.module, model.args, model.kwargs, strict=False)
+        table = torch.export.default_decompositions()
+        for op in [op for op in table if _name(op) in KEPT]:
+            del table[op]
+        program = program.run_decompositions(table)
+    return program.graph, held_of(model.module, program.graph_signature)
+
+
+def held_of(module: Any, signature: Any) -> dict[str, Held]:
+    """What the inputs of an exported program stand for, by node; tied weights have one name."""
+    names: dict[int, str] = {}
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    for name, parameter in parameters.items():
+        names.setdefault(id(parameter), name)
+    kinds = {"PARAMETER": "parameter", "BUFFER": "buffer", "CONSTANT_TENSOR": "constant"}
+    held = {}
+    for spec in signature.input_specs:
+        kind = kinds.get(spec.kind.name)
+        if kind is not None:
+            parameter = parameters.get(spec.target)
+            name = spec.target if parameter is None else names[id(parameter)]
+            held[spec.arg.name] = Held(kind, name)  # type: ignore[arg-type]
+    return held
+
+
+@contextmanager
+def one_line(source: str, what: str) -> Iterator[None]:
+    """Turn whatever torch and the model's own code raise into one line."""
+    try:
+        with warnings.catch_warnings():  # about torch's own calls
+            warnings.simplefilter("ignore")
+            yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:
+        text = next((line for line in str(error).splitlines() if line.strip()), "")
+        if type(error).__name__.startswith("GuardOnDataDependent"):
+            text = f"it branches on the values of a tensor, which no static graph holds ({text})"
+        raise InputError(f"{what}: {type(error).__name__}: {text}", source) from None
+
+
+@contextmanager
+def _limited_modules(source: str) -> Iterator[None]:
+    """Refuse a model of more modules and parameters than the limit, while it is built."""
+    from torch.nn.modules import module as registry
+
+    most, found = MAX_TORCH_MODULES.most(), 0
+
+    def count(*_: Any) -> None:
+        nonlocal found
+        found += 1
+        if found > most:
+            raise InputError(MAX_TORCH_MODULES.sentence("the model has more modules"), source)
+
+    handles = (
+        registry.register_module_module_registration_hook(count),
+        registry.register_module_parameter_registration_hook(count),
+    )
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _name(op: Any) -> str:
+    return str(getattr(getattr(op, "_schema", None), "name", ""))
+
+
+def parameter_count(module: Any) -> int:
+    """Parameters of a module; tied ones count once."""
+    return sum(int(parameter.numel()) for parameter in module.parameters())
+
+
+def no_split_label(module: Any) -> Callable[[Any], tuple[str, ...]]:
+    """The label of the block that a node belongs to, for `read_fx_graph`.
+
+    Blocks are the modules of the classes in ``_no_split_modules``, and outside of them the modules
+    that hold parameters themselves.
+    """
+    whole = set(getattr(module, "_no_split_modules", None) or ())
+    holding = {
+        name for name, part in module.named_modules() if any(True for _ in part.parameters(False))
+    }
+
+    def label(node: Any) -> tuple[str, ...]:
+        stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
+        path = ""
+        for name, kind in stack.values():
+            path = str(name).partition("@")[0]
+            if str(kind).rpartition(".")[2] in whole:
+                return (path,)
+        return (path,) if path in holding else ()
+
+    return label

@@ -1,0 +1,139 @@
+"""Models of transformers from their configurations: no weights, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from placegap.instances.files.document import read_json
+from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.importers.torch_export.presets import Preset
+from placegap.instances.importers.torch_export.tracing import Traceable
+from placegap.instances.reading.errors import InputError
+
+USUAL_SEQ = 512
+"""Tokens of an example, where neither the user nor the model says."""
+
+USUAL_SAMPLES = 16_000
+"""Samples of sound: one second."""
+
+USUAL_IMAGE = 224
+"""Pixels along an edge."""
+
+
+def preset_model(preset: Preset, options: TraceOptions) -> Traceable:
+    """A model that goes by a name, and example inputs."""
+    import torch
+
+    if preset.model_class == "evoformer":
+        from placegap.instances.importers.torch_export.evoformer import evoformer_model
+
+        residues = options.seq or preset.seq or USUAL_SEQ
+        dtype = getattr(torch, options.dtype)
+        return evoformer_model(options.batch, residues, dtype, **preset.config)
+    import transformers
+
+    model_class = getattr(transformers, preset.model_class)
+    return _model(model_class, model_class.config_class(**preset.config), options, preset.seq)
+
+
+def config_model(path: Path, options: TraceOptions) -> Traceable:
+    """The model that a configuration file describes, and example inputs.
+
+    Raises
+    ------
+    InputError
+        If the file is no configuration of a model that transformers knows.
+    """
+    raw = read_json(path)
+    kind = raw.get("model_type") if isinstance(raw, dict) else None
+    if not isinstance(kind, str):
+        raise InputError("is no configuration: it has no model_type", path)
+    from transformers import CONFIG_MAPPING
+
+    if kind not in CONFIG_MAPPING:
+        raise InputError(f"transformers knows no model_type {kind!r}", path)
+    config = CONFIG_MAPPING[kind].from_dict(raw)
+    return _model(_class_of(config, raw, path), config, options, None)
+
+
+def _class_of(config: Any, raw: Mapping[str, Any], path: Path) -> Any:
+    """The class that the configuration names, or the first of the usual heads that it has."""
+    import transformers
+
+    names = raw.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    named = getattr(transformers, name, None) if isinstance(name, str) else None
+    if isinstance(named, type) and issubclass(named, transformers.PreTrainedModel):
+        return named
+    heads = (
+        transformers.AutoModelForCausalLM,
+        transformers.AutoModelForSeq2SeqLM,
+        transformers.AutoModelForImageClassification,
+        transformers.AutoModel,
+    )
+    for head in heads:
+        if type(config) in head._model_mapping:
+            found = head._model_mapping[type(config)]
+            return found[0] if isinstance(found, tuple) else found
+    raise InputError(f"transformers has no model of type {config.model_type!r}", path)
+
+
+def _model(model_class: Any, config: Any, options: TraceOptions, seq: int | None) -> Traceable:
+    import torch
+
+    config.use_cache = False
+    module = model_class._from_config(config).to(getattr(torch, options.dtype))
+    return Traceable(module, (), example_inputs(module, options, seq))
+
+
+def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -> dict[str, Any]:
+    """Inputs of the shapes that the configuration states, for the main input of the model.
+
+    Parameters
+    ----------
+    module : transformers.PreTrainedModel
+    options : TraceOptions
+    seq : int, optional
+        Tokens of an example, where the options do not say.
+    """
+    import torch
+
+    config = module.config
+    name = module.main_input_name
+    batch, floats = options.batch, getattr(torch, options.dtype)
+    if name == "pixel_values":
+        height, width = _image_size(config)
+        channels = _first(config, ("num_channels", "in_channels", "in_chans"), 3)
+        return {name: torch.zeros((batch, channels, height, width), dtype=floats)}
+    if name == "input_features":
+        bins = _first(config, ("num_mel_bins", "feature_size", "input_feat_per_channel"), 80)
+        # two convolutions before the encoder halve the frames
+        frames = options.seq or seq or 2 * _first(config, ("max_source_positions",), 500)
+        inputs = {name: torch.zeros((batch, bins, frames), dtype=floats)}
+    elif name == "input_values":
+        samples = options.seq or seq or USUAL_SAMPLES
+        inputs = {name: torch.zeros((batch, samples), dtype=floats)}
+    else:
+        text = config.get_text_config()
+        most = _first(text, ("max_position_embeddings", "n_positions"), USUAL_SEQ)
+        tokens = options.seq or seq or max(1, min(USUAL_SEQ, most))
+        inputs = {name: torch.zeros((batch, tokens), dtype=torch.long)}
+    if config.is_encoder_decoder:
+        tokens = inputs[name].shape[1] if name == "input_ids" else 1
+        inputs["decoder_input_ids"] = torch.zeros((batch, tokens), dtype=torch.long)
+    return inputs
+
+
+def _image_size(config: Any) -> tuple[int, int]:
+    size: Any = getattr(config, "image_size", None) or USUAL_IMAGE
+    if isinstance(size, list | tuple) and len(size) == 2:
+        return int(size[0]), int(size[1])
+    return int(size), int(size)
+
+
+def _first(config: Any, names: tuple[str, ...], default: int) -> int:
+    """The first of some fields that a configuration has."""
+    found = (getattr(config, name, None) for name in names)
+    return next((value for value in found if isinstance(value, int) and value > 0), default)
