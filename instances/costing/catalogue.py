@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from placegap.instances.problem.instance import Count, InstancePart, Name, Positive
 from placegap.instances.reading.data_files import data_path
@@ -25,6 +25,9 @@ class DeviceSpec(InstancePart):
         Bandwidth of the device's memory.
     memory_bytes : int
         Its capacity; GB of the source read as 10**9 bytes.
+    peak_by_dtype : dict of str to int
+        Peak rates in FLOP/s of other number types ("float16"), dense, of matrix products: in tensor
+        cores where the device has them. A type that is not named runs at the rate of fp32.
     launch_overhead_ns : int
         Time that every op takes on top of its roofline; an assumption, not a datasheet's value.
     source : str
@@ -36,6 +39,17 @@ class DeviceSpec(InstancePart):
     memory_bytes: Positive
     launch_overhead_ns: Count
     source: Name
+    peak_by_dtype: dict[Name, Positive] = Field(default_factory=dict)
+
+    def peak(self, dtype: str | None) -> int:
+        """Peak rate of matrix products of a number type, in FLOP/s; None stands for float32.
+
+        Examples
+        --------
+        >>> device_spec("T4").peak("float16") // device_spec("T4").peak(None)
+        8
+        """
+        return self.peak_by_dtype.get(dtype or "float32", self.peak_flops_per_s)
 
 
 @cache

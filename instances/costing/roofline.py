@@ -7,7 +7,7 @@ and moves nothing is a view (Reshape, Identity): no kernel is launched, and it t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -24,6 +24,7 @@ def roofline_ns(
     spec: DeviceSpec,
     compute_percent: int = 100,
     bandwidth_percent: int = 100,
+    dtype: str | None = None,
 ) -> int:
     """Time of an op on a device, in ns.
 
@@ -34,6 +35,8 @@ def roofline_ns(
     spec : DeviceSpec
     compute_percent, bandwidth_percent : int
         Share of the peak rate and of the bandwidth that is reached.
+    dtype : str, optional
+        Number type that it computes in, whose peak rate counts; None stands for float32.
 
     Examples
     --------
@@ -46,7 +49,7 @@ def roofline_ns(
     """
     if not flops and not bytes_moved:
         return 0
-    compute_ns = ceil_div(flops * NS_PER_S * 100, spec.peak_flops_per_s * compute_percent)
+    compute_ns = ceil_div(flops * NS_PER_S * 100, spec.peak(dtype) * compute_percent)
     memory_ns = ceil_div(
         bytes_moved * NS_PER_S * 100, spec.bandwidth_bytes_per_s * bandwidth_percent
     )
@@ -57,10 +60,10 @@ def cost_graph(
     graph: Graph, cluster: Cluster, *, compute_percent: int = 100, bandwidth_percent: int = 100
 ) -> Graph:
     """The graph with a time for every device kind of the cluster that the catalogue knows.
-
-    Times that the ops bring are kept; ops that state neither FLOPs nor bytes moved are left alone,
-    and of an op that states one of them the other counts as 0. What was used is written into the
-    provenance. The same graph comes back where nothing is to be added.
+    The peak rate is that of the op's number type (`Op.dtype`). Times that the ops bring are kept;
+    ops that state neither FLOPs nor bytes moved are left alone, and of an op that states one of them
+    the other counts as 0. What was used is written into the provenance. The same graph comes back
+    where nothing is to be added.
 
     Parameters
     ----------
@@ -98,12 +101,13 @@ def cost_graph(
         if not added:
             return graph
         used = {kind: specs[kind] for kind in sorted(added)}
+        dtypes = sorted({op.dtype for op in graph.ops if op.dtype is not None and op.flops})
         provenance = graph.provenance
         provenance = Provenance(
             source=provenance.source,
             licence=provenance.licence,
             changes=(*provenance.changes, f"times on {', '.join(used)} are roofline estimates"),
-            parameters={**provenance.parameters, **_parameters(used, percent)},
+            parameters={**provenance.parameters, **_parameters(used, percent, dtypes)},
         )
         try:
             return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
@@ -115,16 +119,16 @@ def _cost_ops(
     ops: Iterable[Op], specs: Mapping[str, DeviceSpec], compute_percent: int, bandwidth_percent: int
 ) -> tuple[list[Op], set[str]]:
     """The ops with their new times, and the kinds that some op got a time for."""
-    known: dict[tuple[int, int], dict[str, int]] = {}
+    known: dict[tuple[int, int, str | None], dict[str, int]] = {}
     added: set[str] = set()
     costed = []
     for op in ops:
         missing = specs.keys() - op.time_ns.keys()
         if missing and (op.flops is not None or op.bytes_moved is not None):
-            work = (op.flops or 0, op.bytes_moved or 0)
+            work = (op.flops or 0, op.bytes_moved or 0, op.dtype)
             if work not in known:
                 known[work] = {
-                    kind: roofline_ns(*work, spec, compute_percent, bandwidth_percent)
+                    kind: roofline_ns(*work[:2], spec, compute_percent, bandwidth_percent, op.dtype)
                     for kind, spec in specs.items()
                 }
             added |= missing
@@ -134,11 +138,16 @@ def _cost_ops(
 
 
 def _parameters(
-    specs: Mapping[str, DeviceSpec], percent: Mapping[str, int]
+    specs: Mapping[str, DeviceSpec], percent: Mapping[str, int], dtypes: Sequence[str]
 ) -> dict[str, str | int | float | bool | None]:
     """What the times were made from, as it stands in the provenance."""
+    left_out = {"memory_bytes", "peak_by_dtype"}
     return {
         f"costing.{kind}.{name}": value
         for kind, spec in specs.items()
-        for name, value in {**spec.model_dump(exclude={"memory_bytes"}), **percent}.items()
+        for name, value in {
+            **spec.model_dump(exclude=left_out),
+            **{f"peak_flops_per_s.{dtype}": spec.peak(dtype) for dtype in dtypes},
+            **percent,
+        }.items()
     }

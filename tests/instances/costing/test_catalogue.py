@@ -44,6 +44,28 @@ def test_an_entry_states_the_datasheet(
     assert spec.memory_bytes == giga_bytes * 10**9
 
 
+@pytest.mark.parametrize(
+    ("kind", "dtype", "tera_flops"),
+    [  # dense tensor-core rates of the same datasheets; sums in fp32
+        ("V100-32GB", "float16", 125),
+        ("V100-32GB-PCIe", "float16", 112),
+        ("P100-16GB", "float16", 21.2),
+        ("T4", "float16", 65),
+        ("A100-80GB", "bfloat16", 312),
+        ("H100-80GB", "float16", 989),
+        ("H200", "float64", 67),
+        # no unit of its own for the type: the rate of fp32
+        ("V100-32GB", "bfloat16", 15.7),
+        ("P4", "float16", 5.5),
+        ("T4", "float32", 8.1),
+    ],
+)
+def test_an_entry_states_the_rate_of_a_number_type(
+    kind: str, dtype: str, tera_flops: float
+) -> None:
+    assert device_spec(kind).peak(dtype) == round(tera_flops * 10**12)
+
+
 def test_every_entry_names_its_source() -> None:
     for kind, spec in catalogue().items():
         assert spec.source.startswith(("NVIDIA", "Intel")), kind

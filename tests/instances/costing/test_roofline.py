@@ -27,6 +27,20 @@ def test_an_op_bound_by_compute_takes_its_flops_over_the_peak() -> None:
     assert roofline_ns(8_100_000_000, 32_000_000, device_spec("T4")) == 5_000 + 1_000_000
 
 
+def test_an_op_in_half_precision_takes_its_flops_over_the_rate_of_that_type() -> None:
+    # T4: 65e12 FLOP/s in float16; 6.5e10 FLOP take 1 ms, in float32 6.5e10 / 8.1e12 s = 8.0247 ms
+    op = {"flops": 65_000_000_000, "bytes_moved": 0}
+    assert cost_graph(graph(**op, dtype="float16"), cluster("T4")).ops[0].time_ns == {
+        "T4": 5_000 + 1_000_000
+    }
+    assert cost_graph(graph(**op), cluster("T4")).ops[0].time_ns == {"T4": 5_000 + 8_024_692}
+
+
+def test_the_rate_of_a_number_type_stands_in_the_provenance() -> None:
+    costed = cost_graph(graph(flops=1, dtype="float16"), cluster("T4"))
+    assert costed.provenance.parameters["costing.T4.peak_flops_per_s.float16"] == 65 * 10**12
+
+
 def test_an_op_bound_by_memory_takes_its_bytes_over_the_bandwidth() -> None:
     # 8.1e8 FLOP take 0.1 ms, 3.2e8 bytes 1 ms
     assert roofline_ns(810_000_000, 320_000_000, device_spec("T4")) == 5_000 + 1_000_000
