@@ -60,10 +60,11 @@ def cost_graph(
     graph: Graph, cluster: Cluster, *, compute_percent: int = 100, bandwidth_percent: int = 100
 ) -> Graph:
     """The graph with a time for every device kind of the cluster that the catalogue knows.
+
     The peak rate is that of the op's number type (`Op.dtype`). Times that the ops bring are kept;
-    ops that state neither FLOPs nor bytes moved are left alone, and of an op that states one of them
-    the other counts as 0. What was used is written into the provenance. The same graph comes back
-    where nothing is to be added.
+    ops that state neither FLOPs nor bytes moved are left alone, and of an op that states one of
+    them the other counts as 0. What was used is written into the provenance. The same graph comes
+    back where nothing is to be added.
 
     Parameters
     ----------
