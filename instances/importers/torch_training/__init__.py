@@ -1,0 +1,1 @@
+"""Training graphs from PyTorch: forward, backward and optimizer ops of one step."""
