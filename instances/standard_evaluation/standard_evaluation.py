@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from placegap.instances.files.document import Document
 from placegap.instances.problem.instance import Cluster, Edge, Graph, Op
 from placegap.instances.problem.integers import LARGEST_SUM
+from placegap.instances.reading.csv_table import LARGEST
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.standard_evaluation.deviations import Deviations, deviations
 from placegap.instances.standard_evaluation.line_fits import DOUBTS, MIN_R2, Doubt, Lines, fit_lines
@@ -33,7 +34,7 @@ from placegap.instances.standard_evaluation.measured_graph import (
     over_links,
     sized_edges,
 )
-from placegap.instances.standard_evaluation.measurements import LARGEST, Table
+from placegap.instances.standard_evaluation.measurements import Table
 
 
 @dataclass(frozen=True, eq=False)

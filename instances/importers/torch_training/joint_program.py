@@ -1,4 +1,4 @@
-"""The joint program of a training step: one FX graph of forward and backward, and who belongs to whom.
+"""The joint program of a training step: forward and backward calls in one FX graph, linked.
 
 All private interfaces of torch that placegap uses for training are in this file. The way there:
 
