@@ -1,0 +1,200 @@
+"""Measured times of ops, from a CSV file or a trace, in the place of modelled ones.
+
+A CSV file has the columns ``name,device_kind,time_ns`` in any order (or ``time_us``, ``time_ms``,
+``time_s``); `chrome_trace` says what a trace must hold. An op that is measured several times gets
+the median. Names that no op has are counted and named, not refused: a trace holds much besides ops.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from pydantic import ValidationError
+
+from placegap.instances.importers.chrome_trace import is_trace, trace_times
+from placegap.instances.problem.instance import Cluster, Graph, Provenance
+from placegap.instances.reading.csv_table import TIME_COLUMNS, csv_rows, find_columns, number_of
+from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.input_files import read_content
+
+FIRST_NAMES = 5
+"""How many of the names that match no op are told."""
+
+
+@dataclass(frozen=True)
+class MeasuredTimes:
+    """Times of ops by name and device kind.
+
+    Attributes
+    ----------
+    source : str
+        The file.
+    samples_ns : mapping of (str, str or None) to sequence of float
+        Name of an op and a device kind, and all times measured; None where the file, a trace, does
+        not say on which kind of device it was made.
+    """
+
+    source: str
+    samples_ns: Mapping[tuple[str, str | None], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A graph with measured times, and what the measurements leave open.
+
+    Attributes
+    ----------
+    graph : Graph
+    num_ops : int
+        Ops that have a measured time.
+    unmatched : tuple of str
+        Measured names that no op has, in the order of the file.
+    """
+
+    graph: Graph
+    num_ops: int
+    unmatched: tuple[str, ...]
+
+    def sentence(self, source: str) -> str:
+        """One line on how many ops are measured and which names match none.
+
+        Examples
+        --------
+        >>> from placegap.instances import example
+        >>> Measured(example().graph, 4, ("loss", "step")).sentence("t.csv")
+        't.csv: measured times for 4 of 4 ops; 2 names match no op: loss, step'
+        """
+        line = f"{source}: measured times for {self.num_ops} of {len(self.graph.ops)} ops"
+        if not self.unmatched:
+            return line
+        names = ", ".join(self.unmatched[:FIRST_NAMES])
+        more = ", ..." if len(self.unmatched) > FIRST_NAMES else ""
+        count = len(self.unmatched)
+        match = "1 name matches" if count == 1 else f"{count} names match"
+        return f"{line}; {match} no op: {names}{more}"
+
+
+def read_times(path: str | Path) -> MeasuredTimes:
+    r"""Read a CSV file of times, or a Chrome trace (also gzipped).
+
+    Raises
+    ------
+    InputError
+        One line that names the file, the row or event and the mend.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "times.csv"
+    ...     _ = path.write_text("name,device_kind,time_us\nconv,T4,1.5\n")
+    ...     dict(read_times(path).samples_ns)
+    {('conv', 'T4'): [1500.0]}
+    """
+    if is_trace(read_content(path)):
+        return MeasuredTimes(
+            str(path), {(name, None): times for name, times in trace_times(path).items()}
+        )
+    rows = csv_rows(path)
+    line, head = next(rows)
+    columns = find_columns(path, line, head, ("name", "device_kind", "time"))
+    unit = head[columns["time"]].strip()
+    samples: dict[tuple[str, str | None], list[float]] = defaultdict(list)
+    for line, cells in rows:
+        place = f"{path}: row {line}"
+        name, kind = (cells[columns[column]].strip() for column in ("name", "device_kind"))
+        if not name or not kind:
+            raise InputError(f"{'device_kind' if name else 'name'} is empty; name it", place)
+        time = number_of(cells[columns["time"]], unit, place)
+        samples[name, kind].append(time * TIME_COLUMNS[unit])
+    if not samples:
+        raise InputError("has a header but no rows; add the measurements", path)
+    return MeasuredTimes(str(path), dict(samples))
+
+
+def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> Measured:
+    """The graph with measured times in place of what its ops state; costing leaves them alone.
+
+    Parameters
+    ----------
+    graph : Graph
+    times : MeasuredTimes
+    cluster : Cluster
+        Its device kinds decide which times count; a trace counts for the only kind it has.
+
+    Raises
+    ------
+    InputError
+        If the file has times for no kind of the cluster, or is a trace and the cluster has several
+        kinds, or no op has a measured time.
+
+    Notes
+    -----
+    O(ops + samples). Medians are rounded half to even to whole ns.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> times = MeasuredTimes("t.csv", {("a", "gpu"): [7.0, 9.0, 8.0]})
+    >>> measured = with_times(example().graph, times, example().cluster)
+    >>> measured.graph.ops[0].time_ns
+    {'gpu': 8}
+    """
+    kinds = sorted({device.kind for device in cluster.devices})
+    medians = {
+        (name, _kind(kind, kinds, times.source)): round(median(found))
+        for (name, kind), found in times.samples_ns.items()
+    }
+    if not any(kind in kinds for _, kind in medians):
+        stated = ", ".join(sorted({kind for _, kind in medians})[:9])
+        raise InputError(
+            f"has times on {stated}, none on the cluster's {', '.join(kinds)}; measure there",
+            times.source,
+        )
+    ops, num_ops = [], 0
+    for op in graph.ops:
+        own = {kind: medians[op.name, kind] for kind in kinds if (op.name, kind) in medians}
+        num_ops += bool(own)
+        ops.append(op.model_copy(update={"time_ns": {**op.time_ns, **own}}) if own else op)
+    if not num_ops:
+        first = next(iter(times.samples_ns))[0]
+        raise InputError(
+            f"none of its names is an op of {graph.name!r} (the first are {first!r} and"
+            f" {graph.ops[0].name!r}); measure this model, e.g. with placegap profile",
+            times.source,
+        )
+    return Measured(
+        graph=_noted(graph, tuple(ops), f"measured times of {num_ops} ops, {times.source}"),
+        num_ops=num_ops,
+        unmatched=tuple(dict.fromkeys(n for n, _ in medians if n not in graph.op_index)),
+    )
+
+
+def _kind(kind: str | None, kinds: Sequence[str], source: str) -> str:
+    if kind is not None:
+        return kind
+    if len(kinds) > 1:
+        raise InputError(
+            f"does not say on which of {', '.join(kinds)} it was made; write its times as CSV:"
+            " name,device_kind,time_ns",
+            source,
+        )
+    return kinds[0]
+
+
+def _noted(graph: Graph, ops: tuple[object, ...], change: str) -> Graph:
+    old = graph.provenance
+    provenance = Provenance(
+        source=old.source,
+        licence=old.licence,
+        changes=(*old.changes, change),
+        parameters=old.parameters,
+    )
+    try:
+        return graph.model_copy(update={"ops": ops, "provenance": provenance})
+    except ValidationError as error:
+        raise from_validation_error(error, source=graph.name) from None
