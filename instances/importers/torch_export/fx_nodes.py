@@ -78,6 +78,13 @@ def tensors_in(node: Any) -> list[Any]:
     return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
+def num_tensors_before(node: Any, at: int) -> int:
+    """How many of the first elements of a tuple are tensors; a gradient nobody asks for is None."""
+    import torch
+
+    return sum(isinstance(part, torch.Tensor) for part in node.meta["val"][:at])
+
+
 def bytes_of(tensor: Any) -> int:
     """Size of a tensor without gaps, in bytes.
 

@@ -34,6 +34,7 @@ from placegap.instances.importers.torch_export.fx_nodes import (
     is_getitem,
     is_view,
     kind_of_node,
+    num_tensors_before,
     tensors_in,
 )
 
@@ -206,7 +207,9 @@ class _Reading:
         if is_getitem(node):
             source, at = node.args
             inside = self.values[source]
-            self._set(node, [inside[at]] if tensors and self.is_list[source] else inside)
+            if tensors and self.is_list[source]:
+                inside = [inside[num_tensors_before(source, at)]]
+            self._set(node, inside)
             return True
         if not tensors and not hasattr(node.target, "_schema"):
             self._set(node, [])  # arithmetic on sizes
