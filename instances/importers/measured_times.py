@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from placegap.instances.importers.chrome_trace import is_trace, trace_times
 from placegap.instances.problem.instance import Cluster, Graph, Provenance
 from placegap.instances.reading.csv_table import TIME_COLUMNS, csv_rows, find_columns, number_of
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, from_validation_error, shorten
 from placegap.instances.reading.input_files import read_content
 
 FIRST_NAMES = 5
@@ -70,12 +70,12 @@ class Measured:
         """
         line = f"{source}: measured times for {self.num_ops} of {len(self.graph.ops)} ops"
         if not self.unmatched:
-            return line
+            return shorten(line)
         names = ", ".join(self.unmatched[:FIRST_NAMES])
         more = ", ..." if len(self.unmatched) > FIRST_NAMES else ""
         count = len(self.unmatched)
         match = "1 name matches" if count == 1 else f"{count} names match"
-        return f"{line}; {match} no op: {names}{more}"
+        return shorten(" ".join(f"{line}; {match} no op: {names}{more}".split()))
 
 
 def read_times(path: str | Path) -> MeasuredTimes:

@@ -394,6 +394,35 @@ def read_measurements(path: Path) -> object:
     return standard_evaluation(document, document.cluster, read_ops([path]), 8)
 
 
+def times_csv() -> str:
+    """Measured times of the good document's ops."""
+    rows = [f"{op},gpu,{1.5 * time}" for time in (1, 2, 3) for op in ("first", "second", "x")]
+    return "\n".join(["name,device_kind,time_us", *rows, ""])
+
+
+def good_trace() -> dict[str, Any]:
+    """A trace of the good document's ops."""
+    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 1}]
+    for start in (0, 100):
+        for at, name in enumerate(("op:first", "op:second", "loss")):
+            for category in ("user_annotation", "gpu_user_annotation", "cpu_op"):
+                times = {"ts": start + 10 * at, "dur": 9.5}
+                events.append({"ph": "X", "cat": category, "name": name, "pid": 1, **times})
+    return {"schemaVersion": 1, "traceEvents": events}
+
+
+def read_measured_times(path: Path) -> object:
+    """Read measured times and put them into the good document."""
+    from placegap.instances.files.document import parse_document
+    from placegap.instances.importers.measured_times import read_times, with_times
+
+    document = parse_document(good_document(), "good")
+    assert document.cluster is not None
+    measured = with_times(document.graph, read_times(path), document.cluster)
+    assert "\n" not in measured.sentence(str(path))
+    return document.model_copy(update={"graph": measured.graph}).instance().content_hash
+
+
 def read_study(path: Path) -> object:
     """Read a study and plan its runs."""
     from placegap.experiments.studies.config import load_study
@@ -462,6 +491,8 @@ IMPORTERS: dict[str, Importer] = {
     ),
     "plan": Importer("plan.json", json_damage(good_plan()), read_plan),
     "measurements": Importer("ops.csv", text_damage(ops_csv()), read_measurements),
+    "times-csv": Importer("times.csv", text_damage(times_csv()), read_measured_times),
+    "times-trace": Importer("trace.json", json_damage(good_trace()), read_measured_times),
     "study": Importer("study.yaml", text_damage(STUDY_YAML), read_study),
     "catalogue": Importer("devices.yaml", text_damage(CATALOGUE_YAML), read_catalogue_file),
     "best-known": Importer("best.json", json_damage(BEST), read_best),

@@ -146,7 +146,7 @@ def _colocate(program: FxProgram, step: JointProgram) -> None:
 def _forward_op(
     program: FxProgram, node: fx.Node, ops: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """The forward op of a forward node: its own, that of its root if it is a view, or a reader's."""
+    """The forward op of a forward node: its own, that of a view's root, or a reader's."""
     root = program.read_of.get(node.name)
     names = [
         program.op_of.get(node.name),

@@ -1,0 +1,175 @@
+"""Run a traced graph call by call on a device, with a timer around each.
+
+Weights and inputs are random: times of dense kernels do not depend on values. Whole passes are
+repeated, so that an op finds the caches as it does in use; the first ones warm up, and the median
+of the others counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal
+
+import torch
+from torch import fx
+
+from placegap.instances.importers.torch_export.fx_nodes import is_check, tensors_in
+from placegap.instances.importers.torch_export.fx_reader import FxProgram, Held
+from placegap.instances.reading.errors import InputError
+
+DeviceType = Literal["cpu", "cuda"]
+
+WARM_UPS = 2
+RUNS = 7
+NS_PER_MS = 10**6
+SPREAD = 0.02
+"""Standard deviation of random weights: sums over thousands of them stay small."""
+
+
+@dataclass(frozen=True)
+class OpTimes:
+    """What a pass was measured to take.
+
+    Attributes
+    ----------
+    of_op_ns : mapping of str to float
+        Median time of every op that was run, by its name.
+    rest_ns : float
+        Median time of all calls that are no ops (views, folded constants), together.
+    """
+
+    of_op_ns: Mapping[str, float]
+    rest_ns: float
+
+
+def measure_ops(
+    graph: fx.Graph,
+    held: Mapping[str, Held],
+    program: FxProgram,
+    device: DeviceType,
+    runs: int = RUNS,
+    seed: int = 0,
+) -> OpTimes:
+    """Measure the ops of a program that was read from a traced graph.
+
+    Parameters
+    ----------
+    graph : fx.Graph
+        ATen calls whose nodes have ``meta["val"]``.
+    held : mapping of str to Held
+        Which inputs are weights, buffers or constants.
+    program : FxProgram
+        What was read from the graph.
+    device : {"cpu", "cuda"}
+    runs : int
+        Passes that count, after `WARM_UPS` others.
+    seed : int
+        Of the random weights and inputs.
+
+    Raises
+    ------
+    InputError
+        If there is no such device, its memory does not suffice, or a call fails on it.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: torch finds no GPU here; measure on cpu")
+    try:
+        with torch.no_grad():
+            inputs = _inputs(graph, held, device, seed)
+            passes = [_one_pass(graph, inputs, device) for _ in range(WARM_UPS + runs)][WARM_UPS:]
+    except (RuntimeError, IndexError, NotImplementedError) as error:  # out of memory included
+        raise InputError(f"--device {device}: {str(error).partition(chr(10))[0]}") from None
+    of_op: dict[str, list[float]] = defaultdict(lambda: [0.0] * runs)
+    rest = [0.0] * runs
+    for number, times in enumerate(passes):
+        for name, taken in times.items():
+            op = program.op_of.get(name)
+            (rest if op is None else of_op[op])[number] += taken
+    return OpTimes({name: median(found) for name, found in of_op.items()}, median(rest))
+
+
+def _inputs(
+    graph: fx.Graph, held: Mapping[str, Held], device: DeviceType, seed: int
+) -> dict[fx.Node, Any]:
+    """Random tensors for inputs and weights; tied weights are one tensor."""
+    generator = torch.Generator(device).manual_seed(seed)
+    by_name: dict[str, Any] = {}
+    found = {}
+    for node in graph.nodes:
+        if node.op not in ("placeholder", "get_attr"):
+            continue
+        name = held[node.name].name if node.name in held else f"input {node.name}"
+        if name not in by_name:
+            shapes = tensors_in(node)
+            value = _random(shapes[0], device, generator) if shapes else node.meta.get("val")
+            by_name[name] = value
+        found[node] = by_name[name]
+    return found
+
+
+def _random(like: Any, device: DeviceType, generator: torch.Generator) -> torch.Tensor:
+    if like.dtype.is_floating_point:
+        values = torch.rand(like.shape, generator=generator, device=device) * SPREAD
+        return values.to(like.dtype)
+    # 0 and 1 are positions in every table
+    values = torch.randint(0, 2, like.shape, generator=generator, device=device)
+    return values.to(like.dtype)
+
+
+def _one_pass(
+    graph: fx.Graph, inputs: Mapping[fx.Node, Any], device: DeviceType
+) -> dict[str, float]:
+    """Time of every call in ns, by the name of its node."""
+    values = dict(inputs)
+    last_user = {source: node for node in graph.nodes for source in node.all_input_nodes}
+    ends: dict[str, Callable[[], float]] = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and not is_check(node):
+            args, kwargs = (
+                fx.map_arg(part, values.__getitem__) for part in (node.args, node.kwargs)
+            )
+            kwargs = dict(_moved(kwargs, device))
+            values[node], ends[node.name] = timed(device, node.target, args, kwargs)
+        for source in node.all_input_nodes:
+            if last_user[source] is node:
+                del values[source]
+    return {name: end() for name, end in ends.items()}
+
+
+def _moved(kwargs: Mapping[str, Any], device: DeviceType) -> Iterator[tuple[str, Any]]:
+    """Tensors that the graph makes are made on the device that is measured."""
+    for name, value in kwargs.items():
+        yield name, torch.device(device) if isinstance(value, torch.device) else value
+
+
+def timed(
+    device: DeviceType,
+    target: Callable[..., Any],
+    args: Any,
+    kwargs: Mapping[str, Any] | None = None,
+) -> tuple[Any, Callable[[], float]]:
+    """What a call returns, and a function that says how long it took, in ns.
+
+    On a GPU the queue is emptied first, so that the two events enclose this call alone.
+    """
+    kwargs = kwargs or {}
+    if device == "cpu":
+        start = time.perf_counter_ns()
+        value = target(*args, **kwargs)
+        taken = float(time.perf_counter_ns() - start)
+        return value, lambda: taken
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    first.record()
+    value = target(*args, **kwargs)
+    last.record()
+    return value, lambda: _elapsed_ns(first, last)
+
+
+def _elapsed_ns(first: Any, last: Any) -> float:
+    last.synchronize()
+    return float(first.elapsed_time(last)) * NS_PER_MS
