@@ -102,7 +102,7 @@ def joint_program(
     return _described(joint)
 
 
-class _Interpreted(torch.nn.Module):
+class _Interpreted(torch.nn.Module):  # type: ignore[misc]  # torch is Any
     """An exported graph that is run call by call, so that recorded calls get its metadata."""
 
     def __init__(self, program: fx.GraphModule) -> None:
@@ -209,7 +209,7 @@ def _described(joint: fx.GraphModule) -> JointProgram:
 
 
 def _own_name(desc: ParamAOTInput | BufferAOTInput) -> str:
-    return desc.target.removeprefix("program.")
+    return str(desc.target).removeprefix("program.")
 
 
 def is_backward(node: fx.Node) -> bool:
