@@ -12,12 +12,13 @@ from placegap.experiments.cli.options import (
     DimOption,
     Model,
     ParamOption,
+    TimesOption,
     UnitOption,
     parse_dims,
     parse_pairs,
     with_tracing,
 )
-from placegap.experiments.cli.reading import warn_assumed
+from placegap.experiments.cli.reading import warn_assumed, warn_measured
 from placegap.experiments.show.rendering import spinner
 from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.reading.errors import InputError
@@ -32,18 +33,22 @@ def convert_command(
     tracing: TraceOptions,
     time_unit: UnitOption = None,
     dim: DimOption = None,
+    times: TimesOption = None,
 ) -> None:
     """Write a model in placegap's own format; with a cluster, as an instance on it."""
-    from placegap.experiments.running.sources import find_cluster, find_model
+    from placegap.experiments.running.sources import find_cluster, find_model, on_cluster
     from placegap.instances.files.document import Document, save_document
 
     check_json_name(out)
     with spinner(f"reading {model}"):
         document = find_model(model, time_unit, parse_dims(dim), tracing)
-        if cluster is not None:
-            document = Document.of(document.instance(find_cluster(cluster)))
+        if cluster is not None or times is not None:
+            chosen = None if cluster is None else find_cluster(cluster)
+            document = Document.of(on_cluster(document, chosen, times))
         save_document(document, out)
     warn_assumed(document.graph, model)
+    if times is not None:
+        warn_measured(document.graph)
 
 
 def generate_command(

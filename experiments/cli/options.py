@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ import typer
 from placegap.experiments.running.rules import Rules
 from placegap.instances.importers.time_unit import TimeUnit
 from placegap.instances.importers.torch_export.fx_reader import Tied
-from placegap.instances.importers.torch_export.options import Dtype, TraceOptions
+from placegap.instances.importers.torch_export.options import Dtype, Optimizer, TraceOptions
 from placegap.instances.problem.semantics import (
     Channels,
     LoadRule,
@@ -42,6 +43,14 @@ DimOption = Annotated[
     list[str] | None,
     typer.Option(
         "--dim", metavar="NAME=SIZE", help="Size of a dimension that an ONNX file leaves open."
+    ),
+]
+TimesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--times",
+        metavar="FILE",
+        help="Measured times of ops by name: CSV (name,device_kind,time_ns) or a Chrome trace.",
     ),
 ]
 ParamOption = Annotated[
@@ -93,6 +102,13 @@ TRACING: Mapping[str, object] = {
     "kv_tokens": Annotated[
         int | None,
         typer.Option(help="hf: and py: models: tokens whose keys and values attention holds."),
+    ],
+    "train": Annotated[
+        bool | None,
+        typer.Option("--train", help="hf: and py: models: a training step with its updates."),
+    ],
+    "optimizer": Annotated[
+        Optimizer | None, typer.Option(help="With --train: what updates the weights (adam).")
     ],
 }
 """The options of traced models, by the names of `TraceOptions`."""

@@ -16,6 +16,7 @@ from placegap.experiments.cli.options import (
     JsonOption,
     Model,
     ParamOption,
+    TimesOption,
     UnitOption,
     parse_dims,
     parse_pairs,
@@ -53,6 +54,7 @@ def place_command(
     tracing: TraceOptions,
     time_unit: UnitOption = None,
     dim: DimOption = None,
+    times: TimesOption = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -135,7 +137,7 @@ def place_command(
         raise InputError(f"{method} makes no plans: there is none for -o")
     if write is not None and out is not None:
         raise InputError("--write solves nothing: there is no plan for -o")
-    source = Source(model, cluster, time_unit, dims=parse_dims(dim), tracing=tracing)
+    source = Source(model, cluster, time_unit, dims=parse_dims(dim), tracing=tracing, times=times)
     instance = read_instance(source)
     params = parse_pairs(param or ())
     coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")

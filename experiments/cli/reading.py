@@ -24,7 +24,18 @@ def read_instance(source: Source) -> Instance:
     with spinner(f"reading {source.model}"):
         instance = load_source(source)
     warn_assumed(instance.graph, source.model)
+    if source.times is not None:
+        warn_measured(instance.graph)
     return instance
+
+
+def warn_measured(graph: Graph) -> None:
+    """Print on stderr how many ops have measured times, and which names match none."""
+    from placegap.experiments.running.sources import measured_times
+
+    sentence = measured_times(graph)
+    if sentence is not None:
+        warn(sentence)
 
 
 def warn_assumed(graph: Graph, model: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.document import Document
+from placegap.instances.importers.measured_times import MEASURED, read_times, with_times
 from placegap.instances.importers.onnx.model import ASSUMED_DIMS
 from placegap.instances.importers.reader import read_model
 from placegap.instances.importers.time_unit import TimeUnit
@@ -39,6 +40,8 @@ class Source:
         Sizes of the dimensions that an ONNX file leaves open.
     tracing : TraceOptions or None
         How a model is traced; None: the usual way.
+    times : Path or None
+        File of measured times of its ops.
     """
 
     model: str
@@ -47,6 +50,7 @@ class Source:
     generated: tuple[tuple[tuple[str, int | float | str | bool], ...], int] | None = None
     dims: tuple[tuple[str, int], ...] = ()
     tracing: TraceOptions | None = None
+    times: Path | None = None
 
 
 @lru_cache(maxsize=4)
@@ -67,7 +71,17 @@ def load_source(source: Source) -> Instance:
             f"{source.model} brings no devices; choose a cluster (--cluster): a file, or a name"
             " that 'placegap instances' lists"
         )
-    return document.instance(cluster)
+    return on_cluster(document, cluster, source.times)
+
+
+def on_cluster(document: Document, cluster: Cluster | None, times: Path | None = None) -> Instance:
+    """The instance of a document; times of a file stand before all others."""
+    chosen = cluster or document.cluster
+    if times is None or chosen is None:
+        return document.instance(cluster)
+    measured = with_times(document.graph, read_times(times), chosen)
+    update = {"graph": measured.graph, "best_known": ()}
+    return document.model_copy(update=update).read_from(document.source).instance(cluster)
 
 
 @lru_cache(maxsize=4)
@@ -102,6 +116,10 @@ def find_model(
         if time_unit is not None or dims:
             option = "--dim" if dims else "--time-unit"
             raise InputError(f"{model} is traced; leave out {option}")
+        if tracing is not None and tracing.train:
+            from placegap.instances.importers.torch_training.model import read_training_model
+
+            return read_training_model(model, tracing)
         from placegap.instances.importers.torch_export.model import read_traced_model
 
         return read_traced_model(model, tracing)
@@ -148,6 +166,12 @@ def assumed_dims(graph: Graph, model: str) -> str | None:
     taken = assumed.replace("=", " taken as ").removeprefix("batch ")
     first = assumed.partition("=")[0]
     return f"batch: {taken}, which {Path(model).name} leaves open; --dim {first}=8 asks for another"
+
+
+def measured_times(graph: Graph) -> str | None:
+    """One line on how many ops have measured times and which names match none; else None."""
+    sentence = graph.provenance.parameters.get(MEASURED)
+    return sentence if isinstance(sentence, str) else None
 
 
 def find_cluster(cluster: str) -> Cluster:

@@ -21,6 +21,9 @@ from placegap.instances.reading.csv_table import TIME_COLUMNS, csv_rows, find_co
 from placegap.instances.reading.errors import InputError, from_validation_error, shorten
 from placegap.instances.reading.input_files import read_content
 
+MEASURED = "measured_times"
+"""Parameter of the provenance that says how many ops are measured, and which names match none."""
+
 FIRST_NAMES = 5
 """How many of the names that match no op are told."""
 
@@ -58,24 +61,6 @@ class Measured:
     graph: Graph
     num_ops: int
     unmatched: tuple[str, ...]
-
-    def sentence(self, source: str) -> str:
-        """One line on how many ops are measured and which names match none.
-
-        Examples
-        --------
-        >>> from placegap.instances import example
-        >>> Measured(example().graph, 4, ("loss", "step")).sentence("t.csv")
-        't.csv: measured times for 4 of 4 ops; 2 names match no op: loss, step'
-        """
-        line = f"{source}: measured times for {self.num_ops} of {len(self.graph.ops)} ops"
-        if not self.unmatched:
-            return shorten(line)
-        names = ", ".join(self.unmatched[:FIRST_NAMES])
-        more = ", ..." if len(self.unmatched) > FIRST_NAMES else ""
-        count = len(self.unmatched)
-        match = "1 name matches" if count == 1 else f"{count} names match"
-        return shorten(" ".join(f"{line}; {match} no op: {names}{more}".split()))
 
 
 def read_times(path: str | Path) -> MeasuredTimes:
@@ -167,11 +152,36 @@ def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> Measured
             f" {graph.ops[0].name!r}); measure this model, e.g. with placegap profile",
             times.source,
         )
-    return Measured(
-        graph=_noted(graph, tuple(ops), f"measured times of {num_ops} ops, {times.source}"),
-        num_ops=num_ops,
-        unmatched=tuple(dict.fromkeys(n for n, _ in medians if n not in graph.op_index)),
+    unmatched = tuple(dict.fromkeys(n for n, _ in medians if n not in graph.op_index))
+    sentence = _sentence(times.source, num_ops, len(ops), unmatched)
+    old = graph.provenance
+    provenance = Provenance(
+        source=old.source,
+        licence=old.licence,
+        changes=(*old.changes, f"measured times of {num_ops} ops"),
+        parameters={**old.parameters, MEASURED: sentence},
     )
+    try:
+        graph = graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
+    except ValidationError as error:
+        raise from_validation_error(error, source=times.source) from None
+    return Measured(graph, num_ops, unmatched)
+
+
+def _sentence(source: str, num_ops: int, of: int, unmatched: Sequence[str]) -> str:
+    """One line on how many ops are measured, and which names match none.
+
+    Examples
+    --------
+    >>> _sentence("t.csv", 3, 4, ["loss", "step"])
+    't.csv: measured times for 3 of 4 ops; 2 names match no op: loss, step'
+    """
+    line = f"{source}: measured times for {num_ops} of {of} ops"
+    if unmatched:
+        names = ", ".join(unmatched[:FIRST_NAMES])
+        match = "1 name matches" if len(unmatched) == 1 else f"{len(unmatched)} names match"
+        line += f"; {match} no op: {names}{', ...' if len(unmatched) > FIRST_NAMES else ''}"
+    return shorten(" ".join(line.split()))
 
 
 def _kind(kind: str | None, kinds: Sequence[str], source: str) -> str:
@@ -184,17 +194,3 @@ def _kind(kind: str | None, kinds: Sequence[str], source: str) -> str:
             source,
         )
     return kinds[0]
-
-
-def _noted(graph: Graph, ops: tuple[object, ...], change: str) -> Graph:
-    old = graph.provenance
-    provenance = Provenance(
-        source=old.source,
-        licence=old.licence,
-        changes=(*old.changes, change),
-        parameters=old.parameters,
-    )
-    try:
-        return graph.model_copy(update={"ops": ops, "provenance": provenance})
-    except ValidationError as error:
-        raise from_validation_error(error, source=graph.name) from None

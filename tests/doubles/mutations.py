@@ -414,12 +414,12 @@ def good_trace() -> dict[str, Any]:
 def read_measured_times(path: Path) -> object:
     """Read measured times and put them into the good document."""
     from placegap.instances.files.document import parse_document
-    from placegap.instances.importers.measured_times import read_times, with_times
+    from placegap.instances.importers.measured_times import MEASURED, read_times, with_times
 
     document = parse_document(good_document(), "good")
     assert document.cluster is not None
     measured = with_times(document.graph, read_times(path), document.cluster)
-    assert "\n" not in measured.sentence(str(path))
+    assert "\n" not in str(measured.graph.provenance.parameters[MEASURED])
     return document.model_copy(update={"graph": measured.graph}).instance().content_hash
 
 

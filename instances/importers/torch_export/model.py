@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -31,6 +32,8 @@ from placegap.instances.importers.torch_export.transformers_model import (
 )
 from placegap.instances.problem.instance import Graph
 from placegap.instances.reading.errors import InputError, from_validation_error
+
+FOLDED = ("nodes that read only weights and constants folded into constants",)
 
 MOST_NOTES = 3
 """Ops without a rule that the provenance names."""
@@ -89,8 +92,14 @@ def build_model(name: str, options: TraceOptions) -> Traceable:
     return built(name, lambda: preset_model(preset, options))
 
 
-def as_document(name: str, options: TraceOptions, program: FxProgram, parameters: int) -> Document:
-    """The document of a program that was read."""
+def as_document(
+    name: str,
+    options: TraceOptions,
+    program: FxProgram,
+    parameters: int,
+    changes: Sequence[str] = FOLDED,
+) -> Document:
+    """The document of a program that was read, with what was changed on the way."""
     short = Path(name.partition(":")[2].replace(":", ".")).name.removesuffix(".json")
     notes = program.notes[:MOST_NOTES]
     if len(program.notes) > len(notes):
@@ -103,7 +112,7 @@ def as_document(name: str, options: TraceOptions, program: FxProgram, parameters
             "source": f"traced from {name}",
             "changes": (
                 "weights dropped, their sizes kept",
-                "nodes that read only weights and constants folded into constants",
+                *changes,
                 *notes,
             ),
             "parameters": {"parameters": parameters, **options.chosen(), **_versions()},

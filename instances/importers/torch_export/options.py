@@ -12,6 +12,8 @@ PREFIXES = ("hf:", "py:")
 
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 
+Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]
+
 LARGEST_SIZE = 10**7
 """Of the batch, of the tokens and of the cache: sizes beyond are slips."""
 
@@ -35,6 +37,10 @@ class TraceOptions:
         parameters, stay whole, as colocation groups.
     kv_tokens : int
         Tokens for which attention ops hold keys and values.
+    train : bool
+        Whether a whole training step is traced: forward, backward, updates of the weights.
+    optimizer : {"sgd", "momentum", "adam", "adam8bit"} or None
+        What updates the weights; None: adam.
 
     Examples
     --------
@@ -49,6 +55,8 @@ class TraceOptions:
     tied: Tied = "copy"
     keep_modules: bool = False
     kv_tokens: int = 0
+    train: bool = False
+    optimizer: Optimizer | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("batch", 1), ("seq", 1), ("kv_tokens", 0)):
@@ -56,10 +64,14 @@ class TraceOptions:
             if value is not None and not least <= value <= LARGEST_SIZE:
                 option = f"--{name.replace('_', '-')}"
                 raise InputError(f"{option} must be from {least} to {LARGEST_SIZE} (got {value})")
-        for name, kinds in (("dtype", Dtype), ("tied", Tied)):
-            if getattr(self, name) not in get_args(kinds):
-                given = getattr(self, name)
+        for name, kinds in (("dtype", Dtype), ("tied", Tied), ("optimizer", Optimizer)):
+            given = getattr(self, name)
+            if given not in get_args(kinds) and (name, given) != ("optimizer", None):
                 raise InputError(f"--{name} {given!r} is none of {', '.join(get_args(kinds))}")
+        if self.optimizer is not None and not self.train:
+            raise InputError("--optimizer belongs to training; add --train")
+        if self.kv_tokens and self.train:
+            raise InputError("--kv-tokens is for inference; leave out --train")
 
     def chosen(self) -> dict[str, str | int | float | bool | None]:
         """The options that are not at their default, by name."""

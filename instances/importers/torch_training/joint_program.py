@@ -16,7 +16,7 @@ part of. A sum of gradients carries none of use and goes with the call that read
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 
-from placegap.instances.reading.errors import InputError
+from placegap.instances.importers.torch_export.fx_reader import module_path_of
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,10 @@ class JointProgram:
 
 
 def joint_program(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    more_inputs: Callable[..., Mapping[str, Any]] = lambda module, *args, **kwargs: {},
 ) -> JointProgram:
     """Trace one training step of a module; the tensors of `module` become fake ones.
 
@@ -75,11 +78,13 @@ def joint_program(
         other outputs the gradients come in as inputs.
     args, kwargs : sequence, mapping
         Its inputs; of tensors only shapes and types count.
+    more_inputs : callable (module, *args, **kwargs) -> mapping
+        Further inputs by name (labels), chosen with the module and its inputs made fake.
 
     Raises
     ------
-    InputError
-        If the module cannot be traced: one line with torch's reason.
+    Exception
+        Of any kind, where torch cannot trace the module.
 
     Examples
     --------
@@ -90,14 +95,12 @@ def joint_program(
     with FakeTensorMode(), contextlib.ExitStack() as stack:
         _make_fake(module)
         _set_modes(module)
-        inputs = pytree.tree_map_only(torch.Tensor, _fake, (tuple(args), dict(kwargs or {})))
-        try:
-            exported = torch.export.export(module, inputs[0], inputs[1], strict=False)
-            run = _Interpreted(_cleaned(exported.module()))
-            stack.enter_context(torch.enable_grad())
-            joint = aot_export_joint_with_descriptors(stack, run, run.inputs).graph_module
-        except Exception as error:  # torch raises many kinds, of which few are public
-            raise InputError(f"cannot be traced for training: {_reason(error)}") from None
+        args, kwargs = pytree.tree_map_only(torch.Tensor, _fake, (tuple(args), dict(kwargs or {})))
+        kwargs = {**kwargs, **more_inputs(module, *args, **kwargs)}
+        exported = torch.export.export(module, args, kwargs, strict=False)
+        run = _Interpreted(_cleaned(exported.module()))
+        stack.enter_context(torch.enable_grad())
+        joint = aot_export_joint_with_descriptors(stack, run, run.inputs).graph_module
     assert isinstance(joint, fx.GraphModule)
     return _described(joint)
 
@@ -171,12 +174,6 @@ def _cleaned(program: fx.GraphModule) -> fx.GraphModule:
     return program
 
 
-def _reason(error: Exception) -> str:
-    """What torch says first, with the kind of the error."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
-
-
 def _described(joint: fx.GraphModule) -> JointProgram:
     """Names and links of a joint graph, from the descriptors and numbers of its nodes."""
     graph = joint.graph
@@ -198,10 +195,11 @@ def _described(joint: fx.GraphModule) -> JointProgram:
         for value, desc in kept
         if isinstance(desc, GradAOTOutput) and isinstance(desc.grad_of, ParamAOTInput)
     }
+    forward_of = _link(graph, {gradients[p]: n for n, p in parameters.items() if p in gradients})
     return JointProgram(
         graph_module=joint,
-        forward_of=_link(graph, {gradients[p]: n for n, p in parameters.items() if p in gradients}),
-        module_of=dict(_modules(graph)),
+        forward_of=forward_of,
+        module_of=_modules(graph, forward_of),
         parameter_of={node.name: name for node, name in parameters.items()},
         buffer_of={node.name: name for node, name in buffers.items()},
         gradient_of={name: value.name for name, value in gradients.items()},
@@ -237,15 +235,14 @@ def _link(graph: fx.Graph, parameter_of: Mapping[fx.Node, fx.Node]) -> dict[str,
         if not readers and node in parameter_of:
             readers = [user for user in parameter_of[node].users if not is_backward(user)]
         if not readers:
-            raise InputError(f"backward call {node.name!r} belongs to no forward call")
+            raise ValueError(f"backward call {node.name!r} belongs to no forward call")
         linked[node] = readers[0]
     return {node.name: partner.name for node, partner in reversed(linked.items())}
 
 
-def _modules(graph: fx.Graph) -> Iterator[tuple[str, str]]:
-    for node in graph.nodes:
-        stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
-        if node.op == "call_function" and stack:
-            path = str(list(stack.values())[-1][0])
-            if path:
-                yield node.name, path
+def _modules(graph: fx.Graph, forward_of: Mapping[str, str]) -> dict[str, str]:
+    """Path of the module of every call; of a backward call that of its forward call."""
+    calls = (node for node in graph.nodes if node.op == "call_function")
+    own = {node.name: path for node in calls if (path := module_path_of(node))}
+    nearest = {name: own.get(partner, own.get(name)) for name, partner in forward_of.items()}
+    return {**own, **{name: path for name, path in nearest.items() if path is not None}}

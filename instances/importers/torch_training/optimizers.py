@@ -9,11 +9,9 @@ section 3.1). ``adam8bit`` keeps its two states in 8 bits, with a float32 scale 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
+from placegap.instances.importers.torch_export.options import Optimizer
 from placegap.instances.problem.integers import ceil_div
-
-Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]
 
 NUM_STATES: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adam": 2, "adam8bit": 2}
 """Values that an optimizer keeps for each weight."""

@@ -17,7 +17,7 @@ What becomes what, beyond what `torch_export.fx_reader` says:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch import fx
@@ -29,16 +29,19 @@ from placegap.instances.importers.torch_export.fx_reader import (
     Tied,
     read_fx_graph,
 )
+from placegap.instances.importers.torch_export.options import Optimizer
 from placegap.instances.importers.torch_training.joint_program import JointProgram, is_backward
 from placegap.instances.importers.torch_training.optimizers import (
-    Optimizer,
     optimizer_bytes,
     update_bytes,
 )
 
 
 def read_training_graph(
-    step: JointProgram, optimizer: Optimizer = "adam", tied: Tied = "copy"
+    step: JointProgram,
+    optimizer: Optimizer = "adam",
+    tied: Tied = "copy",
+    labels: Callable[[Any], Iterable[str]] = lambda node: (),
 ) -> FxProgram:
     """Read a joint program as ops and edges of one training step, updates included.
 
@@ -47,7 +50,8 @@ def read_training_graph(
     step : JointProgram
     optimizer : {"sgd", "momentum", "adam", "adam8bit"}
     tied : {"copy", "together"}
-        See `read_fx_graph`.
+    labels : callable (node) -> iterable of str
+        Of forward nodes; for both see `read_fx_graph`.
 
     Raises
     ------
@@ -65,6 +69,8 @@ def read_training_graph(
         held,
         fold_parameters=False,
         backward=is_backward,
+        module_path=lambda node: step.module_of.get(node.name),
+        labels=lambda node: () if is_backward(node) else labels(node),
         join=_joins(graph, held).get,
         tied=tied,
     )

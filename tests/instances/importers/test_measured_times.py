@@ -60,8 +60,9 @@ def test_names_that_no_op_has_are_counted_and_the_first_are_named(tmp_path: Path
     rows = "".join(f"{name},T4,1\n" for name in ("z", "a", "y", "x", "w", "v", "u"))
     measured = with_times(GRAPH, read_times(written(tmp_path, HEAD + rows)), cluster("T4"))
     assert measured.unmatched == ("z", "y", "x", "w", "v", "u")
-    assert measured.sentence("t.csv") == (
-        "t.csv: measured times for 1 of 2 ops; 6 names match no op: z, y, x, w, v, ..."
+    assert measured.graph.provenance.parameters["measured_times"] == (
+        f"{tmp_path / 'times.csv'}: measured times for 1 of 2 ops;"
+        " 6 names match no op: z, y, x, w, v, ..."
     )
 
 
