@@ -108,11 +108,10 @@ def _tightened(loose: Instance, semantics: Semantics, rng: random.Random) -> Ins
     """The instance with as much memory as a random plan needs, on some device a byte less."""
     home: dict[int, int] = {}
     device = []
-    for i, group in enumerate(loose.arrays.group.tolist()):
+    for group in loose.arrays.group.tolist():
         mates = loose.arrays.group == group
         able = (loose.arrays.time_ns[mates] >= 0).all(axis=0).nonzero()[0].tolist()
         device.append(home.setdefault(group, rng.choice(able)))
-        del i
     rules = semantics.model_copy(update={"plans": "any", "replicas": False, "levels": 1})
     uses = evaluate(loose, Plan.on(device), with_peak(rules)).uses
     less = rng.randrange(len(uses) * 3)

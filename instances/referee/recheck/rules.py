@@ -47,7 +47,7 @@ def foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
 
 
 def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Violation]:
-    """Memory (`sum`), colocation, and the class of plans; over devices and, with two levels, servers."""
+    """Memory by the rule `sum`, colocation, and the class of plans, of devices and of servers."""
     home = [on[0] for on in plan.placement]
     if semantics.memory == "sum":
         yield from sum_rule(facts, plan)
