@@ -277,8 +277,8 @@ class Graph(InstancePart):
         for what, total in (
             ("times", sum(max(op.time_ns.values(), default=0) for op in self.ops)),
             ("resident bytes", sum(op.resident_bytes for op in self.ops)),
-            ("tensor bytes", sum(edge.bytes for edge in self.edges)),
-            ("state and workspace bytes", self._check_state()),
+            ("tensor bytes", tensors := sum(edge.bytes for edge in self.edges)),
+            ("tensor, state and workspace bytes", tensors + self._check_state()),
         ):
             if total > LARGEST_SUM:
                 raise ValueError(f"ops: the sum of the {what}, {total}, is above 2**62")
