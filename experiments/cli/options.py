@@ -14,6 +14,7 @@ from placegap.instances.importers.time_unit import TimeUnit
 from placegap.instances.problem.semantics import (
     Channels,
     LoadRule,
+    MemoryRule,
     Objective,
     PlanClass,
     Transfers,
@@ -63,6 +64,10 @@ RULES: Mapping[str, object] = {
     ],
     "subgraphs": Annotated[
         int | None, typer.Option(min=1, help="latency_subgraphs: calls per accelerator.")
+    ],
+    "memory": Annotated[
+        MemoryRule | None,
+        typer.Option(help="Bytes that add up, or the peak under the schedule."),
     ],
 }
 """The semantics options, by the names of `Rules`."""

@@ -131,7 +131,8 @@ def _certain(instance: Instance) -> NDArray[np.bool_]:
     found = np.zeros(instance.num_ops, np.bool_)
     found[list(bottlenecks(instance))] = True
     time = instance.arrays.time_ns
-    return found & ((time > 0) | (time == UNSUPPORTED)).all(axis=1)
+    found &= ((time > 0) | (time == UNSUPPORTED)).all(axis=1)
+    return found
 
 
 def _spans(instance: Instance, place: Ints) -> Ints:

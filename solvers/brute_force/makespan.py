@@ -215,8 +215,8 @@ def _best_order(
 ) -> tuple[int, Ints]:  # fmt: skip
     """Append items depth first; the least makespan below `best`, or `best`, and the starts.
 
-    At depth d, `sequence[:d]` has been appended, and ``candidate[d]`` is the next item to try. Under
-    the rule `peak` nothing is appended to what holds too much before the last item starts.
+    At depth d, `sequence[:d]` has been appended, and ``candidate[d]`` is the next item to try.
+    Under the rule `peak` nothing is appended to what holds too much before the last item starts.
     """
     size = len(duration)
     start, found = np.full(size, -1, np.int64), np.zeros(size, np.int64)

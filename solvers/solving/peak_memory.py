@@ -125,7 +125,7 @@ def run_at_peak(task: Task, run: Callable[[Task], Outcome], by: str, *, is_exact
 def _instances(
     instance: Instance, floor: Instance
 ) -> Generator[tuple[str, Instance], _Try | None, None]:
-    """The instances of the runs by name; what is sent is the plan of the last one, which is full."""
+    """The instances of the runs by name; sent is the last run's plan, which does not fit."""
     found = yield FLOOR, floor
     less_bytes = 0
     for _ in range(2):
@@ -153,7 +153,7 @@ def _part(
     task: Task, instance: Instance, plain: Semantics, tries: Sequence[_Try], clock: Clock,
     share: float,
 ) -> Task:  # fmt: skip
-    """The task of one run: its share of the time, and the best plan known, where that fits there."""
+    """The task of one run: its share of the time, and the best plan known, if it fits there."""
     limits = task.limits.left(clock)
     if limits.time_limit_s is not None:
         limits = replace(limits, time_limit_s=share * limits.time_limit_s)
