@@ -17,6 +17,7 @@ from placegap.instances.importers.torch_export.options import Dtype, Optimizer, 
 from placegap.instances.problem.semantics import (
     Channels,
     LoadRule,
+    MemoryRule,
     Objective,
     PlanClass,
     Transfers,
@@ -79,6 +80,10 @@ RULES: Mapping[str, object] = {
     ],
     "subgraphs": Annotated[
         int | None, typer.Option(min=1, help="latency_subgraphs: calls per accelerator.")
+    ],
+    "memory": Annotated[
+        MemoryRule | None,
+        typer.Option(help="Bytes that add up, or the peak under the schedule."),
     ],
 }
 """The semantics options, by the names of `Rules`."""

@@ -36,6 +36,7 @@ from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
     from placegap.experiments.running.placing import Attempt
+    from placegap.instances.problem.semantics import Semantics
     from placegap.instances.referee.plan import Plan
     from placegap.solvers import Result
     from placegap.solvers.solving.second_opinion import Opinion
@@ -169,7 +170,8 @@ def place_command(
             known = given_plan(instance, first.semantics, start)
         first = replace(first, incumbent=known.plan)
     if write is not None:
-        _write_model(coarsened(instance, first), first, write, as_json)
+        seen, semantics = coarsened(instance, first)
+        _write_model(seen, replace(first, semantics=semantics), write, as_json)
         return
     attempts = iter([first]) if method is not None else default_attempts(first)
     try:
@@ -213,14 +215,16 @@ def _ask_second(instance: Instance, first: Attempt, result: Result) -> tuple[Res
         return result, Opinion("none", "stopped")
 
 
-def coarsened(instance: Instance, attempt: Attempt) -> Instance:
+def coarsened(instance: Instance, attempt: Attempt) -> tuple[Instance, Semantics]:
     """What the method of an attempt gets to see."""
     if attempt.coarsen is None:
-        return instance
+        return instance, attempt.semantics
+    from placegap.instances.structure.additive_memory import relax_memory
     from placegap.instances.transforms.table import coarsen
 
-    found = coarsen(instance, attempt.coarsen, attempt.coarsen_params, attempt.semantics)
-    return found.merge.coarse
+    instance, semantics = relax_memory(instance, attempt.semantics)
+    found = coarsen(instance, attempt.coarsen, attempt.coarsen_params, semantics)
+    return found.merge.coarse, semantics
 
 
 def _write_model(instance: Instance, attempt: Attempt, path: Path, as_json: bool) -> None:
@@ -321,7 +325,8 @@ def finer_file(plan: Path) -> Path:
 def _explain(instance: Instance, result: Result) -> None:
     """Why there is no plan, as far as cheap conditions tell."""
     from placegap.instances.referee.explain import explain_infeasible
+    from placegap.instances.structure.additive_memory import relax_memory
 
     warn(f"{result.instance}: no feasible plan ({result.message or result.status})")
-    for sentence in explain_infeasible(instance):
+    for sentence in explain_infeasible(relax_memory(instance, result.semantics)[0]):
         warn(sentence)

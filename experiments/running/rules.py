@@ -22,6 +22,7 @@ class Rules:
     replicas: bool | None = None
     levels: int | None = None
     subgraphs: int | None = None
+    memory: str | None = None
 
     def override(self, own: Semantics | None, default: str = "makespan") -> Semantics:
         """The semantics to use: the file's own, with single fields replaced.

@@ -23,7 +23,8 @@ def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) 
         row = (use.device, spec.kind, str(use.num_ops), format_ns(use.compute_ns), format_ns(moved))
         rows.append((*row, *((format_ns(use.load_ns),) if is_load else ()), memory))
     head = ("device", "kind", "ops", "compute", "communication")
-    return plain_table(None, (*head, *(("load",) if is_load else ()), "memory"), rows)
+    held = "peak memory" if semantics.memory == "peak" else "memory"
+    return plain_table(None, (*head, *(("load",) if is_load else ()), held), rows)
 
 
 def server_lines(verdict: Evaluation) -> list[str]:

@@ -33,7 +33,26 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     'the plan uses gpu0 alone'
     """
     verdict = result.evaluation
-    if result.plan is None or verdict is None or not verdict.idle_devices:
+    if result.plan is None or verdict is None:
+        return ()
+    return (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
+
+
+def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
+    """Formats that give one number for an op's memory say nothing of what stays."""
+    sizes = instance.memory_arrays
+    stated = sizes.state_bytes.any() or len(sizes.shared_bytes)
+    if semantics.memory == "sum" or stated or not instance.arrays.resident_bytes.any():
+        return ()
+    return (
+        "no op states parameter_bytes, state_bytes or shared_state: the peaks count tensors and"
+        " workspace alone; --memory sum counts the resident bytes",
+    )
+
+
+def _idle(instance: Instance, result: Result, verdict: Evaluation) -> tuple[str, ...]:
+    """Why the plan leaves devices unused, if it does."""
+    if not verdict.idle_devices:
         return ()
     cluster, time_ns = instance.cluster, instance.arrays.time_ns
     idle = [cluster.device_index[name] for name in verdict.idle_devices]

@@ -193,12 +193,29 @@ def _part(op: Op, cut: Cut, bounds: tuple[int, ...], j: int, name: str, group: s
             "resident_bytes": parameters + output,
             "parameter_bytes": whole,
             "workspace_bytes": round_up(op.workspace_bytes, bounds, j),
+            **_part_state(op, cut, bounds, j),
             "colocation": group,
             "flops": None if op.flops is None else round_up(op.flops, bounds, j),
             "bytes_moved": None if op.bytes_moved is None else round_up(op.bytes_moved, bounds, j),
             "axis_sizes": sizes,
         }
     )
+
+
+def _part_state(op: Op, cut: Cut, bounds: tuple[int, ...], j: int) -> dict[str, object]:
+    """State goes with the parameters: whole parts of a batch hold all of it, by the same names."""
+    if cut.axis == "batch":
+        return {}
+    state = None if op.state_bytes is None else divide(op.state_bytes, bounds, j)
+    where = f"[{cut.axis} {bounds[j]}:{bounds[j + 1]} of {bounds[-1]}]"
+    # ops that are split alike share the slice
+    shared = {
+        f"{name[:900]}{where}": divide(size, bounds, j) for name, size in op.shared_state.items()
+    }
+    return {
+        "state_bytes": state,
+        "shared_state": {name: size for name, size in shared.items() if size},
+    }
 
 
 def _gather(op: Op, cut: Cut, name: str) -> Op:
@@ -209,6 +226,7 @@ def _gather(op: Op, cut: Cut, name: str) -> Op:
         resident_bytes=op.resident_bytes - min(op.parameter_bytes, op.resident_bytes),
         backward=op.backward,
         module=op.module,
+        dtype=op.dtype,
     )
 
 

@@ -31,6 +31,7 @@ from placegap.instances.problem.arrays import Arrays, derive_arrays
 from placegap.instances.problem.graph_index import GraphIndex, index_graph
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.links import Group, Links
+from placegap.instances.problem.memory_arrays import MemoryArrays, derive_memory
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import ClusterError
 from placegap.instances.reading.input_limits import MAX_DEVICES
@@ -74,9 +75,9 @@ class Op(InstancePart):
         Time per device kind; a kind that is absent cannot run the op.
     resident_bytes : int
         Bytes that occupy the op's device for as long as the plan is installed; the only size that
-        counts against a device's memory.
+        counts against a device's memory under the rule `sum`.
     parameter_bytes, workspace_bytes : int
-        Weights (a part of `resident_bytes`) and scratch memory; information for methods.
+        Weights (a part of `resident_bytes`), and scratch memory while the op runs.
     state_bytes : int or None
         What the op holds between passes: weights, their gradients, optimizer state, caches. None
         stands for `parameter_bytes`.
@@ -276,11 +277,27 @@ class Graph(InstancePart):
         for what, total in (
             ("times", sum(max(op.time_ns.values(), default=0) for op in self.ops)),
             ("resident bytes", sum(op.resident_bytes for op in self.ops)),
-            ("tensor bytes", sum(edge.bytes for edge in self.edges)),
+            ("tensor bytes", tensors := sum(edge.bytes for edge in self.edges)),
+            ("tensor, state and workspace bytes", tensors + self._check_state()),
         ):
             if total > LARGEST_SUM:
                 raise ValueError(f"ops: the sum of the {what}, {total}, is above 2**62")
         return self
+
+    def _check_state(self) -> int:
+        """The sum of all state and workspace; shared state must have one size by each name."""
+        total, first = 0, dict[str, tuple[int, str]]()
+        for number, op in enumerate(self.ops):
+            total += op.parameter_bytes if op.state_bytes is None else op.state_bytes
+            total += op.workspace_bytes + sum(op.shared_state.values())
+            for name, size in op.shared_state.items():
+                other, holder = first.setdefault(name, (size, op.name))
+                if other != size:
+                    raise ValueError(
+                        f"ops[{number}] {op.name!r}: shared_state {name!r} has {size} bytes here"
+                        f" and {other} in {holder!r}; state it alike"
+                    )
+        return total
 
 
 class BestKnown(InstancePart):
@@ -340,6 +357,11 @@ class Instance(InstancePart):
     def arrays(self) -> Arrays:
         """Integer arrays for the kernels, built once."""
         return derive_arrays(self)
+
+    @cached_property
+    def memory_arrays(self) -> MemoryArrays:
+        """Integer arrays for the memory rule `peak`, built once."""
+        return derive_memory(self.graph, self.arrays.backward)
 
     @cached_property
     def content_hash(self) -> str:

@@ -12,6 +12,7 @@ Transfers = Literal["per_edge", "per_tensor"]
 Channels = Literal["free", "link", "port", "half_duplex"]
 PlanClass = Literal["any", "convex", "chain"]
 LoadRule = Literal["add", "overlap"]
+MemoryRule = Literal["sum", "peak"]
 
 OBJECTIVES: tuple[Objective, ...] = (
     "makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs",
@@ -24,9 +25,9 @@ PLAN_CLASSES: tuple[PlanClass, ...] = ("chain", "convex", "any")
 """Each class is contained in all that follow it."""
 
 FIELDS: Mapping[Objective, tuple[str, ...]] = {
-    "makespan": ("transfers", "channels"),
-    "max_load": ("plans", "load", "replicas", "levels"),
-    "max_load_fwd_bwd": ("plans", "load"),
+    "makespan": ("transfers", "channels", "memory"),
+    "max_load": ("plans", "load", "replicas", "levels", "memory"),
+    "max_load_fwd_bwd": ("plans", "load", "memory"),
     "latency_subgraphs": ("subgraphs",),
 }
 """The rules that each objective has."""
@@ -57,6 +58,9 @@ class Semantics(BaseModel):
         max_load only: 2 charges what crosses servers to the servers (`servers`).
     subgraphs : int
         latency_subgraphs only: how many calls an accelerator makes at most.
+    memory : {"sum", "peak"}
+        All but latency_subgraphs: a device holds the resident bytes of its ops all the time; or
+        their state, and what is live at the fullest moment of its schedule (`referee.memory`).
 
     Examples
     --------
@@ -66,6 +70,8 @@ class Semantics(BaseModel):
     'max_load chain add'
     >>> Semantics(objective="latency_subgraphs", subgraphs=2).label
     'latency_subgraphs 2'
+    >>> Semantics(objective="makespan", memory="peak").label
+    'makespan port per_edge peak'
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,6 +84,7 @@ class Semantics(BaseModel):
     replicas: bool = False
     levels: Literal[1, 2] = 1
     subgraphs: Annotated[int, Field(ge=1, le=MAX_SUBGRAPHS)] = 1
+    memory: MemoryRule = "sum"
 
     @model_validator(mode="after")
     def _only_what_applies(self) -> Self:
@@ -90,12 +97,13 @@ class Semantics(BaseModel):
     @property
     def label(self) -> str:
         """Short text that names every rule that applies."""
+        peak = " peak" if self.memory == "peak" else ""
         if self.objective == "makespan":
-            return f"makespan {self.channels} {self.transfers}"
+            return f"makespan {self.channels} {self.transfers}{peak}"
         if self.objective == "latency_subgraphs":
             return f"latency_subgraphs {self.subgraphs}"
         options = (" replicas" if self.replicas else "") + (" 2 levels" if self.levels == 2 else "")
-        return f"{self.objective} {self.plans} {self.load}{options}"
+        return f"{self.objective} {self.plans} {self.load}{options}{peak}"
 
     @property
     def is_load(self) -> bool:

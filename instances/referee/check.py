@@ -10,6 +10,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.channels import channel_name, channels_of
+from placegap.instances.referee.memory import Held, held_bytes, memory_violations
 from placegap.instances.referee.plan import Plan, Schedule, Times, TransferTimes, Violation
 from placegap.instances.referee.plan_classes import check_class
 from placegap.instances.referee.replication import check_replicas
@@ -40,29 +41,34 @@ def check(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violati
 
 def check_and_simulate(
     instance: Instance, plan: Plan, semantics: Semantics
-) -> tuple[tuple[Violation, ...], Schedule | None]:
-    """All broken rules, and the schedule where the semantics has one and the plan can be run."""
+) -> tuple[tuple[Violation, ...], Schedule | None, Held | None]:
+    """All broken rules; the schedule where the semantics has one and the plan can be run; and what
+    the devices hold, where that is known.
+    """
     check_semantics(instance, semantics)
     try:
         check_shape(instance, plan, replicas=semantics.replicas)
     except PlanError as error:
-        return (Violation("shape", str(error)),), None
+        return (Violation("shape", str(error)),), None, None
     foreign = tuple(_foreign_fields(plan, semantics))
-    found = foreign + check_placement(instance, plan, semantics)
-    if foreign or semantics.is_load:
-        return found, None
-    run = simulate if semantics.objective == "makespan" else simulate_subgraphs
-    try:
-        return found, run(instance, plan, semantics)
-    except PlanError as error:
-        return (*found, Violation("order", str(error))), None
+    placed, late = check_placement(instance, plan, semantics), list[Violation]()
+    schedule = None
+    if not (foreign or semantics.is_load):
+        run = simulate if semantics.objective == "makespan" else simulate_subgraphs
+        try:
+            schedule = run(instance, plan, semantics)
+        except PlanError as error:
+            late.append(Violation("order", str(error)))
+    held = held_bytes(instance, plan, semantics, schedule)
+    full = [] if held is None else memory_violations(instance, plan, semantics, schedule, held)
+    return (*foreign, *full, *placed, *late), schedule, held
 
 
 def check_placement(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violation, ...]:
-    """The rules about where ops are: memory, colocation, replicated stages, class of plans."""
+    """The rules about where ops are: colocation, replicated stages, class of plans."""
     device = plan.devices  # a replicated stage is where its first device is
     pooled = semantics.objective == "latency_subgraphs"  # hosts are one pool there
-    found = [*_memory(instance, plan), *_colocation(instance, device, pooled)]
+    found = [*_colocation(instance, device, pooled)]
     if semantics.replicas:
         found += check_replicas(instance, plan, semantics)
     names = [spec.name for spec in instance.cluster.devices]
@@ -140,25 +146,6 @@ def _foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
             yield Violation("fields", f"channel_order is not defined under {semantics.label}")
     elif semantics.channels == "free" and plan.channel_order:
         yield Violation("fields", "channel_order is not defined: channels are free")
-
-
-def _memory(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Every device holds what is on it, replicas all of it."""
-    arrays = instance.arrays
-    devices = np.array([k for on in plan.placement for k in on], np.int64)
-    op = np.repeat(np.arange(instance.num_ops), [len(on) for on in plan.placement])
-    used = np.zeros(instance.num_devices, np.int64)
-    np.add.at(used, devices, arrays.resident_bytes[op])
-    for k in np.flatnonzero(used > arrays.memory_bytes).tolist():
-        name, limit = instance.cluster.devices[k].name, int(arrays.memory_bytes[k])
-        on_it = op[devices == k]
-        largest = instance.graph.ops[on_it[np.argmax(arrays.resident_bytes[on_it])]].name
-        yield Violation(
-            "memory",
-            f"device {name!r} holds {int(used[k])} bytes, {int(used[k]) - limit} more than its"
-            f" {limit}, from time 0 on; its largest op is {largest!r}",
-            op=largest, device=name, time_ns=0,
-        )  # fmt: skip
 
 
 def _colocation(instance: Instance, device: Ints, pooled: bool) -> Iterator[Violation]:

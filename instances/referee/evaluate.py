@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.check import check_and_simulate
@@ -43,10 +44,10 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
     >>> verdict.value_ns, verdict.feasible
     (35, True)
     """
-    violations, schedule = check_and_simulate(instance, plan, semantics)
-    if any(violation.rule in NO_VALUE for violation in violations):
+    violations, schedule, held = check_and_simulate(instance, plan, semantics)
+    if held is None or any(violation.rule in NO_VALUE for violation in violations):
         return Evaluation(None, violations)
-    uses, value_ns = _device_uses(instance, plan, semantics)
+    uses, value_ns = _device_uses(instance, plan, semantics, held.bytes)
     servers = server_uses(instance, plan.devices) if semantics.levels == 2 else ()
     value_ns = max([value_ns, *(use.load_ns for use in servers)])
     if schedule is not None:
@@ -55,7 +56,7 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
 
 
 def _device_uses(
-    instance: Instance, plan: Plan, semantics: Semantics
+    instance: Instance, plan: Plan, semantics: Semantics, memory: Ints
 ) -> tuple[tuple[DeviceUse, ...], int]:
     """What each device does, and the value as far as the devices decide it."""
     device, cost = plan.devices, border_costs(instance, semantics)
@@ -70,9 +71,6 @@ def _device_uses(
         load = share_load(instance, plan, combine(semantics.load, *parts))
         value_ns = int(load.max())
     on = np.array([k for devices in plan.placement for k in devices], np.int64)
-    size = np.repeat(instance.arrays.resident_bytes, [len(on) for on in plan.placement])
-    memory = np.zeros(instance.num_devices, np.int64)
-    np.add.at(memory, on, size)
     count = np.bincount(on, minlength=instance.num_devices)
     columns = (count, *(share_part(plan, part) for part in parts), memory, load)
     rows = zip(*(column.tolist() for column in columns), strict=True)

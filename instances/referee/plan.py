@@ -117,6 +117,7 @@ class DeviceUse:
 
     Of a replicated stage each device has its share, rounded up; `load_ns` includes the all-reduce
     of the weights. Under max_load_fwd_bwd `load_ns` is forward load + backward load.
+    `memory_bytes` is what the device holds at most, by the rule of the semantics.
     """
 
     device: str

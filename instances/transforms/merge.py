@@ -45,7 +45,8 @@ def merge_groups(
     """Merge each group of ops to one.
 
     A merged op takes the sum of its ops' times, on the device kinds that run all of them, holds the
-    sum of their bytes, and is colocated with what any of them is colocated with. Tensors keep their
+    sum of their bytes, shared state once by each name, and is colocated with what any of them is
+    colocated with. Tensors keep their
     producer op, size and times: what one op sends to several ops of a merged one is one edge.
     O(n + m) but for sorting.
 
@@ -156,6 +157,11 @@ def _merged_op(ops: list[Op], colocation: str | None, kind: str | None) -> Op:
         known = [value for value in values if value is not None]
         return sum(known) if len(known) == len(values) else None
 
+    shared: dict[str, int] = {}
+    for op in ops:
+        shared.update(op.shared_state)  # one size by each name
+    states = [op.parameter_bytes if op.state_bytes is None else op.state_bytes for op in ops]
+    stated = any(op.state_bytes is not None for op in ops)
     same = ops[0].kind if len({op.kind for op in ops}) == 1 else "merged"
     kinds = [kind for kind in ops[0].time_ns if all(kind in op.time_ns for op in ops)]
     return Op(
@@ -165,11 +171,14 @@ def _merged_op(ops: list[Op], colocation: str | None, kind: str | None) -> Op:
         resident_bytes=sum(op.resident_bytes for op in ops),
         parameter_bytes=sum(op.parameter_bytes for op in ops),
         workspace_bytes=max(op.workspace_bytes for op in ops),  # one op runs at a time
+        state_bytes=sum(states) if stated else None,
+        shared_state=shared,
         colocation=colocation,
         backward=ops[0].backward,
         module=ops[0].module if len({op.module for op in ops}) == 1 else None,
         flops=total([op.flops for op in ops]),
         bytes_moved=total([op.bytes_moved for op in ops]),
+        dtype=ops[0].dtype if len({op.dtype for op in ops}) == 1 else None,
     )
 
 

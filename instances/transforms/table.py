@@ -221,8 +221,12 @@ def _claim(merge: Merge, semantics: Semantics, transform: Transform, params: Any
     backward = merge.fine.arrays.backward
     if loses_groups(merge):
         return "neither"
-    if merge.coarse.num_ops == merge.fine.num_ops or transform.is_exact(semantics, params):
+    if merge.coarse.num_ops == merge.fine.num_ops:
         return "exact"
+    if semantics.memory == "sum" and transform.is_exact(semantics, params):
+        return "exact"
+    if semantics.memory == "peak":  # a merged op begins with all its inputs, and has no steps
+        return "neither"
     if semantics.replicas or (semantics.plans == "chain" and backward.any()):
         return "neither"
     mixes = (merge.coarse.arrays.backward[merge.op] != backward).any()

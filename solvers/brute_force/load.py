@@ -10,7 +10,8 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.plan import Plan
-from placegap.solvers.brute_force.makespan import fits, next_placement
+from placegap.solvers.brute_force.makespan import may_fit, next_placement
+from placegap.solvers.brute_force.peak import PeakSizes, peak_sizes, too_full_by_steps
 
 
 def best_assignment(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
@@ -33,7 +34,7 @@ def best_assignment(instance: Instance, semantics: Semantics) -> tuple[int, Plan
         arrays.time_ns[order], arrays.resident_bytes[order], arrays.memory_bytes,
         arrays.group[order], edges, arrays.host_ns, arrays.is_host.astype(np.int64),
         _class_arcs(instance, semantics), semantics.plans == "chain", semantics.load == "overlap",
-        _passes(instance, semantics)[order],
+        _passes(instance, semantics)[order], peak_sizes(instance, semantics, order),
     )  # fmt: skip
     return None if value == NEVER else (int(value), Plan.on(device[position].tolist()))
 
@@ -64,12 +65,15 @@ def _class_arcs(instance: Instance, semantics: Semantics) -> Ints:
 def _search(
     time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints, edges: Ints,
     host_ns: Ints, is_host: Ints, arcs: Ints, chain: bool, overlap: bool, passes: Ints,
+    sizes: PeakSizes,
 ) -> tuple[int, Ints]:  # fmt: skip
     """Try every assignment; row e of `edges` is (producer, consumer, tensor)."""
     home, device = np.zeros(group.max() + 1, np.int64), np.zeros(len(group), np.int64)
     best, best_device = NEVER, device.copy()
     while True:
-        if fits(device, time_ns, resident_bytes, memory_bytes):
+        if may_fit(device, time_ns, resident_bytes, memory_bytes, sizes) and not (
+            sizes.counts and too_full_by_steps(device, edges, sizes, memory_bytes)
+        ):
             value = 0
             for which in range(passes.max() + 1):
                 value += _largest_load(

@@ -22,6 +22,13 @@ from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
+from placegap.solvers.brute_force.peak import (
+    PeakSizes,
+    item_touches,
+    peak_sizes,
+    state_of,
+    too_full,
+)
 
 
 def best_schedule(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
@@ -46,6 +53,7 @@ def best_schedule(instance: Instance, semantics: Semantics) -> tuple[int, Plan] 
         arrays.time_ns[order], arrays.resident_bytes[order], arrays.memory_bytes,
         arrays.group[order], np.ascontiguousarray(edges[np.argsort(edges[:, 0], kind="stable")]),
         arrays.transfer_ns, arrays.link_class, _channel_table(instance, semantics),
+        peak_sizes(instance, semantics, order),
     )  # fmt: skip
     if value == NEVER:
         return None
@@ -69,7 +77,7 @@ def _channel_table(instance: Instance, semantics: Semantics) -> Ints:
 @njit(cache=True)
 def _search(
     time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints, edges: Ints,
-    transfer_ns: Ints, link_class: Ints, channels: Ints,
+    transfer_ns: Ints, link_class: Ints, channels: Ints, sizes: PeakSizes,
 ) -> tuple[int, Ints, Ints, Ints, Ints]:  # fmt: skip
     """Try every placement of the ops, which are numbered topologically.
 
@@ -83,12 +91,16 @@ def _search(
     best, best_device = NEVER, home
     best_start, best_duration, best_move = home, home, edges
     while True:
-        if fits(device, time_ns, resident_bytes, memory_bytes):
+        if may_fit(device, time_ns, resident_bytes, memory_bytes, sizes):
+            left = memory_bytes - state_of(device, sizes, num_devices)
             duration, resources, lag, move = _items(
                 device, time_ns, edges, transfer_ns, link_class, channels
             )
             tail = _tails(duration, lag)
-            value, start = _best_order(duration, resources, lag, tail, num_resources, best)
+            touches = item_touches(device, edges, move, duration, transfer_ns, link_class)
+            value, start = _best_order(
+                duration, resources, lag, tail, num_resources, best, sizes, touches, left
+            )
             if value < best:
                 best, best_device = value, device.copy()
                 best_start, best_duration, best_move = start, duration, move
@@ -120,6 +132,19 @@ def fits(device: Ints, time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints) 
         if time_ns[i, device[i]] == UNSUPPORTED or left[device[i]] < 0:
             return False
     return True
+
+
+@njit(cache=True)
+def may_fit(
+    device: Ints, time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, sizes: PeakSizes
+) -> bool:
+    """Every op runs where it is, and the memory suffices as far as the placement alone tells."""
+    if not sizes.counts:
+        return fits(device, time_ns, resident_bytes, memory_bytes)
+    for i in range(len(device)):
+        if time_ns[i, device[i]] == UNSUPPORTED:
+            return False
+    return bool((state_of(device, sizes, len(memory_bytes)) <= memory_bytes).all())
 
 
 @njit(cache=True)
@@ -185,11 +210,13 @@ def _tails(duration: Ints, lag: Ints) -> Ints:
 
 @njit(cache=True)
 def _best_order(
-    duration: Ints, resources: Ints, lag: Ints, tail: Ints, num_resources: int, best: int
+    duration: Ints, resources: Ints, lag: Ints, tail: Ints, num_resources: int, best: int,
+    sizes: PeakSizes, touches: Ints, left: Ints,
 ) -> tuple[int, Ints]:  # fmt: skip
     """Append items depth first; the least makespan below `best`, or `best`, and the starts.
 
     At depth d, `sequence[:d]` has been appended, and ``candidate[d]`` is the next item to try.
+    Under the rule `peak` nothing is appended to what holds too much before the last item starts.
     """
     size = len(duration)
     start, found = np.full(size, -1, np.int64), np.zeros(size, np.int64)
@@ -212,6 +239,9 @@ def _best_order(
         start[i], sequence[depth] = earliest[depth, i], i
         below = earliest[min(depth + 1, size - 1)]
         bound = _earliest(start, duration, resources, lag, tail, num_resources, below)
+        until = NEVER if depth + 1 == size else start[i]
+        if bound < best and sizes.counts and too_full(start, duration, touches, sizes, left, until):
+            bound = best
         if bound < best and depth + 1 < size:
             depth += 1
             candidate[depth] = 0

@@ -94,5 +94,6 @@ register(
         run=run,
         params=Params,
         applies=applies,
+        memory_rules=("sum", "peak"),
     )
 )

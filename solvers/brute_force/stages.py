@@ -51,6 +51,7 @@ class _Judge:
         where = instance.graph.op_index
         self.edges = [(where[e.producer], where[e.consumer], e) for e in instance.graph.edges]
         self.paths = widest_paths(instance.cluster)
+        self.step = instance.memory_arrays.step.tolist()
         self.num_devices = len(self.devices)
         everywhere = range(self.num_devices)
         self.cost = {
@@ -123,15 +124,35 @@ class _Judge:
             held = [op for op, on in zip(self.ops, places, strict=True) if k in on]
             if any(device.kind not in op.time_ns for op in held):
                 return False
-            if device.memory_bytes is not None and device.memory_bytes < sum(
-                op.resident_bytes for op in held
-            ):
+            if device.memory_bytes is not None and device.memory_bytes < self._held(places, k):
                 return False
         return all(
             self._bandwidth(on) is not None or not op.parameter_bytes
             for op, on in zip(self.ops, places, strict=True)
             if len(on) > 1
         )
+
+    def _held(self, places: Places, k: int) -> int:
+        """Bytes that a device holds: resident ones, or those of its fullest step."""
+        here = [i for i, on in enumerate(places) if k in on]
+        if self.semantics.memory == "sum":
+            return sum(self.ops[i].resident_bytes for i in here)
+        shared: dict[str, int] = {}
+        state = 0
+        for op in (self.ops[i] for i in here):
+            state += op.parameter_bytes if op.state_bytes is None else op.state_bytes
+            shared.update(op.shared_state)
+        uses: dict[object, list[int]] = {}  # steps here that write or read a tensor
+        size: dict[object, int] = {}
+        for n, (a, b, edge) in enumerate(self.edges):
+            tensor = (n,) if edge.tensor is None else (a, edge.tensor)
+            size[tensor] = edge.bytes
+            uses.setdefault(tensor, []).extend(self.step[i] for i in (a, b) if i in here)
+        most = 0
+        for i in here:
+            live = [t for t, at in uses.items() if at and min(at) <= self.step[i] <= max(at)]
+            most = max(most, self.ops[i].workspace_bytes + sum(size[t] for t in live))
+        return state + sum(shared.values()) + most
 
     def is_of_class(self, places: Places) -> bool:
         """Stages, and servers, are convex or form a chain."""

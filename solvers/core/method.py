@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Objective, Semantics
+from placegap.instances.problem.semantics import MemoryRule, Objective, Semantics
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.result import Outcome
@@ -162,6 +162,8 @@ class Method(Generic[P]):
         Distributions whose versions belong to a result.
     formulation : callable (Task, Params) -> Formulation, optional
         Of a method that solves a MIP: what `export.write_model` writes.
+    memory_rules : tuple of str
+        Memory rules that the method itself keeps; others are kept around it (`peak_memory`).
     usual_rules : callable (parameters) -> mapping
         Rules of the semantics that the method is for, where nobody asks for others.
     """
@@ -177,6 +179,7 @@ class Method(Generic[P]):
     missing: Callable[[], str | None] = lambda: None
     packages: tuple[str, ...] = ()
     formulation: Callable[[Task, P], Formulation] | None = None
+    memory_rules: tuple[MemoryRule, ...] = ("sum",)
     usual_rules: Callable[[Mapping[str, object]], Mapping[str, str]] = lambda params: {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import replace
 from importlib import import_module
 
 from pydantic import ValidationError
@@ -82,7 +83,13 @@ def parse_params(method: AnyMethod, params: Mapping[str, object]) -> Params:
 
 
 def why_not(method: AnyMethod, task: Task, params: Params) -> str | None:
-    """Why the method does not apply to the task, or None; at last, that it is not installed."""
+    """Why the method does not apply to the task, or None; at last, that it is not installed.
+
+    A memory rule that a method does not keep is kept around it, so it is asked about the other.
+    """
+    if task.semantics.memory not in method.memory_rules:
+        plain = task.semantics.model_copy(update={"memory": method.memory_rules[0]})
+        task = replace(task, semantics=plain)
     if task.semantics.objective not in method.objectives:
         return f"does not do {task.semantics.objective}"
     return method.applies(task, params) or method.missing()

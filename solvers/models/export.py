@@ -18,6 +18,7 @@ from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.collector import paused_collector
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers.core.method import Formulation, Limits, Task
 from placegap.solvers.core.registry import METHODS, find_method, parse_params, why_not
 from placegap.solvers.core.starts import best_start, placers
@@ -95,6 +96,7 @@ def write_model(
         raise InputError(
             f"{method} has no MIP model to write; methods that have one: {', '.join(names)}"
         )
+    instance, semantics = relax_memory(instance, semantics)  # as `solve` first does
     task = Task(instance, semantics, Limits(time_limit_s, seed=seed), incumbent)
     reason = why_not(chosen, task, parsed)
     if reason is not None:

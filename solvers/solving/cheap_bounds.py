@@ -17,6 +17,7 @@ from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
+from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, why_not
 from placegap.solvers.core.trust import PROOF
@@ -56,6 +57,7 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
     >>> quick_bound(example(), Semantics(objective="max_load"))
     Bound(ns=22, origin='work', rests_on='proof')
     """
+    instance, semantics = relax_memory(instance, semantics)
     possible, together = colocated_times(instance)
     if not possible.any(axis=1).all():
         return Bound(0, LONGEST)  # some ops can be nowhere

@@ -11,7 +11,9 @@ from placegap.instances.referee.plan import Plan
 from placegap.instances.transforms.merge import shrink_plan
 from placegap.instances.transforms.table import Coarsening, coarsen, expand
 from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.result import Outcome, Result, finish
+from placegap.solvers.solving.peak_memory import run_at_peak
 from placegap.solvers.solving.solve import solve
 
 
@@ -63,32 +65,42 @@ def solve_coarse(
     (43, None, 4)
     """
     began = now_s()
-    found = coarsen(instance, transform, transform_params, semantics)
-    start = None if incumbent is None else shrink_plan(found.merge, incumbent)
-    coarse = solve(
-        found.merge.coarse,
-        semantics,
-        method,
-        params,
-        time_limit_s=time_limit_s,
-        gap=gap,
-        seed=seed,
-        incumbent=start,
-    )
-    outcome = _brought_back(found, coarse)
-    elapsed = now_s() - began
+    results: list[Result] = []
+
+    def run(part: Task) -> Outcome:
+        found = coarsen(part.instance, transform, transform_params, part.semantics)
+        start = None if part.incumbent is None else shrink_plan(found.merge, part.incumbent)
+        coarse = solve(
+            found.merge.coarse,
+            part.semantics,
+            method,
+            params,
+            time_limit_s=part.limits.time_limit_s,
+            gap=gap,
+            seed=seed,
+            incumbent=start,
+        )
+        results.append(coarse)
+        return _brought_back(found, coarse)
+
+    task = Task(instance, semantics, Limits(time_limit_s, gap, seed), incumbent)
+    if semantics.memory == "peak":  # no transform is exact then, but on a relaxation it may be
+        outcome = run_at_peak(task, run, method, is_exact=False)
+    else:
+        outcome = run(task)
+    elapsed, first = now_s() - began, results[0]
     named = {f"{transform} {key}": str(value) for key, value in (transform_params or {}).items()}
     return finish(
         instance,
         semantics,
         method,
         outcome,
-        solve_s=max(0.0, elapsed - coarse.build_s),
+        solve_s=max(0.0, elapsed - outcome.build_s),
         seed=seed,
         requested_gap=gap,
-        bound_only=coarse.status == "bound",
-        options={**coarse.options, "coarsen": transform, **named},
-        versions=coarse.versions,
+        bound_only=first.status == "bound",
+        options={**first.options, "time_limit_s": time_limit_s, "coarsen": transform, **named},
+        versions=first.versions,
     )
 
 

@@ -17,6 +17,7 @@ from placegap.solvers.core.progress import Listener, listening
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Outcome, Result, finish
 from placegap.solvers.solving.default_methods import default_method
+from placegap.solvers.solving.peak_memory import run_at_peak
 
 
 def solve(
@@ -95,6 +96,11 @@ def solve(
 
 
 def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
+    if task.semantics.memory not in method.memory_rules:
+        is_exact = method.claim == "exact"
+        return run_at_peak(
+            task, lambda part: _run(method, part, params), method.name, is_exact=is_exact
+        )
     if method.claim != "exact":
         return method.run(task, params)
     from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS

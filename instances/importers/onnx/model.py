@@ -8,6 +8,8 @@ What becomes what:
   another op; edges that carry one value share a tensor. The graph's inputs are no ops.
 - ``parameter_bytes``: the constants that the op reads. A constant that several ops read counts in
   each of them, as each may sit on another device.
+- ``state_bytes``, ``shared_state``: of these constants, those that no other op reads, and the rest
+  by their names; stated where there are such.
 - ``resident_bytes``: parameters + outputs: everything stays, no buffer is used twice. A view
   (Reshape, Flatten, Identity, ...) adds no output of its own.
 - ``flops``, ``bytes_moved``: see `onnx.flops`; bytes moved are inputs + parameters + outputs.
@@ -18,6 +20,7 @@ Weights are not read: files with external data need no data beside them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -257,13 +260,17 @@ def _describe(
     if not nodes:
         raise ValueError("no node is left after folding constants; the model computes nothing")
     used = results.union(*(node.input for node in nodes))
+    readers = Counter(name for node in nodes for name in dict.fromkeys(node.input))
+    tied = {name for name in constants if readers[name] > 1}
     producer: dict[str, str] = {}
     names: set[str] = set()
     ops, edges = [], []
     for node in nodes:
         name = _unique(node.name or node.output[0] or node.op_type, names)
         writes = [value for value in node.output if value in used] or [node.output[0]]
-        ops.append({"name": name, "kind": node.op_type, **_sizes(node, writes, constants, values)})
+        ops.append(
+            {"name": name, "kind": node.op_type, **_sizes(node, writes, constants, values, tied)}
+        )
         for value in dict.fromkeys(node.input):
             if value in producer:
                 edges.append(
@@ -279,13 +286,14 @@ def _describe(
 
 
 def _sizes(
-    node: Any, writes: list[str], constants: set[str], values: Mapping[str, Value]
+    node: Any, writes: list[str], constants: set[str], values: Mapping[str, Value], tied: set[str]
 ) -> dict[str, Any]:
-    """FLOPs, bytes and axes of one op."""
+    """FLOPs, bytes and axes of one op; `tied` are the constants that several ops read."""
     import onnx
 
     reads = {name: _known(node, name, values).bytes for name in node.input if name}
     parameter_bytes = sum(size for name, size in reads.items() if name in constants)
+    shared = {name: size for name, size in reads.items() if name in tied and size}
     output_bytes = sum(_known(node, name, values).bytes for name in writes)
     if node.op_type in READS_WHAT_IT_WRITES:
         reads[node.input[0]] = min(reads[node.input[0]], output_bytes)
@@ -306,6 +314,8 @@ def _sizes(
         "flops": flops,
         "bytes_moved": 0 if view else sum(reads.values()) + output_bytes,
         "parameter_bytes": parameter_bytes,
+        **({"state_bytes": parameter_bytes - sum(shared.values())} if shared else {}),
+        "shared_state": shared,
         "resident_bytes": parameter_bytes + (0 if view else output_bytes),
         "splittable_axes": tuple(axes),
         "axis_sizes": axes,

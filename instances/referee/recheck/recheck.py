@@ -16,6 +16,7 @@ from placegap.instances.referee.recheck.facts import Facts
 from placegap.instances.referee.recheck.latency import latency_value
 from placegap.instances.referee.recheck.loads import load_value, replica_rules
 from placegap.instances.referee.recheck.makespan import OrderError, planned_times
+from placegap.instances.referee.recheck.memory import peak_rule
 from placegap.instances.referee.recheck.rules import broken_rules, foreign_fields, wrong_shape
 
 
@@ -47,6 +48,8 @@ def recheck(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:
     if wrong is not None:
         return Evaluation(None, (wrong,))
     found = [*foreign_fields(plan, semantics), *broken_rules(facts, plan, semantics)]
+    if semantics.memory == "peak" and semantics.is_load:
+        found += peak_rule(facts, plan, semantics, None)
     if semantics.replicas:
         found += replica_rules(facts, plan, semantics)
     if any(violation.rule in ("fields", "replicas") for violation in found):
@@ -55,7 +58,10 @@ def recheck(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:
         if semantics.is_load:
             value_ns = load_value(facts, plan, semantics)
         elif semantics.objective == "makespan":
-            value_ns = max(end for _, end in planned_times(facts, plan, semantics).ops)
+            times = planned_times(facts, plan, semantics)
+            value_ns = max(end for _, end in times.ops)
+            if semantics.memory == "peak":
+                found += peak_rule(facts, plan, semantics, times)
         else:
             value_ns = latency_value(facts, plan, semantics)
         return Evaluation(value_ns, tuple(found))

@@ -47,17 +47,10 @@ def foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
 
 
 def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Violation]:
-    """Memory, colocation, and the class of plans; over devices and, with two levels, servers."""
+    """Memory by the rule `sum`, colocation, and the class of plans, of devices and of servers."""
     home = [on[0] for on in plan.placement]
-    for k, device in enumerate(facts.devices):
-        held = sum(
-            op.resident_bytes for op, on in zip(facts.ops, plan.placement, strict=True) if k in on
-        )
-        if device.memory_bytes is not None and held > device.memory_bytes:
-            yield Violation(
-                "memory", f"{device.name!r} holds {held} bytes of {device.memory_bytes}",
-                device=device.name,
-            )  # fmt: skip
+    if semantics.memory == "sum":
+        yield from sum_rule(facts, plan)
     groups: dict[str, list[int]] = {}
     for i, op in enumerate(facts.ops):
         if op.colocation is not None:
@@ -72,6 +65,19 @@ def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Vio
     yield from class_rules(facts, semantics, home, "device")
     if semantics.levels == 2:
         yield from class_rules(facts, semantics, [facts.server[k] for k in home], "server")
+
+
+def sum_rule(facts: Facts, plan: Plan) -> Iterator[Violation]:
+    """Devices whose ops have more resident bytes than fit."""
+    for k, device in enumerate(facts.devices):
+        held = sum(
+            op.resident_bytes for op, on in zip(facts.ops, plan.placement, strict=True) if k in on
+        )
+        if device.memory_bytes is not None and held > device.memory_bytes:
+            yield Violation(
+                "memory", f"{device.name!r} holds {held} bytes of {device.memory_bytes}",
+                device=device.name,
+            )  # fmt: skip
 
 
 def class_rules(

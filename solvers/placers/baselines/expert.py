@@ -70,5 +70,6 @@ register(
         run=expert,
         params=ExpertParams,
         applies=applies,
+        memory_rules=("sum", "peak"),
     )
 )

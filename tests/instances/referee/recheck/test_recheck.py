@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from draws.peak import add_state, with_peak
 from draws.plans import instances, random_plan, semantics_for
 
 from placegap.instances import (
@@ -24,6 +25,7 @@ from placegap.instances import (
 from placegap.instances.referee.plan import Times
 from placegap.instances.referee.recheck.facts import Facts
 from placegap.instances.referee.recheck.makespan import planned_times
+from placegap.instances.referee.recheck.memory import peak_bytes
 
 FOLDER = Path(__file__).parents[4] / "instances"
 PLANS_PER_INSTANCE = 10
@@ -72,6 +74,44 @@ def test_both_referees_agree_on_2000_random_plans() -> None:
     assert rules["none"] >= 400
 
 
+def compare_peaks(seed: int, number: int) -> Counter[str]:
+    """Judge random plans twice under the rule `peak`: the verdicts, and every device's bytes."""
+    rng = random.Random(f"peaks-{seed}")
+    rules = Counter[str]()
+    while rules["judged"] < number:
+        for plain in islice(instances(seed + rules["judged"]), 20):
+            instance = add_state(plain, rng.randrange(10**9))
+            for _ in range(PLANS_PER_INSTANCE):
+                own = semantics_for(instance, rng)
+                if own.objective == "latency_subgraphs":
+                    continue
+                semantics = with_peak(own)
+                plan = random_plan(instance, semantics, rng)
+                verdict = evaluate(instance, plan, semantics)
+                first, second = opinion(verdict), opinion(recheck(instance, plan, semantics))
+                assert first == second, f"{instance.name}, {semantics.label}: {plan}"
+                if verdict.uses:
+                    table = verdict.schedule
+                    facts, when = Facts(instance), None if table is None else times(table)
+                    held = [use.memory_bytes for use in verdict.uses]
+                    assert held == peak_bytes(facts, plan, semantics, when)
+                rules.update(first[1] or {"none"})
+                rules["judged"] += 1
+    return rules
+
+
+def test_both_referees_agree_on_the_peak_of_600_random_plans() -> None:
+    rules = compare_peaks(1, 600)
+    assert rules["none"] >= 100
+    assert rules["memory"] >= 100
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_both_referees_agree_on_the_peak_of_30000_random_plans(seed: int) -> None:
+    assert compare_peaks(1000 * seed, 5_000)["judged"] >= 5_000
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(2, 12))
 def test_both_referees_agree_on_100000_random_plans(seed: int) -> None:
@@ -96,7 +136,7 @@ def test_the_second_referee_shares_no_code_with_the_first() -> None:
     shared = {"reading.errors", "problem.instance", "referee.plan", "problem.semantics"}
     derived = {"arrays", "index", "op_index", "device_index", "best_known"}
     paths = sorted((FOLDER / "referee" / "recheck").glob("*.py"))
-    assert len(paths) == 8
+    assert len(paths) == 9
     for path in paths:
         nodes = list(ast.walk(ast.parse(path.read_text())))
         imported = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}

@@ -1,0 +1,248 @@
+"""Every method under the memory rule `peak`: by runs on instances whose memory adds up.
+
+Methods know one rule, `sum`. Under `peak` a method runs on instances that differ in resident bytes
+and in the devices' room alone (`structure.additive_memory`), until the referee finds that a plan
+fits at its peak on the instance itself:
+
+1. the *floor*, a relaxation: its bound, and its proof that no plan exists, hold. Where its plan
+   fits, that is all;
+2. the floor with *less room*, twice: every device has as many bytes less as the plan before held
+   beyond its floor on a device that it overfilled, or half as many less if there was no plan;
+3. the *ceiling*, whose plans fit for certain, if there are any;
+4. instances *between* floor and ceiling, by bisection, four times.
+
+An exact method also has the best plan of the fast placers that fits, once its own does not. The
+first run has most of the time, and each other one half of what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import LARGEST_SUM
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Evaluation, Plan
+from placegap.instances.structure.additive_memory import (
+    ceiling_bytes,
+    relax_memory,
+    with_resident,
+)
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.progress import News, is_heard, listening, tell
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import placers, starts
+
+FIRST_SHARE, SHARE = 0.6, 0.5
+"""Of the time that is left, for the run on the floor and for each other one."""
+
+PARTS = 16
+"""Bisection between floor and ceiling goes by such parts of the way."""
+
+FLOOR, LESS_ROOM, CEILING, BETWEEN = "floor", "less room", "ceiling", "between"
+GIVEN, PLACER = "given plan", "placer"
+
+WORDS = {
+    LESS_ROOM: "a run with less room",
+    CEILING: "a run on the sum of all that ops may hold",
+    BETWEEN: "a run with more bytes for each op",
+    GIVEN: "the start",
+    PLACER: "a placer",
+}
+"""What messages call the runs."""
+
+
+class _Try(NamedTuple):
+    """A plan as the referee judges it, and the run that it is from.
+
+    `beyond_bytes` is the most that an overfilled device holds beyond its resident bytes.
+    """
+
+    run: str
+    outcome: Outcome
+    verdict: Evaluation
+    beyond_bytes: int
+
+
+def run_at_peak(task: Task, run: Callable[[Task], Outcome], by: str, *, is_exact: bool) -> Outcome:
+    """Run a method by the rule above.
+
+    Parameters
+    ----------
+    task : Task
+        Its semantics has memory ``peak``.
+    run : callable (Task) -> Outcome
+        The method, for tasks of the same graph whose semantics has memory ``sum``.
+    by : str
+        Its name, for those who listen.
+    is_exact : bool
+        Whether the task's incumbent, and placers, stand in where the method's own plans do not fit.
+
+    Returns
+    -------
+    Outcome
+        That of the run on the floor, with the best plan of all runs. The detail `memory_run` names
+        the run that the plan is from; `memory_runs` counts them.
+    """
+    clock, tries, runs = task.limits.clock(), list[_Try](), 0
+    if is_exact and task.incumbent is not None:
+        tries.append(_judged(GIVEN, task, task.instance, Outcome(task.incumbent)))
+    floor, plain = relax_memory(task.instance, task.semantics)
+    first = Outcome()
+    instances = _instances(task.instance, floor)
+    name, instance = next(instances)
+    while True:
+        part = _part(task, instance, plain, tries, clock, SHARE if runs else FIRST_SHARE)
+        with nullcontext() if runs else _hear_bounds(task, part):
+            outcome = run(part)
+        first, runs = first if runs else outcome, runs + 1
+        found = None
+        if outcome.plan is not None:
+            found = _judged(name, task, instance, outcome)
+            tries.append(found)
+            if found.verdict.feasible:
+                tell(task.instance, task.semantics, by, value_ns=found.verdict.value_ns)
+                break
+        if first.plan is None or stop_asked():
+            break
+        if is_exact and runs == 1:
+            tries += _placed(task, part)
+        try:
+            name, instance = instances.send(found)
+        except StopIteration:
+            break
+    return _with_best(first, tries, runs)
+
+
+def _instances(
+    instance: Instance, floor: Instance
+) -> Generator[tuple[str, Instance], _Try | None, None]:
+    """The instances of the runs by name; sent is the last run's plan, which does not fit."""
+    found = yield FLOOR, floor
+    less_bytes = 0
+    for _ in range(2):
+        less_bytes = less_bytes // 2 if found is None else less_bytes + found.beyond_bytes
+        found = yield LESS_ROOM, _with_less_room(floor, less_bytes)
+    low, high = floor.arrays.resident_bytes, ceiling_bytes(instance)
+    if float(high.astype(np.float64).sum()) > LARGEST_SUM:
+        return
+    found = yield CEILING, with_resident(instance, high)
+    least, most = 0, PARTS
+    while most - least > 1:
+        middle = (least + most) // 2
+        size = low + (high - low) // PARTS * middle
+        found = yield BETWEEN, with_resident(instance, size)
+        least, most = (least, middle) if found is None else (middle, most)
+
+
+def _placed(task: Task, part: Task) -> Iterator[_Try]:
+    """The plans of the placers that are fast, as they fit."""
+    for start in starts(part, placers(part)):
+        yield _judged(PLACER, task, part.instance, Outcome(start.plan))
+
+
+def _part(
+    task: Task, instance: Instance, plain: Semantics, tries: Sequence[_Try], clock: Clock,
+    share: float,
+) -> Task:  # fmt: skip
+    """The task of one run: its share of the time, and the best plan known, if it fits there."""
+    limits = task.limits.left(clock)
+    if limits.time_limit_s is not None:
+        limits = replace(limits, time_limit_s=share * limits.time_limit_s)
+    best = _best(tries)
+    start = task.incumbent if best is None else best.outcome.plan
+    if best is not None and best.outcome.split is not None:
+        start = None
+    if start is not None and not evaluate(instance, start, plain).feasible:
+        start = None
+    return Task(instance, plain, limits, start)
+
+
+def _hear_bounds(task: Task, part: Task) -> AbstractContextManager[None]:
+    """Those who listen to the task hear of the floor's bounds; its plans may not fit."""
+
+    def heard(news: News) -> None:
+        tell(task.instance, task.semantics, news.by, bound_ns=news.bound_ns)
+
+    if not is_heard(task.instance, task.semantics):
+        return nullcontext()
+    return listening(part.instance, part.semantics, heard)
+
+
+def _with_less_room(instance: Instance, less_bytes: int) -> Instance:
+    cluster = instance.cluster
+    devices = tuple(
+        device
+        if device.memory_bytes is None
+        else device.model_copy(update={"memory_bytes": max(0, device.memory_bytes - less_bytes)})
+        for device in cluster.devices
+    )
+    smaller = cluster.model_copy(update={"devices": devices})
+    return instance.model_copy(update={"cluster": smaller})
+
+
+def _judged(name: str, task: Task, instance: Instance, outcome: Outcome) -> _Try:
+    """A plan judged on the instance of the task, or on what the method split that to."""
+    assert outcome.plan is not None
+    plan, counted = outcome.plan, instance
+    judged = task.instance
+    if outcome.split is not None:
+        judged = counted = outcome.split.fine
+    verdict = evaluate(judged, plan, task.semantics)
+    if not verdict.feasible and task.semantics.objective == "makespan":
+        free = Plan(plan.placement)  # the clock's own orders may need less
+        loose = evaluate(judged, free, task.semantics)
+        if loose.feasible:
+            verdict, outcome = loose, replace(outcome, plan=free, claim_ns=None)
+    if not verdict.uses:
+        return _Try(name, outcome, verdict, 0)
+    held = np.array([use.memory_bytes for use in verdict.uses], np.int64)
+    too_full = held > judged.arrays.memory_bytes
+    beyond = (held - _resident(counted, plan))[too_full].max(initial=1)
+    return _Try(name, outcome, verdict, int(beyond))
+
+
+def _resident(instance: Instance, plan: Plan) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Sum of the resident bytes of each device, (K,)."""
+    total = np.zeros(instance.num_devices, np.int64)
+    for on, size in zip(plan.placement, instance.arrays.resident_bytes.tolist(), strict=True):
+        total[list(on)] += size
+    return total
+
+
+def _best(tries: Sequence[_Try]) -> _Try | None:
+    """The plan that fits and has the least value, the first of equal ones."""
+    fitting = [known for known in tries if known.verdict.feasible]
+    return min(fitting, key=lambda known: known.verdict.value_ns or 0, default=None)
+
+
+def _with_best(first: Outcome, tries: Sequence[_Try], runs: int) -> Outcome:
+    """The outcome of the floor with the best plan of all runs, and where that is from."""
+    best = _best(tries)
+    details = {**first.details, "memory_runs": runs}
+    if best is None:
+        message = first.message
+        if tries:
+            why = "; ".join(str(violation) for violation in tries[-1].verdict.violations[:2])
+            message = f"no plan of {runs} runs fits at its peak ({why})"
+        return replace(
+            first, plan=None, claim_ns=None, split=None, message=message, details=details
+        )
+    details["memory_run"] = best.run
+    if best.run == FLOOR:
+        return replace(
+            first, plan=best.outcome.plan, claim_ns=best.outcome.claim_ns, details=details
+        )
+    words = [f"of memory at its peak: the plan is from {WORDS[best.run]}", first.message]
+    return replace(
+        first, plan=best.outcome.plan, claim_ns=None, split=best.outcome.split,
+        message="; ".join(filter(None, words)), details=details,
+    )  # fmt: skip
