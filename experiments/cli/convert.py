@@ -15,7 +15,7 @@ from placegap.experiments.cli.options import (
     parse_dims,
     parse_pairs,
 )
-from placegap.experiments.cli.reading import warn_assumed
+from placegap.experiments.cli.reading import warn_open
 from placegap.experiments.show.rendering import spinner
 from placegap.instances.reading.errors import InputError
 
@@ -39,7 +39,7 @@ def convert_command(
         if cluster is not None:
             document = Document.of(document.instance(find_cluster(cluster)))
         save_document(document, out)
-    warn_assumed(document.graph, model)
+    warn_open(document.graph, model)
 
 
 def generate_command(
