@@ -18,7 +18,7 @@ from placegap.experiments.cli.options import (
     parse_pairs,
     with_tracing,
 )
-from placegap.experiments.cli.reading import warn_assumed, warn_measured
+from placegap.experiments.cli.reading import warn_measured, warn_open
 from placegap.experiments.show.rendering import spinner
 from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.reading.errors import InputError
@@ -46,7 +46,7 @@ def convert_command(
             chosen = None if cluster is None else find_cluster(cluster)
             document = Document.of(on_cluster(document, chosen, times))
         save_document(document, out)
-    warn_assumed(document.graph, model)
+    warn_open(document.graph, model)
     if times is not None:
         warn_measured(document.graph)
 

@@ -182,7 +182,7 @@ def place_command(
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None
         with held():
-            _report(instance, stopped.best, out, as_json)
+            _report(instance, stopped.best, out, as_json, model=model)
         warn(f"stopped; this is the plan of {stopped.best.method}")
         raise typer.Exit(stop_status()) from None
     except RuntimeError as error:
@@ -196,7 +196,7 @@ def place_command(
     with (
         held()
     ):  # a signal that comes now keeps neither the plan nor what is printed from being whole
-        _report(instance, result, out, as_json, opinion)
+        _report(instance, result, out, as_json, opinion, model=model)
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
@@ -271,6 +271,8 @@ def _report(
     out: Path | None,
     as_json: bool,
     opinion: Opinion | None = None,
+    *,
+    model: str,
 ) -> None:
     """Print a result, explain a missing plan, write the plan.
 
@@ -281,7 +283,10 @@ def _report(
     if out is not None and result.plan is not None and result.evaluation is not None:
         _write_plan(instance, result, result.plan, out)  # first: stdout may be full, or closed
     if as_json:
+        from placegap.experiments.running.sources import open_questions
+
         content = result_object(instance, result)
+        content["notes"] += open_questions(instance.graph, model)
         if opinion is not None:
             content["second_opinion"] = opinion_object(opinion)
         print(json.dumps(content, ensure_ascii=False), flush=True)

@@ -23,7 +23,7 @@ def read_instance(source: Source) -> Instance:
 
     with spinner(f"reading {source.model}"):
         instance = load_source(source)
-    warn_assumed(instance.graph, source.model)
+    warn_open(instance.graph, source.model)
     if source.times is not None:
         warn_measured(instance.graph)
     return instance
@@ -38,10 +38,9 @@ def warn_measured(graph: Graph) -> None:
         warn(sentence)
 
 
-def warn_assumed(graph: Graph, model: str) -> None:
-    """Print the line of `assumed_dims` on stderr, if there is one."""
-    from placegap.experiments.running.sources import assumed_dims
+def warn_open(graph: Graph, model: str) -> None:
+    """Print the lines of `open_questions` on stderr."""
+    from placegap.experiments.running.sources import open_questions
 
-    sentence = assumed_dims(graph, model)
-    if sentence is not None:
+    for sentence in open_questions(graph, model):
         warn(sentence)

@@ -15,7 +15,7 @@ from placegap.experiments.cli.options import (
     UnitOption,
     parse_dims,
 )
-from placegap.experiments.cli.reading import warn_assumed
+from placegap.experiments.cli.reading import warn_open
 from placegap.experiments.show.figures import format_bytes, format_ns
 from placegap.experiments.show.rendering import output, plain_table, spinner
 from placegap.instances.reading.errors import InputError
@@ -47,7 +47,7 @@ def show_command(
             if chosen is not None:
                 document = Document.of(document.instance(chosen))
         summary = _document_summary(document)
-        warn_assumed(document.graph, file)
+        warn_open(document.graph, file)
     if as_json:
         print(json.dumps(summary, ensure_ascii=False), flush=True)
     else:

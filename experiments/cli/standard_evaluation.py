@@ -17,7 +17,7 @@ from placegap.experiments.cli.options import (
     UnitOption,
     parse_dims,
 )
-from placegap.experiments.cli.reading import warn_assumed
+from placegap.experiments.cli.reading import warn_open
 from placegap.experiments.show.figures import format_bytes, format_gap, format_ns
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, plain_table, print_line, spinner, warn
@@ -105,7 +105,7 @@ def standard_evaluation_command(
         )
     if plot is not None and not found.deviations:
         raise InputError(f"no row is of batch {batch}: there is nothing to draw; leave out --plot")
-    warn_assumed(document.graph, model)
+    warn_open(document.graph, model)
     save_document(found.document, out)
     if plot is not None:
         from placegap.experiments.show.deviation_plot import plot_deviations

@@ -11,7 +11,7 @@ from placegap.instances.corpus.corpus import corpus_names, load_corpus
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.importers.measured_times import MEASURED, read_times, with_times
-from placegap.instances.importers.onnx.model import ASSUMED_DIMS
+from placegap.instances.importers.onnx.model import ASSUMED_DIMS, UNNAMED_BATCH, WITHOUT_RULE
 from placegap.instances.importers.reader import read_model
 from placegap.instances.importers.time_unit import TimeUnit
 from placegap.instances.importers.torch_export.options import PREFIXES, TraceOptions, is_traced
@@ -149,23 +149,33 @@ def usual_objective(model: str) -> Objective:
     return "max_load" if is_traced(model) else "makespan"
 
 
-def assumed_dims(graph: Graph, model: str) -> str | None:
-    """One line on the sizes that an ONNX file left open and nobody stated, None if there is none.
+def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
+    """Lines on what an ONNX file leaves open: sizes nobody stated, and FLOPs that are guesses.
 
     Examples
     --------
     >>> from placegap.instances import Graph, Op
     >>> made = {"provenance": {"parameters": {"assumed_dims": "N=1"}}, "name": "net"}
     >>> graph = Graph(ops=(Op(name="a"),), **made)
-    >>> assumed_dims(graph, "net.onnx")
-    'batch: N taken as 1, which net.onnx leaves open; --dim N=8 asks for another'
+    >>> open_questions(graph, "net.onnx")
+    ('batch: N taken as 1, which net.onnx leaves open; --dim N=8 asks for another',)
     """
-    assumed = graph.provenance.parameters.get(ASSUMED_DIMS)
-    if not isinstance(assumed, str) or Path(model).name.endswith((".json", ".json.gz")):
-        return None
-    taken = assumed.replace("=", " taken as ").removeprefix("batch ")
-    first = assumed.partition("=")[0]
-    return f"batch: {taken}, which {Path(model).name} leaves open; --dim {first}=8 asks for another"
+    if Path(model).name.endswith((".json", ".json.gz")):
+        return ()
+    parameters = graph.provenance.parameters
+    lines = []
+    assumed = parameters.get(ASSUMED_DIMS)
+    if isinstance(assumed, str):
+        taken = assumed.replace("=", " taken as ").removeprefix("batch ")
+        first = UNNAMED_BATCH if "," in assumed else assumed.partition("=")[0]
+        lines.append(
+            f"batch: {taken}, which {Path(model).name} leaves open; --dim {first}=8 asks for"
+            " another"
+        )
+    guessed = parameters.get(WITHOUT_RULE)
+    if isinstance(guessed, str):
+        lines.append(f"FLOPs: no rule for {guessed}; each counts 1 per element that it writes")
+    return tuple(lines)
 
 
 def measured_times(graph: Graph) -> str | None:

@@ -20,7 +20,9 @@ import traceback
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from doubles.bad_files import good_dnn, good_document, good_rows, workbook
@@ -236,9 +238,62 @@ def good_model() -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
 
 
+@cache
+def open_transformer() -> bytes:
+    """An ONNX model of one layer with open sizes, and shapes that chains of ops compute."""
+    from doubles.onnx_transformers import write_transformer
+
+    with TemporaryDirectory() as folder:
+        return write_transformer(Path(folder) / "net.onnx", "bert", layers=1).read_bytes()
+
+
+def damaged_transformer(rng: random.Random) -> bytes:
+    """What decides shapes changed, or anything else of the model."""
+    import onnx
+
+    model = onnx.load_from_string(open_transformer())
+    sizes = [0, 1, -1, 3, 2**20, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63)]
+    constants = [node for node in model.graph.node if node.op_type == "Constant"]
+    chain = ["Shape", "Gather", "Concat", "Reshape", "Expand", "Range", "Slice", "Unsqueeze"]
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        node, constant = rng.choice(model.graph.node), rng.choice(constants).attribute[0].t
+        match rng.randrange(5):
+            case 0 | 1:
+                value = [rng.choice(sizes) for _ in range(rng.choice([1, 2, 4, 2000]))]
+                dims = rng.choice([[], [len(value)], [2, 2], [-1], [2**40]])
+                constant.CopyFrom(_int64s(dims, value))
+            case 2:
+                node.op_type = rng.choice(
+                    [*chain, "Tile", "ConstantOfShape", "Pad", "Resize", "OneHot", "NonZero", "Pow",
+                     "Split", "Squeeze", "Compress", "EyeLike", "TopK", "Trilu", "Where"]
+                )  # fmt: skip
+            case 3:
+                other = rng.choice(model.graph.node)
+                if node.input:
+                    node.input[rng.randrange(len(node.input))] = other.output[0]
+            case _:
+                node.metadata_props[0].value = rng.choice(ODD_SCOPES)
+    if rng.random() < 0.3:
+        return damage_message(rng, model)
+    return bytes(model.SerializeToString())
+
+
+def _int64s(dims: list[int], values: list[int]) -> Any:
+    from onnx import TensorProto
+
+    return TensorProto(dims=dims, data_type=7, int64_data=values)
+
+
+ODD_SCOPES = ["[" * 3000, "['a'] * 10**9", "9" * 9000, "['a', 1]", "[''", "\0", "(1)", "{}", "[[]]"]
+
+
 def damaged_model(rng: random.Random) -> bytes:
     """Fields of the message changed, or its bytes."""
-    model = good_model()
+    return damage_message(rng, good_model())
+
+
+def damage_message(rng: random.Random, model: Any) -> bytes:
+    """Fields of an ONNX model changed, or its bytes."""
     if rng.random() < 0.35:
         return damage_bytes(rng, model.SerializeToString())
     graph = model.graph
@@ -366,6 +421,15 @@ def read_instance(path: Path) -> object:
     return instance.content_hash
 
 
+def read_sized(path: Path) -> object:
+    """Read an ONNX model of which two sizes are stated."""
+    from placegap.instances.files.cluster_file import load_cluster
+    from placegap.instances.importers.reader import read_model
+
+    document = read_model(path, dims={"batch": 2, "seq": 4})
+    return document.instance(load_cluster(OTHER_CLUSTER)).content_hash
+
+
 def read_cluster(path: Path) -> object:
     """Read a cluster, and place a graph's arrays on it."""
     from placegap.instances import load_corpus
@@ -480,6 +544,7 @@ IMPORTERS: dict[str, Importer] = {
     "dnn-split": Importer("split.json", json_damage(SPLIT), read_split_file),
     "moirai": Importer("moirai.xlsx", damaged_workbook, read_instance),
     "onnx": Importer("net.onnx", damaged_model, read_instance),
+    "onnx-dim": Importer("net.onnx", damaged_transformer, read_sized),
     "cluster-yaml": Importer("c.yaml", text_damage(CLUSTER_YAML), read_cluster),
     "cluster-json": Importer(
         "c.json",

@@ -33,7 +33,7 @@ TESTS = Path(__file__).parents[1]
 
 def failures(importer: str, first: int, count: int, folder: Path) -> str:
     """What a child prints that reads these inputs, and at which it died."""
-    if importer == "onnx":
+    if importer in ("onnx", "onnx-dim"):
         pytest.importorskip("onnx", reason="needs the onnx extra")
     if importer == "moirai":
         pytest.importorskip("openpyxl", reason="needs the xls extra")

@@ -2,17 +2,21 @@
 
 What becomes what:
 
-- Constant folding. A node all of whose inputs are constant (initializers, Constant nodes, shapes of
-  tensors of static shape) is folded: its outputs are parameters of the ops that read them.
+- Constant folding (`onnx.shapes`). A node all of whose inputs are constant (initializers, Constant
+  nodes, shapes of tensors of static shape) is folded: its outputs are parameters of the ops that
+  read them. A node that no output of the graph depends on is dropped.
 - An op is a node that is left; its kind is the ONNX op type. An edge is one value that it hands to
   another op; edges that carry one value share a tensor. The graph's inputs are no ops.
+- ``module``: the path that torch's exporter notes; see `onnx.node_scopes`. ``dtype``: what the op's
+  first tensor of numbers holds, where that is not float32.
 - ``parameter_bytes``: the constants that the op reads. A constant that several ops read counts in
   each of them, as each may sit on another device.
 - ``state_bytes``, ``shared_state``: of these constants, those that no other op reads, and the rest
   by their names; stated where there are such.
 - ``resident_bytes``: parameters + outputs: everything stays, no buffer is used twice. A view
   (Reshape, Flatten, Identity, ...) adds no output of its own.
-- ``flops``, ``bytes_moved``: see `onnx.flops`; bytes moved are inputs + parameters + outputs.
+- ``flops``, ``bytes_moved``: see `onnx.flops`; bytes moved are inputs + parameters + outputs, and
+  none of a view.
 - ``splittable_axes``, ``axis_sizes``: see `onnx.axes`.
 
 Weights are not read: files with external data need no data beside them.
@@ -22,8 +26,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -31,35 +33,28 @@ from pydantic import ValidationError
 
 from placegap.instances.files.document import Document
 from placegap.instances.importers.onnx.axes import count_axes
-from placegap.instances.importers.onnx.flops import (
-    READS_WHAT_IT_WRITES,
-    VIEWS,
-    Node,
-    Shape,
-    count_flops,
-)
+from placegap.instances.importers.onnx.flops import Node, Shape, count_flops, has_rule
 from placegap.instances.importers.onnx.model_file import load_onnx
+from placegap.instances.importers.onnx.node_scopes import module_of
+from placegap.instances.importers.onnx.op_kinds import READS_WHAT_IT_WRITES, VIEWS
+from placegap.instances.importers.onnx.shapes import Tensors, Value, infer_tensors, node_label
 from placegap.instances.problem.instance import Graph
 from placegap.instances.reading.errors import InputError, from_validation_error
-
-SMALL = 1024
-"""Initializers of more elements are kept out of shape inference: they are weights, not shapes."""
 
 ASSUMED_DIMS = "assumed_dims"
 """Parameter of the provenance that names the sizes nobody stated, as "N=1, M=1"."""
 
+WITHOUT_RULE = "ops_without_flop_rule"
+"""Parameter of the provenance that counts, by kind, ops whose FLOPs are a guess: "Foo 3, Bar 1"."""
+
 UNNAMED_BATCH = "batch"
 """What an open first dimension without a name is called."""
 
-SUB_BYTE_BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
-
-
-@dataclass(frozen=True)
-class Value:
-    """A tensor of the model: its shape, and its size in bytes."""
-
-    shape: Shape
-    bytes: int
+DTYPES = {
+    "FLOAT16": "float16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8",
+    "UINT8": "int8", "FLOAT8E4M3FN": "float8", "FLOAT8E5M2": "float8",
+}  # fmt: skip
+"""Number types that devices compute in at a rate of their own, by ONNX' names; others are None."""
 
 
 def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Document:
@@ -70,8 +65,8 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
     path : str or Path
     dims : mapping of str to int, optional
         Sizes of symbolic dimensions of the inputs. A first dimension that is not known is the
-        batch, and is set to 1 unless given here ("batch" if it has no name); another unknown
-        dimension is an error.
+        batch, and is set to 1 unless given here; "batch" means all of them where none is called
+        so. Another unknown dimension is an error.
 
     Raises
     ------
@@ -83,10 +78,10 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
     model = _inlined(load_onnx(path), path)
     constants = {tensor.name for tensor in model.graph.initializer}
     try:
-        changes, assumed = _fix_inputs(model, constants, dims or {})
-        values = _infer_values(model)
-        nodes, num_folded = _fold(model, constants, values)
-        raw = _describe(nodes, constants, values, {value.name for value in model.graph.output})
+        changes, assumed, sizes = _fix_inputs(model, constants, dims or {})
+        tensors, nodes, num_folded = infer_tensors(model, sizes)
+        alive = _alive(nodes, {value.name for value in model.graph.output})
+        raw = _describe(alive, tensors, {value.name for value in model.graph.output})
     except ValueError as error:
         raise InputError(str(error), path) from None
     raw["name"] = path.stem
@@ -95,9 +90,10 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
         "changes": (
             "weights dropped, their sizes kept",
             f"{num_folded} nodes of constant inputs folded into parameters",
+            *_dropped(len(nodes) - len(alive)),
             *changes,
         ),
-        "parameters": {ASSUMED_DIMS: ", ".join(assumed)} if assumed else {},
+        "parameters": _open_questions(assumed, alive),
     }
     try:
         return Document(name=path.stem, graph=Graph.model_validate(raw))
@@ -119,8 +115,11 @@ def _inlined(model: Any, path: Path) -> Any:
 
 def _fix_inputs(
     model: Any, constants: set[str], dims: Mapping[str, int]
-) -> tuple[list[str], list[str]]:
-    """Give every input a static shape; the changes that this made, and the sizes nobody stated."""
+) -> tuple[list[str], list[str], dict[str, int]]:
+    """Give every input a static shape.
+
+    What this changed, the sizes nobody stated, and the sizes of all symbols.
+    """
     data = [value for value in model.graph.input if value.name not in constants]
     for value in data:
         if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
@@ -136,8 +135,10 @@ def _fix_inputs(
     for symbol, size in dims.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ValueError(f"dims: {symbol!r} must be a positive integer (got {size!r})")
-        if symbol == UNNAMED_BATCH and symbol not in open_dims and "" in sizes:
-            symbol = ""
+        if symbol == UNNAMED_BATCH and symbol not in open_dims and assumed:
+            sizes.update((name, size) for name in assumed if name not in dims)
+            assumed.clear()
+            continue
         if symbol not in open_dims:
             known = ", ".join(dict.fromkeys(name or UNNAMED_BATCH for name in open_dims)) or "none"
             raise ValueError(f"dims: no input leaves a dimension {symbol!r} open, only: {known}")
@@ -158,126 +159,56 @@ def _fix_inputs(
             )
         dim.dim_value = sizes[symbol]
         changes.append(f"dimension {axis} of input {name} set to {dim.dim_value}")
-    # Shapes that the file states further on may name the symbols; they are inferred afresh.
-    del model.graph.value_info[:]
-    for value in model.graph.output:
-        if value.type.HasField("tensor_type"):
-            value.type.tensor_type.ClearField("shape")
-    return changes, [f"{symbol or UNNAMED_BATCH}={size}" for symbol, size in assumed.items()]
+    sizes.pop("", None)
+    return changes, [f"{symbol or UNNAMED_BATCH}={size}" for symbol, size in assumed.items()], sizes
 
 
-def _infer_values(model: Any) -> dict[str, Value]:
-    """Every tensor whose shape is known, by name."""
-    import onnx
-
-    values = {}
-    stated = {value.name for value in model.graph.input}
-    small = []
-    for tensor in model.graph.initializer:
-        values[tensor.name] = _value(tensor.name, tuple(tensor.dims), tensor.data_type)
-        if prod(tensor.dims) <= SMALL:
-            small.append(tensor)
-        elif tensor.name not in stated:
-            model.graph.input.append(
-                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-            )
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(small)
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except Exception as error:  # the native code raises what it likes
-        raise ValueError(f"shapes cannot be inferred: {error}") from None
-    for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
-        shape = _static_shape(value)
-        if shape is not None and value.name not in values:
-            values[value.name] = _value(value.name, shape, value.type.tensor_type.elem_type)
-    return values
+def _alive(nodes: list[Any], results: set[str]) -> list[Any]:
+    """The nodes that an output of the graph depends on."""
+    wanted, alive = set(results), []
+    for node in reversed(nodes):
+        if not wanted.isdisjoint(node.output):
+            wanted.update(node.input)
+            alive.append(node)
+    return alive[::-1]
 
 
-def _static_shape(value: Any) -> Shape | None:
-    tensor = value.type.tensor_type
-    if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
-        return None
-    dims = tensor.shape.dim
-    if not all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims):
-        return None
-    return tuple(dim.dim_value for dim in dims)
+def _dropped(number: int) -> tuple[str, ...]:
+    return (f"{number} nodes dropped that no output depends on",) if number else ()
 
 
-def _value(name: str, shape: Shape, data_type: int) -> Value:
-    import onnx
-
-    if any(size < 0 for size in shape):
-        raise ValueError(f"tensor {name!r}: has a negative dimension")
-    try:
-        label = onnx.TensorProto.DataType.Name(data_type)
-        if label in ("UNDEFINED", "STRING"):
-            raise ValueError
-        bits = SUB_BYTE_BITS.get(label)
-        if bits is None:
-            bits = 8 * onnx.helper.tensor_dtype_to_np_dtype(data_type).itemsize
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(f"tensor {name!r}: has no element type of fixed size") from None
-    return Value(shape, -(-prod(shape) * bits // 8))
+def _open_questions(assumed: list[str], nodes: list[Any]) -> dict[str, str]:
+    """What the file does not say, as parameters of the provenance."""
+    kinds = Counter(
+        node.op_type for node in nodes if not has_rule(Node(node.op_type, [], [], {}, node.domain))
+    )
+    counts = ", ".join(f"{kind} {number}" for kind, number in sorted(kinds.items()))
+    found = {ASSUMED_DIMS: ", ".join(assumed), WITHOUT_RULE: counts}
+    return {name: text for name, text in found.items() if text}
 
 
-def _fold(model: Any, constants: set[str], values: Mapping[str, Value]) -> tuple[list[Any], int]:
-    """The nodes that are left, and how many were folded; adds what these write to `constants`."""
-    import onnx
-
-    if model.graph.sparse_initializer:
-        raise ValueError("sparse initializers are not supported; store them as dense tensors")
-    written = constants | {value.name for value in model.graph.input}
-    left = []
-    for node in model.graph.node:
-        if any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
-               for a in node.attribute):  # fmt: skip
-            raise ValueError(
-                f"{_label(node)}: control flow has no static graph; export the model without it"
-            )
-        reads = [name for name in node.input if name]
-        for name in reads:
-            if name not in written:
-                raise ValueError(f"{_label(node)}: no earlier node writes its input {name!r}")
-        writes = [name for name in node.output if name]
-        for name in writes:
-            if name in written:
-                raise ValueError(f"{_label(node)}: its output {name!r} is written twice")
-        written.update(writes)
-        # the shape of a tensor of static shape is a constant, and so is all that follows from it
-        known_shape = node.op_type in ("Shape", "Size") and all(name in values for name in reads)
-        if known_shape or all(name in constants for name in reads):
-            constants.update(writes)
-        else:
-            left.append(node)
-    return left, len(model.graph.node) - len(left)
-
-
-def _describe(
-    nodes: list[Any], constants: set[str], values: Mapping[str, Value], results: set[str]
-) -> dict[str, Any]:
+def _describe(nodes: list[Any], tensors: Tensors, results: set[str]) -> dict[str, Any]:
     """Ops and edges as the fields of a `Graph`."""
     if not nodes:
         raise ValueError("no node is left after folding constants; the model computes nothing")
     used = results.union(*(node.input for node in nodes))
     readers = Counter(name for node in nodes for name in dict.fromkeys(node.input))
-    tied = {name for name in constants if readers[name] > 1}
+    tied = {name for name in tensors.constants if readers[name] > 1}
     producer: dict[str, str] = {}
     names: set[str] = set()
     ops, edges = [], []
     for node in nodes:
         name = _unique(node.name or node.output[0] or node.op_type, names)
         writes = [value for value in node.output if value in used] or [node.output[0]]
-        ops.append(
-            {"name": name, "kind": node.op_type, **_sizes(node, writes, constants, values, tied)}
-        )
+        sizes = _sizes(node, writes, tensors, tied)
+        ops.append({"name": name, "kind": node.op_type, **sizes})
         for value in dict.fromkeys(node.input):
             if value in producer:
                 edges.append(
                     {
                         "producer": producer[value],
                         "consumer": name,
-                        "bytes": values[value].bytes,
+                        "bytes": tensors.values[value].bytes,
                         "tensor": value,
                     }
                 )
@@ -285,31 +216,29 @@ def _describe(
     return {"ops": ops, "edges": edges}
 
 
-def _sizes(
-    node: Any, writes: list[str], constants: set[str], values: Mapping[str, Value], tied: set[str]
-) -> dict[str, Any]:
-    """FLOPs, bytes and axes of one op; `tied` are the constants that several ops read."""
+def _sizes(node: Any, writes: list[str], tensors: Tensors, tied: set[str]) -> dict[str, Any]:
+    """FLOPs, bytes, axes, module and number type of one op; `tied`: constants that several read."""
     import onnx
 
-    reads = {name: _known(node, name, values).bytes for name in node.input if name}
-    parameter_bytes = sum(size for name, size in reads.items() if name in constants)
+    reads = {name: _known(node, name, tensors).bytes for name in node.input if name}
+    parameter_bytes = sum(size for name, size in reads.items() if name in tensors.constants)
     shared = {name: size for name, size in reads.items() if name in tied and size}
-    output_bytes = sum(_known(node, name, values).bytes for name in writes)
+    output_bytes = sum(_known(node, name, tensors).bytes for name in writes)
     if node.op_type in READS_WHAT_IT_WRITES:
         reads[node.input[0]] = min(reads[node.input[0]], output_bytes)
     view = node.op_type in VIEWS
-    shapes = {name: values[name].shape for name in (*reads, *node.output) if name in values}
     try:
         shaped = Node(
             node.op_type,
-            [shapes.get(name) for name in node.input],
-            [shapes.get(name) for name in node.output],
+            [_shape(tensors, name) for name in node.input],
+            [_shape(tensors, name) for name in node.output],
             {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute},
+            node.domain,
         )
         flops = count_flops(shaped)
-        axes = count_axes(shaped, len(node.input) > 1 and node.input[1] in constants)
+        axes = count_axes(shaped, len(node.input) > 1 and node.input[1] in tensors.constants)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"{_label(node)}: {error}") from None
+        raise ValueError(f"{node_label(node)}: {error}") from None
     return {
         "flops": flops,
         "bytes_moved": 0 if view else sum(reads.values()) + output_bytes,
@@ -319,16 +248,33 @@ def _sizes(
         "resident_bytes": parameter_bytes + (0 if view else output_bytes),
         "splittable_axes": tuple(axes),
         "axis_sizes": axes,
+        "module": module_of(node),
+        "dtype": _dtype(node, tensors),
     }
 
 
-def _known(node: Any, name: str, values: Mapping[str, Value]) -> Value:
-    if name not in values:
+def _shape(tensors: Tensors, name: str) -> Shape | None:
+    return tensors.values[name].shape if name in tensors.values else None
+
+
+def _dtype(node: Any, tensors: Tensors) -> str | None:
+    """The number type of the first input or output that holds floating-point numbers or bytes."""
+    for name in (*node.input, *node.output):
+        kind = tensors.values[name].element_type if name in tensors.values else ""
+        if kind == "FLOAT" or kind in DTYPES:
+            return DTYPES.get(kind)
+    return None
+
+
+def _known(node: Any, name: str, tensors: Tensors) -> Value:
+    if name not in tensors.values:
+        reason = tensors.reasons.get(name)
         raise ValueError(
-            f"{_label(node)}: the shape of {name!r} cannot be inferred; export the model with"
-            " fixed input sizes and standard ops"
+            f"{node_label(node)}: the shape of {name!r} cannot be inferred"
+            f"{f' ({reason})' if reason else ''}; export the model with fixed input sizes and"
+            " standard ops"
         )
-    return values[name]
+    return tensors.values[name]
 
 
 def _unique(name: str, taken: set[str]) -> str:
@@ -338,9 +284,3 @@ def _unique(name: str, taken: set[str]) -> str:
         candidate = f"{name}#{number}"
     taken.add(candidate)
     return candidate
-
-
-def _label(node: Any) -> str:
-    """``node 'conv1' (Conv)``; a node without a name goes by its first output."""
-    name = node.name or next((value for value in node.output if value), "")
-    return f"node {name!r} ({node.op_type})"

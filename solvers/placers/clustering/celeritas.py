@@ -36,9 +36,12 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 
 
 class CeleritasParams(FusionParams):
-    """Also `transfer_tasks`: transfers take the time of both devices, as in section 6.1."""
+    """Also `transfer_tasks`: transfers take the time of both devices, as in section 6.1.
 
-    transfer_tasks: bool = False
+    None: wherever channels are not free.
+    """
+
+    transfer_tasks: bool | None = None
 
 
 def celeritas(task: Task, params: Params | None = None) -> Outcome:
@@ -48,17 +51,17 @@ def celeritas(task: Task, params: Params | None = None) -> Outcome:
     5.2: optimal operation fusion, then Adjusting Placement (Algorithm 2) along the CPD-TOPO order
     of the fused ops. These start in the first idle gap that is long enough; they leave the device
     of the fused ops before if the earliest start elsewhere is earlier by more than the dearest
-    transfer back to it. A heuristic for the makespan; by default it plans with free channels.
+    transfer back to it. A heuristic for the makespan.
     Filled in: of devices with equal starts the one that finishes first, then the first; the first
     fused ops have no device before them and go to the one of earliest start; a transfer back is
     timed between the two devices in question. Added to the paper: device support; a colocation
     group is committed whole with its first op (6.1, which counts the first op only), and ops
     committed before take their time on their own device; fused ops that no device has room for are
     taken apart, each to the device before, else to the emptiest; where the paper's best effort
-    overfills a device, there is no plan. With `transfer_tasks` (6.1) a transfer takes the time of
-    both devices, in their first common gap, a tensor once to each device (`transfer_tasks`). The
-    plan gives no orders. Small graphs without memory limits are fused to one op: lower `reach` for
-    these.
+    overfills a device, there is no plan. With `transfer_tasks` (6.1), the default unless channels
+    are free, a transfer takes the time of both devices, in their first common gap, a tensor once to
+    each device (`transfer_tasks`); without, it plans with free channels. The plan gives no orders.
+    Small graphs without memory limits are fused to one op: lower `reach` for these.
     O((V + E) reach + (V + E) K) time.
 
     Examples
@@ -69,7 +72,8 @@ def celeritas(task: Task, params: Params | None = None) -> Outcome:
     (((0,), (0,), (0,), (0,)), ((0,), (1,), (0,), (1,)))
     """
     chosen = params if isinstance(params, FusionParams) else CeleritasParams()
-    booked = isinstance(params, CeleritasParams) and params.transfer_tasks
+    asked = chosen.transfer_tasks if isinstance(chosen, CeleritasParams) else None
+    booked = task.semantics.channels != "free" if asked is None else asked
     instance = task.instance
     clusters, flow = fused_clusters(instance, chosen)
     admission = admission_of(instance.arrays)

@@ -133,6 +133,7 @@ def test_a_study_names_itself_and_the_file_at_fault(tmp_path: Path, capsys: Capt
         ((None, 4), [], "batch: taken as 1, which net.onnx leaves open; --dim batch=8 asks"),
         (("N", 4), ["--dim", "N=8"], None),
         ((None, 4), ["--dim", "batch=8"], None),
+        (("N", 4), ["--dim", "batch=8"], None),
         ((2, 4), [], None),
     ],
 )

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from placegap.instances import Graph, InputError
-from placegap.instances.importers.onnx.flops import Node, count_flops
 from placegap.instances.importers.onnx.model import read_onnx
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
@@ -236,37 +235,6 @@ def test_local_functions_are_inlined(tmp_path: Path) -> None:
     assert [op.kind for op in read_onnx(path).graph.ops] == ["Relu", "Relu"]
 
 
-@pytest.mark.parametrize(
-    ("node", "flops"),
-    [
-        # depthwise: 8 groups of one channel, 2 x outputs x 1 x 9
-        (Node("Conv", [(1, 8, 6, 6), (8, 1, 3, 3)], [(1, 8, 4, 4)], {"group": 8}), 2 * 128 * 9),
-        # each of 32 inputs meets 3 x 2 x 2 weights
-        (Node("ConvTranspose", [(1, 2, 4, 4), (2, 3, 2, 2)], [(1, 3, 8, 8)], {}), 2 * 32 * 12),
-        (Node("Gemm", [(7, 3), (7, 5)], [(3, 5)], {"transA": 1}), 2 * 15 * 7),
-        (Node("MatMul", [(2, 3, 4), (2, 4, 5)], [(2, 3, 5)], {}), 2 * 30 * 4),
-        (Node("Einsum", [(2, 3), (3, 4)], [(2, 4)], {"equation": b"ij,jk->ik"}), 2 * 24),
-        # 5 steps x 2 samples meet 4 gates x 6 units x (3 inputs + 6 states)
-        (
-            Node("LSTM", [(5, 2, 3), (1, 24, 3), (1, 24, 6)], [(5, 1, 2, 6)], {}),
-            2 * 10 * 24 * (3 + 6),
-        ),
-        (Node("GlobalAveragePool", [(1, 4, 5, 5)], [(1, 4, 1, 1)], {}), 100),
-        (Node("ReduceMean", [(6, 7)], [(6,)], {}), 42),
-        (Node("AveragePool", [(1, 1, 4, 4)], [(1, 1, 2, 2)], {"kernel_shape": [2, 2]}), 16),
-        (Node("LRN", [(1, 4, 1, 1)], [(1, 4, 1, 1)], {"size": 5}), 4 * 13),
-        (Node("Sum", [(6,), (6,), (6,)], [(6,)], {}), 12),
-        (Node("BatchNormalization", [(1, 3)] + [(3,)] * 4, [(1, 3)], {}), 6),
-        (Node("Softmax", [(1, 10)], [(1, 10)], {}), 50),
-        (Node("Concat", [(2,), (3,)], [(5,)], {}), 0),
-        (Node("Sigmoid", [(2, 3)], [(2, 3)], {}), 6),
-    ],
-    ids=lambda value: value.op_type if isinstance(value, Node) else "",
-)
-def test_flops_are_counted_from_shapes(node: Node, flops: int) -> None:
-    assert count_flops(node) == flops
-
-
 def branch() -> Any:
     ends = [tensor("t", 1)]
     return helper.make_graph([node("Relu", "x", "t")], "branch", [], ends)
@@ -288,8 +256,8 @@ def branch() -> Any:
          r"node 'y' \(Relu\): its output 'y' is written twice"),
         (lambda: [node("Constant", "", "y", value=weight("v", 1))],
          "no node is left after folding constants"),
-        (lambda: [node("Einsum", "x x", "y", "sum", equation="...i,...i->i")],
-         r"node 'sum' \(Einsum\): the FLOPs of Einsum"),
+        (lambda: [node("Einsum", "x x", "y", "sum", equation="ij,jk->ik")],
+         r"node 'sum' \(Einsum\): the shape of 'y' cannot be inferred \(Rank of"),
         (lambda: [], "is not an ONNX model, or a model without nodes"),
     ],
 )  # fmt: skip

@@ -6,18 +6,21 @@ import pytest
 from draws.tiny import tiny_instance
 from references.placers import Facts, pressed_instance, table_instance
 
-from placegap.instances import Edge, Instance, Semantics, evaluate
+from placegap.instances import Edge, Instance, Semantics, evaluate, load_cluster, load_corpus
+from placegap.instances.corpus.training import mirror_training
+from placegap.instances.costing.roofline import cost_graph
+from placegap.instances.referee.recheck.recheck import recheck
 from placegap.instances.structure.weighted_dag import cpd_topo, flow_of
-from placegap.solvers import Task
+from placegap.solvers import Task, solve
 from placegap.solvers.placers.clustering.celeritas import CeleritasParams, celeritas
 
-FREE = Semantics(objective="makespan", channels="half_duplex", transfers="per_tensor")
+HALF_DUPLEX = Semantics(objective="makespan", channels="half_duplex", transfers="per_tensor")
 TASKS = CeleritasParams(reach=1, transfer_tasks=True)
-PLAIN = CeleritasParams(reach=1)
+PLAIN = CeleritasParams(reach=1, transfer_tasks=False)
 
 
 def devices_of(instance: Instance, params: CeleritasParams) -> list[int] | None:
-    plan = celeritas(Task(instance, FREE), params).plan
+    plan = celeritas(Task(instance, HALF_DUPLEX), params).plan
     return None if plan is None else [int(k) for k in plan.devices]
 
 
@@ -136,11 +139,49 @@ def test_fused_ops_with_transfer_tasks_give_plans_that_the_referee_accepts() -> 
         instance = pressed_instance(seed, num_ops=40, num_devices=3)
         for reach in (1, 4, 200):
             params = CeleritasParams(reach=reach, transfer_tasks=True)
-            outcome = celeritas(Task(instance, FREE), params)
+            outcome = celeritas(Task(instance, HALF_DUPLEX), params)
             if outcome.plan is None:
                 assert "bytes" in outcome.message
                 continue
-            assert evaluate(instance, outcome.plan, FREE).feasible
-            other = celeritas(Task(instance, FREE), CeleritasParams(reach=reach)).plan
+            assert evaluate(instance, outcome.plan, HALF_DUPLEX).feasible
+            plain = CeleritasParams(reach=reach, transfer_tasks=False)
+            other = celeritas(Task(instance, HALF_DUPLEX), plain).plan
             different += outcome.plan != other
     assert different > 5
+
+
+@pytest.mark.parametrize("channels", ["free", "port", "half_duplex", "link"])
+def test_transfers_are_tasks_by_default_wherever_channels_are_not_free(channels: str) -> None:
+    semantics = Semantics.model_validate({"objective": "makespan", "channels": channels})
+    for seed in range(10):
+        task = Task(pressed_instance(seed, num_ops=40, num_devices=3), semantics)
+        by_default = celeritas(task, CeleritasParams(reach=1)).plan
+        chosen = CeleritasParams(reach=1, transfer_tasks=channels != "free")
+        assert by_default == celeritas(task, chosen).plan
+        assert celeritas(task).plan == celeritas(task, CeleritasParams()).plan
+
+
+@pytest.mark.parametrize("channels", ["free", "port", "half_duplex"])
+@pytest.mark.parametrize("method", ["order-place", "celeritas"])
+def test_a_training_step_that_fits_no_device_is_spread_and_fits(method: str, channels: str) -> None:
+    # four devices, each with 30 % of what all ops hold together: at least four are needed
+    graph = mirror_training(load_corpus("inception_v1").graph)
+    share = 3 * sum(op.resident_bytes for op in graph.ops) // 10
+    cluster = load_cluster("celeritas-4xV100-pcie")
+    devices = tuple(device.model_copy(update={"memory_bytes": share}) for device in cluster.devices)
+    instance = Instance(
+        name="tight",
+        graph=cost_graph(graph, cluster),
+        cluster=cluster.model_copy(update={"devices": devices}),
+    )
+    semantics = Semantics.model_validate({"objective": "makespan", "channels": channels})
+    result = solve(instance, semantics, method)
+    assert result.plan is not None
+    assert result.evaluation is not None
+    assert all(use.num_ops > 0 for use in result.evaluation.uses)
+    assert all(use.memory_bytes <= share for use in result.evaluation.uses)
+    assert recheck(instance, result.plan, semantics).value_ns == result.value_ns
+    groups: dict[str, set[tuple[int, ...]]] = {}
+    for op, on in zip(graph.ops, result.plan.placement, strict=True):
+        groups.setdefault(op.colocation or op.name, set()).add(on)
+    assert all(len(homes) == 1 for homes in groups.values())
