@@ -57,6 +57,25 @@ class Dialect:
     activity: bool = False
 
 
+    @property
+    def means(self) -> str:
+        """The ops beside the layers' own, in words."""
+        words = {
+            "fused_norms": "fused norms",
+            "decay_weights": "penalties",
+            "initial_values": "first values",
+            "checkpoints": "checkpoints",
+            "averages": "averages",
+            "clips": "clipping",
+            "summaries": "summaries",
+            "activity": "activity",
+        }
+        if self.framework != "tensorflow":
+            return self.framework
+        found = [word for name, word in words.items() if getattr(self, name)]
+        return ", ".join([self.optimizer, *found])
+
+
 MODULES = Dialect("modules")
 MODULES_TRAINING = Dialect("modules", training=True)
 ONNX = Dialect("onnx")

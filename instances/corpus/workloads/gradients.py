@@ -112,9 +112,6 @@ ONNX: Mapping[str, GradientRule] = {
     "loss": GradientRule(("{kind}Grad",), reads="output"),
 }
 
-MODULES = GradientRule(("{kind}/backward",), one_op=True)
-"""One backward op per module."""
-
 FIXED = frozenset({
     "Size", "range/start", "range/delta", "Fill/value", "Maximum/y", "Const", "scalar",
     "split_dim", "Rank", "ExpandDims/dim", "Sum/indices", "concat/axis", "stack", "Slice/begin",
@@ -141,6 +138,4 @@ def rule_of(dialect: Dialect, rule: str) -> GradientRule | None:
     """
     if rule == "none":
         return None
-    if dialect.framework == "modules":
-        return MODULES
     return (TENSORFLOW if dialect.framework == "tensorflow" else ONNX)[rule]

@@ -56,7 +56,7 @@ def lower(tape: Tape, name: str, provenance: Provenance) -> Graph:
     >>> tape = Tape(MODULES_TRAINING)
     >>> out = dense(tape, placeholder(tape, (2, 3)), 4)
     >>> [op.name for op in lower(tape, "two", Provenance()).ops]
-    ['Input', 'Linear', 'Linear/backward']
+    ['Input', 'Linear', 'Linear/backward', 'Input/backward']
     """
     with paused_collector():
         lowering = _Lowering(tape)
@@ -176,20 +176,21 @@ class _Lowering:
 
     def backward(self) -> None:
         """Add the gradients of all ops, last one first."""
+        if not self.apart:
+            self._mirror()
+            return
         last = len(self.tape.ops) - 1
         if self.penalties:
             self.draft.add("total_loss", "AddN", [*self.penalties, self.number[last]],
                            FLOAT_BYTES, flops=len(self.penalties))  # fmt: skip
-        arrived: dict[tuple[int, int], list[int]] = {}
-        if self.apart:
-            size = prod(self.tape.ops[last].shape) * FLOAT_BYTES
-            start = self.draft.add("gradients/start", "Fill", [], size, view=True, backward=True)
-            arrived[last, 0] = [start]
+        size = prod(self.tape.ops[last].shape) * FLOAT_BYTES
+        start = self.draft.add("gradients/start", "Fill", [], size, view=True, backward=True)
+        arrived: dict[tuple[int, int], list[int]] = {(last, 0): [start]}
         for at in range(last, -1, -1):
             op = self.tape.ops[at]
             rule = rule_of(self.dialect, op.rule)
             found = [arrived.pop((at, part), []) for part in range(op.parts)]
-            if rule is None or not self.learns[at] or (not any(found) and at != last):
+            if rule is None or not self.learns[at] or not any(found):
                 continue
             size = prod(op.shape) * FLOAT_BYTES
             above = [number for part in found for number in self._summed(op, part, size)]
@@ -199,9 +200,37 @@ class _Lowering:
                 else:
                     arrived.setdefault((target.maker, target.part), []).append(gradient)
 
+    def _mirror(self) -> None:
+        """One backward op per module, of its inputs too, on the module's device.
+
+        It computes twice as much where there are weights, holds their gradients, and reads what
+        the module kept.
+        """
+        arrived: dict[int, list[int]] = {}
+        for at in range(len(self.tape.ops) - 1, -1, -1):
+            op = self.tape.ops[at]
+            found = arrived.get(at, [])
+            weights = sum(w.count for w in op.weights if w.trained) * FLOAT_BYTES
+            out = max((_size(entry) for entry in op.inputs), default=0)
+            number = self.draft.add(
+                f"{op.name}/backward",
+                f"{op.kind}/backward",
+                found,
+                out,
+                flops=2 * op.flops if weights else op.flops,
+                state_bytes=weights or None,
+                also_moved_bytes=2 * weights + out,
+                view=op.view,
+                group=self._group_of(op),
+                backward=True,
+                after=[self.number[at]],
+            )
+            for maker in dict.fromkeys(entry.maker for entry in op.inputs):
+                arrived.setdefault(maker, []).append(number)
+
     def _summed(self, op: TapeOp, found: list[int], size: int) -> list[int]:
-        """Gradients that arrive from several consumers, added up; modules do that themselves."""
-        if not self.apart or len(found) < 2:
+        """Gradients that arrive from several consumers, added up."""
+        if len(found) < 2:
             return found
         kind = "AddN" if self.dialect.framework == "tensorflow" else "AccumulateGrad"
         flops = (len(found) - 1) * size // FLOAT_BYTES
@@ -217,7 +246,7 @@ class _Lowering:
         entries = [entry for entry in dict.fromkeys(op.inputs) if self.learns[entry.maker]]
         trained = [weight for weight in op.weights if weight.trained]
         targets: list[Tensor | Weight] = [*entries, *trained]
-        name = f"{op.name}/backward" if not self.apart else f"gradients/{op.name}_grad"
+        name = f"gradients/{op.name}_grad"
         helpers = self._helpers(at, name, rule)
         if rule.one_op:
             inputs = [*above, *self._saved(at, op, rule), *helpers]
@@ -263,7 +292,6 @@ class _Lowering:
         return [
             self._sent(operand) if isinstance(operand, Tensor) else self.read[operand.name]
             for operand in operands
-            if isinstance(operand, Tensor) or self.apart
         ]
 
     def _one_op(
@@ -279,7 +307,7 @@ class _Lowering:
         of_inputs = [_size(target) for target in targets if not isinstance(target, Weight)]
         group = self._group_of(op)
         whole = self.draft.add(
-            name if not self.apart else f"{name}/{rule.data[0].format(kind=op.kind)}",
+            f"{name}/{rule.data[0].format(kind=op.kind)}",
             rule.data[0].format(kind=op.kind),
             inputs,
             max(of_inputs, default=of_weights),
