@@ -21,7 +21,10 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.reading.errors import InputError
 
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A readable file, or a name of the corpus.")
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A readable file, a name of the corpus, or a paper's workload."
+    ),
 ]
 ClusterOption = Annotated[
     str | None,
@@ -34,7 +37,9 @@ UnitOption = Annotated[
 DimOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--dim", metavar="NAME=SIZE", help="Size of a dimension that an ONNX file leaves open."
+        "--dim",
+        metavar="NAME=SIZE",
+        help="Size of a dimension that an ONNX file leaves open, or of a workload (batch=8).",
     ),
 ]
 ParamOption = Annotated[

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
+from placegap.instances.corpus.workloads.registry import build_workload, is_workload
 from placegap.instances.files.cluster_file import cluster_names, load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.importers.onnx.model import ASSUMED_DIMS
@@ -25,7 +26,7 @@ class Source:
     Attributes
     ----------
     model : str
-        Name in the corpus, path of a readable file, or name of a generator family.
+        Name in the corpus, path of a readable file, name of a workload or of a generator family.
     cluster : str or None
         Name of a cluster that ships with the package, or a path; None: the file's own devices.
     time_unit : str or None
@@ -33,7 +34,7 @@ class Source:
     generated : tuple or None
         Parameters as (name, value) pairs and the seed, if `model` is a generator family.
     dims : tuple of (str, int)
-        Sizes of the dimensions that an ONNX file leaves open.
+        Sizes of the dimensions that an ONNX file leaves open, or of a workload.
     """
 
     model: str
@@ -82,8 +83,13 @@ def find_model(
 ) -> Document:
     """A document by its name in the corpus, or from a file of any readable format.
 
-    A name of the corpus wins over a file of that name; ``./name`` is the file.
+    A name of the corpus wins over a file of that name; ``./name`` is the file. So does a workload
+    (``celeritas:nmt``), whose sizes `dims` may choose.
     """
+    if is_workload(model):
+        if time_unit is not None:
+            raise InputError(f"{model} has no times: they are costed; leave out --time-unit")
+        return build_workload(model, dict(dims))
     if model in corpus_names():
         if time_unit is not None:
             raise InputError(f"{model} states its times in ns; leave out --time-unit")

@@ -27,7 +27,7 @@ class Dialect:
     fused_norms : bool
         tensorflow: batch normalisation as one op, or written out in elementwise ops and means.
     decay_weights : bool
-        tensorflow: a penalty on the weights of convolutions and products, as TF-Slim's scripts have.
+        tensorflow: a penalty on the weights of convolutions and products (TF-Slim's scripts).
     initial_values : bool
         tensorflow: the ops that make and assign the first value of each variable.
     checkpoints : bool
@@ -55,7 +55,6 @@ class Dialect:
     clips: bool = False
     summaries: bool = False
     activity: bool = False
-
 
     @property
     def means(self) -> str:

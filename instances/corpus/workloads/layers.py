@@ -88,6 +88,10 @@ def add_bias(tape: Tape, x: Tensor, channels: int) -> Tensor:
     return tape.op(kind, [x], x.shape, weights=[tape.weight("bias", (channels,))], rule="bias")
 
 
+STATISTICS = ("Y", "running_mean", "running_var", "saved_mean", "saved_var")
+"""What ONNX Runtime's training makes of a batch normalisation, beside its output."""
+
+
 def batch_norm(tape: Tape, x: Tensor, *, scale: bool = True, name: str = "norm") -> Tensor:
     """Batch normalisation; without `scale` it only shifts. In TensorFlow fused or written out."""
     dialect, channels = tape.dialect, x.shape[1]
@@ -114,8 +118,7 @@ def batch_norm(tape: Tape, x: Tensor, *, scale: bool = True, name: str = "norm")
         kind = "BatchNorm2d" if dialect.framework == "modules" else "BatchNormalization"
         held = averages if dialect.framework == "modules" else []
         return tape.op(kind, [x], x.shape, weights=[*gamma, beta, *held], rule="norm",
-                       flops=8 * prod(x.shape),
-                       outputs=("Y", "running_mean", "running_var", "saved_mean", "saved_var"))  # fmt: skip
+                       flops=8 * prod(x.shape), outputs=STATISTICS)  # fmt: skip
 
 
 def _moving_average(tape: Tape, average: Weight, statistic: Tensor) -> None:
@@ -141,8 +144,7 @@ def _moments(
         variance = tape.op("Mean", [spread], small, flops=count, rule="mean",
                            constants=("indices",))  # fmt: skip
         mean, variance = (
-            tape.op("Squeeze", [value], small, rule="view", view=True)
-            for value in (mean, variance)
+            tape.op("Squeeze", [value], small, rule="view", view=True) for value in (mean, variance)
         )
     with tape.scope("batchnorm"):
         safe = tape.op("Add", [variance], small, rule="scale", constants=("epsilon",))
@@ -164,8 +166,9 @@ def layer_norm(tape: Tape, x: Tensor, name: str = "norm") -> Tensor:
         if dialect.framework == "tensorflow":
             return _layer_norm_written_out(tape, x, gamma, beta)
         kind = "LayerNorm" if dialect.framework == "modules" else "LayerNormalization"
+        outputs = ("saved_mean", "saved_inv_std_var")
         return tape.op(kind, [x], x.shape, weights=[gamma, beta], rule="norm",
-                       flops=8 * prod(x.shape), outputs=("saved_mean", "saved_inv_std_var"))  # fmt: skip
+                       flops=8 * prod(x.shape), outputs=outputs)  # fmt: skip
 
 
 def _layer_norm_written_out(tape: Tape, x: Tensor, gamma: Weight, beta: Weight) -> Tensor:

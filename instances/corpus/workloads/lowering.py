@@ -31,7 +31,6 @@ from placegap.instances.corpus.workloads.variables import (
 from placegap.instances.problem.instance import Graph, Provenance
 from placegap.instances.reading.collector import paused_collector
 
-
 STEERED_BY = {
     "GradientDescent": ("learning_rate",),
     "Momentum": ("learning_rate", "momentum"),
@@ -101,7 +100,7 @@ class _Lowering:
             group = self._group_of(op)
             own, shared, moved = 0, dict[str, int](), 0
             for weight in op.weights:
-                size = weight.count * FLOAT_BYTES
+                size = weight.size * FLOAT_BYTES
                 fresh = weight.name not in self.weights
                 if fresh:
                     self.weights[weight.name] = weight
@@ -142,8 +141,14 @@ class _Lowering:
                 add_activity(self.draft, op.name, self.number[-1], prod(op.shape))
             if self.dialect.framework == "onnx":
                 for output in op.outputs:
-                    self.draft.add(f"{op.name}_{output}", "Output", [self.number[-1]],
-                                   INDEX_BYTES, view=True, group=group)  # fmt: skip
+                    self.draft.add(
+                        f"{op.name}_{output}",
+                        "Output",
+                        [self.number[-1]],
+                        INDEX_BYTES,
+                        view=True,
+                        group=group,
+                    )
 
     def _group_of(self, op: TapeOp) -> str | None:
         """Ops that share state run on one device: a module with its backward op, ONNX' classes."""
@@ -155,7 +160,7 @@ class _Lowering:
         return op.name if self.dialect.training else None
 
     def _add_weight(self, weight: Weight, group: str | None) -> None:
-        name, size = weight.name, weight.count * FLOAT_BYTES
+        name, size = weight.name, weight.size * FLOAT_BYTES
         if self.dialect.framework == "onnx":
             self.group[name] = group
             self.read[name] = self.holder[name] = self.draft.add(
@@ -181,8 +186,13 @@ class _Lowering:
             return
         last = len(self.tape.ops) - 1
         if self.penalties:
-            self.draft.add("total_loss", "AddN", [*self.penalties, self.number[last]],
-                           FLOAT_BYTES, flops=len(self.penalties))  # fmt: skip
+            self.draft.add(
+                "total_loss",
+                "AddN",
+                [*self.penalties, self.number[last]],
+                FLOAT_BYTES,
+                flops=len(self.penalties),
+            )
         size = prod(self.tape.ops[last].shape) * FLOAT_BYTES
         start = self.draft.add("gradients/start", "Fill", [], size, view=True, backward=True)
         arrived: dict[tuple[int, int], list[int]] = {(last, 0): [start]}
@@ -210,7 +220,7 @@ class _Lowering:
         for at in range(len(self.tape.ops) - 1, -1, -1):
             op = self.tape.ops[at]
             found = arrived.get(at, [])
-            weights = sum(w.count for w in op.weights if w.trained) * FLOAT_BYTES
+            weights = sum(w.size for w in op.weights if w.trained) * FLOAT_BYTES
             out = max((_size(entry) for entry in op.inputs), default=0)
             number = self.draft.add(
                 f"{op.name}/backward",
@@ -235,8 +245,9 @@ class _Lowering:
         kind = "AddN" if self.dialect.framework == "tensorflow" else "AccumulateGrad"
         flops = (len(found) - 1) * size // FLOAT_BYTES
         return [
-            self.draft.add(f"gradients/{op.name}/{kind}", kind, found, size, flops=flops,
-                           backward=True)  # fmt: skip
+            self.draft.add(
+                f"gradients/{op.name}/{kind}", kind, found, size, flops=flops, backward=True
+            )
         ]
 
     def _gradients(
@@ -273,8 +284,14 @@ class _Lowering:
             else:
                 inputs = [*made[-2:]]
             made.append(
-                self.draft.add(f"{name}/{helper}", helper.partition("/")[0], inputs, INDEX_BYTES,
-                               view=True, backward=True)  # fmt: skip
+                self.draft.add(
+                    f"{name}/{helper}",
+                    helper.partition("/")[0],
+                    inputs,
+                    INDEX_BYTES,
+                    view=True,
+                    backward=True,
+                )
             )
         return made[-1:]
 
@@ -303,7 +320,7 @@ class _Lowering:
         inputs: Sequence[Sent | int],
     ) -> list[int]:
         weights = [target for target in targets if isinstance(target, Weight)]
-        of_weights = sum(weight.count for weight in weights) * FLOAT_BYTES
+        of_weights = sum(weight.size for weight in weights) * FLOAT_BYTES
         of_inputs = [_size(target) for target in targets if not isinstance(target, Weight)]
         group = self._group_of(op)
         whole = self.draft.add(
@@ -343,7 +360,9 @@ class _Lowering:
         heavy = op.rule in ("conv", "product", "gemm")
         sparse = op.rule == "gather"  # the gradient of some rows of a table
         passing, size = prod(op.shape) * FLOAT_BYTES, _size(target)
-        group = self.group.get(target.name) if is_weight and not self._tensorflow else None
+        group = None
+        if isinstance(target, Weight) and not self._tensorflow:
+            group = self.group[target.name]
         number = above[0]
         for k, step in enumerate(steps):
             kind, last = step.format(kind=op.kind), k == len(steps) - 1
@@ -378,8 +397,15 @@ class _Lowering:
         self, name: str, made: Sequence[int], targets: Sequence[Tensor | Weight]
     ) -> list[int]:
         """TensorFlow hands the gradients of one op on together."""
-        barrier = self.draft.add(f"{name}/tuple/group_deps", "NoOp", [], 0, view=True,
-                                 backward=True, after=list(dict.fromkeys(made)))  # fmt: skip
+        barrier = self.draft.add(
+            f"{name}/tuple/group_deps",
+            "NoOp",
+            [],
+            0,
+            view=True,
+            backward=True,
+            after=list(dict.fromkeys(made)),
+        )
         return [
             self.draft.add(f"{name}/tuple/control_dependency", "Identity", [number],
                            _size(target), view=True, backward=True, after=[barrier])
@@ -401,17 +427,23 @@ class _Lowering:
             found = self.of_weight.get(name, [])
             if weight.trained and found:
                 op = TapeOp(name, "", (), weight.shape)
-                [gradient] = self._summed(op, found, weight.count * FLOAT_BYTES)
+                [gradient] = self._summed(op, found, weight.size * FLOAT_BYTES)
                 if self.dialect.activity:
-                    add_gradient_activity(self.draft, f"gradients/{name}", gradient, weight.count)
+                    add_gradient_activity(self.draft, f"gradients/{name}", gradient, weight.size)
                 if self.dialect.clips:
-                    gradient = add_clipping(self.draft, name, gradient, weight.count)
-                add_update(self.draft, weight, self.holder[name], gradient, steered, self.dialect,
-                           self.group[name])  # fmt: skip
+                    gradient = add_clipping(self.draft, name, gradient, weight.size)
+                add_update(
+                    self.draft,
+                    weight,
+                    self.holder[name],
+                    gradient,
+                    steered,
+                    self.dialect,
+                    self.group[name],
+                )
         if self._tensorflow:
             add_groups(self.draft)
 
 
 def _size(target: Tensor | Weight) -> int:
     return prod(target.shape) * FLOAT_BYTES
-

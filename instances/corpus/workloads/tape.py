@@ -28,7 +28,8 @@ class Tensor(NamedTuple):
 
 class Weight(NamedTuple):
     """A parameter of the network. `decays`: whether a penalty keeps it small; `optional`: no ONNX
-    op holds it (running statistics that are outputs there)."""
+    op holds it (running statistics that are outputs there).
+    """
 
     name: str
     shape: Dims
@@ -36,7 +37,7 @@ class Weight(NamedTuple):
     decays: bool = False
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """How many numbers it holds."""
         return prod(self.shape)
 

@@ -27,7 +27,7 @@ def add_variable(draft: Draft, weight: Weight, dialect: Dialect) -> tuple[int, i
     >>> draft.ops[0].parameter_bytes, draft.ops[1].resident_bytes
     (36, 0)
     """
-    size = weight.count * FLOAT_BYTES
+    size = weight.size * FLOAT_BYTES
     variable = draft.add(
         weight.name, "VariableV2", [], size, view=True, parameter_bytes=size, group=weight.name
     )
@@ -38,7 +38,7 @@ def add_variable(draft: Draft, weight: Weight, dialect: Dialect) -> tuple[int, i
     read = draft.add(f"{weight.name}/read", "Identity", [variable], size, view=True,
                      group=weight.name)  # fmt: skip
     if dialect.training and dialect.summaries:
-        add_histogram(draft, weight.name, read, weight.count)
+        add_histogram(draft, weight.name, read, weight.size)
     if dialect.training and dialect.averages:
         _add_average(draft, weight, read, dialect)
     return variable, read
@@ -70,13 +70,13 @@ def _assign(draft: Draft, name: str, group: str, variable: int, size: int) -> No
 
 def _add_average(draft: Draft, weight: Weight, read: int, dialect: Dialect) -> None:
     """A running average of a variable: average -= (1 - decay) (average - variable)."""
-    name, size = f"{weight.name}/ExponentialMovingAverage", weight.count * FLOAT_BYTES
+    name, size = f"{weight.name}/ExponentialMovingAverage", weight.size * FLOAT_BYTES
     shadow = _add_slot(draft, weight, name, size, dialect)
     decay = draft.add(f"{name}/decay", "Const", [], INDEX_BYTES, view=True, group=weight.name)
-    common = {"flops": weight.count, "group": weight.name, "held_bytes": 0}
+    common = {"flops": weight.size, "group": weight.name, "held_bytes": 0}
     apart = draft.add(f"{name}/sub", "Sub", [shadow, read], size, **common)  # type: ignore[arg-type]
     share = draft.add(f"{name}/mul", "Mul", [apart, decay], size, **common)  # type: ignore[arg-type]
-    draft.add(f"{name}/AssignSub", "AssignSub", [shadow, share], 0, flops=weight.count,
+    draft.add(f"{name}/AssignSub", "AssignSub", [shadow, share], 0, flops=weight.size,
               group=weight.name)  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def add_update(
     In TensorFlow each slot is a variable; elsewhere the update holds them. `steered` are the
     numbers that it reads.
     """
-    size = weight.count * FLOAT_BYTES
+    size = weight.size * FLOAT_BYTES
     slots: list[int] = []
     if dialect.framework == "tensorflow":
         slots = [
@@ -107,7 +107,7 @@ def add_update(
         f"Apply{dialect.optimizer}" if slots else dialect.optimizer,
         [holder, gradient, *slots, *steered],
         0,
-        flops=(2 + 4 * dialect.slots) * weight.count,
+        flops=(2 + 4 * dialect.slots) * weight.size,
         also_moved_bytes=(1 + dialect.slots) * size,  # inputs are read, weight and slots written
         state_bytes=state or None,
         group=group,
@@ -132,17 +132,17 @@ def add_penalty(draft: Draft, weight: Weight, read: int, backward: bool) -> Sequ
 
     Returns the penalty, and the gradient's op if asked for.
     """
-    size = weight.count * FLOAT_BYTES
+    size = weight.size * FLOAT_BYTES
     scale = draft.add(f"{weight.name}/Regularizer/scale", "Const", [], INDEX_BYTES, view=True)
     squares = draft.add(f"{weight.name}/Regularizer/L2Loss", "L2Loss", [read], FLOAT_BYTES,
-                        flops=2 * weight.count)  # fmt: skip
+                        flops=2 * weight.size)  # fmt: skip
     penalty = draft.add(f"{weight.name}/Regularizer", "Mul", [squares, scale], FLOAT_BYTES,
                         flops=1)  # fmt: skip
     if not backward:
         return [penalty]
     name = f"gradients/{weight.name}/Regularizer_grad"
     slope = draft.add(f"{name}/Mul", "Mul", [scale], FLOAT_BYTES, flops=1, backward=True)
-    gradient = draft.add(f"{name}/L2Loss", "Mul", [read, slope], size, flops=weight.count,
+    gradient = draft.add(f"{name}/L2Loss", "Mul", [read, slope], size, flops=weight.size,
                          backward=True)  # fmt: skip
     return [penalty, gradient]
 

@@ -30,7 +30,7 @@ def evoformer(
     >>> from placegap.instances.corpus.workloads.dialect import MODULES
     >>> tape = Tape(MODULES)
     >>> evoformer(tape, 128)
-    >>> sum(weight.count for op in tape.ops for weight in op.weights)
+    >>> sum(weight.size for op in tape.ops for weight in op.weights)
     87837696
     """
     rows = placeholder(tape, (batch, residues, width), "msa")
@@ -56,9 +56,7 @@ def _held(tape: Tape, **shapes: Dims) -> list[Weight]:
     return [tape.weight(name, shape) for name, shape in shapes.items()]
 
 
-def _attention(
-    tape: Tape, x: Tensor, heads: int, name: str, *, by: Tensor | None = None
-) -> Tensor:
+def _attention(tape: Tape, x: Tensor, heads: int, name: str, *, by: Tensor | None = None) -> Tensor:
     """Gated attention along one axis, with a bias from the pairs if `by` names them."""
     outer, length, width = x.shape
     if name in ("msa_column", "triangle_ending"):

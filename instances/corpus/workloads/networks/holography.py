@@ -23,7 +23,7 @@ def holography(tape: Tape, batch: int) -> None:
     >>> from placegap.instances.corpus.workloads.dialect import MODULES
     >>> tape = Tape(MODULES)
     >>> holography(tape, 1)
-    >>> sum(weight.count for op in tape.ops for weight in op.weights if weight.trained)
+    >>> sum(weight.size for op in tape.ops for weight in op.weights if weight.trained)
     148704
     """
     x = placeholder(tape, (batch, 4, SIDE, SIDE))

@@ -34,8 +34,8 @@ def inception_v3(tape: Tape, batch: int, classes: int = 1000) -> None:
     >>> from placegap.instances.corpus.workloads.dialect import MODULES
     >>> tape = Tape(MODULES)
     >>> inception_v3(tape, 1)
-    >>> sum(weight.count for op in tape.ops for weight in op.weights if weight.trained)
-    23834568
+    >>> sum(weight.size for op in tape.ops for weight in op.weights if weight.trained)
+    23817352
     """
     x = _unit(tape, placeholder(tape, (batch, 3, 299, 299)), 32, 3, 2, "valid")
     x = _unit(tape, x, 32, 3, 1, "valid")
@@ -46,8 +46,14 @@ def inception_v3(tape: Tape, batch: int, classes: int = 1000) -> None:
         x = _mixed(tape, x, [[(64, 1)], [(48, 1), (64, 5)], [(64, 1), (96, 3), (96, 3)]], pooled)
     x = _reduced(tape, x, [[(384, 3)], [(64, 1), (96, 3), (96, 3)]])
     for width in (128, 160, 160, 192):
-        seven = [(width, 1), (width, (1, 7)), (192, (7, 1))]
-        double = [(width, 1), (width, (7, 1)), (width, (1, 7)), (width, (7, 1)), (192, (1, 7))]
+        seven: Branch = [(width, 1), (width, (1, 7)), (192, (7, 1))]
+        double: Branch = [
+            (width, 1),
+            (width, (7, 1)),
+            (width, (1, 7)),
+            (width, (7, 1)),
+            (192, (1, 7)),
+        ]
         x = _mixed(tape, x, [[(192, 1)], seven, double], 192)
     side = x
     x = _reduced(tape, x, [[(192, 1), (320, 3)],

@@ -80,8 +80,8 @@ def nasnet_large(tape: Tape, batch: int, classes: int = 1000) -> None:
     >>> from placegap.instances.corpus.workloads.dialect import MODULES
     >>> tape = Tape(MODULES)
     >>> nasnet_large(tape, 1)
-    >>> round(sum(weight.count for op in tape.ops for weight in op.weights) / 1e6, 2)
-    88.95
+    >>> round(sum(weight.size for op in tape.ops for weight in op.weights) / 1e6, 2)
+    89.15
     """
     _network(tape, NASNET_LARGE, batch, classes)
 

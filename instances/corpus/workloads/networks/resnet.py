@@ -28,7 +28,7 @@ def resnet(tape: Tape, batch: int, layers: int = 50, classes: int = 1000) -> Non
     >>> from placegap.instances.corpus.workloads.dialect import MODULES
     >>> tape = Tape(MODULES)
     >>> resnet(tape, 1)
-    >>> sum(weight.count for op in tape.ops for weight in op.weights if weight.trained)
+    >>> sum(weight.size for op in tape.ops for weight in op.weights if weight.trained)
     25557032
     """
     x = placeholder(tape, (batch, 3, 224, 224))

@@ -28,7 +28,7 @@ WORDS = 32_000
 def transformer(
     tape: Tape, batch: int, steps: int = 32, layers: int = 12, hidden: int = 2048, heads: int = 16
 ) -> None:
-    """Write an encoder and a decoder as Tensor2Tensor does, norms written out, and heads one by one.
+    """Write an encoder and a decoder as Tensor2Tensor does, norms written out, head by head.
 
     Celeritas states layers, heads, hidden units and batch; the sentences' length is ours, and the
     feed-forward layers are four times as wide, as in Vaswani et al.
@@ -198,8 +198,8 @@ def bert_layers(tape: Tape, batch: int, layers: int = 24, hidden: int = 1024) ->
         placeholder(tape, (batch, steps), name) for name in ("ids", "segments", "mask")
     )
     spread = tape.op("Mask", [mask], (batch, 1, 1, steps), rule="none")
-    tables = [tape.weight(name, (count, hidden)) for name, count in
-              (("words", BERT_WORDS), ("positions", 512), ("segments", 2), ("norm", 2))]  # fmt: skip
+    counts = {"words": BERT_WORDS, "positions": 512, "segments": 2, "norm": 2}
+    tables = [tape.weight(name, (count, hidden)) for name, count in counts.items()]
     x = tape.op("BertEmbeddings", [ids, kinds], shape, weights=tables, rule="gather",
                 flops=10 * batch * steps * hidden)  # fmt: skip
     for number in range(layers):

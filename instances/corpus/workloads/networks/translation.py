@@ -11,7 +11,6 @@ from placegap.instances.corpus.workloads.layers import (
     dense,
     embedding,
     loss,
-    matmul,
     multiply,
     placeholder,
     scale,

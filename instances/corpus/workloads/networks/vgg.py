@@ -25,7 +25,7 @@ def vgg16(tape: Tape, batch: int, classes: int = 1000) -> None:
     >>> from placegap.instances.corpus.workloads.dialect import MODULES
     >>> tape = Tape(MODULES)
     >>> vgg16(tape, 1)
-    >>> sum(weight.count for op in tape.ops for weight in op.weights)
+    >>> sum(weight.size for op in tape.ops for weight in op.weights)
     138357544
     """
     x = placeholder(tape, (batch, 3, 224, 224))
