@@ -53,20 +53,29 @@ def convert_command(
 
 def generate_command(
     family: Annotated[
-        str, typer.Argument(metavar="FAMILY", help="A family of graphs; see 'instances'.")
+        str,
+        typer.Argument(
+            metavar="FAMILY", help="A family of graphs, or a paper's workload; see 'instances'."
+        ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")],
     param: ParamOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
 ) -> None:
-    """Write a random graph of a family; the same seed gives the same file."""
+    """Write a random graph of a family, or a paper's workload; the same seed gives the same file."""
     from placegap.instances.corpus.generate import generate
+    from placegap.instances.corpus.workloads.registry import build_workload, is_workload
     from placegap.instances.files.document import Document, save_document
 
     check_json_name(out)
+    params = parse_pairs(param or ())
     with spinner(f"generating {family}"):
-        graph = generate(family, parse_pairs(param or ()), seed)
-        save_document(Document(name=graph.name, graph=graph), out)
+        if is_workload(family):
+            document = build_workload(family, params)
+        else:
+            graph = generate(family, params, seed)
+            document = Document(name=graph.name, graph=graph)
+        save_document(document, out)
 
 
 def check_json_name(path: Path) -> None:

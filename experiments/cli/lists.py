@@ -57,7 +57,7 @@ def _method_texts(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def instances_command(as_json: JsonOption = False) -> None:
-    """List the corpus, the clusters that ship, device kinds, traced models, and random graphs."""
+    """List graphs and where they come from, clusters, and the catalogue of devices."""
     with spinner("reading the corpus"):
         content = _instances()
     if as_json:
@@ -73,6 +73,7 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
     from placegap.experiments.show.figures import format_bytes
     from placegap.instances.corpus.corpus import corpus_names, load_corpus
     from placegap.instances.corpus.generate import FAMILIES
+    from placegap.instances.corpus.workloads.registry import workloads
     from placegap.instances.costing.catalogue import catalogue
     from placegap.instances.files.cluster_file import cluster_names, load_cluster
     from placegap.instances.importers.torch_export.presets import presets
@@ -89,6 +90,15 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
                 "GFLOP": f"{sum(op.flops or 0 for op in document.graph.ops) / 1e9:.2f}",
             }
             for name, document in documents.items()
+        ],
+        "workloads": [
+            {
+                "name": name,
+                "ops in the paper": workload.ops,
+                "sizes": " ".join(f"{key}={size}" for key, size in workload.sizes.items()),
+                "cluster": workload.cluster,
+            }
+            for name, workload in workloads().items()
         ],
         "clusters": [
             {

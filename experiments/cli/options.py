@@ -28,8 +28,8 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A readable file, a name of the corpus, hf:NAME, hf:CONFIG.json or"
-        " py:MODULE:FUNCTION.",
+        help="A readable file, a name of the corpus, a paper's workload, hf:NAME, hf:CONFIG.json"
+        " or py:MODULE:FUNCTION.",
     ),
 ]
 ClusterOption = Annotated[
@@ -43,7 +43,9 @@ UnitOption = Annotated[
 DimOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--dim", metavar="NAME=SIZE", help="Size of a dimension that an ONNX file leaves open."
+        "--dim",
+        metavar="NAME=SIZE",
+        help="Size of a dimension that an ONNX file leaves open, or of a workload (batch=8).",
     ),
 ]
 TimesOption = Annotated[

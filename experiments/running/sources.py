@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
+from placegap.instances.corpus.workloads.registry import build_workload, is_workload
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.importers.measured_times import MEASURED, read_times, with_times
@@ -28,8 +29,8 @@ class Source:
     Attributes
     ----------
     model : str
-        Name in the corpus, path of a readable file, ``hf:`` or ``py:`` and a model to trace, or
-        name of a generator family.
+        Name in the corpus, path of a readable file, name of a workload, ``hf:`` or ``py:`` and a
+        model to trace, or name of a generator family.
     cluster : str or None
         Name of a cluster that ships with the package, or a path; None: the file's own devices.
     time_unit : str or None
@@ -37,7 +38,7 @@ class Source:
     generated : tuple or None
         Parameters as (name, value) pairs and the seed, if `model` is a generator family.
     dims : tuple of (str, int)
-        Sizes of the dimensions that an ONNX file leaves open.
+        Sizes of the dimensions that an ONNX file leaves open, or of a workload.
     tracing : TraceOptions or None
         How a model is traced; None: the usual way.
     times : Path or None
@@ -109,8 +110,9 @@ def find_model(
 ) -> Document:
     """A document by its name in the corpus, from a file of any readable format, or traced.
 
-    A name of the corpus wins over a file of that name; ``./name`` is the file. ``hf:`` and ``py:``
-    begin the names of models that are traced.
+    A name of the corpus wins over a file of that name; ``./name`` is the file. So does a workload
+    (``celeritas:nmt``), whose sizes `dims` may choose. ``hf:`` and ``py:`` begin the names of
+    models that are traced.
     """
     if is_traced(model):
         if time_unit is not None or dims:
@@ -126,6 +128,10 @@ def find_model(
     if tracing is not None and tracing != TraceOptions():
         option = next(iter(tracing.chosen())).replace("_", "-")
         raise InputError(f"--{option} is for models that are traced ({', '.join(PREFIXES)})", model)
+    if is_workload(model):
+        if time_unit is not None:
+            raise InputError(f"{model} has no times: they are costed; leave out --time-unit")
+        return build_workload(model, dict(dims))
     if model in corpus_names():
         if time_unit is not None:
             raise InputError(f"{model} states its times in ns; leave out --time-unit")

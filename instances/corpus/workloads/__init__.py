@@ -1,0 +1,1 @@
+"""The papers' workloads at the papers' scale: networks built from their published architectures."""

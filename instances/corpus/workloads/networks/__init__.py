@@ -1,0 +1,1 @@
+"""Published architectures, one module per family of networks."""
