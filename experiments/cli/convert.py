@@ -62,7 +62,7 @@ def generate_command(
     param: ParamOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
 ) -> None:
-    """Write a random graph of a family, or a paper's workload; the same seed gives the same file."""
+    """Write a random graph of a family, or a workload; the same seed gives the same file."""
     from placegap.instances.corpus.generate import generate
     from placegap.instances.corpus.workloads.registry import build_workload, is_workload
     from placegap.instances.files.document import Document, save_document

@@ -148,10 +148,10 @@ def _moirai() -> Mapping[str, Workload]:
     found: dict[str, Workload] = {}
     swins = (("1.8b", (2, 2, 26, 2), 512, 16, 6496, 1800), ("6.6b", (2, 2, 40, 4), 768, 24, 14352,
              6600), ("13b", (2, 2, 48, 4), 1024, 32, 22120, 13000))  # fmt: skip
-    for name, depths, width, heads, ops, millions in swins:
+    for name, depths, width, heads, ops, rounded in swins:
         write = partial(swin, depths=depths, width=width, heads=heads)
         found[f"swin-{name}"] = Workload(
-            write, MODULES, {"batch": 1}, MOIRAI, ops, parameters=millions,
+            write, MODULES, {"batch": 1}, MOIRAI, ops, parameters=rounded,
             cited="Moirai, table IV, rounded",
             note=f"layers in stages of {', '.join(map(str, depths))} are ours",
         )  # fmt: skip
