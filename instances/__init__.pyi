@@ -19,7 +19,7 @@ from .problem.instance import (
     Op,
     Provenance,
 )
-from .problem.semantics import Semantics
+from .problem.semantics import LatencySubgraphs, Makespan, MaxLoad, MaxLoadFwdBwd, Semantics
 from .reading.errors import InputError
 from .referee.check import check, check_schedule
 from .referee.evaluate import evaluate
@@ -49,7 +49,11 @@ __all__ = [
     "Graph",
     "InputError",
     "Instance",
+    "LatencySubgraphs",
     "Link",
+    "Makespan",
+    "MaxLoad",
+    "MaxLoadFwdBwd",
     "Op",
     "Plan",
     "PlanError",

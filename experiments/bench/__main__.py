@@ -45,7 +45,7 @@ from placegap.instances.files.document import Document, load_document, save_docu
 from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers import solve
@@ -56,8 +56,8 @@ Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
 Row = dict[str, object]
 """Name, seconds, ratio, remark; of placers also the peak memory of their process."""
 
-MAKESPAN = Semantics(objective="makespan", channels="port")
-CHAIN = Semantics(objective="max_load", plans="chain")
+MAKESPAN = Makespan(channels="port")
+CHAIN = MaxLoad(plans="chain")
 
 LONG_S = 30.0
 """A call that takes longer than this is measured once."""

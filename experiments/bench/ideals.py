@@ -18,9 +18,9 @@ from placegap.experiments.bench.exact import ExactRow, apart, measure
 from placegap.instances.corpus.generate import generate
 from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph
 from placegap.instances.problem.instance import Cluster, Device, Graph, Instance, Link
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import MaxLoad
 
-CHAIN = Semantics(objective="max_load", plans="chain")
+CHAIN = MaxLoad(plans="chain")
 BANDWIDTH = 10**10
 """That of the graphs' reference, so that the ratio of communication is what was asked for."""
 

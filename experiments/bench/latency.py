@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from placegap.experiments.bench.exact import ExactRow, apart, measure
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Op
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs
 
 LIMIT_S = 30.0
 """Time limit."""
@@ -60,7 +60,7 @@ def run(case: LatencyCase) -> ExactRow:
         "skip connections": skip_connections,
     }
     instance = made[case.family](case.size)
-    semantics = Semantics(objective="latency_subgraphs", subgraphs=case.calls)
+    semantics = LatencySubgraphs(subgraphs=case.calls)
     return measure(case.name, instance, semantics, "latency", {}, LIMIT_S)
 
 

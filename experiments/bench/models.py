@@ -21,7 +21,7 @@ from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad
 from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.back_ends.highs import hand_over
 from placegap.solvers.core.method import Limits
@@ -29,8 +29,8 @@ from placegap.solvers.core.method import Limits
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
 Size = tuple[int, int]
 
-PORT = Semantics(objective="makespan", channels="port")
-LINK = Semantics(objective="makespan", channels="link")
+PORT = Makespan(channels="port")
+LINK = Makespan(channels="link")
 
 
 def model_benches(inputs: Path) -> Iterator[Bench]:
@@ -69,9 +69,9 @@ def _builds(instance: Instance) -> Iterator[tuple[str, Callable[[], pyo.Concrete
         return
     yield "pesto strengthened", lambda: pesto.build(instance, LINK)
     yield "getf milp", lambda: getf.build(instance)
-    load, chain = Semantics(objective="max_load"), Semantics(objective="max_load", plans="chain")
+    load, chain = MaxLoad(), MaxLoad(plans="chain")
     yield "throughput any", lambda: throughput_ip.build(instance, load, symmetry=True)
     yield "throughput chain", lambda: throughput_ip.build(instance, chain, symmetry=True)
     yield "archer three blocks", lambda: archer.build_three_blocks(instance, chain)
-    calls = Semantics(objective="latency_subgraphs")
+    calls = LatencySubgraphs()
     yield "latency strengthened", lambda: latency_ip.build(instance, calls, symmetry=True)

@@ -16,13 +16,13 @@ from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad, Semantics
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.starts import best_start, placers
 
-PORT = Semantics(objective="makespan", channels="port")
-CHAIN = Semantics(objective="max_load", plans="chain")
-ANY = Semantics(objective="max_load", plans="any")
+PORT = Makespan(channels="port")
+CHAIN = MaxLoad(plans="chain")
+ANY = MaxLoad(plans="any")
 CLUSTERS = ("celeritas-4xV100-pcie", "moirai-inter-server")
 """Four alike, and four of which no two are."""
 
@@ -99,7 +99,7 @@ def cases(inputs: Path) -> Iterator[OptimumCase]:
         yield OptimumCase(Source(str(path)), ANY, "noncontiguous", PUBLISHED_S)
     for path in sorted((published / "latency-inputs").glob("*/*.json")):
         for calls in (1, 2):
-            semantics = Semantics(objective="latency_subgraphs", subgraphs=calls)
+            semantics = LatencySubgraphs(subgraphs=calls)
             yield OptimumCase(Source(str(path)), semantics, "latency", PUBLISHED_S)
 
 

@@ -18,7 +18,7 @@ from placegap.experiments.bench.process import Measured, measure_apart
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem.instance import Cluster, Device, Graph, Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan, MaxLoad, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, Task, solve
 from placegap.solvers.core.registry import parse_params, why_not
@@ -37,10 +37,10 @@ NEXT_SIZE_S = 20.0
 """A placer that takes longer than this is not run on larger graphs."""
 
 RULES = (
-    Semantics(objective="makespan", channels="port"),
-    Semantics(objective="max_load"),
-    Semantics(objective="max_load", plans="chain"),
-    Semantics(objective="max_load", replicas=True),
+    Makespan(channels="port"),
+    MaxLoad(),
+    MaxLoad(plans="chain"),
+    MaxLoad(replicas=True),
 )
 """A placer is measured under the first of these that it applies to."""
 

@@ -29,7 +29,7 @@ from placegap.experiments.bench.process import cpu_s, least_cpu_s
 from placegap.instances.corpus import shapes
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Link, Op
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers import solve
 from placegap.solvers.placers.list_scheduling.idle_gaps import idle_devices
 from placegap.solvers.placers.list_scheduling.insertion import schedule_by_insertion
@@ -41,7 +41,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
     problem_of,
 )
 
-FREE = Semantics(objective="makespan", channels="free", transfers="per_edge")
+FREE = Makespan(channels="free", transfers="per_edge")
 HASH_SEEDS = range(10)
 DISTINCT, TWO_SPEEDS = (1, 2, 4, 8), (1, 1, 2, 2)
 GRAPHS, LARGEST = 50, 40

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from placegap.experiments.bench.exact import ExactRow, apart, measure
 from placegap.instances.corpus.training import mirror_training
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Link, Op
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import MaxLoad
 
-ANY = Semantics(objective="max_load", plans="any")
+ANY = MaxLoad(plans="any")
 
 TIME_LIMIT_S = 60.0
 

@@ -32,11 +32,11 @@ from placegap.experiments.show.place_report import opinion_object, print_result,
 from placegap.experiments.show.rendering import output, spinner, warn
 from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import LoadSemantics, Semantics
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
     from placegap.experiments.running.placing import Attempt
-    from placegap.instances.problem.semantics import Semantics
     from placegap.instances.referee.plan import Plan
     from placegap.solvers import Result
     from placegap.solvers.solving.second_opinion import Opinion
@@ -159,7 +159,7 @@ def place_command(
         coarsen=coarsen,
         coarsen_params=coarsen_params,
     )
-    if is_traced(model) and rules.objective is None and first.semantics.is_load:
+    if is_traced(model) and rules.objective is None and isinstance(first.semantics, LoadSemantics):
         warn(
             f"the objective is {first.semantics.label}, as is usual for models that are traced: one"
             " pass gains little from more devices; --objective makespan asks for that"

@@ -186,12 +186,12 @@ def _write_plan(instance: Instance, path: Path) -> str | None:
     Why there is none, if so.
     """
     from placegap.instances.files.plan_file import save_plan
-    from placegap.instances.problem.semantics import Semantics
+    from placegap.instances.problem.semantics import Makespan
     from placegap.solvers import solve
 
     own = instance.semantics
     semantics = own if own is not None and own.objective == "makespan" else None
-    result = solve(instance, semantics or Semantics(objective="makespan"), "order-place", FILL)
+    result = solve(instance, semantics or Makespan(), "order-place", FILL)
     if result.plan is None:
         return result.message
     save_plan(instance, result.plan, result.semantics, path, result.method)

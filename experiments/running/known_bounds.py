@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from placegap.instances.corpus.corpus import known_of
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import PLAN_CLASSES, Semantics
+from placegap.instances.problem.semantics import PLAN_CLASSES, Semantics, plan_class, with_plans
 from placegap.solvers.core.result import Result
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.solving.cheap_bounds import Bound, quick_bound
@@ -25,12 +25,8 @@ def best_bound(bounds: Iterable[Bound]) -> Bound | None:
 
 def recorded_bounds(instance: Instance, semantics: Semantics) -> Iterator[Bound]:
     """Bounds that the corpus or the instance's file records, also of wider classes of plans."""
-    for plans in (
-        PLAN_CLASSES[PLAN_CLASSES.index(semantics.plans) :]
-        if semantics.is_load
-        else [semantics.plans]
-    ):
-        for known in known_of(instance, semantics.model_copy(update={"plans": plans})):
+    for plans in PLAN_CLASSES[PLAN_CLASSES.index(plan_class(semantics)) :]:
+        for known in known_of(instance, with_plans(semantics, plans)):
             if known.bound_ns is not None:
                 origin = known.bound_origin or "not said by whom"
                 yield Bound(known.bound_ns, f"recorded: {origin}", known.rests_on)

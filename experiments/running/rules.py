@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from placegap.instances.problem.semantics import FIELDS, OBJECTIVES, Semantics
+from placegap.instances.problem.semantics import FIELDS, OBJECTIVES, Semantics, parse_semantics
 from placegap.instances.reading.errors import from_validation_error
 
 
@@ -37,7 +37,8 @@ class Rules:
 
         Examples
         --------
-        >>> own = Semantics(objective="makespan", channels="link")
+        >>> from placegap.instances import Makespan
+        >>> own = Makespan(channels="link")
         >>> Rules(transfers="per_tensor").override(own).label
         'makespan link per_tensor'
         >>> Rules(objective="max_load").override(own).label
@@ -47,10 +48,11 @@ class Rules:
         fields: dict[str, object] = {"objective": self._objective(default)}
         if own is not None and given.get("objective", own.objective) == own.objective:
             fields = own.model_dump()
+        stated = {**fields, **given}
         try:
-            return Semantics.model_validate({**fields, **given})
+            return parse_semantics(stated)
         except ValidationError as error:
-            raise from_validation_error(error, source="options") from None
+            raise from_validation_error(error, stated, source="options") from None
 
     def _objective(self, default: str) -> str:
         given = {name for name, value in vars(self).items() if value is not None}

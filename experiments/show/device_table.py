@@ -7,14 +7,14 @@ from rich.table import Table
 from placegap.experiments.show.figures import format_bytes, format_ns
 from placegap.experiments.show.rendering import plain_table
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LoadSemantics, Semantics, memory_rule
 from placegap.instances.referee.plan import Evaluation
 
 
 def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) -> Table:
     """One line per device: ops, compute, communication, memory (and load, for max_load)."""
     communication = _communication_ns(verdict, instance.num_devices)
-    is_load = semantics.is_load
+    is_load = isinstance(semantics, LoadSemantics)
     rows = []
     for use, spec, moved in zip(verdict.uses, instance.cluster.devices, communication, strict=True):
         memory = format_bytes(use.memory_bytes)
@@ -23,7 +23,7 @@ def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) 
         row = (use.device, spec.kind, str(use.num_ops), format_ns(use.compute_ns), format_ns(moved))
         rows.append((*row, *((format_ns(use.load_ns),) if is_load else ()), memory))
     head = ("device", "kind", "ops", "compute", "communication")
-    held = "peak memory" if semantics.memory == "peak" else "memory"
+    held = "peak memory" if memory_rule(semantics) == "peak" else "memory"
     return plain_table(None, (*head, *(("load",) if is_load else ()), held), rows)
 
 

@@ -16,7 +16,7 @@ from placegap.experiments.show.drawing import COLOURS, new_figure, png
 from placegap.experiments.show.figures import common_unit, format_gap, format_ns
 from placegap.instances import load_cluster, load_corpus
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Schedule
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MAKESPAN = Semantics(objective="makespan", channels="port")
+MAKESPAN = Makespan(channels="port")
 """The rules of the command's schedules: one transfer at a time in and out of each device."""
 
 TIME_LIMIT_S = 20.0

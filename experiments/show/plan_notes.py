@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import (
+    LoadSemantics,
+    Semantics,
+    has_two_levels,
+    memory_rule,
+    plan_class,
+)
 from placegap.instances.referee.plan import Evaluation
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import Result
@@ -26,9 +32,9 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
+    >>> from placegap.instances import Makespan, example
     >>> from placegap.solvers import solve
-    >>> result = solve(example(), Semantics(objective="makespan"), "single-device")
+    >>> result = solve(example(), Makespan(), "single-device")
     >>> plan_notes(example(), result)[0].partition(":")[0]
     'the plan uses gpu0 alone'
     """
@@ -42,7 +48,7 @@ def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
     """Formats that give one number for an op's memory say nothing of what stays."""
     sizes = instance.memory_arrays
     stated = sizes.state_bytes.any() or len(sizes.shared_bytes)
-    if semantics.memory == "sum" or stated or not instance.arrays.resident_bytes.any():
+    if memory_rule(semantics) == "sum" or stated or not instance.arrays.resident_bytes.any():
         return ()
     return (
         "no op states parameter_bytes, state_bytes or shared_state: the peaks count tensors and"
@@ -60,7 +66,8 @@ def _idle(instance: Instance, result: Result, verdict: Evaluation) -> tuple[str,
         return (f"{_unused(verdict)}: no op of this model can run there",)
     if all(cluster.devices[k].is_host for k in idle):
         return (f"{_unused(verdict)}: a host",)
-    return ((_stages if result.semantics.is_load else _one_pass)(verdict, result),)
+    note = _stages if isinstance(result.semantics, LoadSemantics) else _one_pass
+    return (note(verdict, result),)
 
 
 def _one_pass(verdict: Evaluation, result: Result) -> str:
@@ -85,7 +92,7 @@ def _stages(verdict: Evaluation, result: Result) -> str:
     found = "no plan has less" if result.status == "optimal" else "no plan with less was found"
     if result.semantics.objective == "max_load_fwd_bwd":
         why = "the heaviest forward and backward loads decide"
-    elif result.semantics.levels == 2:
+    elif has_two_levels(result.semantics):
         why = "the heaviest load of a device or server decides"
     else:
         why = f"the heaviest stage decides, {heaviest.device}'s"
@@ -100,7 +107,7 @@ def _instead(semantics: Semantics, num_ops: int) -> str:
         return "'placegap split' divides an op that is a stage of its own"
     if semantics.objective == "max_load" and not semantics.replicas:
         return "with --replicas equal devices may share a stage"
-    if semantics.plans != "any":
+    if plan_class(semantics) != "any":
         return "with --plans any a device may run any ops"
     return "'placegap split' divides heavy ops"
 

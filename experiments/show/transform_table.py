@@ -17,7 +17,7 @@ from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan, MaxLoad, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.structure.weighted_dag import communication_ratio, flow_of
 from placegap.instances.transforms.table import TRANSFORMS, Claim, coarsen
@@ -37,8 +37,8 @@ PARAMS: Mapping[str, Mapping[str, object]] = {
     "co-placement": {"fixed_point": "no"},
 }
 SEMANTICS = (
-    Semantics(objective="makespan"),
-    Semantics(objective="max_load", plans="chain"),
+    Makespan(),
+    MaxLoad(plans="chain"),
 )
 
 

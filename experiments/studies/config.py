@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from placegap.instances.importers.time_unit import TimeUnit
 from placegap.instances.problem.instance import Name
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.file_kinds import refuse_other
 from placegap.instances.reading.yaml_file import read_yaml
@@ -87,7 +87,7 @@ class TableEntry(Entry):
     """One table: every method in it is judged under one semantics."""
 
     name: Name
-    semantics: Semantics
+    semantics: StatedSemantics
     instances: Annotated[tuple[InstanceEntry, ...], Field(min_length=1)]
     clusters: tuple[Name, ...] = ()
     methods: Annotated[tuple[MethodEntry, ...], Field(min_length=1)]

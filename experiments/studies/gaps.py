@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from placegap.experiments.studies.log import Record
 from placegap.experiments.studies.plan import Cell
-from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass
+from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, plan_class, with_plans
 from placegap.solvers.core.result import relative_gap
 from placegap.solvers.core.trust import PROOF
 
@@ -105,8 +105,8 @@ def gap_cells(cells: Iterable[Cell], records: Mapping[str, Record]) -> list[GapC
     best: dict[tuple[str, str, PlanClass], BestBound] = {}
     for cell in cells:
         for bound, by in _bounds(cell, records):
-            for plan_class in _nested_in(bound["bound_class"]):
-                where = (*_problem(cell), plan_class)
+            for plans in _nested_in(bound["bound_class"]):
+                where = (*_problem(cell), plans)
                 found = BestBound(bound["bound_ns"], by, bound.get("rests_on", ""))
                 if where not in best or found.rank > best[where].rank:
                     best[where] = found
@@ -124,7 +124,7 @@ def _gap_cell(
     records: Mapping[str, Record],
     best: Mapping[tuple[str, str, PlanClass], BestBound],
 ) -> GapCell:
-    bound_ns, by, rests_on = best.get((*_problem(cell), cell.semantics.plans), (None, "", ""))
+    bound_ns, by, rests_on = best.get((*_problem(cell), plan_class(cell.semantics)), (None, "", ""))
     empty = GapCell(
         cell, NOT_RUN, best_bound_ns=bound_ns, best_bound_by=by, best_rests_on=rests_on
     )  # fmt: skip
@@ -155,8 +155,7 @@ def _gap_cell(
 
 def _problem(cell: Cell) -> tuple[str, str]:
     """The instance, and all of the semantics but the class of plans."""
-    rules = cell.semantics.model_copy(update={"plans": "any"})
-    return cell.instance_hash, rules.label
+    return cell.instance_hash, with_plans(cell.semantics, "any").label
 
 
 def _nested_in(plan_class: PlanClass) -> tuple[PlanClass, ...]:
@@ -180,7 +179,7 @@ def disagreements(cells: Sequence[GapCell]) -> list[str]:
     for proof in (cell for cell in cells if cell.status == "infeasible"):
         for cell in cells:
             same = _problem(cell.cell) == _problem(proof.cell)
-            nested = cell.cell.semantics.plans in _nested_in(proof.cell.semantics.plans)
+            nested = plan_class(cell.cell.semantics) in _nested_in(plan_class(proof.cell.semantics))
             if same and nested and cell.value_ns is not None:
                 found.append(
                     f"{_where(cell)}: has a plan of {cell.value_ns} ns where"

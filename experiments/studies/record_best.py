@@ -16,7 +16,12 @@ from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.log import Record, RunLog
 from placegap.instances.corpus.corpus import corpus_names, record_best
 from placegap.instances.problem.instance import BestKnown
-from placegap.instances.problem.semantics import PLAN_CLASSES, Semantics
+from placegap.instances.problem.semantics import (
+    PLAN_CLASSES,
+    parse_semantics,
+    plan_class,
+    with_plans,
+)
 from placegap.instances.reading.errors import InputError
 
 
@@ -48,18 +53,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 def what_it_proves(record: Record) -> Iterator[BestKnown]:
     """A run's value and bound, under its own semantics and under those they carry over to."""
-    own = Semantics.model_validate(record["semantics"])
+    own = parse_semantics(record["semantics"])
     value_ns, bound_ns = record.get("value_ns"), record.get("bound_ns")
-    rank = PLAN_CLASSES.index(own.plans)
-    bound_rank = PLAN_CLASSES.index(record.get("bound_class") or own.plans)
-    classes = PLAN_CLASSES if own.objective == "max_load" else (own.plans,)
+    own_class = plan_class(own)
+    rank = PLAN_CLASSES.index(own_class)
+    bound_rank = PLAN_CLASSES.index(record.get("bound_class") or own_class)
+    classes = PLAN_CLASSES if own.objective == "max_load" else (own_class,)
     for plans in classes:
         at = PLAN_CLASSES.index(plans)
         has_value = value_ns is not None and at >= rank
         has_bound = bound_ns is not None and at <= bound_rank
         if has_value or has_bound:
             yield BestKnown(
-                semantics=own.model_copy(update={"plans": plans}),
+                semantics=with_plans(own, plans),
                 value_ns=value_ns if has_value else None,
                 bound_ns=bound_ns if has_bound else None,
                 value_origin=record["method"] if has_value else "",

@@ -42,7 +42,7 @@ from placegap.formulations.archer.parts import (
 )
 from placegap.formulations.shared.families import placement, set_placement
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import MaxLoad, Semantics
 from placegap.instances.referee.loads import combine, device_loads
 from placegap.instances.referee.plan import Plan
 
@@ -53,7 +53,7 @@ BEFORE, BOTTLENECK, AFTER, HOSTS_BEFORE, HOSTS_AFTER = range(5)
 
 
 def build_exact(
-    instance: Instance, semantics: Semantics, num_blocks: int | None = None
+    instance: Instance, semantics: MaxLoad, num_blocks: int | None = None
 ) -> pyo.ConcreteModel:
     """The exact model: x[i, b], op i is in block b of the chain.
 
@@ -63,7 +63,7 @@ def build_exact(
     Parameters
     ----------
     instance : Instance
-    semantics : Semantics
+    semantics : MaxLoad
         ``max_load chain``.
     num_blocks : int, optional
         k; the default is the number of devices, which is what the claim needs.
@@ -81,7 +81,7 @@ def build_exact(
     Examples
     --------
     >>> from placegap.instances import example
-    >>> model = build_exact(example(), Semantics(objective="max_load", plans="chain"))
+    >>> model = build_exact(example(), MaxLoad(plans="chain"))
     >>> len(model.x), len(model.leaves), len(model.chain_prefix)
     (8, 8, 4)
     """
@@ -94,7 +94,7 @@ def build_exact(
 
 def build_three_blocks(
     instance: Instance,
-    semantics: Semantics,
+    semantics: MaxLoad,
     num_blocks: int | None = None,
     at_least_ns: int = 0,
 ) -> pyo.ConcreteModel:
@@ -106,7 +106,7 @@ def build_three_blocks(
     Parameters
     ----------
     instance : Instance
-    semantics : Semantics
+    semantics : MaxLoad
         ``max_load chain``.
     num_blocks : int, optional
         k, the number of accelerators; the default is that of the instance. Its hosts come on top.
@@ -140,7 +140,7 @@ def build_three_blocks(
     Examples
     --------
     >>> from placegap.instances import example
-    >>> model = build_three_blocks(example(), Semantics(objective="max_load", plans="chain"), 16)
+    >>> model = build_three_blocks(example(), MaxLoad(plans="chain"), 16)
     >>> len(model.x), len(model.leaves), len(model.chain_prefix)
     (12, 12, 8)
     """
@@ -154,7 +154,7 @@ def build_three_blocks(
 
 def build_bottleneck(
     instance: Instance,
-    semantics: Semantics,
+    semantics: MaxLoad,
     num_blocks: int | None = None,
     index: int = 1,
     at_least_ns: int = 0,
@@ -194,7 +194,7 @@ def build_bottleneck(
     Examples
     --------
     >>> from placegap.instances import example
-    >>> chain = Semantics(objective="max_load", plans="chain")
+    >>> chain = MaxLoad(plans="chain")
     >>> model = build_bottleneck(example(), chain, num_blocks=4, index=1)
     >>> sorted({part for _, part in model.x})
     [1, 2]
@@ -211,8 +211,8 @@ def build_bottleneck(
 
 def why_not(semantics: Semantics) -> str | None:
     """Why the models do not bound a semantics, or None if they do."""
-    allowed = Semantics(objective="max_load", plans="chain", load=semantics.load)
-    if semantics != allowed:
+    load = semantics.load if isinstance(semantics, MaxLoad) else "add"
+    if semantics != MaxLoad(plans="chain", load=load):
         return f"states max_load chain, not {semantics.label}"
     return None
 
@@ -238,7 +238,7 @@ def horizon_ns(instance: Instance) -> int:
     return build_units(instance).horizon_ns
 
 
-def _refuse(semantics: Semantics, num_blocks: int) -> None:
+def _refuse(semantics: MaxLoad, num_blocks: int) -> None:
     reason = why_not(semantics)
     if reason is not None:
         raise ValueError(f"the model of Archer et al. {reason}")
@@ -277,7 +277,7 @@ def _superblocks(
 
 
 def warm_start(
-    model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: Semantics
+    model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: MaxLoad
 ) -> None:
     """Set all variables of an exact model of k = K blocks to a feasible chain plan.
 

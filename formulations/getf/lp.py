@@ -26,12 +26,8 @@ from placegap.formulations.getf.groups import (
     possible_placements,
     round_to_groups,
 )
-from placegap.formulations.shared.families import (
-    LARGEST_CAPACITY,
-    Linear,
-    granularity_ns,
-    time_unit_ns,
-)
+from placegap.formulations.shared.families import LARGEST_CAPACITY, Linear
+from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT

@@ -31,13 +31,12 @@ from placegap.formulations.shared.families import (
     Linear,
     assign_once,
     colocate_ops,
-    granularity_ns,
     memory_capacity,
     place_ops,
     placement,
     set_placement,
-    time_unit_ns,
 )
+from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.referee.plan import Plan

@@ -42,13 +42,13 @@ from placegap.formulations.latency_ip.windows_and_ranks import (
 from placegap.formulations.shared.families import (
     assign_once,
     memory_capacity,
-    op_reach,
     place_ops,
     placement,
     set_placement,
 )
+from placegap.formulations.shared.reach import op_reach
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs, Semantics
 from placegap.instances.referee.plan import Plan
 
 Form = Literal["as_published", "strengthened"]
@@ -56,7 +56,7 @@ Form = Literal["as_published", "strengthened"]
 
 def build(
     instance: Instance,
-    semantics: Semantics,
+    semantics: LatencySubgraphs,
     form: Form = "strengthened",
     horizon_ns: int | None = None,
     bound_ns: int | None = None,
@@ -67,7 +67,7 @@ def build(
     Parameters
     ----------
     instance : Instance
-    semantics : Semantics
+    semantics : LatencySubgraphs
         ``latency_subgraphs``.
     form : {"strengthened", "as_published"}
     horizon_ns : int, optional
@@ -92,7 +92,7 @@ def build(
     Examples
     --------
     >>> from placegap.instances import example
-    >>> twice = Semantics(objective="latency_subgraphs", subgraphs=2)
+    >>> twice = LatencySubgraphs(subgraphs=2)
     >>> model = build(example(), twice, horizon_ns=99)
     >>> len(model.x), len(model.in_call), len(model.enters), pyo.value(model.unit_ns)
     (8, 16, 16, 1.0)
@@ -143,13 +143,13 @@ def why_not(semantics: Semantics) -> str | None:
     return None
 
 
-def count_rows(instance: Instance, semantics: Semantics, form: Form) -> int:
+def count_rows(instance: Instance, semantics: LatencySubgraphs, form: Form) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building.
 
     Examples
     --------
     >>> from placegap.instances import example
-    >>> once = Semantics(objective="latency_subgraphs")
+    >>> once = LatencySubgraphs()
     >>> count_rows(example(), once, "as_published"), count_rows(example(), once, "strengthened")
     (76, 79)
     """
@@ -179,7 +179,7 @@ def count_rows(instance: Instance, semantics: Semantics, form: Form) -> int:
 
 
 def warm_start(
-    model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: Semantics
+    model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: LatencySubgraphs
 ) -> None:
     """Set the values of all variables to those of a plan, or of its twin that the model keeps.
 

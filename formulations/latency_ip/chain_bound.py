@@ -20,11 +20,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from placegap.formulations.latency_ip.chain_cuts import INSIDE, OUTSIDE, CallCuts
-from placegap.formulations.shared.families import op_reach
+from placegap.formulations.shared.reach import op_reach
 from placegap.instances.problem.graph_index import GraphIndex, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs
 
 MOST_OPS = 2500
 """Larger graphs have no bound but 0: reachability is a matrix of ops by ops."""
@@ -37,7 +37,7 @@ Sides = NDArray[np.int8]
 
 
 def chain_bound_ns(
-    instance: Instance, semantics: Semantics, time_limit_s: float | None = None
+    instance: Instance, semantics: LatencySubgraphs, time_limit_s: float | None = None
 ) -> int:
     """A latency that no plan is below, `NEVER` if no plan fits: the best bound of a few long paths.
 
@@ -51,7 +51,7 @@ def chain_bound_ns(
     1 + 20 + 8, and the op beside it, wherever it is, 10 or the transfers of 20 and 10:
 
     >>> from placegap.instances import example
-    >>> chain_bound_ns(example(), Semantics(objective="latency_subgraphs"))
+    >>> chain_bound_ns(example(), LatencySubgraphs())
     43
     """
     index, n = instance.arrays.index, instance.num_ops
@@ -111,7 +111,9 @@ def _matrix(after: list[int]) -> Bools:
 class _ChainBound:
     """The bound of one chain: (L,) ops, each after the one before; `after`: is op j after op i."""
 
-    def __init__(self, instance: Instance, semantics: Semantics, chain: Ints, after: Bools) -> None:
+    def __init__(
+        self, instance: Instance, semantics: LatencySubgraphs, chain: Ints, after: Bools
+    ) -> None:
         arrays, index = instance.arrays, instance.arrays.index
         accelerators = np.flatnonzero(~arrays.is_host)
         times = np.where(arrays.time_ns == UNSUPPORTED, NEVER, arrays.time_ns)

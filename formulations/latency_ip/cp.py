@@ -39,7 +39,7 @@ from placegap.formulations.shared.cp_families import (
     memory_capacity,
 )
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.plan import Plan
 
 Values = Callable[[Expression], int]
@@ -48,7 +48,7 @@ Values = Callable[[Expression], int]
 
 def build(
     instance: Instance,
-    semantics: Semantics,
+    semantics: LatencySubgraphs,
     horizon_ns: int | None = None,
     bound_ns: int | None = None,
     symmetry: bool = False,
@@ -76,7 +76,7 @@ def build(
     >>> from placegap.instances import example
     >>> from ortools.sat.python import cp_model
     >>> solver = cp_model.CpSolver()
-    >>> model = build(example(), Semantics(objective="latency_subgraphs"))
+    >>> model = build(example(), LatencySubgraphs())
     >>> solver.solve(model.cp) == cp_model.OPTIMAL, solver.value(model.latency) * model.unit_ns
     (True, 43)
     """
@@ -300,7 +300,7 @@ def calls_in_order(model: LatencyModel) -> None:
 # ------------------------------------------------------------------------------------ plans in, out
 
 
-def warm_start(model: LatencyModel, plan: Plan, semantics: Semantics) -> None:
+def warm_start(model: LatencyModel, plan: Plan, semantics: LatencySubgraphs) -> None:
     """Hint all variables to their values in a plan of at most the horizon; once per model."""
     hint, unit = model.cp.add_hint, model.unit_ns
     values = plan_values(model.instance, plan, semantics)

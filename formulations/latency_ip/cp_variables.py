@@ -10,10 +10,10 @@ from ortools.sat.python import cp_model
 from placegap.formulations.latency_ip.published import CallSets, index_sets
 from placegap.formulations.makespan_cp.variables import Literal
 from placegap.formulations.shared.cp_families import LARGEST_TIME, Derived, largest_spread
-from placegap.formulations.shared.families import granularity_ns
+from placegap.formulations.shared.time_scale import granularity_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs
 
 Member = tuple[int, int, int]
 
@@ -91,7 +91,7 @@ class LatencyModel:
         return min(int(self.instance.arrays.host_ns[u, k]), self.horizon_ns + 1) // self.unit_ns
 
 
-def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> LatencyModel:
+def new_model(instance: Instance, semantics: LatencySubgraphs, horizon_ns: int) -> LatencyModel:
     """Variables. The unit keeps all rows that the horizon allows within `LARGEST_ACTIVITY`."""
     sets = index_sets(instance, semantics, horizon_ns)
     granularity = granularity_ns(instance, transfers=False)

@@ -16,9 +16,11 @@ from placegap.formulations.latency_ip.windows_and_ranks import (
     empty_edges,
     serial_horizon_ns,
 )
-from placegap.formulations.shared.families import Linear, edge_ends, granularity_ns, time_unit_ns
+from placegap.formulations.shared.families import Linear
+from placegap.formulations.shared.reach import edge_ends
+from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs
 
 Pair = tuple[int, int]
 
@@ -73,7 +75,7 @@ def model_unit_ns(instance: Instance, horizon_ns: int | None) -> float:
 
 
 def index_sets(
-    instance: Instance, semantics: Semantics, horizon_ns: int, *, windowed: bool = True
+    instance: Instance, semantics: LatencySubgraphs, horizon_ns: int, *, windowed: bool = True
 ) -> CallSets:
     """Sets and data; `windowed`: without what the horizon rules out. O(m K) per round of these."""
     arrays, index = instance.arrays, instance.arrays.index

@@ -13,7 +13,7 @@ import numpy as np
 
 from placegap.formulations.latency_ip.windows_and_ranks import equal_accelerators, where_needed
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.plan import Plan, Schedule
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 
@@ -65,13 +65,13 @@ class PlanValues:
         return read and self.where[self.producer[u]] == (k, c)
 
 
-def plan_values(instance: Instance, plan: Plan, semantics: Semantics) -> PlanValues:
+def plan_values(instance: Instance, plan: Plan, semantics: LatencySubgraphs) -> PlanValues:
     """The values of a feasible plan, or rather of the plan that `tidy` makes of it.
 
     Examples
     --------
     >>> from placegap.instances import example
-    >>> once = Semantics(objective="latency_subgraphs")
+    >>> once = LatencySubgraphs()
     >>> values = plan_values(example(), Plan.on([1, 1, 0, 0]), once)
     >>> values.plan.placement, values.span_ns, values.done_ns
     (((0,), (0,), (1,), (1,)), {(0, 0): (0, 46), (1, 0): (46, 85)}, [5, 25, 77, 85])
@@ -92,7 +92,9 @@ def plan_values(instance: Instance, plan: Plan, semantics: Semantics) -> PlanVal
     )  # fmt: skip
 
 
-def tidy(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Plan, Schedule, list[int]]:
+def tidy(
+    instance: Instance, plan: Plan, semantics: LatencySubgraphs
+) -> tuple[Plan, Schedule, list[int]]:
     """The plan that models keep in place of a feasible one, its schedule, and ranks of ops.
 
     No slower: ops are on hosts of `where_needed`, calls are numbered without gaps, and equal

@@ -47,9 +47,9 @@ from placegap.formulations.shared.cp_families import (
     hint_derived,
     memory_capacity,
 )
-from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Schedule, Transfer
 
@@ -57,7 +57,7 @@ Values = Callable[[Expression], int]
 """The value of a variable or expression in a solution."""
 
 
-def build(instance: Instance, semantics: Semantics, horizon_ns: int | None = None) -> MakespanModel:
+def build(instance: Instance, semantics: Makespan, horizon_ns: int | None = None) -> MakespanModel:
     """The model of all plans whose makespan is at most the horizon.
 
     Parameters
@@ -77,7 +77,7 @@ def build(instance: Instance, semantics: Semantics, horizon_ns: int | None = Non
     >>> from placegap.instances import example
     >>> from ortools.sat.python import cp_model
     >>> solver = cp_model.CpSolver()
-    >>> model = build(example(), Semantics(objective="makespan"))
+    >>> model = build(example(), Makespan())
     >>> solver.solve(model.cp) == cp_model.OPTIMAL, solver.value(model.makespan) * model.unit_ns
     (True, 34)
     """

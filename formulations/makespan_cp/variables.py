@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
 from placegap.formulations.shared.cp_families import LARGEST_TIME, Derived, largest_spread
-from placegap.formulations.shared.families import granularity_ns
+from placegap.formulations.shared.time_scale import granularity_ns
 from placegap.formulations.shared.windows import Windows, moves_in_time, windows
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 
 LARGEST_HORIZON_NS = 2**59
 """Longer horizons are refused: the windows could not tell them from never."""
@@ -92,7 +92,7 @@ class MakespanModel:
 
     cp: cp_model.CpModel
     instance: Instance
-    semantics: Semantics
+    semantics: Makespan
     horizon_ns: int
     unit_ns: int
     exact: bool
@@ -129,7 +129,7 @@ class MakespanModel:
         return table
 
 
-def new_model(instance: Instance, semantics: Semantics, horizon_ns: int) -> MakespanModel:
+def new_model(instance: Instance, semantics: Makespan, horizon_ns: int) -> MakespanModel:
     """The variables of ops and the makespan, without constraints.
 
     Rounding down keeps every bound valid: floor(time / unit) of a feasible schedule satisfies each

@@ -14,12 +14,13 @@ import pyomo.environ as pyo
 
 from placegap.formulations.moirai import published as moirai_published
 from placegap.formulations.moirai import strengthened as moirai_strengthened
-from placegap.formulations.shared.families import edge_ends, placement, set_placement
-from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.formulations.shared.families import placement, set_placement
+from placegap.formulations.shared.reach import edge_ends
 from placegap.formulations.shared.sequence import Key, sequence
 from placegap.formulations.shared.symmetry import new_names
+from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
@@ -27,13 +28,13 @@ from placegap.instances.referee.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]
 
-SEMANTICS = Semantics(objective="makespan", channels="port", transfers="per_edge")
+SEMANTICS = Makespan(channels="port", transfers="per_edge")
 """The semantics of the paper, and the only one that its model states as published."""
 
 
 def build(
     instance: Instance,
-    semantics: Semantics,
+    semantics: Makespan,
     form: Form = "strengthened",
     horizon_ns: int | None = None,
     symmetry: bool = False,
@@ -43,7 +44,7 @@ def build(
     Parameters
     ----------
     instance : Instance
-    semantics : Semantics
+    semantics : Makespan
         ``makespan per_edge``, with any channels if strengthened, with ``port`` as published.
     form : {"strengthened", "as_published"}
     horizon_ns : int, optional
@@ -67,7 +68,7 @@ def build(
     Examples
     --------
     >>> from placegap.instances import example
-    >>> port = Semantics(objective="makespan")
+    >>> port = Makespan()
     >>> model = build(example(), port)
     >>> len(model.x), len(model.op_before), pyo.value(model.unit_ns)
     (8, 2, 1.0)
@@ -91,7 +92,7 @@ def why_not(semantics: Semantics, form: Form = "strengthened") -> str | None:
 
 
 def count_rows(
-    instance: Instance, form: Form, semantics: Semantics = SEMANTICS, symmetry: bool = False
+    instance: Instance, form: Form, semantics: Makespan = SEMANTICS, symmetry: bool = False
 ) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building.
 
@@ -107,7 +108,7 @@ def count_rows(
 
 
 def warm_start(
-    model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: Semantics
+    model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: Makespan
 ) -> None:
     """Set the values of all variables to those of a plan's schedule.
 
@@ -120,7 +121,7 @@ def warm_start(
     instance : Instance
     plan : Plan
         A feasible plan.
-    semantics : Semantics
+    semantics : Makespan
         That of `build`.
     """
     schedule = simulate(instance, plan, semantics)
@@ -151,7 +152,7 @@ def warm_start(
         variable.set_value(int(device[ends[q][0]] != device[ends[q][1]]))
 
 
-def extract(model: pyo.ConcreteModel, instance: Instance, semantics: Semantics) -> Plan:
+def extract(model: pyo.ConcreteModel, instance: Instance, semantics: Makespan) -> Plan:
     """The plan that the values of a model's variables describe; semantics as for `build`.
 
     The devices are those of x. The orders are those that the model decided on and, where it had no
@@ -195,7 +196,7 @@ def extract(model: pyo.ConcreteModel, instance: Instance, semantics: Semantics) 
     )
 
 
-def _held(instance: Instance, semantics: Semantics, source: int, target: int) -> set[int]:
+def _held(instance: Instance, semantics: Makespan, source: int, target: int) -> set[int]:
     """The channels that a transfer holds."""
     return {*channels_of(semantics.channels, instance.num_devices, source, target)} - {NO_CHANNEL}
 

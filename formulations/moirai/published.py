@@ -20,20 +20,22 @@ from itertools import permutations
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.families import (
-    Ends,
     Linear,
     assign_once,
     colocate_ops,
+    memory_capacity,
+    place_ops,
+    possible_devices,
+)
+from placegap.formulations.shared.reach import (
+    Ends,
     count_unordered_pairs,
     edge_ends,
     flow_reach,
-    memory_capacity,
     op_reach,
-    place_ops,
-    possible_devices,
     unordered_pairs,
 )
-from placegap.formulations.shared.scaled_times import ScaledTimes, scale_times
+from placegap.formulations.shared.time_scale import ScaledTimes, scale_times
 from placegap.instances.problem.instance import Instance
 
 

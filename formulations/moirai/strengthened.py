@@ -45,14 +45,16 @@ from placegap.formulations.shared.families import (
     Linear,
     assign_once,
     colocate_ops,
+    memory_capacity,
+    place_ops,
+)
+from placegap.formulations.shared.reach import (
     count_unordered_pairs,
     flow_reach,
-    memory_capacity,
     op_reach,
-    place_ops,
     unordered_pairs,
 )
-from placegap.formulations.shared.scaled_times import ScaledTimes, scale_times
+from placegap.formulations.shared.time_scale import ScaledTimes, scale_times
 from placegap.formulations.shared.windows import Windows, windows
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Channels

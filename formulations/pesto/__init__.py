@@ -17,11 +17,12 @@ import pyomo.environ as pyo
 
 from placegap.formulations.pesto import published as pesto_published
 from placegap.formulations.pesto import strengthened as pesto_strengthened
-from placegap.formulations.shared.families import edge_ends, placement, set_placement
-from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.formulations.shared.families import placement, set_placement
+from placegap.formulations.shared.reach import edge_ends
 from placegap.formulations.shared.sequence import Key, sequence
+from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
 from placegap.instances.referee.simulate import simulate
@@ -29,13 +30,13 @@ from placegap.instances.referee.simulate import simulate
 Form = Literal["as_published", "strengthened"]
 Arc = tuple[int, int]
 
-SEMANTICS = Semantics(objective="makespan", channels="link", transfers="per_edge")
+SEMANTICS = Makespan(channels="link", transfers="per_edge")
 """The only semantics the model states."""
 
 
 def build(
     instance: Instance,
-    semantics: Semantics,
+    semantics: Makespan,
     form: Form = "strengthened",
     horizon_ns: int | None = None,
 ) -> pyo.ConcreteModel:
@@ -44,7 +45,7 @@ def build(
     Parameters
     ----------
     instance : Instance
-    semantics : Semantics
+    semantics : Makespan
         ``makespan link per_edge``; the model states no other.
     form : {"strengthened", "as_published"}
     horizon_ns : int, optional

@@ -28,19 +28,21 @@ from placegap.formulations.pesto.published import (
     time_variables,
 )
 from placegap.formulations.shared.families import (
-    Ends,
     Linear,
     assign_once,
     colocate_ops,
+    memory_capacity,
+    place_ops,
+)
+from placegap.formulations.shared.reach import (
+    Ends,
     count_unordered_pairs,
     edge_ends,
     flow_reach,
-    memory_capacity,
     op_reach,
-    place_ops,
     unordered_pairs,
 )
-from placegap.formulations.shared.scaled_times import ScaledTimes, scale_times
+from placegap.formulations.shared.time_scale import ScaledTimes, scale_times
 from placegap.formulations.shared.windows import windows
 from placegap.instances.problem.instance import Instance
 

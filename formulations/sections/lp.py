@@ -36,21 +36,21 @@ from placegap.formulations.shared.families import (
     memory_capacity,
     place_ops,
 )
-from placegap.formulations.shared.scaled_times import ScaledTimes, scale_times
+from placegap.formulations.shared.time_scale import ScaledTimes, scale_times
 from placegap.formulations.shared.windows import Windows, windows
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 
-def build(instance: Instance, semantics: Semantics, horizon_ns: int) -> pyo.ConcreteModel:
+def build(instance: Instance, semantics: Makespan, horizon_ns: int) -> pyo.ConcreteModel:
     """The LP of an instance, to be solved as a relaxation.
 
     Parameters
     ----------
     instance : Instance
         A section with pinned ends, or any other.
-    semantics : Semantics
+    semantics : Makespan
         Of objective makespan.
     horizon_ns : int
         Longer schedules are of no interest: the LP may be infeasible if there are no others.
@@ -63,7 +63,7 @@ def build(instance: Instance, semantics: Semantics, horizon_ns: int) -> pyo.Conc
     Examples
     --------
     >>> from placegap.instances import example
-    >>> model = build(example(), Semantics(objective="makespan"), 43)
+    >>> model = build(example(), Makespan(), 43)
     >>> len(model.x), len(model.route)
     (8, 16)
     """
@@ -120,7 +120,7 @@ def device_work_within(model: pyo.ConcreteModel, window: Windows, times: ScaledT
 def channel_work_within(
     model: pyo.ConcreteModel,
     instance: Instance,
-    semantics: Semantics,
+    semantics: Makespan,
     window: Windows,
     times: ScaledTimes,
     arcs: list[Arcs],

@@ -8,7 +8,7 @@ from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.sections import Section
 
 
@@ -54,7 +54,7 @@ def path_bounds(instance: Instance, section: Section) -> Ints:
     return through
 
 
-def bare_lengths(instance: Instance, section: Section, semantics: Semantics) -> Ints:
+def bare_lengths(instance: Instance, section: Section, semantics: Makespan) -> Ints:
     """Exact times through a section that has nothing but its ends, in the form of `path_bounds`.
 
     All its transfers go from the one device to the other: one after the other on the channels
@@ -65,7 +65,7 @@ def bare_lengths(instance: Instance, section: Section, semantics: Semantics) -> 
     >>> from placegap.instances import example
     >>> from placegap.instances.structure.sections import sections_between
     >>> last = sections_between(example(), (2, 3))[1]
-    >>> bare_lengths(example(), last, Semantics(objective="makespan")).tolist()
+    >>> bare_lengths(example(), last, Makespan()).tolist()
     [[8, 18], [18, 8]]
     """
     paths = lengths = path_bounds(instance, section)

@@ -1,4 +1,4 @@
-"""What the models share: time scaling, reachability, constraint families.
+"""Constraint families that the models share, and where ops can be.
 
 Constraint families are plain functions that a ``build`` calls; each adds one component, of its own
 name, to the model. Models number ops, edges and devices as the instance does, and hold
@@ -9,13 +9,12 @@ name, to the model. Models number ops, edges and devices as the instance does, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import GraphIndex, Ints
+from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.plan import Plan
@@ -26,150 +25,8 @@ if TYPE_CHECKING:  # half of this module serves CP-SAT, which need not wait for 
 Linear = Any
 """A linear expression or constraint of Pyomo, which is untyped."""
 
-LARGEST_TIME = 1000.0
-"""Models count time in a unit that keeps their horizon at or below this number."""
-
 LARGEST_CAPACITY = 10**6
 """Models count memory in a unit that keeps capacities at or below this number."""
-
-# --------------------------------------------------------------------------------------------- time
-
-
-def granularity_ns(instance: Instance, *, transfers: bool) -> int:
-    """Greatest common divisor of all times that a value is a sum of; 1 if all of them are 0.
-
-    Every makespan (``transfers=True``: op and transfer times) and every load of a device
-    (``transfers=False``: op and host times) is a multiple of it.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> granularity_ns(example(), transfers=True)
-    1
-    """
-    arrays = instance.arrays
-    ops = arrays.time_ns[arrays.time_ns != UNSUPPORTED]
-    moves = arrays.transfer_ns[:, 1:] if transfers else arrays.host_ns[:, ~arrays.is_host]
-    return math.gcd(*np.unique(ops).tolist(), *np.unique(moves).tolist()) or 1
-
-
-def time_unit_ns(horizon_ns: int, granularity: int) -> float:
-    """Nanoseconds per unit of model time: the granularity, unless that leaves large numbers.
-
-    Multiples of the granularity make every duration an integer, which solvers keep exact. The
-    horizon is at most `LARGEST_TIME` units, because an integrality error of 1e-6 times a big-M of
-    that size is still small beside one unit.
-
-    Examples
-    --------
-    >>> time_unit_ns(60_000_000, 1_000_000), time_unit_ns(5_000_000, 1)
-    (1000000.0, 5000.0)
-    """
-    return max(float(granularity), horizon_ns / LARGEST_TIME)
-
-
-# ---------------------------------------------------------------------------- reachability, as bits
-
-
-Ends = list[tuple[int, int]]
-"""Producer and consumer of every edge."""
-
-
-def edge_ends(instance: Instance) -> Ends:
-    """Producer and consumer of every edge.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> edge_ends(example())
-    [(0, 1), (0, 2), (1, 3), (2, 3)]
-    """
-    index = instance.arrays.index
-    return list(zip(index.producer.tolist(), index.consumer.tolist(), strict=True))
-
-
-def op_reach(index: GraphIndex) -> tuple[list[int], list[int]]:
-    """Ancestors and descendants of every op; bit j of an integer stands for op j. O(n m / 64).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> ancestors, descendants = op_reach(example().graph.index)
-    >>> [bin(ops) for ops in descendants]
-    ['0b1110', '0b1000', '0b1000', '0b0']
-    """
-    producer, consumer = index.producer.tolist(), index.consumer.tolist()
-    return _sweep_down(index, producer), _sweep_up(index, consumer)
-
-
-def flow_reach(index: GraphIndex) -> tuple[list[int], list[int]]:
-    """For every edge, the edges that arrive before it can leave, and those that leave after it.
-
-    Bit r of an integer stands for edge r. O(m^2 / 64).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> before, after = flow_reach(example().graph.index)
-    >>> [bin(edges) for edges in after]
-    ['0b100', '0b1000', '0b0', '0b0']
-    """
-    edges = range(len(index.producer))
-    arrived, leaving = _sweep_down(index, edges), _sweep_up(index, edges)
-    before = [arrived[i] for i in index.producer.tolist()]
-    return before, [leaving[j] for j in index.consumer.tolist()]
-
-
-def _sweep_down(index: GraphIndex, bit: Sequence[int]) -> list[int]:
-    """For every op, the bits of all edges on paths that end there."""
-    pointer, edges, producer = (
-        part.tolist() for part in (index.pred_ptr, index.pred_edge, index.producer)
-    )
-    found = [0] * (len(pointer) - 1)
-    for i in index.topological_order.tolist():
-        for e in edges[pointer[i] : pointer[i + 1]]:
-            found[i] |= found[producer[e]] | 1 << bit[e]
-    return found
-
-
-def _sweep_up(index: GraphIndex, bit: Sequence[int]) -> list[int]:
-    """For every op, the bits of all edges on paths that start there."""
-    pointer, edges, consumer = (
-        part.tolist() for part in (index.succ_ptr, index.succ_edge, index.consumer)
-    )
-    found = [0] * (len(pointer) - 1)
-    for i in reversed(index.topological_order.tolist()):
-        for e in edges[pointer[i] : pointer[i + 1]]:
-            found[i] |= found[consumer[e]] | 1 << bit[e]
-    return found
-
-
-def unordered_pairs(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Pairs (i, j), i < j, of which neither comes before the other, in lexicographic order.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> list(unordered_pairs(*op_reach(example().graph.index)))
-    [(1, 2)]
-    """
-    everything = (1 << len(before)) - 1
-    for i in range(len(before)):
-        rest = (everything & ~(before[i] | after[i])) >> (i + 1)
-        j = i
-        while rest:
-            step = (rest & -rest).bit_length()
-            j += step
-            rest >>= step
-            yield i, j
-
-
-def count_unordered_pairs(after: Sequence[int]) -> int:
-    """How many pairs `unordered_pairs` yields."""
-    return math.comb(len(after), 2) - sum(bits.bit_count() for bits in after)
-
-
-# --------------------------------------------------------------------------------- where ops can be
 
 
 def possible_devices(instance: Instance) -> NDArray[np.bool_]:

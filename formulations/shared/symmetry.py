@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from placegap.formulations.shared.families import Linear, possible_devices
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.plan import Plan, Transfer
 
@@ -254,7 +254,7 @@ def canonical(
     Examples
     --------
     >>> from placegap.instances import example
-    >>> port = Semantics(objective="makespan")
+    >>> port = Makespan()
     >>> plan = canonical(example(), Plan.on([1, 1, 0, 1], [[2], [0, 1, 3]]), port)
     >>> plan.devices.tolist(), plan.device_order
     ([0, 0, 1, 0], ((0, 1, 3), (2,)))
@@ -262,7 +262,7 @@ def canonical(
     names = new_names(instance, plan, classes)
     old = sorted(range(len(names)), key=names.__getitem__)  # the inverse permutation
     orders, moves = plan.device_order, plan.channel_order
-    if moves is not None:
+    if moves is not None and isinstance(semantics, Makespan):
         channel = _channel_names(semantics, names)
         moves = {
             channel[c]: tuple(Transfer(item, names[to]) for item, to in order)
@@ -276,7 +276,7 @@ def canonical(
     )
 
 
-def _channel_names(semantics: Semantics, names: list[int]) -> dict[int, int]:
+def _channel_names(semantics: Makespan, names: list[int]) -> dict[int, int]:
     """The new number of each channel, by those of two devices that it joins."""
     num_devices, new = len(names), dict[int, int]()
     for a in range(num_devices):

@@ -75,7 +75,13 @@ from placegap.formulations.throughput_ip.stages import (
     stage_used,
 )
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import PlanClass, Semantics
+from placegap.instances.problem.semantics import (
+    LoadSemantics,
+    PlanClass,
+    Semantics,
+    has_replicas,
+    has_two_levels,
+)
 from placegap.instances.referee.servers import why_not_two_levels
 
 __all__ = ["Contiguous", "build", "count_rows", "extract", "horizon_ns", "value_step_ns",
@@ -89,7 +95,7 @@ CLASS_OF: dict[Contiguous, PlanClass] = {"convex": "convex", "chain": "chain", "
 
 def build(
     instance: Instance,
-    semantics: Semantics,
+    semantics: LoadSemantics,
     contiguous: Contiguous | None = None,
     symmetry: bool = False,
     most_ns: int | None = None,
@@ -99,7 +105,7 @@ def build(
     Parameters
     ----------
     instance : Instance
-    semantics : Semantics
+    semantics : LoadSemantics
         ``max_load`` or ``max_load_fwd_bwd``; its load rule decides the rows of the devices.
     contiguous : {"convex", "chain", "no"}, optional
         Which plans the model admits; it must be the class of the semantics, as it is by default.
@@ -121,8 +127,8 @@ def build(
 
     Examples
     --------
-    >>> from placegap.instances import example
-    >>> model = build(example(), Semantics(objective="max_load"))
+    >>> from placegap.instances import MaxLoad, example
+    >>> model = build(example(), MaxLoad())
     >>> len(model.x), len(model.leaves), pyo.value(model.unit_ns)
     (8, 8, 1.0)
     """
@@ -132,7 +138,7 @@ def build(
     data = throughput_data(instance, semantics, symmetry, most_ns)
     model = pyo.ConcreteModel(name=f"throughput IP: {instance.name}")
     model.unit_ns = pyo.Param(initialize=data.unit_ns)
-    if semantics.replicas:
+    if has_replicas(semantics):
         place_stages(model, data)
         crossing_variables(model, data)
         share_variables(model, data)
@@ -155,14 +161,14 @@ def build(
         load_add(model, data, inside)
     else:
         load_overlap(model, data, inside)
-    if semantics.replicas:
+    if has_replicas(semantics):
         load_shared(model, data, inside)
     if len(data.servers) > 1:
         server_variables(model, data, inside)
         server_crossings(model, data)
         server_load(model, data)
     contiguity(model, data)
-    if data.columns.classes and not semantics.replicas:
+    if data.columns.classes and not has_replicas(semantics):
         symmetry_order(model, instance, classes=data.columns.classes)
     model.objective = pyo.Objective(
         expr=sum(model.component(f"largest{suffix}") for suffix, _ in parts_of(data))
@@ -184,7 +190,7 @@ def contiguity(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
             convex_regions(model, instance, inside, size, prefix)
         if plans == "chain":
             stages = None
-            if data.semantics.replicas and not prefix:
+            if has_replicas(data.semantics) and not prefix:
                 stages = Stages(model.used, instance.num_devices, alike_pairs(columns))
             arcs = chain_arcs(instance)
             chain_regions(model, arcs, inside, instance.num_ops, size, stages, prefix)
@@ -197,18 +203,18 @@ def why_not(
     symmetry: bool = False,
 ) -> str | None:
     """Why the model does not state a semantics of an instance, or None if it does."""
-    if not semantics.is_load:
+    if not isinstance(semantics, LoadSemantics):
         return f"states max_load and max_load_fwd_bwd, not {semantics.label}"
     if contiguous is not None and CLASS_OF[contiguous] != semantics.plans:
         return (
             f"with contiguous={contiguous} states plans {CLASS_OF[contiguous]}, not"
             f" {semantics.label}"
         )
-    if semantics.levels == 2:
+    if has_two_levels(semantics):
         reason = why_not_two_levels(instance)
         if reason is not None:
             return f"does not apply: {reason}"
-    if semantics.replicas:
+    if has_replicas(semantics):
         uneven = uneven_class(instance, semantics, symmetry)
         if uneven > MOST_UNEVEN:
             return (
@@ -218,13 +224,13 @@ def why_not(
     return None
 
 
-def count_rows(instance: Instance, semantics: Semantics, symmetry: bool = False) -> int:
+def count_rows(instance: Instance, semantics: LoadSemantics, symmetry: bool = False) -> int:
     """Rows that `build` makes at most, those of memory and colocation aside, without building.
 
     Examples
     --------
-    >>> from placegap.instances import example
-    >>> count_rows(example(), Semantics(objective="max_load"))
+    >>> from placegap.instances import MaxLoad, example
+    >>> count_rows(example(), MaxLoad())
     24
     """
     arrays, index, n = instance.arrays, instance.arrays.index, instance.num_ops
@@ -232,13 +238,13 @@ def count_rows(instance: Instance, semantics: Semantics, symmetry: bool = False)
     pays = sum(not arrays.is_host[devices[0]] for devices in columns.devices)
     pins = len(np.unique(index.tensor * n + index.consumer))
     servers = 0
-    if semantics.levels == 2:
+    if has_two_levels(semantics):
         servers = len({device.server for device in instance.cluster.devices})
     parts = 2 if semantics.objective == "max_load_fwd_bwd" else 1
     rows = n + 2 * len(columns) * parts + 2 * pins * (pays + servers) + servers
-    if semantics.replicas:
+    if has_replicas(semantics):
         rows += n * len(columns) + instance.num_devices + 3 * len(columns)
-    if not semantics.replicas:
+    if not has_replicas(semantics):
         groups = min(arrays.num_groups, MOST_EARLIER + 1)
         rows += groups * sum(len(members) - 1 for members in columns.classes)
     regions = len(columns) + servers
@@ -248,7 +254,7 @@ def count_rows(instance: Instance, semantics: Semantics, symmetry: bool = False)
     if semantics.plans == "chain":
         arcs, size = len(chain_arcs(instance)), instance.num_devices
         rows += 2 * n * regions + arcs * (2 if servers else 1) + 2 * (regions + size)
-        if semantics.replicas:
+        if has_replicas(semantics):
             rows += len(alike_pairs(columns)) * size
     return rows
 

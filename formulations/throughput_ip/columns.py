@@ -13,12 +13,12 @@ from itertools import combinations
 
 import numpy as np
 
-from placegap.formulations.shared.families import time_unit_ns
+from placegap.formulations.shared.time_scale import time_unit_ns
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.paths import widest_paths
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LoadSemantics, has_replicas, has_two_levels
 from placegap.instances.referee.replication import equal_devices, narrowest_bandwidth
 from placegap.instances.referee.servers import border_costs, server_costs, server_numbers
 
@@ -94,7 +94,7 @@ class ThroughputSets:
     """
 
     instance: Instance
-    semantics: Semantics
+    semantics: LoadSemantics
     columns: Columns
     time_ns: Ints
     border_ns: Ints
@@ -116,7 +116,7 @@ class ThroughputSets:
 
 
 def throughput_data(
-    instance: Instance, semantics: Semantics, symmetry: bool = False, most_ns: int | None = None
+    instance: Instance, semantics: LoadSemantics, symmetry: bool = False, most_ns: int | None = None
 ) -> ThroughputSets:
     """Everything that `throughput_ip.build` needs; O(m + (n + t) S).
 
@@ -125,8 +125,8 @@ def throughput_data(
 
     Examples
     --------
-    >>> from placegap.instances import example
-    >>> replicas = Semantics(objective="max_load", replicas=True)
+    >>> from placegap.instances import MaxLoad, example
+    >>> replicas = MaxLoad(replicas=True)
     >>> data = throughput_data(example(), replicas, symmetry=True)
     >>> data.columns.devices, data.columns.packed
     (((0,), (1,), (0, 1)), ((1, (0,)),))
@@ -142,7 +142,7 @@ def throughput_data(
     border = np.minimum(border[:, first], load + 1)
     servers: tuple[str, ...] = ()
     server, server_ns = np.zeros(len(first), np.int64), np.zeros((len(border), 0), np.int64)
-    if semantics.levels == 2:
+    if has_two_levels(semantics):
         servers, of_device = server_numbers(instance)
         server, server_ns = of_device[first], np.minimum(server_costs(instance), horizon + 1)
     consumers = [
@@ -165,7 +165,7 @@ def throughput_data(
     )
 
 
-def device_columns(instance: Instance, semantics: Semantics, symmetry: bool = False) -> Columns:
+def device_columns(instance: Instance, semantics: LoadSemantics, symmetry: bool = False) -> Columns:
     """The columns: the devices one by one, then sets of equal devices where stages are replicated.
 
     Equal devices among which all links have one bandwidth need not be told apart: stages take them
@@ -174,7 +174,7 @@ def device_columns(instance: Instance, semantics: Semantics, symmetry: bool = Fa
     """
     kind, num_devices = equal_devices(instance, semantics), instance.num_devices
     single = tuple((k,) for k in range(num_devices))
-    if not semantics.replicas:
+    if not has_replicas(semantics):
         return Columns(
             single, (None,) * num_devices, kind if symmetry else tuple(range(num_devices))
         )
@@ -213,7 +213,7 @@ def device_columns(instance: Instance, semantics: Semantics, symmetry: bool = Fa
     )
 
 
-def uneven_class(instance: Instance, semantics: Semantics, symmetry: bool = False) -> int:
+def uneven_class(instance: Instance, semantics: LoadSemantics, symmetry: bool = False) -> int:
     """Size of the largest class of equal devices all sets of which are columns, or 0."""
     kind, paths, largest = equal_devices(instance, semantics), widest_paths(instance.cluster), 0
     for number in range(max(kind) + 1):
@@ -224,7 +224,7 @@ def uneven_class(instance: Instance, semantics: Semantics, symmetry: bool = Fals
     return largest
 
 
-def horizon_ns(instance: Instance, semantics: Semantics) -> int:
+def horizon_ns(instance: Instance, semantics: LoadSemantics) -> int:
     """Some best plan loads no device or server with more, nor with both passes together.
 
     What replicas have to synchronise is left out: a stage may do without them.
@@ -233,25 +233,25 @@ def horizon_ns(instance: Instance, semantics: Semantics) -> int:
     ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1).tolist()
     border = border_costs(instance, semantics).max(axis=1, initial=0).tolist()
     most = sum(ops) + 2 * sum(border)
-    if semantics.levels == 2:
+    if has_two_levels(semantics):
         most = max(most, sum(server_costs(instance).max(axis=1, initial=0).tolist()))
     return int(most)
 
 
-def value_step_ns(instance: Instance, semantics: Semantics) -> int:
+def value_step_ns(instance: Instance, semantics: LoadSemantics) -> int:
     """Greatest common divisor of all times that a value is a sum of; 1 if shares are rounded.
 
     Examples
     --------
-    >>> from placegap.instances import example
-    >>> value_step_ns(example(), Semantics(objective="max_load"))
+    >>> from placegap.instances import MaxLoad, example
+    >>> value_step_ns(example(), MaxLoad())
     1
     """
-    if semantics.replicas:
+    if has_replicas(semantics):
         return 1
     arrays = instance.arrays
     ops = arrays.time_ns[arrays.time_ns != UNSUPPORTED]
     paid = [border_costs(instance, semantics)[:, ~arrays.is_host]]
-    if semantics.levels == 2:
+    if has_two_levels(semantics):
         paid.append(server_costs(instance))
     return math.gcd(*(int(t) for part in (ops, *paid) for t in np.unique(part))) or 1

@@ -24,7 +24,7 @@ from placegap.formulations.throughput_ip.loads import parameter_bytes, parts_of
 from placegap.formulations.throughput_ip.stages import set_stages
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LoadSemantics, has_replicas
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import combine, device_loads
 from placegap.instances.referee.plan import Plan
@@ -35,7 +35,7 @@ def warm_start(
     model: pyo.ConcreteModel,
     instance: Instance,
     plan: Plan,
-    semantics: Semantics,
+    semantics: LoadSemantics,
     symmetry: bool = False,
 ) -> None:
     """Set the values of all variables to those of a feasible plan.
@@ -45,7 +45,7 @@ def warm_start(
     data = throughput_data(instance, semantics, symmetry)
     data = replace(data, unit_ns=pyo.value(model.unit_ns))
     column, order = columns_of(data, plan)
-    if semantics.replicas:
+    if has_replicas(semantics):
         set_stages(model, column)
         _set_shares(model, data, plan, column)
     else:
@@ -73,10 +73,10 @@ def warm_start(
 
 
 def extract(
-    model: pyo.ConcreteModel, instance: Instance, semantics: Semantics, symmetry: bool = False
+    model: pyo.ConcreteModel, instance: Instance, semantics: LoadSemantics, symmetry: bool = False
 ) -> Plan:
     """The plan that the values of x describe."""
-    if not semantics.replicas:
+    if not has_replicas(semantics):
         return Plan.on(placement(model, instance.num_ops))
     devices = device_columns(instance, semantics, symmetry).devices
     best = [(-1.0, 0)] * instance.num_ops
@@ -92,7 +92,7 @@ def columns_of(data: ThroughputSets, plan: Plan) -> tuple[list[int], list[int]]:
     replicated, those of a class take its devices from the left, larger ones first, then in order.
     """
     instance, columns, plans = data.instance, data.columns, data.semantics.plans
-    replicas = data.semantics.replicas
+    replicas = has_replicas(data.semantics)
     if not replicas:
         plan = canonical(instance, plan, data.semantics, columns.classes)
     stages = list(dict.fromkeys(plan.placement))

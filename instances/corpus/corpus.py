@@ -136,8 +136,8 @@ def known_of(instance: Instance, semantics: Semantics) -> tuple[BestKnown, ...]:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> known_of(example(), Semantics(objective="makespan"))
+    >>> from placegap.instances import Makespan, example
+    >>> known_of(example(), Makespan())
     ()
     """
     own = (found for found in instance.best_known if found.semantics == semantics)

@@ -22,7 +22,7 @@ from placegap.instances.problem.instance import (
     InstancePart,
     Name,
 )
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.collector import paused_collector
 from placegap.instances.reading.errors import InputError, from_validation_error, lies_in_cluster
 from placegap.instances.reading.input_files import read_content
@@ -58,7 +58,7 @@ class Document(InstancePart):
     name: Name
     graph: Graph
     cluster: Cluster | None = None
-    semantics: Semantics | None = None
+    semantics: StatedSemantics | None = None
     best_known: tuple[BestKnown, ...] = Field(default=())
 
     @classmethod

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from placegap.instances.files.document import Version, read_json, write_json
 from placegap.instances.problem.instance import Count, Instance, InstancePart
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan, Semantics, StatedSemantics
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.file_kinds import refuse_other
 from placegap.instances.reading.near_names import instead_of
@@ -70,7 +70,7 @@ class PlanFile(InstancePart):
     version: Version = 1
     instance: str
     instance_hash: str = ""
-    semantics: Semantics
+    semantics: StatedSemantics
     method: str = ""
     placement: dict[str, str | tuple[str, ...]]
     device_order: dict[str, tuple[str, ...]] | None = None
@@ -132,9 +132,10 @@ def describe_plan(
         }
     channel_order = None
     if plan.channel_order is not None:
+        rules = _of_makespan(semantics, "channel_order")
         channel_order = {
-            channel_name(semantics.channels, instance.cluster, channel): tuple(
-                _name_transfer(instance, semantics, transfer) for transfer in transfers
+            channel_name(rules.channels, instance.cluster, channel): tuple(
+                _name_transfer(instance, rules, transfer) for transfer in transfers
             )
             for channel, transfers in sorted(plan.channel_order.items())
         }
@@ -156,12 +157,13 @@ def describe_plan(
 
 
 def _name_times(instance: Instance, semantics: Semantics, times: Times) -> TimesFile:
+    rules = _of_makespan(semantics, "times")
     ops = {
         op.name: Span(start_ns=start, end_ns=end)
         for op, (start, end) in zip(instance.graph.ops, times.ops, strict=True)
     }
     transfers = (
-        TransferSpan(**dict(_name_transfer(instance, semantics, move)), start_ns=start, end_ns=end)
+        TransferSpan(**dict(_name_transfer(instance, rules, move)), start_ns=start, end_ns=end)
         for move, (start, end) in times.transfers.items()
     )
     return TimesFile(ops=ops, transfers=tuple(transfers))
@@ -232,13 +234,14 @@ def _resolve(instance: Instance, content: PlanFile) -> Plan:
         device_order = tuple(orders.get(k) for k in range(instance.num_devices))
     channel_order = None
     if content.channel_order is not None:
-        channels = content.semantics.channels
+        rules = _of_makespan(content.semantics, "channel_order")
+        channels = rules.channels
         number = {
             channel_name(channels, instance.cluster, c): c
             for c in range(num_channels(channels, instance.num_devices))
         }
         channel = _finder("channel", number)
-        item = _finder("transfer", _transfer_items(instance, content.semantics))
+        item = _finder("transfer", _transfer_items(instance, rules))
         channel_order = {
             channel(name): tuple(
                 Transfer(item((t.producer, t.consumer, t.tensor)), device(t.to)) for t in transfers
@@ -251,13 +254,12 @@ def _resolve(instance: Instance, content: PlanFile) -> Plan:
 def _resolve_times(instance: Instance, content: PlanFile) -> Times | None:
     if content.times is None:
         return None
-    if content.semantics.objective != "makespan":
-        raise LookupError(f"times: not defined under {content.semantics.label}")
+    rules = _of_makespan(content.semantics, "times")
     op, device = (
         _finder("op", instance.graph.op_index),
         _finder("device", instance.cluster.device_index),
     )
-    item = _finder("transfer", _transfer_items(instance, content.semantics))
+    item = _finder("transfer", _transfer_items(instance, rules))
     for name in content.times.ops:
         op(name)
     missing = [name for name in instance.graph.op_index if name not in content.times.ops]
@@ -287,6 +289,13 @@ def _resolve_calls(
     return tuple(call[name] for name in op_index)
 
 
+def _of_makespan(semantics: Semantics, field: str) -> Makespan:
+    """The semantics, which must have transfers that a field of the plan can name."""
+    if not isinstance(semantics, Makespan):
+        raise LookupError(f"{field}: not defined under {semantics.label}")
+    return semantics
+
+
 def _finder(what: str, index: Mapping[Any, int]) -> Any:
     def find(name: Any) -> int:
         try:
@@ -298,13 +307,13 @@ def _finder(what: str, index: Mapping[Any, int]) -> Any:
     return find
 
 
-def _name_transfer(instance: Instance, semantics: Semantics, transfer: Transfer) -> TransferName:
+def _name_transfer(instance: Instance, semantics: Makespan, transfer: Transfer) -> TransferName:
     producer, consumer, tensor = _key(instance, semantics, transfer.item)
     to = instance.cluster.devices[transfer.destination].name
     return TransferName(producer=producer, consumer=consumer, tensor=tensor, to=to)
 
 
-def _key(instance: Instance, semantics: Semantics, item: int) -> tuple[str, str | None, str | None]:
+def _key(instance: Instance, semantics: Makespan, item: int) -> tuple[str, str | None, str | None]:
     """What names a transfer: an edge by its ends, a tensor by its name or its only consumer."""
     if semantics.transfers == "per_edge":
         edge = instance.graph.edges[item]
@@ -313,7 +322,7 @@ def _key(instance: Instance, semantics: Semantics, item: int) -> tuple[str, str 
     return edge.producer, edge.consumer if edge.tensor is None else None, edge.tensor
 
 
-def _transfer_items(instance: Instance, semantics: Semantics) -> dict[Any, int]:
+def _transfer_items(instance: Instance, semantics: Makespan) -> dict[Any, int]:
     index = instance.arrays.index
     per_edge = semantics.transfers == "per_edge"
     count = len(index.producer) if per_edge else len(index.tensor_producer)

@@ -57,6 +57,8 @@ def _describe(part: dict[str, Any]) -> None:
                 part["properties"][field]["description"] = _one_line(text)
     for field in part.get("properties", {}).values():
         field.pop("title", None)  # pydantic repeats the field's name
+        if "description" in field:
+            field["description"] = _one_line(field["description"])
 
 
 def _one_line(text: str) -> str:

@@ -25,12 +25,12 @@ from placegap.instances.problem.instance import (
     Op,
     Provenance,
 )
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.input_files import read_content
 
 ACCELERATOR, CPU = "accelerator", "cpu"
-SEMANTICS = Semantics(objective="max_load", plans="chain")
+SEMANTICS = MaxLoad(plans="chain")
 """What the file's authors compute for it: the contiguous split of least maximum load."""
 
 COST_TOLERANCE = Decimal("1e-6")

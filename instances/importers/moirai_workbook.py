@@ -20,10 +20,10 @@ from placegap.instances.files.document import Document
 from placegap.instances.importers.time_unit import TimeReader, TimeUnit, exact_number, whole_number
 from placegap.instances.importers.workbook_rows import Cell, read_sheets
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Op, Provenance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError, from_validation_error
 
-SEMANTICS = Semantics(objective="makespan", channels="port", transfers="per_edge")
+SEMANTICS = Makespan(channels="port", transfers="per_edge")
 """The rules of Moirai's MILP (eqs. 4-8)."""
 
 FIXED_COLUMNS = ("task", "c_task", "dir_succ", "dir_succ_add", "mi")

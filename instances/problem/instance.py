@@ -32,7 +32,7 @@ from placegap.instances.problem.graph_index import GraphIndex, index_graph
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.problem.memory_arrays import MemoryArrays, derive_memory
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import ClusterError
 from placegap.instances.reading.input_limits import MAX_DEVICES
 
@@ -307,7 +307,7 @@ class BestKnown(InstancePart):
     of placegap's own; value == bound is a proven optimum.
     """
 
-    semantics: Semantics
+    semantics: StatedSemantics
     value_ns: Count | None = None
     bound_ns: Count | None = None
     value_origin: str = ""
@@ -340,7 +340,7 @@ class Instance(InstancePart):
     name: Name
     graph: Graph
     cluster: Cluster
-    semantics: Semantics | None = None
+    semantics: StatedSemantics | None = None
     best_known: tuple[BestKnown, ...] = ()
 
     @property

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+    model_validator,
+)
 
 Objective = Literal["makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs"]
 Transfers = Literal["per_edge", "per_tensor"]
@@ -14,98 +22,209 @@ PlanClass = Literal["any", "convex", "chain"]
 LoadRule = Literal["add", "overlap"]
 MemoryRule = Literal["sum", "peak"]
 
-OBJECTIVES: tuple[Objective, ...] = (
-    "makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs",
-)  # fmt: skip
-
 MAX_SUBGRAPHS = 1024
 """Calls of one accelerator; methods make something of each, used or not."""
 
 PLAN_CLASSES: tuple[PlanClass, ...] = ("chain", "convex", "any")
 """Each class is contained in all that follow it."""
 
-FIELDS: Mapping[Objective, tuple[str, ...]] = {
-    "makespan": ("transfers", "channels", "memory"),
-    "max_load": ("plans", "load", "replicas", "levels", "memory"),
-    "max_load_fwd_bwd": ("plans", "load", "memory"),
-    "latency_subgraphs": ("subgraphs",),
-}
-"""The rules that each objective has."""
+
+_PEAK: Mapping[MemoryRule, str] = {"sum": "", "peak": " peak"}
 
 
-class Semantics(BaseModel):
-    """The rules that turn a plan into a value.
+class _Rules(BaseModel):
+    """Base of the semantics: frozen; the objective is the tag of their union."""
 
-    Attributes
-    ----------
-    objective : {"makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs"}
-        End of the last op of one pass; or the load of the heaviest device (the time per sample of
-        a full pipeline); or the heaviest forward load + the heaviest backward load (`loads`); or
-        the end of one pass whose accelerators run whole subgraphs (`latency`).
-    transfers : {"per_edge", "per_tensor"}
-        makespan only: every remote edge is a transfer, or a tensor goes once to each device.
-    channels : {"free", "link", "port", "half_duplex"}
-        makespan only: what a transfer occupies. ``free``: nothing (HEFT); ``link``: the ordered
-        device pair (Pesto); ``port``: the sender's output and the receiver's input (Moirai, eq. 8);
-        ``half_duplex``: both devices' only port.
-    plans : {"any", "convex", "chain"}
-        max_load, max_load_fwd_bwd: which plans compete.
-    load : {"add", "overlap"}
-        max_load, max_load_fwd_bwd: compute + communication, or the larger of the two.
-    replicas : bool
-        max_load only: whether several equal devices may share a stage (`replication`).
-    levels : {1, 2}
-        max_load only: 2 charges what crosses servers to the servers (`servers`).
-    subgraphs : int
-        latency_subgraphs only: how many calls an accelerator makes at most.
-    memory : {"sum", "peak"}
-        All but latency_subgraphs: a device holds the resident bytes of its ops all the time; or
-        their state, and what is live at the fullest moment of its schedule (`referee.memory`).
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        json_schema_extra={"required": ["objective"]},
+    )
+
+    objective: Objective
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_what_applies(cls, raw: Any) -> Any:
+        """Refuse other objectives' rules; at its default, one says nothing (old files have it)."""
+        if not isinstance(raw, dict):
+            return raw
+        foreign = [name for name in raw if name in DEFAULTS and name not in cls.model_fields]
+        for name in foreign:
+            if raw[name] != DEFAULTS[name]:
+                objective = cls.model_fields["objective"].default
+                raise ValueError(f"{name} does not apply to the objective {objective}")
+        return {name: value for name, value in raw.items() if name not in foreign}
+
+    @model_serializer(mode="wrap")
+    def _with_tag(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"objective": self.objective, **write(self)}  # also where defaults are left out
+
+
+class Makespan(_Rules):
+    """End of the last op of one pass.
 
     Examples
     --------
-    >>> Semantics(objective="makespan", channels="link").label
-    'makespan link per_edge'
-    >>> Semantics(objective="max_load", plans="chain").label
-    'max_load chain add'
-    >>> Semantics(objective="latency_subgraphs", subgraphs=2).label
-    'latency_subgraphs 2'
-    >>> Semantics(objective="makespan", memory="peak").label
-    'makespan port per_edge peak'
+    >>> Makespan(channels="link").label, Makespan(memory="peak").label
+    ('makespan link per_edge', 'makespan port per_edge peak')
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    objective: Objective
+    objective: Literal["makespan"] = "makespan"
     transfers: Transfers = "per_edge"
-    channels: Channels = "port"
-    plans: PlanClass = "any"
-    load: LoadRule = "add"
-    replicas: bool = False
-    levels: Literal[1, 2] = 1
-    subgraphs: Annotated[int, Field(ge=1, le=MAX_SUBGRAPHS)] = 1
-    memory: MemoryRule = "sum"
+    """Every remote edge is a transfer, or a tensor goes once to each device."""
 
-    @model_validator(mode="after")
-    def _only_what_applies(self) -> Self:
-        for name, field in type(self).model_fields.items():
-            applies = name == "objective" or name in FIELDS[self.objective]
-            if not applies and getattr(self, name) != field.default:
-                raise ValueError(f"{name} does not apply to the objective {self.objective}")
-        return self
+    channels: Channels = "port"
+    """What a transfer occupies. ``free``: nothing (HEFT); ``link``: the ordered pair of devices
+    (Pesto); ``port``: the sender's output and the receiver's input (Moirai, eq. 8);
+    ``half_duplex``: both devices' only port."""
+
+    memory: MemoryRule = "sum"
+    """A device holds the resident bytes of its ops all the time; or their state, and what is live
+    at the fullest moment of its schedule (`referee.memory`)."""
 
     @property
     def label(self) -> str:
-        """Short text that names every rule that applies."""
-        peak = " peak" if self.memory == "peak" else ""
-        if self.objective == "makespan":
-            return f"makespan {self.channels} {self.transfers}{peak}"
-        if self.objective == "latency_subgraphs":
-            return f"latency_subgraphs {self.subgraphs}"
-        options = (" replicas" if self.replicas else "") + (" 2 levels" if self.levels == 2 else "")
-        return f"{self.objective} {self.plans} {self.load}{options}{peak}"
+        """Short text that names every rule."""
+        return f"makespan {self.channels} {self.transfers}{_PEAK[self.memory]}"
+
+
+class _Load(_Rules):
+    plans: PlanClass = "any"
+    """Which plans compete."""
+
+    load: LoadRule = "add"
+    """Compute + communication, or the larger of the two."""
+
+    memory: MemoryRule = "sum"
+    """As for makespan; at the fullest step of a pipeline."""
+
+
+class MaxLoad(_Load):
+    """Load of the heaviest device: the time per sample of a full pipeline (`loads`).
+
+    Examples
+    --------
+    >>> MaxLoad(plans="chain", levels=2).label
+    'max_load chain add 2 levels'
+    """
+
+    objective: Literal["max_load"] = "max_load"
+    replicas: bool = False
+    """Whether several equal devices may share a stage (`replication`)."""
+
+    levels: Literal[1, 2] = 1
+    """2 charges what crosses servers to the servers (`servers`)."""
 
     @property
-    def is_load(self) -> bool:
-        """Whether the value is made of loads of devices: no schedule, a class of plans."""
-        return self.objective in ("max_load", "max_load_fwd_bwd")
+    def label(self) -> str:
+        """Short text that names every rule that is in force."""
+        options = (" replicas" if self.replicas else "") + (" 2 levels" if self.levels == 2 else "")
+        return f"max_load {self.plans} {self.load}{options}{_PEAK[self.memory]}"
+
+
+class MaxLoadFwdBwd(_Load):
+    """Load of the heaviest forward device + that of the heaviest backward device (`loads`)."""
+
+    objective: Literal["max_load_fwd_bwd"] = "max_load_fwd_bwd"
+
+    @property
+    def label(self) -> str:
+        """Short text that names every rule."""
+        return f"max_load_fwd_bwd {self.plans} {self.load}{_PEAK[self.memory]}"
+
+
+class LatencySubgraphs(_Rules):
+    """End of one pass whose accelerators run whole subgraphs (`simulate_calls`)."""
+
+    objective: Literal["latency_subgraphs"] = "latency_subgraphs"
+    subgraphs: Annotated[int, Field(ge=1, le=MAX_SUBGRAPHS)] = 1
+    """How many calls an accelerator makes at most."""
+
+    @property
+    def label(self) -> str:
+        """Short text that names every rule."""
+        return f"latency_subgraphs {self.subgraphs}"
+
+
+LoadSemantics = MaxLoad | MaxLoadFwdBwd
+"""The value is made of loads of devices: no schedule, a class of plans."""
+
+Semantics = Makespan | MaxLoad | MaxLoadFwdBwd | LatencySubgraphs
+"""The rules that turn a plan into a value."""
+
+StatedSemantics = Annotated[Semantics, Field(discriminator="objective")]
+"""Semantics as a field of a file: its objective says which it is."""
+
+BY_OBJECTIVE: Mapping[Objective, type[Semantics]] = {
+    "makespan": Makespan,
+    "max_load": MaxLoad,
+    "max_load_fwd_bwd": MaxLoadFwdBwd,
+    "latency_subgraphs": LatencySubgraphs,
+}
+OBJECTIVES: tuple[Objective, ...] = tuple(BY_OBJECTIVE)
+
+FIELDS: Mapping[Objective, tuple[str, ...]] = {
+    objective: tuple(name for name in rules.model_fields if name != "objective")
+    for objective, rules in BY_OBJECTIVE.items()
+}
+"""The rules that each objective has."""
+
+DEFAULTS: Mapping[str, object] = {
+    name: rules.model_fields[name].default
+    for objective, rules in BY_OBJECTIVE.items()
+    for name in FIELDS[objective]
+}
+"""Every rule that some objective has."""
+
+_STATED: TypeAdapter[Semantics] = TypeAdapter(StatedSemantics)
+
+
+def parse_semantics(raw: object) -> Semantics:
+    """The semantics of a mapping with the key objective, as files have it.
+
+    Raises
+    ------
+    ValidationError
+        By pydantic, if a rule is unknown or does not apply to the objective.
+
+    Examples
+    --------
+    >>> parse_semantics({"objective": "latency_subgraphs", "subgraphs": 2}).label
+    'latency_subgraphs 2'
+    """
+    return _STATED.validate_python(raw)
+
+
+def plan_class(semantics: Semantics) -> PlanClass:
+    """Which plans compete; all of them where the value is no load.
+
+    Examples
+    --------
+    >>> plan_class(MaxLoad(plans="chain")), plan_class(Makespan())
+    ('chain', 'any')
+    """
+    return semantics.plans if isinstance(semantics, LoadSemantics) else "any"
+
+
+def memory_rule(semantics: Semantics) -> MemoryRule:
+    """What a device holds; the sum where there is no choice."""
+    return "sum" if isinstance(semantics, LatencySubgraphs) else semantics.memory
+
+
+def has_replicas(semantics: Semantics) -> bool:
+    """Whether several equal devices may share a stage."""
+    return isinstance(semantics, MaxLoad) and semantics.replicas
+
+
+def has_two_levels(semantics: Semantics) -> bool:
+    """Whether what crosses servers is charged to the servers."""
+    return isinstance(semantics, MaxLoad) and semantics.levels == 2
+
+
+def with_plans(semantics: Semantics, plans: PlanClass) -> Semantics:
+    """The same rules for another class of plans, where the value is a load."""
+    if not isinstance(semantics, LoadSemantics):
+        return semantics
+    return semantics.model_copy(update={"plans": plans})

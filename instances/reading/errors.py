@@ -91,7 +91,7 @@ def from_validation_error(
     source : str or Path, optional
         The file to name.
     """
-    first = error.errors(include_url=False)[0]
+    first = _as_literal(error.errors(include_url=False)[0])
     message = _message(first)
     value = first.get("input")
     if isinstance(value, str | int | float | bool | None) and first["type"] not in (
@@ -106,8 +106,28 @@ def from_validation_error(
     more = error.error_count() - 1
     if more:
         message += f" (and {more} more)"
-    place = _place(first["loc"], raw)
+    is_missing = first["type"] == "missing"
+    place = _place(first["loc"], raw, is_missing)
     return InputError(f"{place}: {message}" if place else message, source)
+
+
+def _as_literal(finding: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is wrong with the tag of a tagged union, as if it were a field like any other."""
+    if finding["type"] not in ("union_tag_invalid", "union_tag_not_found"):
+        return finding
+    name = finding["ctx"]["discriminator"].strip("'")
+    loc = (*finding["loc"], name)
+    if finding["type"] == "union_tag_not_found":
+        return {**finding, "type": "missing", "loc": loc}
+    *others, last = finding["ctx"]["expected_tags"].split(", ")
+    expected = f"{', '.join(others)} or {last}"
+    return {
+        "type": "literal_error",
+        "loc": loc,
+        "msg": f"Input should be {expected}",
+        "input": finding["input"][name],
+        "ctx": {"expected": expected},
+    }
 
 
 def _message(finding: Mapping[str, Any]) -> str:
@@ -121,7 +141,7 @@ def _message(finding: Mapping[str, Any]) -> str:
             return "must not be empty" if least == 1 else f"must have {least} items or more"
         case "tuple_type" | "list_type":
             return "must be a list"
-        case "model_type" | "dict_type":
+        case "model_type" | "dict_type" | "model_attributes_type":
             return "must be an object"
         case _:
             text = str(finding["msg"]).removeprefix("Value error, ")
@@ -135,10 +155,16 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _place(loc: Sequence[int | str], raw: Any) -> str:
-    """``graph.ops[3] 'conv1'.time_ns.gpu`` from a location path."""
+def _place(loc: Sequence[int | str], raw: Any, is_missing: bool) -> str:
+    """``graph.ops[3] 'conv1'.time_ns.gpu`` from a location path, whose tags of unions are left out.
+
+    A tag is a value where other steps are keys.
+    """
     text, node = "", raw
-    for step in loc:
+    for number, step in enumerate(loc, start=1):
+        is_key = isinstance(step, int) or not isinstance(node, Mapping) or step in node
+        if not is_key and step in node.values() and not (is_missing and number == len(loc)):
+            continue
         node = _child(node, step)
         if isinstance(step, int):
             text += f"[{step}]{_name_of(node)}"

@@ -8,7 +8,14 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import (
+    LatencySubgraphs,
+    Makespan,
+    Semantics,
+    has_replicas,
+    has_two_levels,
+    plan_class,
+)
 from placegap.instances.referee.channels import channel_name, channels_of
 from placegap.instances.referee.memory import Held, held_bytes, memory_violations
 from placegap.instances.referee.plan import Plan, Schedule, Times, TransferTimes, Violation
@@ -33,7 +40,7 @@ def check(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violati
     Examples
     --------
     >>> from placegap.instances import example
-    >>> check(example(), Plan.on([0, 0, 1]), Semantics(objective="makespan"))[0].rule
+    >>> check(example(), Plan.on([0, 0, 1]), Makespan())[0].rule
     'shape'
     """
     return check_and_simulate(instance, plan, semantics)[0]
@@ -47,16 +54,18 @@ def check_and_simulate(
     """
     check_semantics(instance, semantics)
     try:
-        check_shape(instance, plan, replicas=semantics.replicas)
+        check_shape(instance, plan, replicas=has_replicas(semantics))
     except PlanError as error:
         return (Violation("shape", str(error)),), None, None
     foreign = tuple(_foreign_fields(plan, semantics))
     placed, late = check_placement(instance, plan, semantics), list[Violation]()
     schedule = None
-    if not (foreign or semantics.is_load):
-        run = simulate if semantics.objective == "makespan" else simulate_subgraphs
+    if not foreign:
         try:
-            schedule = run(instance, plan, semantics)
+            if isinstance(semantics, Makespan):
+                schedule = simulate(instance, plan, semantics)
+            elif isinstance(semantics, LatencySubgraphs):
+                schedule = simulate_subgraphs(instance, plan, semantics)
         except PlanError as error:
             late.append(Violation("order", str(error)))
     held = held_bytes(instance, plan, semantics, schedule)
@@ -69,18 +78,18 @@ def check_placement(instance: Instance, plan: Plan, semantics: Semantics) -> tup
     device = plan.devices  # a replicated stage is where its first device is
     pooled = semantics.objective == "latency_subgraphs"  # hosts are one pool there
     found = [*_colocation(instance, device, pooled)]
-    if semantics.replicas:
+    if has_replicas(semantics):
         found += check_replicas(instance, plan, semantics)
     names = [spec.name for spec in instance.cluster.devices]
-    found += check_class(instance, semantics.plans, device, names, "device")
-    if semantics.levels == 2:
+    found += check_class(instance, plan_class(semantics), device, names, "device")
+    if has_two_levels(semantics):
         servers, server = server_numbers(instance)
-        found += check_class(instance, semantics.plans, server[device], servers, "server")
+        found += check_class(instance, plan_class(semantics), server[device], servers, "server")
     return tuple(found)
 
 
 def check_schedule(
-    instance: Instance, schedule: Schedule, semantics: Semantics
+    instance: Instance, schedule: Schedule, semantics: Makespan
 ) -> tuple[Violation, ...]:
     """Verify the times of a makespan schedule, independently of how they came about.
 
@@ -95,7 +104,7 @@ def check_schedule(
 
 
 def check_times(
-    instance: Instance, plan: Plan, semantics: Semantics, times: Times
+    instance: Instance, plan: Plan, semantics: Makespan, times: Times
 ) -> tuple[Violation, ...]:
     """Verify the times that are stated for a makespan plan, whatever clock they are from.
 
@@ -118,7 +127,7 @@ def check_times(
 
 
 def _needless_transfers(
-    instance: Instance, schedule: Schedule, semantics: Semantics
+    instance: Instance, schedule: Schedule, semantics: Makespan
 ) -> Iterator[Violation]:
     index, device, table = instance.arrays.index, schedule.device, schedule.transfers
     item = index.tensor if semantics.transfers == "per_tensor" else np.arange(len(index.tensor))
@@ -169,7 +178,7 @@ def _colocation(instance: Instance, device: Ints, pooled: bool) -> Iterator[Viol
 
 
 def _transfers_cover_edges(
-    instance: Instance, schedule: Schedule, semantics: Semantics
+    instance: Instance, schedule: Schedule, semantics: Makespan
 ) -> Iterator[Violation]:
     index, ops = instance.arrays.index, instance.graph.ops
     table = schedule.transfers
@@ -203,7 +212,7 @@ def _transfers_cover_edges(
             )  # fmt: skip
 
 
-def _durations(instance: Instance, schedule: Schedule, semantics: Semantics) -> Iterator[Violation]:
+def _durations(instance: Instance, schedule: Schedule, semantics: Makespan) -> Iterator[Violation]:
     arrays, ops, devices = instance.arrays, instance.graph.ops, instance.cluster.devices
     for i, op in enumerate(ops):
         k, start = int(schedule.device[i]), int(schedule.start_ns[i])
@@ -230,7 +239,7 @@ def _durations(instance: Instance, schedule: Schedule, semantics: Semantics) -> 
             )  # fmt: skip
 
 
-def _exclusive(instance: Instance, schedule: Schedule, semantics: Semantics) -> Iterator[Violation]:
+def _exclusive(instance: Instance, schedule: Schedule, semantics: Makespan) -> Iterator[Violation]:
     ops, devices = instance.graph.ops, instance.cluster.devices
     uses: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
     for i in range(instance.num_ops):

@@ -6,10 +6,10 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import MaxLoad, MaxLoadFwdBwd, Semantics
 from placegap.instances.referee.check import check_and_simulate
 from placegap.instances.referee.loads import combine, device_loads
-from placegap.instances.referee.plan import DeviceUse, Evaluation, Plan
+from placegap.instances.referee.plan import DeviceUse, Evaluation, Plan, ServerUse
 from placegap.instances.referee.replication import share_load, share_part
 from placegap.instances.referee.servers import border_costs, server_uses
 
@@ -39,41 +39,52 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
 
     Examples
     --------
-    >>> from placegap.instances import example
-    >>> verdict = evaluate(example(), Plan.on([0, 1, 0, 0]), Semantics(objective="makespan"))
+    >>> from placegap.instances import Makespan, example
+    >>> verdict = evaluate(example(), Plan.on([0, 1, 0, 0]), Makespan())
     >>> verdict.value_ns, verdict.feasible
     (35, True)
     """
     violations, schedule, held = check_and_simulate(instance, plan, semantics)
     if held is None or any(violation.rule in NO_VALUE for violation in violations):
         return Evaluation(None, violations)
-    uses, value_ns = _device_uses(instance, plan, semantics, held.bytes)
-    servers = server_uses(instance, plan.devices) if semantics.levels == 2 else ()
-    value_ns = max([value_ns, *(use.load_ns for use in servers)])
-    if schedule is not None:
-        value_ns = schedule.makespan_ns
+    parts = device_loads(instance, plan.devices, cost_ns=border_costs(instance, semantics))
+    servers: tuple[ServerUse, ...] = ()
+    value_ns: int | None
+    if isinstance(semantics, MaxLoad):
+        load, servers, value_ns = _max_load(instance, plan, semantics, parts)
+    elif isinstance(semantics, MaxLoadFwdBwd):
+        load, value_ns = _max_load_fwd_bwd(instance, plan, semantics)
+    else:  # the end of one pass
+        load, value_ns = combine("add", *parts), None if schedule is None else schedule.makespan_ns
+    uses = _device_uses(instance, plan, parts, load, held.bytes)
     return Evaluation(value_ns, violations, uses, schedule, servers)
 
 
+def _max_load(
+    instance: Instance, plan: Plan, semantics: MaxLoad, parts: tuple[Ints, ...]
+) -> tuple[Ints, tuple[ServerUse, ...], int]:
+    """Load of each device and, with two levels, of each server; the heaviest of them."""
+    load = share_load(instance, plan, combine(semantics.load, *parts))
+    servers = server_uses(instance, plan.devices) if semantics.levels == 2 else ()
+    return load, servers, max([int(load.max()), *(use.load_ns for use in servers)])
+
+
+def _max_load_fwd_bwd(instance: Instance, plan: Plan, semantics: MaxLoadFwdBwd) -> tuple[Ints, int]:
+    """Load of each device in both passes; the heaviest forward + the heaviest backward load."""
+    forward, backward = (
+        combine(semantics.load, *device_loads(instance, plan.devices, backward=which))
+        for which in (False, True)
+    )
+    return forward + backward, int(forward.max()) + int(backward.max())
+
+
 def _device_uses(
-    instance: Instance, plan: Plan, semantics: Semantics, memory: Ints
-) -> tuple[tuple[DeviceUse, ...], int]:
-    """What each device does, and the value as far as the devices decide it."""
-    device, cost = plan.devices, border_costs(instance, semantics)
-    parts = device_loads(instance, device, cost_ns=cost)
-    if semantics.objective == "max_load_fwd_bwd":
-        forward, backward = (
-            combine(semantics.load, *device_loads(instance, device, backward=which))
-            for which in (False, True)
-        )
-        load, value_ns = forward + backward, int(forward.max()) + int(backward.max())
-    else:
-        load = share_load(instance, plan, combine(semantics.load, *parts))
-        value_ns = int(load.max())
+    instance: Instance, plan: Plan, parts: tuple[Ints, ...], load: Ints, memory: Ints
+) -> tuple[DeviceUse, ...]:
+    """What each device does."""
     on = np.array([k for devices in plan.placement for k in devices], np.int64)
     count = np.bincount(on, minlength=instance.num_devices)
     columns = (count, *(share_part(plan, part) for part in parts), memory, load)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     specs = instance.cluster.devices
-    uses = tuple(DeviceUse(spec.name, *row) for spec, row in zip(specs, rows, strict=True))
-    return uses, value_ns
+    return tuple(DeviceUse(spec.name, *row) for spec, row in zip(specs, rows, strict=True))

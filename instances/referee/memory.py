@@ -31,7 +31,7 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan, Semantics, memory_rule
 from placegap.instances.referee.plan import Plan, Schedule, Violation
 
 
@@ -66,12 +66,12 @@ def held_bytes(
     Examples
     --------
     >>> from placegap.instances import example
-    >>> load = Semantics(objective="max_load", memory="peak")
+    >>> load = MaxLoad(memory="peak")
     >>> held_bytes(example(), Plan.on([0, 0, 0, 0]), load, None).bytes.tolist()
     [40, 0]
     """
     on, op = _pairs(plan)
-    if semantics.memory == "sum":
+    if memory_rule(semantics) == "sum":
         used = np.zeros(instance.num_devices, np.int64)
         np.add.at(used, on, instance.arrays.resident_bytes[op])
         return Held(used, used, np.zeros_like(used))
@@ -90,7 +90,7 @@ def memory_violations(
     for k in np.flatnonzero(held.bytes > limits).tolist():
         name, limit = instance.cluster.devices[k].name, int(limits[k])
         over = f"{int(held.bytes[k]) - limit} more than its {limit}"
-        if semantics.memory == "sum":
+        if memory_rule(semantics) == "sum":
             largest = _largest(instance, plan, k, instance.arrays.resident_bytes)
             yield Violation(
                 "memory",
@@ -133,7 +133,8 @@ def live_spans(
     if schedule is not None:
         moves = schedule.transfers
         item = moves.item
-        tensor = index.tensor[item] if semantics.transfers == "per_edge" else item
+        per_edge = isinstance(semantics, Makespan) and semantics.transfers == "per_edge"
+        tensor = index.tensor[item] if per_edge else item
         for side in (moves.source, moves.destination):
             tensors.append(tensor)
             device.append(side)

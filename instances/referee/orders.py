@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.plan import Plan, Transfer
 
 
 def plan_from_times(
     instance: Instance,
-    semantics: Semantics,
+    semantics: Makespan,
     device: Sequence[int],
     op_times: Sequence[tuple[int, int]],
     transfer_times: Iterable[tuple[Transfer, int, int]],
@@ -35,7 +35,7 @@ def plan_from_times(
     Examples
     --------
     >>> from placegap.instances import example
-    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> semantics = Makespan(channels="free")
     >>> times = [(0, 5), (5, 25), (25, 35), (35, 43)]
     >>> plan_from_times(example(), semantics, [0] * 4, times, []).device_order
     ((0, 1, 2, 3), ())

@@ -18,7 +18,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.paths import widest_paths
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Semantics, has_two_levels
 from placegap.instances.referee.plan import Plan, Violation
 from placegap.instances.referee.servers import border_costs
 
@@ -35,8 +35,8 @@ def equal_devices(instance: Instance, semantics: Semantics) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> from placegap.instances import example
-    >>> equal_devices(example(), Semantics(objective="max_load", replicas=True))
+    >>> from placegap.instances import MaxLoad, example
+    >>> equal_devices(example(), MaxLoad(replicas=True))
     (0, 0)
     """
     arrays = instance.arrays
@@ -44,7 +44,7 @@ def equal_devices(instance: Instance, semantics: Semantics) -> tuple[int, ...]:
     number: dict[object, int] = {}
     keys = []
     for k, device in enumerate(instance.cluster.devices):
-        server = device.server if semantics.levels == 2 else None
+        server = device.server if has_two_levels(semantics) else None
         columns = arrays.time_ns[:, k].tobytes(), cost[:, k].tobytes()
         keys.append((device.memory_bytes, device.is_host, server, *columns))
     return tuple(number.setdefault(key, len(number)) for key in keys)

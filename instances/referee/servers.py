@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Semantics, has_two_levels
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.loads import crossing_costs
 from placegap.instances.referee.plan import ServerUse
@@ -26,14 +26,14 @@ def check_semantics(instance: Instance, semantics: Semantics) -> None:
 
     Examples
     --------
-    >>> from placegap.instances import example
-    >>> two_levels = Semantics(objective="max_load", levels=2)
+    >>> from placegap.instances import MaxLoad, example
+    >>> two_levels = MaxLoad(levels=2)
     >>> check_semantics(example(), two_levels)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
     placegap.instances.reading.errors.InputError: fd-dps-figure-3: ...
     """
-    if semantics.levels == 2:
+    if has_two_levels(semantics):
         reason = why_not_two_levels(instance)
         if reason is not None:
             raise InputError(reason, instance.name)
@@ -73,7 +73,7 @@ def border_costs(instance: Instance, semantics: Semantics) -> Ints:
     is alone in its server.
     """
     arrays = instance.arrays
-    if semantics.levels == 1:
+    if not has_two_levels(semantics):
         return arrays.host_ns
     _, server = server_numbers(instance)
     cost = np.zeros_like(arrays.host_ns)

@@ -23,13 +23,8 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.semantics import Semantics
-from placegap.instances.referee.channels import (
-    NO_CHANNEL,
-    channel_name,
-    channels_of,
-    num_channels,
-)
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of, num_channels
 from placegap.instances.referee.plan import Plan, Schedule, Transfer, TransferTimes
 
 
@@ -37,7 +32,7 @@ class PlanError(ValueError):
     """A plan that cannot be executed: wrong shape, an op where it cannot run, cyclic orders."""
 
 
-def simulate(instance: Instance, plan: Plan, semantics: Semantics) -> Schedule:
+def simulate(instance: Instance, plan: Plan, semantics: Makespan) -> Schedule:
     """Times of all ops and transfers under a makespan semantics.
 
     Memory, colocation and classes of plans do not matter here; `check` judges them.
@@ -48,7 +43,7 @@ def simulate(instance: Instance, plan: Plan, semantics: Semantics) -> Schedule:
     plan : Plan
         One device per op; given orders must list exactly the ops or transfers of their device or
         channel.
-    semantics : Semantics
+    semantics : Makespan
         Of objective makespan.
 
     Returns
@@ -67,7 +62,7 @@ def simulate(instance: Instance, plan: Plan, semantics: Semantics) -> Schedule:
     Examples
     --------
     >>> from placegap.instances import example
-    >>> simulate(example(), Plan.on([0, 0, 1, 0]), Semantics(objective="makespan")).makespan_ns
+    >>> simulate(example(), Plan.on([0, 0, 1, 0]), Makespan()).makespan_ns
     53
     """
     arrays = instance.arrays
@@ -114,7 +109,7 @@ def check_shape(instance: Instance, plan: Plan, *, replicas: bool = False) -> In
     return device
 
 
-def _list_transfers(arrays: Arrays, device: Ints, semantics: Semantics) -> TransferTimes:
+def _list_transfers(arrays: Arrays, device: Ints, semantics: Makespan) -> TransferTimes:
     """One row per transfer, ordered by item and destination; times still unset."""
     index = arrays.index
     remote = np.flatnonzero(device[index.producer] != device[index.consumer])
@@ -135,7 +130,7 @@ class _Items:
     """Ops and transfers of one simulation: durations, resources, dependencies, ranks."""
 
     def __init__(
-        self, instance: Instance, device: Ints, transfers: TransferTimes, semantics: Semantics
+        self, instance: Instance, device: Ints, transfers: TransferTimes, semantics: Makespan
     ) -> None:
         self.instance, self.semantics = instance, semantics
         self.device, self.transfers = device, transfers

@@ -18,7 +18,7 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.plan import Plan, Schedule, TransferTimes
 from placegap.instances.referee.simulate import PlanError, check_shape
 
@@ -34,7 +34,7 @@ class Call(NamedTuple):
     first: int
 
 
-def simulate_subgraphs(instance: Instance, plan: Plan, semantics: Semantics) -> Schedule:
+def simulate_subgraphs(instance: Instance, plan: Plan, semantics: LatencySubgraphs) -> Schedule:
     """Times of all ops under a latency_subgraphs semantics.
 
     A call of accelerator k starts when its outside producers and the call before it on k have
@@ -54,7 +54,7 @@ def simulate_subgraphs(instance: Instance, plan: Plan, semantics: Semantics) -> 
     plan : Plan
         One device per op; `call`, or None for a single call of each accelerator. Calls without an
         op do not exist.
-    semantics : Semantics
+    semantics : LatencySubgraphs
         ``latency_subgraphs``; it says how many calls there may be.
 
     Returns
@@ -83,7 +83,7 @@ def simulate_subgraphs(instance: Instance, plan: Plan, semantics: Semantics) -> 
     10 + 8:
 
     >>> from placegap.instances import example
-    >>> once = Semantics(objective="latency_subgraphs")
+    >>> once = LatencySubgraphs()
     >>> simulate_subgraphs(example(), Plan.on([0, 0, 1, 1]), once).makespan_ns
     85
     """
@@ -108,7 +108,9 @@ def simulate_subgraphs(instance: Instance, plan: Plan, semantics: Semantics) -> 
     )
 
 
-def _call_numbers(instance: Instance, plan: Plan, device: Ints, semantics: Semantics) -> list[int]:
+def _call_numbers(
+    instance: Instance, plan: Plan, device: Ints, semantics: LatencySubgraphs
+) -> list[int]:
     """The call of each op, -1 on hosts."""
     call = (0,) * instance.num_ops if plan.call is None else plan.call
     if len(call) != instance.num_ops:

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LoadSemantics, Semantics, memory_rule
 from placegap.instances.structure.bottlenecks import bottlenecks
 
 
@@ -44,12 +44,12 @@ def relax_memory(instance: Instance, semantics: Semantics) -> tuple[Instance, Se
     Examples
     --------
     >>> from placegap.instances import example
-    >>> peak = Semantics(objective="max_load", memory="peak")
+    >>> peak = MaxLoad(memory="peak")
     >>> floor, semantics = relax_memory(example(), peak)
     >>> floor.arrays.resident_bytes.tolist(), semantics.label
     ([21, 0, 10, 0], 'max_load any add')
     """
-    if semantics.memory == "sum":
+    if memory_rule(semantics) == "sum":
         return instance, semantics
     plain = semantics.model_copy(update={"memory": "sum"})
     return with_resident(instance, floor_bytes(instance, semantics)), plain
@@ -76,14 +76,14 @@ def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:
     On one device op 3 finds the tensors of op 1 there, both of them, when it writes its own:
 
     >>> from placegap.instances import example
-    >>> floor_bytes(example(), Semantics(objective="max_load", memory="peak")).tolist()
+    >>> floor_bytes(example(), MaxLoad(memory="peak")).tolist()
     [21, 0, 10, 0]
     """
     sizes, arrays = instance.memory_arrays, instance.arrays
     floor = sizes.state_bytes.copy()
     _, first = np.unique(sizes.shared_name, return_index=True)
     np.add.at(floor, sizes.shared_op[first], sizes.shared_bytes)
-    if semantics.is_load:
+    if isinstance(semantics, LoadSemantics):
         place, allowed = sizes.step, np.ones(instance.num_ops, np.bool_)
     else:
         place, allowed = arrays.index.topological_position, _certain(instance)

@@ -13,7 +13,7 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import Ints, freeze
 from placegap.instances.problem.instance import Edge, Instance, Op
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
 from placegap.instances.referee.simulate import simulate
@@ -204,7 +204,7 @@ def expand_plan(merge: Merge, plan: Plan, semantics: Semantics) -> Plan:
     --------
     >>> from placegap.instances import example
     >>> merge = merge_groups(example(), np.array([0, 1, 0, 2]), "merged", "nobody")
-    >>> free = Semantics(objective="makespan", channels="free")
+    >>> free = Makespan(channels="free")
     >>> expand_plan(merge, Plan.on([0, 1, 0], [[0, 2], [1]]), free).device_order
     ((0, 2, 3), (1,))
     """
@@ -215,7 +215,7 @@ def expand_plan(merge: Merge, plan: Plan, semantics: Semantics) -> Plan:
             for order in plan.device_order
         )
     channel_order = None
-    if plan.channel_order is not None:
+    if plan.channel_order is not None and isinstance(semantics, Makespan):
         items = _fine_items(merge, semantics)
         channel_order = {
             channel: tuple(Transfer(i, t.destination) for t in order for i in items[t.item])
@@ -227,7 +227,7 @@ def expand_plan(merge: Merge, plan: Plan, semantics: Semantics) -> Plan:
     return Plan(placement, device_order, channel_order, call)
 
 
-def _fine_items(merge: Merge, semantics: Semantics) -> list[list[int]]:
+def _fine_items(merge: Merge, semantics: Makespan) -> list[list[int]]:
     """The edges (per_edge) or the tensor (per_tensor) that each merged one stands for."""
     fine, coarse = merge.fine.arrays.index, merge.coarse.arrays.index
     kept = np.flatnonzero(merge.edge >= 0)
@@ -276,13 +276,13 @@ def shrink_plan(merge: Merge, plan: Plan) -> Plan | None:
     )
 
 
-def with_all_orders(instance: Instance, plan: Plan, semantics: Semantics) -> Plan:
+def with_all_orders(instance: Instance, plan: Plan, semantics: Makespan) -> Plan:
     """A makespan plan with every order written down as the referee's clock runs it.
 
     Examples
     --------
     >>> from placegap.instances import example
-    >>> free = Semantics(objective="makespan", channels="free")
+    >>> free = Makespan(channels="free")
     >>> with_all_orders(example(), Plan.on([0, 1, 0, 0]), free).device_order
     ((0, 2, 3), (1,))
     """

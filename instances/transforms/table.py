@@ -11,7 +11,14 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import (
+    LoadSemantics,
+    Makespan,
+    Semantics,
+    has_replicas,
+    memory_rule,
+    plan_class,
+)
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.near_names import instead_of
 from placegap.instances.referee.evaluate import evaluate
@@ -93,7 +100,8 @@ def _moirai(instance: Instance, semantics: Semantics, params: MoiraiFusionParams
 
 def _contraction_is_exact(semantics: Semantics, params: ColourParams) -> bool:
     kept = ("chain",) if params.fuse_cycles else ("any", "chain")
-    return semantics.is_load and not semantics.replicas and semantics.plans in kept
+    is_load = isinstance(semantics, LoadSemantics)
+    return is_load and not has_replicas(semantics) and plan_class(semantics) in kept
 
 
 TRANSFORMS: dict[str, Transform] = {
@@ -188,7 +196,7 @@ def coarsen(
     (3, 'restriction')
     """
     chosen, parsed = find_transform(transform, params)
-    judged = semantics or instance.semantics or Semantics(objective="makespan")
+    judged = semantics or instance.semantics or Makespan()
     merge = chosen.run(instance, judged, parsed)
     return Coarsening(transform, judged, merge, _claim(merge, judged, chosen, parsed))
 
@@ -223,14 +231,14 @@ def _claim(merge: Merge, semantics: Semantics, transform: Transform, params: Any
         return "neither"
     if merge.coarse.num_ops == merge.fine.num_ops:
         return "exact"
-    if semantics.memory == "sum" and transform.is_exact(semantics, params):
+    if memory_rule(semantics) == "sum" and transform.is_exact(semantics, params):
         return "exact"
-    if semantics.memory == "peak":  # a merged op begins with all its inputs, and has no steps
+    if memory_rule(semantics) == "peak":  # a merged op begins with all its inputs, without steps
         return "neither"
-    if semantics.replicas or (semantics.plans == "chain" and backward.any()):
+    if has_replicas(semantics) or (plan_class(semantics) == "chain" and backward.any()):
         return "neither"
     mixes = (merge.coarse.arrays.backward[merge.op] != backward).any()
-    return "neither" if semantics.is_load and mixes else "restriction"
+    return "neither" if isinstance(semantics, LoadSemantics) and mixes else "restriction"
 
 
 def loses_groups(merge: Merge) -> bool:

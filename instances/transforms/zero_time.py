@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import (
+    LatencySubgraphs,
+    LoadSemantics,
+    Makespan,
+    Semantics,
+    has_replicas,
+    has_two_levels,
+)
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import Merge, merge_groups
 
@@ -83,16 +90,21 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     >>> ops = (Op(name="view", time_ns={"gpu": 0}), Op(name="conv", time_ns={"gpu": 5}))
     >>> graph = Graph(name="two", ops=ops, edges=(Edge(producer="view", consumer="conv", bytes=9),))
     >>> two = Instance(name="two", graph=graph, cluster=example().cluster)
-    >>> join_zero_time(two, Semantics(objective="makespan")).coarse.graph.ops[0].time_ns
+    >>> join_zero_time(two, Makespan()).coarse.graph.ops[0].time_ns
     {'gpu': 5}
     """
-    if semantics.objective == "latency_subgraphs" or semantics.replicas or semantics.levels == 2:
+    unproven = has_replicas(semantics) or has_two_levels(semantics)
+    if isinstance(semantics, LatencySubgraphs) or unproven:
         raise InputError(
             f"zero-time: under {semantics.label} nothing is known to be exact; choose another"
             " objective, or another transform"
         )
     flow = _Tensors(instance)
-    rules = (_Loads if semantics.is_load else _Makespan)(instance, semantics)
+    rules: _JoinMakespan | _JoinLoads
+    if isinstance(semantics, Makespan):
+        rules = _JoinMakespan(instance, semantics)
+    else:
+        rules = _JoinLoads(instance, semantics)
     runs, costs = _devices(instance)
     alone = np.bincount(instance.arrays.group)[instance.arrays.group] == 1
     light = alone & (instance.arrays.resident_bytes == 0) & ~costs.all(axis=1)
@@ -167,10 +179,10 @@ class _Tensors:
                 self.out[u][t] = None
 
 
-class _Loads:
+class _JoinLoads:
     """When an op may join under max_load and max_load_fwd_bwd."""
 
-    def __init__(self, instance: Instance, semantics: Semantics) -> None:
+    def __init__(self, instance: Instance, semantics: LoadSemantics) -> None:
         self.backward = instance.arrays.backward
         self.cost = instance.arrays.host_ns[:, ~instance.arrays.is_host]
         self.passes = semantics.objective == "max_load_fwd_bwd" or semantics.plans != "any"
@@ -187,10 +199,10 @@ class _Loads:
         return bool((self.cost[moved].sum(axis=0) <= self.cost[saved].sum(axis=0)).all())
 
 
-class _Makespan:
+class _JoinMakespan:
     """When an op may join under a makespan semantics."""
 
-    def __init__(self, instance: Instance, semantics: Semantics) -> None:
+    def __init__(self, instance: Instance, semantics: Makespan) -> None:
         self.transfer_ns, self.link = instance.arrays.transfer_ns, instance.arrays.link_class
         self.free = semantics.channels == "free"
         self.per_edge = semantics.transfers == "per_edge"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.annealing.moves import RUNS, Annealing
 from placegap.solvers.core.method import EFFORT, Method, Params, Task
@@ -30,7 +31,7 @@ class AnnealingParams(Params):
     moves: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
 
 
-def run(task: Task, params: AnnealingParams) -> Outcome:
+def run(task: Task[Makespan], params: AnnealingParams) -> Outcome:
     """Anneal from the best plan known, `restarts` times; the best plan of all comes back.
 
     A heuristic. Without a time limit it is deterministic for a seed; with one, runs share the time
@@ -38,8 +39,8 @@ def run(task: Task, params: AnnealingParams) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> task = Task(example(), Semantics(objective="makespan"))
+    >>> from placegap.instances import Makespan, example
+    >>> task = Task(example(), Makespan())
     >>> run(task, AnnealingParams(moves=200)).plan.placement
     ((1,), (0,), (1,), (0,))
     """

@@ -17,7 +17,7 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.intervals import Interval, intervals
 from placegap.solvers.annealing.schedule import (
@@ -88,7 +88,7 @@ class Annealing:
     Parameters
     ----------
     instance : Instance
-    semantics : Semantics
+    semantics : Makespan
         Of objective makespan.
     candidates : sequence of Interval, optional
         The instance's intervals, where they are known.
@@ -96,7 +96,7 @@ class Annealing:
     Examples
     --------
     >>> from placegap.instances import example
-    >>> instance, semantics = example(), Semantics(objective="makespan")
+    >>> instance, semantics = example(), Makespan()
     >>> search = Annealing(instance, semantics)
     >>> found = search.run(np.zeros(4, np.int64), seed=0, moves=200)
     >>> from placegap.instances.referee.evaluate import evaluate
@@ -105,7 +105,7 @@ class Annealing:
     """
 
     def __init__(
-        self, instance: Instance, semantics: Semantics, candidates: Sequence[Interval] | None = None
+        self, instance: Instance, semantics: Makespan, candidates: Sequence[Interval] | None = None
     ) -> None:
         self.instance, self.semantics = instance, semantics
         self.data = kernel_data(instance, semantics)

@@ -15,7 +15,7 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
@@ -61,7 +61,7 @@ class Work(NamedTuple):
     busy: Ints
 
 
-def kernel_data(instance: Instance, semantics: Semantics) -> ScheduleArrays:
+def kernel_data(instance: Instance, semantics: Makespan) -> ScheduleArrays:
     """The arrays of an instance under a makespan semantics."""
     arrays, index, k = instance.arrays, instance.arrays.index, instance.num_devices
     resource = np.full((k * k, 2), NONE, np.int64)
@@ -90,7 +90,7 @@ def new_work(data: ScheduleArrays) -> Work:
 
 
 def plan_of(
-    instance: Instance, semantics: Semantics, data: ScheduleArrays, device: Ints, work: Work
+    instance: Instance, semantics: Makespan, data: ScheduleArrays, device: Ints, work: Work
 ) -> Plan:
     """The plan whose orders are those of the schedule in `work`."""
     n, k = instance.num_ops, instance.num_devices

@@ -8,7 +8,7 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.plan import Plan
 
 MOST_OPS = 8
@@ -16,13 +16,13 @@ MOST_ASSIGNMENTS = 2**20
 """Ops to slots; a slot is a host or one call of an accelerator. About a second."""
 
 
-def count_assignments(instance: Instance, semantics: Semantics) -> int:
+def count_assignments(instance: Instance, semantics: LatencySubgraphs) -> int:
     """How many assignments of ops to slots `best_calls` tries.
 
     Examples
     --------
     >>> from placegap.instances import example
-    >>> count_assignments(example(), Semantics(objective="latency_subgraphs", subgraphs=2))
+    >>> count_assignments(example(), LatencySubgraphs(subgraphs=2))
     256
     """
     hosts = int(instance.arrays.is_host.sum())
@@ -30,7 +30,7 @@ def count_assignments(instance: Instance, semantics: Semantics) -> int:
     return int(slots**instance.num_ops)
 
 
-def best_calls(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
+def best_calls(instance: Instance, semantics: LatencySubgraphs) -> tuple[int, Plan] | None:
     """Least latency in ns and a plan that has it, or None if no plan is feasible.
 
     Memory, colocation (all hosts count as one device), cycles and times are judged here, by other
@@ -41,7 +41,7 @@ def best_calls(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | N
     Examples
     --------
     >>> from placegap.instances import example
-    >>> best_calls(example(), Semantics(objective="latency_subgraphs"))[0]
+    >>> best_calls(example(), LatencySubgraphs())[0]
     43
     """
     arrays, index = instance.arrays, instance.arrays.index

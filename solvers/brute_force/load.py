@@ -8,13 +8,13 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LoadSemantics
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.brute_force.makespan import may_fit, next_placement
 from placegap.solvers.brute_force.peak import PeakSizes, peak_sizes, too_full_by_steps
 
 
-def best_assignment(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
+def best_assignment(instance: Instance, semantics: LoadSemantics) -> tuple[int, Plan] | None:
     """Least max_load or max_load_fwd_bwd in ns and its plan, or None if no plan is feasible.
 
     The class of plans is decided here, not by `check`: ``convex``: no path over forward ops
@@ -23,8 +23,8 @@ def best_assignment(instance: Instance, semantics: Semantics) -> tuple[int, Plan
 
     Examples
     --------
-    >>> from placegap.instances import example
-    >>> best_assignment(example(), Semantics(objective="max_load"))[0]
+    >>> from placegap.instances import MaxLoad, example
+    >>> best_assignment(example(), MaxLoad())[0]
     25
     """
     arrays, index = instance.arrays, instance.arrays.index
@@ -39,13 +39,13 @@ def best_assignment(instance: Instance, semantics: Semantics) -> tuple[int, Plan
     return None if value == NEVER else (int(value), Plan.on(device[position].tolist()))
 
 
-def _passes(instance: Instance, semantics: Semantics) -> Ints:
+def _passes(instance: Instance, semantics: LoadSemantics) -> Ints:
     """Pass that each op belongs to: the value is the sum over passes of the heaviest load."""
     backward = instance.arrays.backward.astype(np.int64)
     return backward if semantics.objective == "max_load_fwd_bwd" else np.zeros_like(backward)
 
 
-def _class_arcs(instance: Instance, semantics: Semantics) -> Ints:
+def _class_arcs(instance: Instance, semantics: LoadSemantics) -> Ints:
     """Arcs between ops, numbered topologically, that the class of plans looks at, (m', 2)."""
     arrays, index = instance.arrays, instance.arrays.index
     with_forward = set(arrays.group[~arrays.backward].tolist())

@@ -18,7 +18,7 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
@@ -31,7 +31,7 @@ from placegap.solvers.brute_force.peak import (
 )
 
 
-def best_schedule(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
+def best_schedule(instance: Instance, semantics: Makespan) -> tuple[int, Plan] | None:
     """Optimal makespan in ns and a plan with all its orders, or None if no placement is feasible.
 
     Exponential: meant for the sizes that `brute_force.applies` admits.
@@ -39,7 +39,7 @@ def best_schedule(instance: Instance, semantics: Semantics) -> tuple[int, Plan] 
     Examples
     --------
     >>> from placegap.instances import example
-    >>> best_schedule(example(), Semantics(objective="makespan"))[0]
+    >>> best_schedule(example(), Makespan())[0]
     34
     """
     arrays, index = instance.arrays, instance.arrays.index
@@ -64,7 +64,7 @@ def best_schedule(instance: Instance, semantics: Semantics) -> tuple[int, Plan] 
     return int(value), plan_from_times(instance, semantics, device.tolist(), op_times, transfers)
 
 
-def _channel_table(instance: Instance, semantics: Semantics) -> Ints:
+def _channel_table(instance: Instance, semantics: Makespan) -> Ints:
     k = instance.num_devices
     table = np.full((k, k, 2), NO_CHANNEL, np.int64)
     for a in range(k):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import OBJECTIVES, Semantics
+from placegap.instances.problem.semantics import (
+    OBJECTIVES,
+    LatencySubgraphs,
+    Makespan,
+    Semantics,
+    has_replicas,
+    has_two_levels,
+)
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.servers import why_not_two_levels
 from placegap.solvers.brute_force import latency as brute_force_latency
@@ -32,7 +37,7 @@ def applies(task: Task, params: Params) -> str | None:
     """Why the instance is too large, or None."""
     instance, semantics = task.instance, task.semantics
     staged = _has_stages(semantics)
-    if semantics.levels == 2:
+    if has_two_levels(semantics):
         reason = why_not_two_levels(instance)
         if reason is not None:
             return reason
@@ -53,7 +58,7 @@ def applies(task: Task, params: Params) -> str | None:
 
 def run(task: Task, params: Params) -> Outcome:
     """Enumerate, whatever the limits of the task: it is over in about a second at most."""
-    best = _search(task.semantics)(task.instance, task.semantics)
+    best = _search(task.instance, task.semantics)
     if best is None:
         return Outcome(proven_infeasible=True, rests_on=PROOF, message="no placement fits")
     value, plan = best
@@ -62,12 +67,14 @@ def run(task: Task, params: Params) -> Outcome:
     )
 
 
-def _search(semantics: Semantics) -> Callable[[Instance, Semantics], tuple[int, Plan] | None]:
-    if semantics.objective == "makespan":
-        return best_schedule
-    if semantics.objective == "latency_subgraphs":
-        return brute_force_latency.best_calls
-    return brute_force_stages.best_stages if _has_stages(semantics) else best_assignment
+def _search(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
+    if isinstance(semantics, Makespan):
+        return best_schedule(instance, semantics)
+    if isinstance(semantics, LatencySubgraphs):
+        return brute_force_latency.best_calls(instance, semantics)
+    if _has_stages(semantics):
+        return brute_force_stages.best_stages(instance, semantics)
+    return best_assignment(instance, semantics)
 
 
 def _count_placements(instance: Instance, semantics: Semantics) -> int:
@@ -77,7 +84,7 @@ def _count_placements(instance: Instance, semantics: Semantics) -> int:
 
 
 def _has_stages(semantics: Semantics) -> bool:
-    return semantics.replicas or semantics.levels == 2
+    return has_replicas(semantics) or has_two_levels(semantics)
 
 
 def _has_transfer_orders(semantics: Semantics) -> bool:

@@ -14,7 +14,7 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Semantics, memory_rule
 
 
 class PeakSizes(NamedTuple):
@@ -38,7 +38,7 @@ def peak_sizes(instance: Instance, semantics: Semantics, order: Ints) -> PeakSiz
     holds = np.zeros((instance.num_ops, len(sizes.shared_bytes)), np.int64)
     holds[position[sizes.shared_op], sizes.shared_name] = 1
     return PeakSizes(
-        semantics.memory == "peak", sizes.state_bytes[order], sizes.workspace_bytes[order],
+        memory_rule(semantics) == "peak", sizes.state_bytes[order], sizes.workspace_bytes[order],
         sizes.tensor_bytes, holds, sizes.shared_bytes, sizes.step[order],
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from itertools import combinations
 from placegap.instances.problem.instance import Edge, Instance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.paths import widest_paths
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LoadSemantics, has_replicas, has_two_levels
 from placegap.instances.referee.plan import Plan
 
 MOST_OPS = 7
@@ -21,15 +21,15 @@ MOST_DEVICES = 4
 Places = tuple[tuple[int, ...], ...]
 
 
-def best_stages(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
+def best_stages(instance: Instance, semantics: LoadSemantics) -> tuple[int, Plan] | None:
     """Least max_load in ns and a plan that has it, or None if no plan is feasible.
 
     Examples
     --------
     43 ns of work on two equal devices, each of which takes every other sample:
 
-    >>> from placegap.instances import example
-    >>> best_stages(example(), Semantics(objective="max_load", replicas=True))[0]
+    >>> from placegap.instances import MaxLoad, example
+    >>> best_stages(example(), MaxLoad(replicas=True))[0]
     22
     """
     judge = _Judge(instance, semantics)
@@ -45,7 +45,7 @@ def best_stages(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | 
 class _Judge:
     """The rules, read off the instance's parts."""
 
-    def __init__(self, instance: Instance, semantics: Semantics) -> None:
+    def __init__(self, instance: Instance, semantics: LoadSemantics) -> None:
         self.semantics = semantics
         self.ops, self.devices = instance.graph.ops, instance.cluster.devices
         where = instance.graph.op_index
@@ -59,7 +59,7 @@ class _Judge:
             for n, (_, _, edge) in enumerate(self.edges)
             for k in everywhere
         }
-        sizes = range(1, self.num_devices + 1 if semantics.replicas else 2)
+        sizes = range(1, self.num_devices + 1 if has_replicas(semantics) else 2)
         self.stages = [
             s for r in sizes for s in combinations(everywhere, r) if all(map(self._alike, s, s[1:]))
         ]
@@ -67,7 +67,7 @@ class _Judge:
     def _others(self, k: int) -> list[int]:
         """The devices that a tensor at k's border comes from or goes to."""
         near = range(self.num_devices)
-        two = self.semantics.levels == 2
+        two = has_two_levels(self.semantics)
         mine = self.devices[k].server
         return [j for j in near if j != k and (not two or self.devices[j].server == mine)]
 
@@ -88,7 +88,7 @@ class _Judge:
         return (
             all(op.time_ns.get(one.kind) == op.time_ns.get(other.kind) for op in self.ops)
             and (one.memory_bytes, one.is_host) == (other.memory_bytes, other.is_host)
-            and (self.semantics.levels == 1 or one.server == other.server)
+            and (not has_two_levels(self.semantics) or one.server == other.server)
             and (
                 one.is_host
                 or all(self.cost[n, a] == self.cost[n, b] for n in range(len(self.edges)))
@@ -157,7 +157,7 @@ class _Judge:
     def is_of_class(self, places: Places) -> bool:
         """Stages, and servers, are convex or form a chain."""
         servers = tuple((self.devices[on[0]].server,) for on in places)
-        regions = [places, servers] if self.semantics.levels == 2 else [places]
+        regions = [places, servers] if has_two_levels(self.semantics) else [places]
         if self.semantics.plans == "any":
             return True
         return all(self._in_order(tuple(map(str, region))) for region in regions)
@@ -193,7 +193,7 @@ class _Judge:
     def value(self, places: Places) -> int:
         """The heaviest device or server."""
         loads = [self._stage_load(places, stage) for stage in set(places)]
-        if self.semantics.levels == 2:
+        if has_two_levels(self.semantics):
             loads += [self._server_load(places, v) for v in {d.server for d in self.devices}]
         return max(loads)
 

@@ -13,6 +13,7 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.structure.nets import build_nets
 from placegap.solvers.chains.cut_nets import CutNets
 from placegap.solvers.chains.cut_places import places_to_cut
@@ -36,7 +37,7 @@ class Slicer:
         No load is larger.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task[MaxLoad]) -> None:
         instance, self.overlap = task.instance, task.semantics.load == "overlap"
         self.problem = build_problem(instance, overlap=self.overlap)
         self.alike = why_not_two_kinds(instance) is None

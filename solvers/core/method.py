@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue
+from typing_extensions import TypeVar
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import MemoryRule, Objective, Semantics
@@ -86,12 +87,15 @@ class Start(NamedTuple):
     value_ns: int
 
 
+S_co = TypeVar("S_co", bound=Semantics, default=Semantics, covariant=True)
+
+
 @dataclass(frozen=True)
-class Task:
-    """One call of a method."""
+class Task(Generic[S_co]):
+    """One call of a method; `S_co` are the semantics that the method does."""
 
     instance: Instance
-    semantics: Semantics
+    semantics: S_co
     limits: Limits = Limits()
     incumbent: Plan | None = None
     """A feasible plan to start from, where the method can use one."""
@@ -118,7 +122,7 @@ class Formulation:
     starts : tuple of str
         Methods whose plans may serve as a start.
     granularity_ns : int
-        Divides every value (`shared.families.granularity_ns`).
+        Divides every value (`shared.time_scale.granularity_ns`).
     build : callable
         Start or None -> model with ``unit_ns`` and one objective to minimize.
     warm_start : callable
@@ -136,11 +140,12 @@ class Formulation:
 
 
 P = TypeVar("P", bound=Params)
+T = TypeVar("T", bound=Semantics)
 
 
 @dataclass(frozen=True)
-class Method(Generic[P]):
-    """One line of the registry; `P` are the method's own parameters.
+class Method(Generic[P, T]):
+    """One line of the registry; `P` are the method's own parameters, `T` the semantics it does.
 
     Attributes
     ----------
@@ -173,15 +178,15 @@ class Method(Generic[P]):
     objectives: tuple[Objective, ...]
     paper: str
     summary: str
-    run: Callable[[Task, P], Outcome]
+    run: Callable[[Task[T], P], Outcome]
     params: type[P]
-    applies: Callable[[Task, P], str | None] = lambda task, params: None
+    applies: Callable[[Task[T], P], str | None] = lambda task, params: None
     missing: Callable[[], str | None] = lambda: None
     packages: tuple[str, ...] = ()
-    formulation: Callable[[Task, P], Formulation] | None = None
+    formulation: Callable[[Task[T], P], Formulation] | None = None
     memory_rules: tuple[MemoryRule, ...] = ("sum",)
     usual_rules: Callable[[Mapping[str, object]], Mapping[str, str]] = lambda params: {}
 
 
-AnyMethod = Method[Any]
+AnyMethod = Method[Any, Any]
 """A method of the registry, whose parameters are known only at run time."""

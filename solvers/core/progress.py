@@ -80,8 +80,8 @@ def listening(
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> diamond, makespan = example(), Semantics(objective="makespan")
+    >>> from placegap.instances import Makespan, example
+    >>> diamond, makespan = example(), Makespan()
     >>> with listening(diamond, makespan, print):
     ...     tell(diamond, makespan, "heft", value_ns=40)
     ...     tell(example(), makespan, "another object", value_ns=10)

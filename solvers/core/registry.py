@@ -8,9 +8,10 @@ from importlib import import_module
 
 from pydantic import ValidationError
 
+from placegap.instances.problem.semantics import memory_rule
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.near_names import instead_of
-from placegap.solvers.core.method import AnyMethod, Method, P, Params, Task
+from placegap.solvers.core.method import AnyMethod, Method, P, Params, T, Task
 from placegap.solvers.core.method_homes import HOMES
 
 
@@ -58,7 +59,7 @@ class Registry(MutableMapping[str, AnyMethod]):
 METHODS = Registry()
 
 
-def register(method: Method[P]) -> Method[P]:
+def register(method: Method[P, T]) -> Method[P, T]:
     """Add a method; its name must be new."""
     METHODS.add(method)
     return method
@@ -87,7 +88,7 @@ def why_not(method: AnyMethod, task: Task, params: Params) -> str | None:
 
     A memory rule that a method does not keep is kept around it, so it is asked about the other.
     """
-    if task.semantics.memory not in method.memory_rules:
+    if memory_rule(task.semantics) not in method.memory_rules:
         plain = task.semantics.model_copy(update={"memory": method.memory_rules[0]})
         task = replace(task, semantics=plain)
     if task.semantics.objective not in method.objectives:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from placegap.instances.op_splitting.split import OpSplit
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, Semantics
+from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, Semantics, plan_class
 from placegap.instances.referee.plan import Evaluation, Plan
 from placegap.solvers.core.trust import describe_basis
 
@@ -195,11 +195,10 @@ def finish(
     """
     from placegap.instances.referee.evaluate import evaluate  # brings numba
 
-    bound_class = outcome.bound_class or semantics.plans
-    if PLAN_CLASSES.index(bound_class) < PLAN_CLASSES.index(semantics.plans):
-        raise SolverDisagreement(
-            f"{method}: a {bound_class} bound does not hold for {semantics.plans}"
-        )
+    plans = plan_class(semantics)
+    bound_class = outcome.bound_class or plans
+    if PLAN_CLASSES.index(bound_class) < PLAN_CLASSES.index(plans):
+        raise SolverDisagreement(f"{method}: a {bound_class} bound does not hold for {plans}")
     if outcome.split is not None:
         instance = outcome.split.fine  # the plan is one of this instance, and of no other
     verdict = None if outcome.plan is None else evaluate(instance, outcome.plan, semantics)

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from placegap.instances.problem.semantics import PLAN_CLASSES, Objective, Semantics
+from placegap.instances.problem.semantics import (
+    PLAN_CLASSES,
+    LoadSemantics,
+    MaxLoad,
+    Objective,
+    with_plans,
+)
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import Clock
@@ -95,8 +101,8 @@ def placers(task: Task) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> from placegap.instances import example
-    >>> "heft" in placers(Task(example(), Semantics(objective="makespan")))
+    >>> from placegap.instances import Makespan, example
+    >>> "heft" in placers(Task(example(), Makespan()))
     True
     """
     parts = task.instance.num_ops + len(task.instance.graph.edges)
@@ -124,8 +130,8 @@ def starts(task: Task, methods: Iterable[str]) -> Iterator[Start]:
 
     Examples
     --------
-    >>> from placegap.instances import Plan, Semantics, example
-    >>> task = Task(example(), Semantics(objective="makespan"))
+    >>> from placegap.instances import Makespan, Plan, example
+    >>> task = Task(example(), Makespan())
     >>> [start.value_ns for start in starts(task, ["single-device", "round-robin", "etf"])]
     [43, 34, 43]
     """
@@ -151,9 +157,9 @@ def best_start(task: Task, methods: Iterable[str] = ()) -> Start | None:
 
     Examples
     --------
-    >>> from placegap.instances import Plan, Semantics, example
+    >>> from placegap.instances import Makespan, Plan, example
     >>> incumbent = Plan.on([0, 1, 0, 0])
-    >>> task = Task(example(), Semantics(objective="makespan"), incumbent=incumbent)
+    >>> task = Task(example(), Makespan(), incumbent=incumbent)
     >>> best_start(task).value_ns
     35
     """
@@ -174,15 +180,11 @@ def _narrower(task: Task, share_s: float) -> Iterator[Task]:
     """The task itself, then narrower classes of plans and plainer rules, within a share of its
     time.
     """
-    limits = replace(task.limits, time_limit_s=share_s)
-    widest = PLAN_CLASSES.index(task.semantics.plans)
-    plain = [task.semantics]
-    if task.semantics.is_load:
-        rules = Semantics(objective="max_load", load=task.semantics.load)
-        plain.append(rules.model_copy(update={"plans": task.semantics.plans}))
-    for rules in plain:
-        for plans in PLAN_CLASSES[widest::-1]:
-            semantics = rules.model_copy(update={"plans": plans})
-            yield replace(task, semantics=semantics, limits=limits, incumbent=None, starts=())
-            if task.semantics.objective == "makespan":
-                return
+    limits, asked = replace(task.limits, time_limit_s=share_s), task.semantics
+    narrower = [asked]
+    if isinstance(asked, LoadSemantics):
+        nested = PLAN_CLASSES[PLAN_CLASSES.index(asked.plans) :: -1]
+        narrower = [with_plans(asked, plans) for plans in nested]
+        narrower += [MaxLoad(plans=plans, load=asked.load) for plans in nested]
+    for semantics in narrower:
+        yield replace(task, semantics=semantics, limits=limits, incumbent=None, starts=())

@@ -17,7 +17,7 @@ from placegap.formulations.shared.symmetry import Classes, identical_devices
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.sections import Section
 
@@ -98,7 +98,7 @@ class ArcTable:
     """All arcs of an instance's sections, made as they are asked for."""
 
     instance: Instance
-    semantics: Semantics
+    semantics: Makespan
     known: dict[Hashable, Arc] = field(default_factory=dict)
 
     @cached_property

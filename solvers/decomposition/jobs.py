@@ -11,11 +11,10 @@ from typing import Literal
 from placegap.formulations.makespan_cp import build, read_plan, warm_start
 from placegap.formulations.makespan_cp.variables import MakespanModel
 from placegap.formulations.shared import symmetry
-from placegap.formulations.shared.families import granularity_ns
-from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.formulations.shared.time_scale import granularity_ns, serial_horizon_ns
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.collector import paused_collector
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.simulate import simulate
@@ -39,7 +38,7 @@ class Job:
     ----------
     instance : Instance
         The section (`sections.SectionMaker`).
-    semantics : Semantics
+    semantics : Makespan
     step : {"lp", "cp"}
     horizon_ns : int or None
         Only schedules of at most this length matter.
@@ -50,7 +49,7 @@ class Job:
     """
 
     instance: Instance
-    semantics: Semantics
+    semantics: Makespan
     step: Step
     horizon_ns: int | None
     limit_s: float
@@ -107,7 +106,7 @@ def work(job: Job) -> SectionAnswer:
     return step(job, known, horizon, beyond)
 
 
-def place(instance: Instance, semantics: Semantics) -> Start | None:
+def place(instance: Instance, semantics: Makespan) -> Start | None:
     """The best plan of some placers for a section, or None."""
     return best_start(Task(instance, semantics), PLACERS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
 from placegap.instances.referee.simulate import simulate
@@ -15,7 +15,7 @@ from placegap.solvers.decomposition.arcs import Use
 
 def join(
     instance: Instance,
-    semantics: Semantics,
+    semantics: Makespan,
     maker: SectionMaker,
     path: Sequence[Use],
 ) -> Plan:
@@ -61,7 +61,7 @@ Timed = tuple[list[tuple[int, int, int]], list[tuple[Transfer, int, int]], int]
 """Device, start and end of each op; transfers, by items of the section, with theirs; the length."""
 
 
-def _planned(semantics: Semantics, maker: SectionMaker, use: Use) -> Timed:
+def _planned(semantics: Makespan, maker: SectionMaker, use: Use) -> Timed:
     arc = use.arc
     assert arc.plan is not None
     schedule = simulate(maker.make(arc.section, arc.entry, arc.leave), arc.plan, semantics)
@@ -80,7 +80,7 @@ def _planned(semantics: Semantics, maker: SectionMaker, use: Use) -> Timed:
     return ops, transfers, schedule.makespan_ns
 
 
-def _bare(instance: Instance, semantics: Semantics, use: Use) -> Timed:
+def _bare(instance: Instance, semantics: Makespan, use: Use) -> Timed:
     """A section without inner ops: its transfers in turn, or at once if channels are free."""
     arrays, transfers, now = instance.arrays, list[tuple[Transfer, int, int]](), 0
     section, entry, leave = use.section, use.entry, use.leave
@@ -102,7 +102,7 @@ def _bare(instance: Instance, semantics: Semantics, use: Use) -> Timed:
     return ops, transfers, now
 
 
-def _items(instance: Instance, semantics: Semantics, section: Section) -> list[int]:
+def _items(instance: Instance, semantics: Makespan, section: Section) -> list[int]:
     """What the transfers of a section's instance are in the whole: edges, or tensors."""
     if semantics.transfers == "per_edge":
         return list(section.edges)

@@ -22,9 +22,10 @@ from collections.abc import Generator
 from pydantic import Field
 
 from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS
-from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
 from placegap.instances.structure.intervals import choose_chain, intervals
 from placegap.instances.structure.sections import Section, sections_between
@@ -81,14 +82,14 @@ class DecompositionParams(ExactParams):
     workers: int = Field(default=2, ge=1, le=1024)
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task[Makespan], params: Params) -> str | None:
     """Why the method does not apply, or None."""
     if serial_horizon_ns(task.instance) > LARGEST_HORIZON_NS:
         return "its times sum to more than 2**59 ns"
     return None
 
 
-def run(task: Task, params: DecompositionParams) -> Outcome:
+def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
     """Search until the proof or a limit; the best plan and the best bound come back.
 
     An interrupt (Ctrl-C) ends the search and returns what is known by then.

@@ -12,6 +12,7 @@ import numpy as np
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.intervals import Interval
@@ -59,7 +60,7 @@ class SectionSearch:
 
     Attributes
     ----------
-    task : Task
+    task : Task[Makespan]
     table : ArcTable
     workers : SectionWorkers
     clock : Clock
@@ -85,7 +86,7 @@ class SectionSearch:
         Of the whole graph, once they were looked for.
     """
 
-    task: Task
+    task: Task[Makespan]
     table: ArcTable
     workers: SectionWorkers
     clock: Clock

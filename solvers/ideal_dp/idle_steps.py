@@ -23,6 +23,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
@@ -51,7 +52,7 @@ class Steps(Generic[B]):
 
     Attributes
     ----------
-    task : Task
+    task : Task[MaxLoad]
     start : callable (IdleRule, bracket or None) -> bracket
         Under a rule; from a bracket whose blocks stay as they are if those were exact.
     max_ideals : int
@@ -64,7 +65,7 @@ class Steps(Generic[B]):
     build_s : float
     """
 
-    task: Task
+    task: Task[MaxLoad]
     start: Callable[[IdleRule, B | None], B]
     max_ideals: int
     value: int | None = None

@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.idle_blocks import IdleRule
 from placegap.solvers.chains.problem import (
@@ -48,14 +49,14 @@ class IdealDPParams(ExactParams):
     max_ideals: int = Field(default=20_000_000, ge=2)
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task[MaxLoad], params: Params) -> str | None:
     """Why the DP cannot do the task, or None."""
     if task.semantics.plans != "chain":
         return f"splits into chains of ideals (plans: chain), not {task.semantics.plans}"
     return None if _is_of_two_kinds(task) else why_not_kinds(task.instance, task.semantics)
 
 
-def run(task: Task, params: IdealDPParams) -> Outcome:
+def run(task: Task[MaxLoad], params: IdealDPParams) -> Outcome:
     """Solve, or return the best plan and bound when a limit is hit or Ctrl-C comes.
 
     For N ideals, b blocks, e nets and L vectors of device counts O(N (L + (b + e) / 64)) memory
@@ -75,13 +76,13 @@ def run(task: Task, params: IdealDPParams) -> Outcome:
     return _outcome(steps, message)
 
 
-def _is_of_two_kinds(task: Task) -> bool:
+def _is_of_two_kinds(task: Task[MaxLoad]) -> bool:
     """Whether the engine for accelerators and hosts that are each alike will do."""
     extended = task.semantics.replicas or task.semantics.levels == 2
     return not extended and why_not_two_kinds(task.instance) is None
 
 
-def _two_kinds(task: Task, clock: Clock, max_ideals: int) -> Steps[TwoKindsBracket]:
+def _two_kinds(task: Task[MaxLoad], clock: Clock, max_ideals: int) -> Steps[TwoKindsBracket]:
     def start(rule: IdleRule, known: TwoKindsBracket | None) -> TwoKindsBracket:
         overlap = task.semantics.load == "overlap"
         if known is not None and known.problem.blocks.exact and rule.roomy is not None:
@@ -93,7 +94,7 @@ def _two_kinds(task: Task, clock: Clock, max_ideals: int) -> Steps[TwoKindsBrack
     return Steps(task, start, max_ideals)
 
 
-def _any_kinds(task: Task, clock: Clock, max_ideals: int) -> Steps[KindsBracket]:
+def _any_kinds(task: Task[MaxLoad], clock: Clock, max_ideals: int) -> Steps[KindsBracket]:
     def start(rule: IdleRule, known: KindsBracket | None) -> KindsBracket:
         return KindsBracket(task, build_kinds(task.instance, task.semantics, rule), clock)
 
@@ -111,7 +112,7 @@ def _until_stopped(work: Callable[[], None]) -> str:
     return ""
 
 
-def _misfit(task: Task, blocks: Blocks, block: int) -> Outcome:
+def _misfit(task: Task[MaxLoad], blocks: Blocks, block: int) -> Outcome:
     """A block fits no device at all: the end, in words."""
     ops = np.flatnonzero(blocks.block == block).tolist()
     names = [repr(task.instance.graph.ops[i].name) for i in ops[:3]]

@@ -12,8 +12,9 @@ from placegap.formulations.latency_ip import cp as latency_cp
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.formulations.latency_ip.cp_variables import LatencyModel
 from placegap.formulations.latency_ip.windows_and_ranks import LARGEST_HORIZON_NS, serial_horizon_ns
-from placegap.formulations.shared.families import granularity_ns
+from placegap.formulations.shared.time_scale import granularity_ns
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.clock import now_s
@@ -49,7 +50,7 @@ class LatencyIpParams(MipParams, ExactParams):
     workers: int = Field(default=2, ge=1, le=1024)
 
 
-def applies(task: Task, params: LatencyIpParams) -> str | None:
+def applies(task: Task[LatencySubgraphs], params: LatencyIpParams) -> str | None:
     """Why the semantics or the size is out of reach, or None; nothing is built."""
     reason = latency_ip.why_not(task.semantics)
     if reason is not None:
@@ -63,7 +64,7 @@ def applies(task: Task, params: LatencyIpParams) -> str | None:
     return why_too_many_rows(rows, params.form)
 
 
-def run(task: Task, params: LatencyIpParams) -> Outcome:
+def run(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Outcome:
     """Start from the best of the incumbent, of `STARTS` and of `best_slices`; build, solve.
 
     But for the published form, the bound is the better of the solver's and `chain_bound_ns`, which
@@ -84,7 +85,7 @@ def run(task: Task, params: LatencyIpParams) -> Outcome:
     return replace(outcome, bound_ns=chains_ns, bound_origin="chains", rests_on=PROOF)
 
 
-def formulation(task: Task, params: LatencyIpParams) -> Formulation:
+def formulation(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Formulation:
     """What the runner needs of the MIP.
 
     Raises
@@ -100,7 +101,9 @@ def formulation(task: Task, params: LatencyIpParams) -> Formulation:
     return _formulation(task, params, bound_ns)
 
 
-def _formulation(task: Task, params: LatencyIpParams, bound_ns: int | None) -> Formulation:
+def _formulation(
+    task: Task[LatencySubgraphs], params: LatencyIpParams, bound_ns: int | None
+) -> Formulation:
     instance, semantics, form = task.instance, task.semantics, params.form
     return Formulation(
         name="latency-ip",
@@ -119,15 +122,21 @@ def _formulation(task: Task, params: LatencyIpParams, bound_ns: int | None) -> F
     )
 
 
-def _run_mip(task: Task, params: LatencyIpParams, bound_ns: int | None, began: float) -> Outcome:
+def _run_mip(
+    task: Task[LatencySubgraphs], params: LatencyIpParams, bound_ns: int | None, began: float
+) -> Outcome:
     return run_mip(task, _formulation(task, params, bound_ns), params.solver, began)
 
 
-def _run_cp(task: Task, params: LatencyIpParams, bound_ns: int, began: float) -> Outcome:
+def _run_cp(
+    task: Task[LatencySubgraphs], params: LatencyIpParams, bound_ns: int, began: float
+) -> Outcome:
     return solve_cp(task, params.workers, bound_ns, began)
 
 
-def solve_cp(task: Task, workers: int, bound_ns: int, began: float | None = None) -> Outcome:
+def solve_cp(
+    task: Task[LatencySubgraphs], workers: int, bound_ns: int, began: float | None = None
+) -> Outcome:
     """Solve the CP-SAT model from the best of the incumbent and `STARTS`.
 
     The better of the solver's plan and the start comes back, the start alone if an interrupt or a
@@ -135,7 +144,7 @@ def solve_cp(task: Task, workers: int, bound_ns: int, began: float | None = None
 
     Parameters
     ----------
-    task : Task
+    task : Task[LatencySubgraphs]
     workers : int
         Threads.
     bound_ns : int

@@ -16,6 +16,7 @@ from placegap.formulations import latency_ip as model
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.best import Best
@@ -82,7 +83,7 @@ class LatencyParams(ExactParams):
     workers: int = Field(default=2, ge=1, le=1024)
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task[LatencySubgraphs], params: Params) -> str | None:
     """Why the method cannot do the task, or None."""
     reason = model.why_not(task.semantics)
     return None if reason is None else f"its model {reason}"
@@ -112,7 +113,7 @@ class BestCalls(Best):
         return bool(self.infeasible) or self.is_close
 
 
-def run(task: Task, params: LatencyParams) -> Outcome:
+def run(task: Task[LatencySubgraphs], params: LatencyParams) -> Outcome:
     """Search, or return the best plan and bound when a limit or Ctrl-C comes, or a phase fails."""
     search = _Search(task, params)
     try:
@@ -143,7 +144,7 @@ def run(task: Task, params: LatencyParams) -> Outcome:
 class _Search:
     """The phases, in turn, until the gap is small enough or the time is over."""
 
-    def __init__(self, task: Task, params: LatencyParams) -> None:
+    def __init__(self, task: Task[LatencySubgraphs], params: LatencyParams) -> None:
         self.task, self.params, self.clock = task, params, task.limits.clock()
         subgraphs = task.semantics.subgraphs
         self.progress = BestCalls(
@@ -366,7 +367,7 @@ class _Search:
         progress.prove(outcome.bound_ns or 0, outcome.bound_origin, rests_on)
 
 
-def _critical_path_ns(task: Task) -> int:
+def _critical_path_ns(task: Task[LatencySubgraphs]) -> int:
     """The longest path with every op where it is fastest: a bound that needs no search."""
     arrays, index = task.instance.arrays, task.instance.arrays.index
     least = np.where(arrays.time_ns < 0, NEVER, arrays.time_ns).min(axis=1)

@@ -15,6 +15,7 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.cut_nets import CutNets, put_in
@@ -35,7 +36,7 @@ MOST_BLOCKS = 2500
 LONGEST_S = 5.0
 
 
-def best_slices(task: Task) -> Plan | None:
+def best_slices(task: Task[LatencySubgraphs]) -> Plan | None:
     """The plan of least latency over all orders of `chains.orders`, or None if none fits.
 
     For accelerators that are alike and hosts that are alike, with any number of calls; calls are
@@ -44,8 +45,8 @@ def best_slices(task: Task) -> Plan | None:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> task = Task(example(), Semantics(objective="latency_subgraphs"))
+    >>> from placegap.instances import LatencySubgraphs, example
+    >>> task = Task(example(), LatencySubgraphs())
     >>> best_slices(task).placement
     ((0,), (0,), (0,), (0,))
     """
@@ -69,7 +70,7 @@ def best_slices(task: Task) -> Plan | None:
     return None if best is None else best[1]
 
 
-def with_slices(task: Task) -> Task:
+def with_slices(task: Task[LatencySubgraphs]) -> Task[LatencySubgraphs]:
     """The task with the better of its incumbent and `best_slices` as incumbent."""
     found = [plan for plan in (task.incumbent, best_slices(task)) if plan is not None]
     values = [evaluate(task.instance, plan, task.semantics) for plan in found]

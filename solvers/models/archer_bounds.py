@@ -21,8 +21,9 @@ import pyomo.environ as pyo
 
 from placegap.formulations import archer
 from placegap.formulations.archer.blocks import build_units
-from placegap.formulations.shared.families import granularity_ns
+from placegap.formulations.shared.time_scale import granularity_ns
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model, word
 from placegap.solvers.back_ends.endings import ENDINGS
@@ -62,7 +63,7 @@ class BoundSearch:
 
     Attributes
     ----------
-    task : Task
+    task : Task[MaxLoad]
     what : str
         Name of the models, for the origin of their bounds.
     solver : str
@@ -76,7 +77,7 @@ class BoundSearch:
         How the last solve of each model ended; by b, 0 if there is none.
     """
 
-    task: Task
+    task: Task[MaxLoad]
     what: str
     solver: SolverName = "highs"
 
@@ -143,13 +144,13 @@ class BoundSearch:
         )
 
 
-def run_combinatorial(task: Task, params: Params) -> Outcome:
+def run_combinatorial(task: Task[MaxLoad], params: Params) -> Outcome:
     """Sums; see `combinatorial_bound`."""
     search = BoundSearch(task, COMBINATORIAL)
     return replace(search.outcome(search.floor_ns), details={})
 
 
-def run_three_blocks(task: Task, params: MipParams) -> Outcome:
+def run_three_blocks(task: Task[MaxLoad], params: MipParams) -> Outcome:
     """One MIP; at the time limit, its dual bound."""
     search = BoundSearch(task, "archer three blocks", params.solver)
     model = search.build(
@@ -164,7 +165,7 @@ def run_three_blocks(task: Task, params: MipParams) -> Outcome:
 # ----------------------------------------------------------------------------- guess the bottleneck
 
 
-def run_bottleneck(task: Task, params: BottleneckParams) -> Outcome:
+def run_bottleneck(task: Task[MaxLoad], params: BottleneckParams) -> Outcome:
     """A MIP for each b; at the time limit every dual bound is still a bound.
 
     A b that was not reached has the combinatorial bound.
@@ -238,13 +239,13 @@ def _least(search: BoundSearch) -> int | None:
 # ----------------------------------------------------------------------------------------- registry
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task[MaxLoad], params: Params) -> str | None:
     """Why the semantics or the size is out of reach, or None; nothing is built."""
     return why_not(task, "superblocks")
 
 
 def _register(
-    name: str, summary: str, run: Callable[[Task, P], Outcome], params: type[P],
+    name: str, summary: str, run: Callable[[Task[MaxLoad], P], Outcome], params: type[P],
     packages: tuple[str, ...],
 ) -> None:  # fmt: skip
     register(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from placegap.formulations import archer
-from placegap.formulations.shared.families import granularity_ns
+from placegap.formulations.shared.time_scale import granularity_ns
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.solvers.chains.problem import why_not_two_kinds
 from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Task
 from placegap.solvers.core.registry import register
@@ -19,7 +20,7 @@ class ArcherParams(MipParams, ExactParams):
     """Parameters of ``archer-exact``."""
 
 
-def why_not(task: Task, form: archer.Form) -> str | None:
+def why_not(task: Task[MaxLoad], form: archer.Form) -> str | None:
     """Why the models of Archer et al. do not do a semantics or a size, or None."""
     reason = archer.why_not(task.semantics)
     if reason is not None:
@@ -29,14 +30,14 @@ def why_not(task: Task, form: archer.Form) -> str | None:
     )
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task[MaxLoad], params: Params) -> str | None:
     """Why the semantics, the devices or the size are out of reach, or None; nothing is built."""
     if task.instance.arrays.is_host.any():
         return "takes identical accelerators, and no host"
     return why_not(task, "exact") or why_not_two_kinds(task.instance)
 
 
-def formulation(task: Task, params: Params) -> Formulation:
+def formulation(task: Task[MaxLoad], params: Params) -> Formulation:
     """The model of a task, and how plans get into it and out of it."""
     instance, semantics = task.instance, task.semantics
     return Formulation(
@@ -49,7 +50,7 @@ def formulation(task: Task, params: Params) -> Formulation:
     )
 
 
-def run(task: Task, params: MipParams) -> Outcome:
+def run(task: Task[MaxLoad], params: MipParams) -> Outcome:
     """Build, start from the best plan known, solve."""
     return run_mip(task, formulation(task, params), params.solver)
 

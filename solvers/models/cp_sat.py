@@ -7,8 +7,9 @@ from pydantic import Field
 
 from placegap.formulations.makespan_cp import build, read_plan, warm_start
 from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS, MakespanModel
-from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.clock import now_s
@@ -35,7 +36,7 @@ class CpSatParams(ExactParams):
     workers: int = Field(default=2, ge=1, le=1024)
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task[Makespan], params: Params) -> str | None:
     """Why the model is not built, or None."""
     instance = task.instance
     k = instance.num_devices
@@ -47,7 +48,7 @@ def applies(task: Task, params: Params) -> str | None:
     return None
 
 
-def run(task: Task, params: CpSatParams) -> Outcome:
+def run(task: Task[Makespan], params: CpSatParams) -> Outcome:
     """Build, hint, solve; the better of the solver's plan and the incumbent comes back.
 
     The bound holds for all plans: the horizon excludes only those that are worse than the

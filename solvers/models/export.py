@@ -81,8 +81,8 @@ def write_model(
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> semantics = Semantics(objective="max_load")
+    >>> from placegap.instances import MaxLoad, example
+    >>> semantics = MaxLoad()
     >>> write_model(example(), semantics, "brute-force", {}, "model.mps")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     placegap.instances.reading.errors.InputError: brute-force has no MIP model to write; ...

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from placegap.formulations.getf.groups import Grouping, device_groups, related_speeds
 from placegap.formulations.getf.lp import build_lp, count_rows_lp, horizon_ns
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -22,7 +23,7 @@ class GetfLpParams(Params):
     groups: Grouping = "columns"
 
 
-def applies(task: Task, params: GetfLpParams) -> str | None:
+def applies(task: Task[Makespan], params: GetfLpParams) -> str | None:
     """Why the size or the grouping is out of reach, or None; nothing is built."""
     instance = task.instance
     if params.groups == "speeds" and related_speeds(instance.arrays.time_ns) is None:
@@ -31,7 +32,7 @@ def applies(task: Task, params: GetfLpParams) -> str | None:
     return why_too_long(horizon_ns(instance)) or why_too_many_rows(rows, is_lp=True)
 
 
-def run(task: Task, params: GetfLpParams) -> Outcome:
+def run(task: Task[Makespan], params: GetfLpParams) -> Outcome:
     """Build and solve the LP."""
     instance, groups = task.instance, device_groups(task.instance, params.groups)
     outcome = run_lp_bound(

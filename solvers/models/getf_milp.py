@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from placegap.formulations.getf import milp as getf
 from placegap.formulations.getf.lp import critical_path_ns
-from placegap.formulations.shared.families import granularity_ns
+from placegap.formulations.shared.time_scale import granularity_ns
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Formulation, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -17,14 +18,14 @@ from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
 ORIGIN = "getf-milp (no device-dependent communication)"
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task[Makespan], params: Params) -> str | None:
     """Why the size is out of reach, or None; nothing is built."""
     return why_too_long(getf.milp_horizon_ns(task.instance)) or why_too_many_rows(
         getf.count_rows(task.instance)
     )
 
 
-def formulation(task: Task, params: Params) -> Formulation:
+def formulation(task: Task[Makespan], params: Params) -> Formulation:
     """What the runner needs."""
     instance = task.instance
     return Formulation(
@@ -37,7 +38,7 @@ def formulation(task: Task, params: Params) -> Formulation:
     )
 
 
-def run(task: Task, params: MipParams) -> Outcome:
+def run(task: Task[Makespan], params: MipParams) -> Outcome:
     """Build and solve; the plan is the MILP's own, or the incumbent where that is better.
 
     No placer's plan is a start: what is compared as GETF's should not be HEFT's. The bound is

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from placegap.formulations import m_sct
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -12,14 +13,14 @@ from placegap.solvers.models.run_lp import run_lp_bound
 from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task[Makespan], params: Params) -> str | None:
     """Why the size is out of reach, or None; nothing is built."""
     return why_too_long(m_sct.horizon_ns(task.instance)) or why_too_many_rows(
         m_sct.count_rows(task.instance), is_lp=True
     )
 
 
-def run(task: Task, params: Params) -> Outcome:
+def run(task: Task[Makespan], params: Params) -> Outcome:
     """Build and solve the LP; `details` says how many transfers are truncated.
 
     With none, the value is that of the published LP.

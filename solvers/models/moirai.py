@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from placegap.formulations import moirai
-from placegap.formulations.shared.families import granularity_ns
-from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.formulations.shared.time_scale import granularity_ns, serial_horizon_ns
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import ExactParams, Formulation, Method, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -19,7 +19,7 @@ class MoiraiParams(MipParams, ExactParams):
     symmetry: bool = True
 
 
-def applies(task: Task, params: MoiraiParams) -> str | None:
+def applies(task: Task[Makespan], params: MoiraiParams) -> str | None:
     """Why the semantics or the size is out of reach, or None; nothing is built."""
     instance, reason = task.instance, moirai.why_not(task.semantics, params.form)
     if reason is not None:
@@ -32,7 +32,7 @@ def applies(task: Task, params: MoiraiParams) -> str | None:
     )
 
 
-def formulation(task: Task, params: MoiraiParams) -> Formulation:
+def formulation(task: Task[Makespan], params: MoiraiParams) -> Formulation:
     """What the runner needs.
 
     The strengthened form takes that plan's value as its horizon; the published form has the end of
@@ -55,7 +55,7 @@ def formulation(task: Task, params: MoiraiParams) -> Formulation:
     )
 
 
-def run(task: Task, params: MoiraiParams) -> Outcome:
+def run(task: Task[Makespan], params: MoiraiParams) -> Outcome:
     """Build, start from the best plan known, solve."""
     return run_mip(task, formulation(task, params), params.solver)
 

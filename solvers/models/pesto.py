@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from placegap.formulations import pesto
-from placegap.formulations.shared.families import granularity_ns
-from placegap.formulations.shared.scaled_times import serial_horizon_ns
+from placegap.formulations.shared.time_scale import granularity_ns, serial_horizon_ns
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_contraction import MergeOrder
@@ -39,7 +39,7 @@ class PestoParams(MipParams, ExactParams):
         return self.num_ops is None
 
 
-def applies(task: Task, params: PestoParams) -> str | None:
+def applies(task: Task[Makespan], params: PestoParams) -> str | None:
     """Why the semantics or the size is out of reach, or None; no model is built."""
     reason = pesto.why_not(task.semantics)
     if reason is not None:
@@ -56,7 +56,7 @@ def applies(task: Task, params: PestoParams) -> str | None:
     return None if reason is None else f"{reason}; merge with num_ops"
 
 
-def run(task: Task, params: PestoParams) -> Outcome:
+def run(task: Task[Makespan], params: PestoParams) -> Outcome:
     """Solve the graph as it is, or a merged one, whose plan is expanded and whose bound is dropped.
 
     Merging restricts placements: an optimum of the merged graph bounds nothing, and that it has no
@@ -89,7 +89,7 @@ def run(task: Task, params: PestoParams) -> Outcome:
     )
 
 
-def formulation(task: Task, params: PestoParams) -> Formulation:
+def formulation(task: Task[Makespan], params: PestoParams) -> Formulation:
     """What the runner needs, of the graph as it is or of the merged one."""
     merge = _merge(task, params)
     if merge is not None:
@@ -97,14 +97,16 @@ def formulation(task: Task, params: PestoParams) -> Formulation:
     return _formulation(task, params.form)
 
 
-def _merge(task: Task, params: PestoParams) -> Merge | None:
+def _merge(task: Task[Makespan], params: PestoParams) -> Merge | None:
     """The merged instance, None where the graph is small enough as it is."""
     if params.num_ops is None or params.num_ops >= task.instance.num_ops:
         return None
     return merge_ops(task.instance, params.num_ops, params.merge)
 
 
-def _formulation(task: Task, form: pesto.Form, starts: tuple[str, ...] = ()) -> Formulation:
+def _formulation(
+    task: Task[Makespan], form: pesto.Form, starts: tuple[str, ...] = ()
+) -> Formulation:
     """What the runner needs.
 
     The strengthened form takes the start's value as its horizon; the published form has the end of

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyomo.environ as pyo
 
 from placegap.formulations.getf.lp import critical_path_ns
-from placegap.formulations.shared.families import LARGEST_TIME, granularity_ns
+from placegap.formulations.shared.time_scale import LARGEST_TIME, granularity_ns
 from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.back_ends.endings import ENDINGS
 from placegap.solvers.back_ends.highs import solve_model

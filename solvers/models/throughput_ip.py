@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from placegap.formulations import throughput_ip
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LoadSemantics, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.method import ExactParams, Formulation, Method, Task
 from placegap.solvers.core.registry import register
@@ -34,7 +34,7 @@ class ThroughputParams(MipParams, ExactParams):
     symmetry: bool = True
 
 
-def applies(task: Task, params: ThroughputParams) -> str | None:
+def applies(task: Task[LoadSemantics], params: ThroughputParams) -> str | None:
     """Why the semantics or the size is out of reach, or None; nothing is built."""
     instance, semantics = task.instance, task.semantics
     reason = throughput_ip.why_not(instance, semantics, params.contiguous, params.symmetry)
@@ -45,7 +45,7 @@ def applies(task: Task, params: ThroughputParams) -> str | None:
     )
 
 
-def formulation(task: Task, params: ThroughputParams) -> Formulation:
+def formulation(task: Task[LoadSemantics], params: ThroughputParams) -> Formulation:
     """What the runner needs."""
     instance, semantics, symmetry = task.instance, task.semantics, params.symmetry
     return Formulation(
@@ -62,18 +62,18 @@ def formulation(task: Task, params: ThroughputParams) -> Formulation:
     )
 
 
-def run(task: Task, params: ThroughputParams) -> Outcome:
+def run(task: Task[LoadSemantics], params: ThroughputParams) -> Outcome:
     """Build, start from the best plan known, solve."""
     return run_mip(_with_plain_start(task), formulation(task, params), params.solver)
 
 
-def _with_plain_start(task: Task) -> Task:
+def _with_plain_start(task: Task[LoadSemantics]) -> Task[LoadSemantics]:
     """The task with a good plan of the plain max_load as incumbent, where that is feasible.
 
     A plan without replicas is one of those with them, and the placers know no other rules.
     """
     semantics, known = task.semantics, task.incumbent
-    plain = Semantics(objective="max_load", plans=semantics.plans, load=semantics.load)
+    plain = MaxLoad(plans=semantics.plans, load=semantics.load)
     if plain == semantics:
         return task
     found = best_start(replace(task, semantics=plain, incumbent=None, starts=()), STARTS)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.explain import explain_infeasible
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core import trust
@@ -28,7 +29,7 @@ from placegap.solvers.noncontiguous.search import NoncontiguousParams, SplitSear
 STARTS = ("ideal-dp", "m-topo", "single-device")
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task[MaxLoad], params: Params) -> str | None:
     """Why the method cannot do the task, or None."""
     semantics = task.semantics
     if semantics.plans != "any":
@@ -38,7 +39,7 @@ def applies(task: Task, params: Params) -> str | None:
     return None
 
 
-def run(task: Task, params: NoncontiguousParams) -> Outcome:
+def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     """Solve, or return the best plan and bound when a limit or Ctrl-C comes."""
     clock = task.limits.clock()
     start = best_start(task, STARTS)
@@ -75,7 +76,7 @@ def run(task: Task, params: NoncontiguousParams) -> Outcome:
     )
 
 
-def _without_start(task: Task, params: NoncontiguousParams) -> Outcome:
+def _without_start(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     """No placer finds room: say why, or leave it to the MIP."""
     reasons = explain_infeasible(task.instance)
     if reasons:

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core import trust
@@ -116,7 +117,11 @@ class SplitSearch:
     """
 
     def __init__(
-        self, task: Task, params: NoncontiguousParams, progress: BestPartition, clock: Clock
+        self,
+        task: Task[MaxLoad],
+        params: NoncontiguousParams,
+        progress: BestPartition,
+        clock: Clock,
     ) -> None:
         self.task, self.params, self.progress, self.clock = task, params, progress, clock
         self.searches = self.kicks = 0

@@ -16,7 +16,7 @@ from placegap.formulations.getf.groups import colocated_times, possible_placemen
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import MaxLoad, Semantics
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, why_not
@@ -51,10 +51,10 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
 
     Examples
     --------
-    >>> from placegap.instances import example
-    >>> quick_bound(example(), Semantics(objective="makespan"))
+    >>> from placegap.instances import Makespan, example
+    >>> quick_bound(example(), Makespan())
     Bound(ns=33, origin='critical path', rests_on='proof')
-    >>> quick_bound(example(), Semantics(objective="max_load"))
+    >>> quick_bound(example(), MaxLoad())
     Bound(ns=22, origin='work', rests_on='proof')
     """
     instance, semantics = relax_memory(instance, semantics)
@@ -74,7 +74,7 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
     return max(found, key=lambda bound: bound.ns)
 
 
-def _longest(possible: Flags, together: Ints, semantics: Semantics) -> int:
+def _longest(possible: Flags, together: Ints, semantics: MaxLoad) -> int:
     """The longest colocation group where it is fastest; replicas may share one."""
     if semantics.replicas:
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Semantics, memory_rule
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.instances.transforms.merge import shrink_plan
@@ -55,8 +55,8 @@ def solve_coarse(
     --------
     The best plan of the merged diamond takes 43 ns, that of the diamond 34:
 
-    >>> from placegap.instances import example
-    >>> semantics = Semantics(objective="makespan")
+    >>> from placegap.instances import Makespan, example
+    >>> semantics = Makespan()
     >>> three = {"ops": 3}
     >>> result = solve_coarse(
     ...     example(), semantics, "brute-force", transform="pesto-merge", transform_params=three
@@ -84,7 +84,9 @@ def solve_coarse(
         return _brought_back(found, coarse)
 
     task = Task(instance, semantics, Limits(time_limit_s, gap, seed), incumbent)
-    if semantics.memory == "peak":  # no transform is exact then, but on a relaxation it may be
+    if (
+        memory_rule(semantics) == "peak"
+    ):  # no transform is exact then, but on a relaxation it may be
         outcome = run_at_peak(task, run, method, is_exact=False)
     else:
         outcome = run(task)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad, Semantics
 
 
 def default_method(semantics: Semantics) -> str:
@@ -13,23 +13,24 @@ def default_method(semantics: Semantics) -> str:
 
     Examples
     --------
-    >>> default_method(Semantics(objective="makespan"))
+    >>> default_method(Makespan())
     'decomposition'
-    >>> default_method(Semantics(objective="max_load", plans="chain"))
+    >>> default_method(MaxLoad(plans="chain"))
     'ideal-dp'
-    >>> default_method(Semantics(objective="max_load", plans="convex"))
+    >>> default_method(MaxLoad(plans="convex"))
     'throughput-ip'
     """
-    if semantics.objective == "makespan":
-        return "decomposition"
-    if semantics.objective == "latency_subgraphs":
-        return "latency"
-    if semantics.objective == "max_load" and semantics.plans == "chain":
-        return "ideal-dp"
-    plain = not semantics.replicas and semantics.levels == 1
-    if semantics.objective == "max_load" and semantics.plans == "any" and plain:
-        return "noncontiguous"
-    return "throughput-ip"
+    match semantics:
+        case Makespan():
+            return "decomposition"
+        case LatencySubgraphs():
+            return "latency"
+        case MaxLoad(plans="chain"):
+            return "ideal-dp"
+        case MaxLoad(plans="any", replicas=False, levels=1):
+            return "noncontiguous"
+        case _:
+            return "throughput-ip"
 
 
 def quick_method(semantics: Semantics) -> str:
@@ -37,7 +38,7 @@ def quick_method(semantics: Semantics) -> str:
 
     Examples
     --------
-    >>> quick_method(Semantics(objective="makespan"))
+    >>> quick_method(Makespan())
     'heft'
     """
     return "heft" if semantics.objective == "makespan" else "m-topo"

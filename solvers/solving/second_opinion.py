@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Semantics, plan_class
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.back_ends import require
 from placegap.solvers.core.method import Task
@@ -66,8 +66,8 @@ def second_methods(
 
     Examples
     --------
-    >>> from placegap.instances import example
-    >>> makespan = Semantics(objective="makespan")
+    >>> from placegap.instances import Makespan, example
+    >>> makespan = Makespan()
     >>> [name for name, _ in second_methods(example(), makespan, "decomposition")]
     ['brute-force', 'moirai', 'cp-sat']
     """
@@ -76,7 +76,7 @@ def second_methods(
     def applies(name: str, params: Mapping[str, str]) -> bool:
         return why_not(find_method(name), task, parse_params(find_method(name), params)) is None
 
-    listed = ASKED[semantics.objective, semantics.plans]
+    listed = ASKED[semantics.objective, plan_class(semantics)]
     if method != "brute-force" and applies("brute-force", {}):
         yield "brute-force", {}
     kin = KIN.get(method, method)
@@ -103,9 +103,9 @@ def second_opinion(
 
     Examples
     --------
-    >>> from placegap.instances import example
+    >>> from placegap.instances import Makespan, example
     >>> from placegap.solvers import solve
-    >>> makespan = Semantics(objective="makespan")
+    >>> makespan = Makespan()
     >>> first = solve(example(), makespan, "cp-sat", {"workers": 1}, time_limit_s=10)
     >>> second_opinion(example(), makespan, first, 10).verdict
     'agrees'

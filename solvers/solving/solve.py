@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Semantics, memory_rule
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.servers import check_semantics
@@ -58,12 +58,12 @@ def solve(
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
+    >>> from placegap.instances import Makespan, MaxLoad, example
     >>> from placegap.solvers import solve
-    >>> result = solve(example(), Semantics(objective="makespan"), "brute-force")
+    >>> result = solve(example(), Makespan(), "brute-force")
     >>> result.status, result.value_ns
     ('optimal', 34)
-    >>> solve(example(), Semantics(objective="max_load", plans="chain")).method
+    >>> solve(example(), MaxLoad(plans="chain")).method
     'ideal-dp'
     """
     chosen = find_method(default_method(semantics) if method is None else method)
@@ -96,7 +96,7 @@ def solve(
 
 
 def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
-    if task.semantics.memory not in method.memory_rules:
+    if memory_rule(task.semantics) not in method.memory_rules:
         is_exact = method.claim == "exact"
         return run_at_peak(
             task, lambda part: _run(method, part, params), method.name, is_exact=is_exact

@@ -7,6 +7,7 @@ import time
 
 from pydantic import Field
 
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
 from placegap.solvers import METHODS, Method, Outcome, Task
 from placegap.solvers.core.method import Params
@@ -52,7 +53,7 @@ def run(task: Task, params: Params) -> Outcome:
 
 
 def applies(task: Task, params: Params) -> str | None:
-    if task.semantics.channels == "free":
+    if task.semantics == Makespan(channels="free"):
         return "the fake does not do free"
     return None
 

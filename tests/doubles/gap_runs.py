@@ -8,14 +8,14 @@ from placegap.experiments.running.sources import Source
 from placegap.experiments.studies.config import Study
 from placegap.experiments.studies.gaps import GapCell, gap_cells
 from placegap.experiments.studies.plan import Cell, Run
-from placegap.instances import Semantics
+from placegap.instances import MaxLoad, Semantics
 
 Results = dict[tuple[str, str, str], dict[str, Any] | str]
 """(table, instance, method) -> the log's record, or why the method does not apply."""
 
 
 def load(plans: str) -> Semantics:
-    return Semantics(objective="max_load", plans=plans)  # type: ignore[arg-type]
+    return MaxLoad(plans=plans)  # type: ignore[arg-type]
 
 
 CHAIN, CONVEX, ANY = load("chain"), load("convex"), load("any")

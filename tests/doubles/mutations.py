@@ -389,11 +389,11 @@ def _dnn_instance(folder: Path) -> Any:
 
 def good_plan() -> dict[str, Any]:
     """A plan of the good document, with all that a file may state."""
-    from placegap.instances import Semantics, simulate
+    from placegap.instances import Makespan, simulate
     from placegap.instances.files.plan_file import describe_plan
     from placegap.instances.referee.plan import Plan
 
-    instance, semantics = _instance(), Semantics(objective="makespan", channels="link")
+    instance, semantics = _instance(), Makespan(channels="link")
     plan = Plan.on([0, 1, 1])
     simulate(instance, plan, semantics)
     content = describe_plan(instance, plan, semantics, "heft", value_ns=26)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from placegap.instances import Semantics, example
+from placegap.instances import Makespan, example
 from placegap.solvers.decomposition import workers as section_workers
 from placegap.solvers.decomposition.jobs import Job
 
@@ -16,6 +16,6 @@ def nest(name: str) -> None:
     with section_workers.SectionWorkers(2) as workers:
         while workers.wanted < 2:
             time.sleep(0.02)
-        workers.submit(Job(example(), Semantics(objective="makespan"), "cp", None, 9.0, 0, None))
+        workers.submit(Job(example(), Makespan(), "cp", None, 9.0, 0, None))
         Path(name).touch()
         time.sleep(60)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pyomo.environ as pyo
 
-from placegap.instances import Cluster, Device, Graph, Instance, Op, Plan, Semantics
+from placegap.instances import Cluster, Device, Graph, Instance, MaxLoad, Op, Plan
 from placegap.solvers import METHODS, Method, Outcome, Task
 from placegap.solvers.core.method import Formulation, Params
 from placegap.solvers.core.registry import register
 from placegap.solvers.models.run_mip import MipParams, run_mip
 
-ANY = Semantics(objective="max_load")
+ANY = MaxLoad()
 NAME = "tiny-mip"
 
 

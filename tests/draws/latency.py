@@ -8,10 +8,10 @@ from itertools import count, cycle
 
 from draws.tiny import tiny_instance
 
-from placegap.instances import Instance, Plan, Semantics
+from placegap.instances import Instance, LatencySubgraphs, Plan, Semantics
 from placegap.solvers.brute_force.latency import best_calls
 
-ONCE, TWICE = (Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2))
+ONCE, TWICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2))
 LATENCY_SEMANTICS = (ONCE, TWICE)
 SIZES = ((4, 2, 0), (5, 2, 1), (5, 3, 1), (4, 3, 2), (5, 3, 0), (6, 2, 1))
 """Ops, devices, hosts among them; with backward ops where the number is even."""

@@ -8,7 +8,8 @@ from itertools import cycle
 
 from draws.tiny import tiny_instance
 
-from placegap.instances import Edge, Instance, Op, Plan, Semantics, evaluate
+from placegap.instances import Edge, Instance, MaxLoad, Op, Plan, Semantics, evaluate
+from placegap.instances.problem.semantics import with_plans
 
 TIED = {"tied": 3, "table": 2, "cache": 1}
 """Names of shared state, and their sizes relative to the largest tensor."""
@@ -112,7 +113,9 @@ def _tightened(loose: Instance, semantics: Semantics, rng: random.Random) -> Ins
         mates = loose.arrays.group == group
         able = (loose.arrays.time_ns[mates] >= 0).all(axis=0).nonzero()[0].tolist()
         device.append(home.setdefault(group, rng.choice(able)))
-    rules = semantics.model_copy(update={"plans": "any", "replicas": False, "levels": 1})
+    rules = with_plans(semantics, "any")
+    if isinstance(rules, MaxLoad):
+        rules = MaxLoad(load=rules.load)
     uses = evaluate(loose, Plan.on(device), with_peak(rules)).uses
     less = rng.randrange(len(uses) * 3)
     devices = tuple(

@@ -20,15 +20,28 @@ from references.brute_force import (
     more_stages,
 )
 
-from placegap.instances import Device, Edge, Instance, Link, Op, Plan, Semantics, Transfer
+from placegap.instances import (
+    Device,
+    Edge,
+    Instance,
+    LatencySubgraphs,
+    Link,
+    Makespan,
+    MaxLoad,
+    Op,
+    Plan,
+    Semantics,
+    Transfer,
+)
+from placegap.instances.problem.semantics import has_replicas
 
 STAGES = tuple(
-    Semantics(objective="max_load", plans=plans, load=load, replicas=replicas, levels=levels)
+    MaxLoad(plans=plans, load=load, replicas=replicas, levels=levels)
     for plans in ("any", "convex", "chain")
     for load in ("add", "overlap")
     for replicas, levels in ((True, 1), (False, 2), (True, 2))
 )
-LATENCY = (*LATENCY_SEMANTICS, Semantics(objective="latency_subgraphs", subgraphs=3))
+LATENCY = (*LATENCY_SEMANTICS, LatencySubgraphs(subgraphs=3))
 
 
 def instances(seed: int) -> Iterator[Instance]:
@@ -180,7 +193,7 @@ def random_plan(instance: Instance, semantics: Semantics, rng: random.Random) ->
         if op.colocation is not None and rng.random() < 0.9:
             k = group.setdefault(op.colocation, k)
         placement.append((k,))
-    if semantics.replicas and rng.random() < 0.6:
+    if has_replicas(semantics) and rng.random() < 0.6:
         kind = rng.choice([None, *(device.kind for device in instance.cluster.devices)])
         alike = [
             k for k, d in enumerate(instance.cluster.devices) if kind is None or d.kind == kind
@@ -203,9 +216,11 @@ def _with_orders(instance: Instance, semantics: Semantics, plan: Plan, rng: rand
     if rng.random() < (0.5 if is_makespan else 0.02):
         device_order = _device_orders(instance, home, rng)
     if rng.random() < (0.5 if is_makespan else 0.02):
-        channel_order = _channel_orders(instance, semantics, home, rng)
+        rules = semantics if isinstance(semantics, Makespan) else Makespan()
+        channel_order = _channel_orders(instance, rules, home, rng)
     if rng.random() < (0.7 if semantics.objective == "latency_subgraphs" else 0.02):
-        last = semantics.subgraphs + (rng.random() < 0.1)
+        calls = semantics.subgraphs if isinstance(semantics, LatencySubgraphs) else 1
+        last = calls + (rng.random() < 0.1)
         position = instance.graph.index.topological_position.tolist()
         if rng.random() < 0.6:  # calls by position: seldom in each other's way
             call = tuple(position[i] * last // instance.num_ops for i in range(len(home)))
@@ -231,7 +246,7 @@ def _device_orders(
 
 
 def _channel_orders(
-    instance: Instance, semantics: Semantics, home: Sequence[int], rng: random.Random
+    instance: Instance, semantics: Makespan, home: Sequence[int], rng: random.Random
 ) -> dict[int, tuple[Transfer, ...]]:
     """Orders by the producers' positions, now and then mixed up."""
     index, count = instance.graph.index, instance.num_devices

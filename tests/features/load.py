@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from features.makespan import anywhere, instance, pinned
 
-from placegap.instances import Instance, Op, Semantics
+from placegap.instances import Instance, LatencySubgraphs, Op, Semantics
+from placegap.instances.problem.semantics import parse_semantics
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,7 @@ class LoadFeature:
 
 
 def load(plans: str = "any", rule: str = "add", **fields: object) -> Semantics:
-    return Semantics.model_validate(
-        {"objective": "max_load", "plans": plans, "load": rule, **fields}
-    )
+    return parse_semantics({"objective": "max_load", "plans": plans, "load": rule, **fields})
 
 
 def classes(**values: int | None) -> dict[Semantics, int | None]:
@@ -36,10 +35,7 @@ def every_class(value: int) -> dict[Semantics, int | None]:
 
 def latency(*values: int | None) -> dict[Semantics, int | None]:
     """Optimum for 1, 2, ... calls per accelerator."""
-    return {
-        Semantics(objective="latency_subgraphs", subgraphs=q): value
-        for q, value in enumerate(values, start=1)
-    }
+    return {LatencySubgraphs(subgraphs=q): value for q, value in enumerate(values, start=1)}
 
 
 def with_devices(instance: Instance, **fields: tuple[object, ...]) -> Instance:
@@ -159,7 +155,7 @@ LOAD_FEATURES = [
         TURN,
         every_class(6)
         | {
-            Semantics.model_validate({"objective": "max_load_fwd_bwd", "plans": plans}): 7
+            parse_semantics({"objective": "max_load_fwd_bwd", "plans": plans}): 7
             for plans in ("any", "convex", "chain")
         },
     ),

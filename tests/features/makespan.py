@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, Semantics
 
 BYTES_PER_NS = 10**9
 
@@ -21,7 +21,7 @@ class Feature:
     def cases(self) -> list[tuple[Semantics, int]]:
         pairs = [(label.split(), value) for label, value in self.optimum.items()]
         return [
-            (Semantics(objective="makespan", channels=channels, transfers=transfers), value)
+            (Makespan(channels=channels, transfers=transfers), value)
             for (channels, transfers), value in pairs  # type: ignore[misc]
         ]
 

@@ -17,7 +17,19 @@ from placegap.formulations import archer, latency_ip, m_sct, moirai, pesto, thro
 from placegap.formulations.getf import lp as getf_lp
 from placegap.formulations.getf import milp as getf
 from placegap.formulations.getf.groups import device_groups
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    LatencySubgraphs,
+    Link,
+    MaxLoadFwdBwd,
+    Op,
+    Semantics,
+)
+from placegap.instances.problem.semantics import parse_semantics
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -62,15 +74,15 @@ PLAIN, HOST = four_ops(), four_ops(host=True)
 
 
 def makespan(channels: str) -> Semantics:
-    return Semantics.model_validate({"objective": "makespan", "channels": channels})
+    return parse_semantics({"objective": "makespan", "channels": channels})
 
 
 def load(**fields: object) -> Semantics:
-    return Semantics.model_validate({"objective": "max_load", **fields})
+    return parse_semantics({"objective": "max_load", **fields})
 
 
 def latency(subgraphs: int) -> Semantics:
-    return Semantics(objective="latency_subgraphs", subgraphs=subgraphs)
+    return LatencySubgraphs(subgraphs=subgraphs)
 
 
 MODELS: dict[str, Callable[[], pyo.ConcreteModel]] = {
@@ -95,9 +107,7 @@ MODELS: dict[str, Callable[[], pyo.ConcreteModel]] = {
     },
     "throughput-replicas": lambda: throughput_ip.build(PLAIN, load(replicas=True), symmetry=True),
     "throughput-servers": lambda: throughput_ip.build(HOST, load(levels=2), symmetry=True),
-    "throughput-fwd-bwd": lambda: throughput_ip.build(
-        HOST, Semantics(objective="max_load_fwd_bwd"), symmetry=True
-    ),
+    "throughput-fwd-bwd": lambda: throughput_ip.build(HOST, MaxLoadFwdBwd(), symmetry=True),
     "archer-exact": lambda: archer.build_exact(PLAIN, load(plans="chain")),
     "archer-three-blocks": lambda: archer.build_three_blocks(HOST, load(plans="chain")),
     "archer-bottleneck": lambda: archer.build_bottleneck(PLAIN, load(plans="chain"), index=2),

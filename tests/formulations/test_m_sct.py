@@ -11,11 +11,11 @@ from references.brute_force import makespan_draws, oracle
 
 from placegap.formulations import m_sct
 from placegap.formulations.m_sct import SctTimes, truncate
-from placegap.instances import Instance, Semantics, example
+from placegap.instances import Instance, Makespan, example
 from placegap.solvers import Limits
 from placegap.solvers.back_ends import solve_model
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 
 
 def solved(case: Instance, *, truncated: bool = False) -> tuple[pyo.ConcreteModel, float]:

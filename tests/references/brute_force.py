@@ -13,32 +13,42 @@ from itertools import count, cycle, islice
 from draws import draw
 from draws.tiny import tiny_instance
 
-from placegap.instances import Cluster, Graph, Instance, Op, Semantics
+from placegap.instances import (
+    Cluster,
+    Graph,
+    Instance,
+    LatencySubgraphs,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    Op,
+    Semantics,
+)
 from placegap.solvers import Task
 from placegap.solvers.brute_force import method as brute_force
 from placegap.solvers.core.method import Params
 
 MAKESPAN_SEMANTICS = tuple(
-    Semantics(objective="makespan", channels=channels, transfers=transfers)
+    Makespan(channels=channels, transfers=transfers)
     for channels in ("free", "link", "port", "half_duplex")
     for transfers in ("per_edge", "per_tensor")
 )
 MAX_LOAD_SEMANTICS = tuple(
-    Semantics(objective="max_load", plans=plans, load=load)
+    MaxLoad(plans=plans, load=load)
     for plans in ("any", "convex", "chain")
     for load in ("add", "overlap")
 )
 FWD_BWD_SEMANTICS = tuple(
-    Semantics(objective="max_load_fwd_bwd", plans=plans, load=load)
+    MaxLoadFwdBwd(plans=plans, load=load)
     for plans in ("any", "convex", "chain")
     for load in ("add", "overlap")
 )
 STAGE_SEMANTICS = tuple(
-    Semantics(objective="max_load", plans=plans, load=load, replicas=replicas, levels=levels)
+    MaxLoad(plans=plans, load=load, replicas=replicas, levels=levels)
     for plans, load in (("any", "add"), ("convex", "overlap"), ("chain", "add"))
     for replicas, levels in ((True, 1), (False, 2), (True, 2))
 )
-LATENCY_SEMANTICS = tuple(Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2))
+LATENCY_SEMANTICS = tuple(LatencySubgraphs(subgraphs=q) for q in (1, 2))
 INFEASIBLE_DRAWS = 5
 """How many of the draws have no feasible plan."""
 

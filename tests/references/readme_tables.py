@@ -18,7 +18,7 @@ from nbformat import NotebookNode
 from placegap.experiments.studies.gaps import GapCell, summarize
 from placegap.experiments.studies.plan import Cell
 from placegap.experiments.studies.report import SUMMARY_HEAD, summary_row
-from placegap.instances import Semantics
+from placegap.instances.problem.semantics import parse_semantics
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -37,7 +37,7 @@ def _cell(row: dict[str, str]) -> GapCell:
     rules = ("objective", "transfers", "channels", "plans", "load")
     cell = Cell(
         table=row["table"],
-        semantics=Semantics.model_validate({name: row[name] for name in rules}),
+        semantics=parse_semantics({name: row[name] for name in rules if row[name]}),
         instance=row["instance"],
         cluster=row["cluster"],
         instance_hash=row["instance_hash"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.recheck.facts import Facts
 from placegap.instances.referee.recheck.makespan import OrderError
@@ -13,7 +13,7 @@ Unit = tuple[int, ...]
 """(device, call) of an accelerator, or (host, -1, op): what starts and ends as a whole."""
 
 
-def latency_value(facts: Facts, plan: Plan, semantics: Semantics) -> int:
+def latency_value(facts: Facts, plan: Plan, semantics: LatencySubgraphs) -> int:
     """End of the last call or op.
 
     Raises
@@ -52,7 +52,7 @@ def latency_value(facts: Facts, plan: Plan, semantics: Semantics) -> int:
     return max(start[at] + time[at] for at in ready)
 
 
-def _units(facts: Facts, plan: Plan, semantics: Semantics) -> list[Unit]:
+def _units(facts: Facts, plan: Plan, semantics: LatencySubgraphs) -> list[Unit]:
     """Where and with what each op runs."""
     call = plan.call if plan.call is not None else (0,) * len(facts.ops)
     if len(call) != len(facts.ops):

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import (
+    LoadSemantics,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    has_two_levels,
+)
 from placegap.instances.referee.plan import Plan, Violation
 from placegap.instances.referee.recheck.facts import Facts
 
 Stages = dict[tuple[int, ...], list[int]]
 
 
-def load_value(facts: Facts, plan: Plan, semantics: Semantics) -> int:
-    """The heaviest device, stage or server; of fwd_bwd, the heaviest forward plus backward load."""
-    home = [on[0] for on in plan.placement]
-    if semantics.objective == "max_load_fwd_bwd":
-        return sum(
-            max(
-                _load(facts, semantics, home, k, {which}) for k in range(len(facts.devices))
-            )
-            for which in (False, True)
-        )  # fmt: skip
-    worst = 0
+def max_load_fwd_bwd_ns(facts: Facts, plan: Plan, semantics: MaxLoadFwdBwd) -> int:
+    """The heaviest forward load plus the heaviest backward load."""
+    home, devices = [on[0] for on in plan.placement], range(len(facts.devices))
+    return sum(
+        max(_load(facts, semantics, home, k, {which}) for k in devices) for which in (False, True)
+    )
+
+
+def max_load_ns(facts: Facts, plan: Plan, semantics: MaxLoad) -> int:
+    """The heaviest device, stage or server."""
+    home, worst = [on[0] for on in plan.placement], 0
     for devices, ops in stages_of(plan).items():
         load, r = _load(facts, semantics, home, devices[0], {False, True}), len(devices)
         if r > 1:
@@ -41,7 +46,7 @@ def stages_of(plan: Plan) -> Stages:
     return stages
 
 
-def replica_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Violation]:
+def replica_rules(facts: Facts, plan: Plan, semantics: MaxLoad) -> Iterator[Violation]:
     """Stages are disjoint, their devices equal and, where there are weights to sum, joined."""
     stages = stages_of(plan)
     for k, device in enumerate(facts.devices):
@@ -68,7 +73,7 @@ def _sync(facts: Facts, devices: Sequence[int], ops: Sequence[int]) -> int:
 
 
 def _load(
-    facts: Facts, semantics: Semantics, home: Sequence[int], k: int, passes: set[bool]
+    facts: Facts, semantics: LoadSemantics, home: Sequence[int], k: int, passes: set[bool]
 ) -> int:
     """Load of device k: its ops' times, and each tensor that crosses its border once."""
     compute = moves = 0
@@ -84,10 +89,10 @@ def _load(
     return compute + moves if semantics.load == "add" else max(compute, moves)
 
 
-def _border_time(facts: Facts, semantics: Semantics, u: int, k: int) -> int:
+def _border_time(facts: Facts, semantics: LoadSemantics, u: int, k: int) -> int:
     """What a tensor costs at a device's border; with two levels, within its server."""
     stated = facts.tensors[u][1].host_time_ns
-    if semantics.levels == 1 or stated is not None:
+    if not has_two_levels(semantics) or stated is not None:
         return facts.host_time(u, k)
     beside = [j for j, server in enumerate(facts.server) if j != k and server == facts.server[k]]
     return facts.least_time(u, [k], beside)
@@ -101,7 +106,7 @@ def _server_load(facts: Facts, home: Sequence[int], v: int) -> int:
     return sum(facts.least_time(u, inside, outside) for u in crossing)
 
 
-def _alike(facts: Facts, semantics: Semantics, a: int, b: int) -> bool:
+def _alike(facts: Facts, semantics: MaxLoad, a: int, b: int) -> bool:
     one, other = facts.devices[a], facts.devices[b]
     return (
         one.memory_bytes == other.memory_bytes

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Sequence
 from itertools import pairwise
 
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan, Times, Transfer
 from placegap.instances.referee.recheck.facts import Facts
 
@@ -21,7 +21,7 @@ class OrderError(ValueError):
     """Orders (of ops, transfers or calls) that cannot be obeyed."""
 
 
-def planned_times(facts: Facts, plan: Plan, semantics: Semantics) -> Times:
+def planned_times(facts: Facts, plan: Plan, semantics: Makespan) -> Times:
     """When each op and transfer of a plan starts and ends.
 
     Raises
@@ -61,7 +61,7 @@ def planned_times(facts: Facts, plan: Plan, semantics: Semantics) -> Times:
 
 
 def transfers_of(
-    facts: Facts, semantics: Semantics, home: Sequence[int]
+    facts: Facts, semantics: Makespan, home: Sequence[int]
 ) -> dict[Transfer, list[int]]:
     """The transfers that a placement needs, and the ops that wait for each."""
     moves: dict[Transfer, list[int]] = {}
@@ -91,7 +91,7 @@ def _channel_of_number(channels: str, num_devices: int, number: int) -> str | No
     return f"both {low}" if channels == "half_duplex" and high == 0 else None
 
 
-def _tensor(facts: Facts, semantics: Semantics, move: Transfer) -> int:
+def _tensor(facts: Facts, semantics: Makespan, move: Transfer) -> int:
     return facts.ends[move.item][2] if semantics.transfers == "per_edge" else move.item
 
 
@@ -105,7 +105,7 @@ def _bottom_levels(facts: Facts, home: Sequence[int]) -> list[int]:
 
 
 def _sequences(
-    facts: Facts, plan: Plan, semantics: Semantics, home: Sequence[int],
+    facts: Facts, plan: Plan, semantics: Makespan, home: Sequence[int],
     rows: dict[Transfer, int], used: Sequence[tuple[str, ...]],
 ) -> list[list[int]]:  # fmt: skip
     """Items in the orders that the plan gives, each order complete."""

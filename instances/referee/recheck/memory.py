@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.referee.plan import Plan, Times, Violation
 from placegap.instances.referee.recheck.facts import Facts
 
@@ -54,8 +54,9 @@ def peak_bytes(facts: Facts, plan: Plan, semantics: Semantics, times: Times | No
         for i in (a, b):
             for k in plan.placement[i]:
                 touch(k, u, when[i])
+    per_edge = isinstance(semantics, Makespan) and semantics.transfers == "per_edge"
     for move, span in ({} if times is None else times.transfers).items():
-        u = facts.ends[move.item][2] if semantics.transfers == "per_edge" else move.item
+        u = facts.ends[move.item][2] if per_edge else move.item
         touch(plan.placement[facts.tensors[u][0]][0], u, span)
         touch(move.destination, u, span)
     held = []

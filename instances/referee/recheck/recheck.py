@@ -9,12 +9,20 @@ on random plans; ``placegap verify`` asks both.
 from __future__ import annotations
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import (
+    LatencySubgraphs,
+    LoadSemantics,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    Semantics,
+    has_two_levels,
+)
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Evaluation, Plan, Violation
 from placegap.instances.referee.recheck.facts import Facts
 from placegap.instances.referee.recheck.latency import latency_value
-from placegap.instances.referee.recheck.loads import load_value, replica_rules
+from placegap.instances.referee.recheck.loads import max_load_fwd_bwd_ns, max_load_ns, replica_rules
 from placegap.instances.referee.recheck.makespan import OrderError, planned_times
 from placegap.instances.referee.recheck.memory import peak_rule
 from placegap.instances.referee.recheck.rules import broken_rules, foreign_fields, wrong_shape
@@ -38,7 +46,7 @@ def recheck(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:
     Examples
     --------
     >>> from placegap.instances import example
-    >>> verdict = recheck(example(), Plan.on([0, 1, 0, 0]), Semantics(objective="makespan"))
+    >>> verdict = recheck(example(), Plan.on([0, 1, 0, 0]), Makespan())
     >>> verdict.value_ns, verdict.feasible
     (35, True)
     """
@@ -48,29 +56,32 @@ def recheck(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:
     if wrong is not None:
         return Evaluation(None, (wrong,))
     found = [*foreign_fields(plan, semantics), *broken_rules(facts, plan, semantics)]
-    if semantics.memory == "peak" and semantics.is_load:
+    if isinstance(semantics, LoadSemantics) and semantics.memory == "peak":
         found += peak_rule(facts, plan, semantics, None)
-    if semantics.replicas:
+    if isinstance(semantics, MaxLoad) and semantics.replicas:
         found += replica_rules(facts, plan, semantics)
     if any(violation.rule in ("fields", "replicas") for violation in found):
         return Evaluation(None, tuple(found))
     try:
-        if semantics.is_load:
-            value_ns = load_value(facts, plan, semantics)
-        elif semantics.objective == "makespan":
-            times = planned_times(facts, plan, semantics)
-            value_ns = max(end for _, end in times.ops)
-            if semantics.memory == "peak":
-                found += peak_rule(facts, plan, semantics, times)
-        else:
-            value_ns = latency_value(facts, plan, semantics)
+        match semantics:
+            case Makespan():
+                times = planned_times(facts, plan, semantics)
+                value_ns = max(end for _, end in times.ops)
+                if semantics.memory == "peak":
+                    found += peak_rule(facts, plan, semantics, times)
+            case MaxLoad():
+                value_ns = max_load_ns(facts, plan, semantics)
+            case MaxLoadFwdBwd():
+                value_ns = max_load_fwd_bwd_ns(facts, plan, semantics)
+            case LatencySubgraphs():
+                value_ns = latency_value(facts, plan, semantics)
         return Evaluation(value_ns, tuple(found))
     except OrderError as error:
         return Evaluation(None, (*found, Violation("order", str(error))))
 
 
 def _require_servers(instance: Instance, semantics: Semantics) -> None:
-    if semantics.levels == 1:
+    if not has_two_levels(semantics):
         return
     servers = {device.server for device in instance.cluster.devices}
     if None in servers:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import (
+    Semantics,
+    has_replicas,
+    has_two_levels,
+    memory_rule,
+    plan_class,
+)
 from placegap.instances.referee.plan import Plan, Violation
 from placegap.instances.referee.recheck.facts import Facts, cycle_free
 
@@ -14,7 +20,7 @@ def wrong_shape(facts: Facts, plan: Plan, semantics: Semantics) -> Violation | N
     if len(plan.placement) != len(facts.ops):
         return Violation("shape", f"{len(plan.placement)} of {len(facts.ops)} ops are placed")
     for op, on in zip(facts.ops, plan.placement, strict=True):
-        if not on or (len(on) > 1 and not semantics.replicas):
+        if not on or (len(on) > 1 and not has_replicas(semantics)):
             return Violation("shape", f"op {op.name!r} is on {len(on)} devices", op=op.name)
         if any(k < 0 or k >= len(facts.devices) for k in on):
             return Violation("shape", f"op {op.name!r} is on no known device", op=op.name)
@@ -49,7 +55,7 @@ def foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
 def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Violation]:
     """Memory by the rule `sum`, colocation, and the class of plans, of devices and of servers."""
     home = [on[0] for on in plan.placement]
-    if semantics.memory == "sum":
+    if memory_rule(semantics) == "sum":
         yield from sum_rule(facts, plan)
     groups: dict[str, list[int]] = {}
     for i, op in enumerate(facts.ops):
@@ -63,7 +69,7 @@ def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Vio
         if len(places) > 1 and not pooled:
             yield Violation("colocation", f"group {group!r} is on {len(places)} devices")
     yield from class_rules(facts, semantics, home, "device")
-    if semantics.levels == 2:
+    if has_two_levels(semantics):
         yield from class_rules(facts, semantics, [facts.server[k] for k in home], "server")
 
 
@@ -84,11 +90,11 @@ def class_rules(
     facts: Facts, semantics: Semantics, region: Sequence[int], noun: str
 ) -> Iterator[Violation]:
     """Whether regions are convex, or form a chain."""
-    if semantics.plans == "convex":
+    if plan_class(semantics) == "convex":
         for r in sorted(set(region)):
             if _comes_back(facts, region, r):
                 yield Violation("convex", f"a path leaves {noun} {r} and comes back")
-    elif semantics.plans == "chain" and not cycle_free(
+    elif plan_class(semantics) == "chain" and not cycle_free(
         max(region) + 1, {(region[a], region[b]) for a, b in _chain_arcs(facts)
                           if region[a] != region[b]}
     ):  # fmt: skip

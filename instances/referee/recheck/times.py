@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan, Times, Transfer, Violation
 from placegap.instances.referee.recheck.facts import Facts
 from placegap.instances.referee.recheck.makespan import channels_held, transfers_of
@@ -14,16 +14,16 @@ Span = tuple[int, int]
 
 
 def recheck_times(
-    instance: Instance, plan: Plan, semantics: Semantics, times: Times
+    instance: Instance, plan: Plan, semantics: Makespan, times: Times
 ) -> tuple[Violation, ...]:
     """Rules that the stated times of a plan break; the plan's shape must be right.
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
+    >>> from placegap.instances import Makespan, example
     >>> times = Times(((0, 5), (5, 25), (25, 35), (34, 42)), {})
     >>> on_one = Plan.on([0, 0, 0, 0])
-    >>> broken = recheck_times(example(), on_one, Semantics(objective="makespan"), times)
+    >>> broken = recheck_times(example(), on_one, Makespan(), times)
     >>> [violation.rule for violation in broken]
     ['precedence', 'device_overlap']
     """
@@ -56,7 +56,7 @@ def recheck_times(
 
 
 def _inputs(
-    facts: Facts, semantics: Semantics, home: list[int], times: Times,
+    facts: Facts, semantics: Makespan, home: list[int], times: Times,
     needed: dict[Transfer, list[int]],
 ) -> Iterator[Violation]:  # fmt: skip
     """Every op starts after its producers beside it, and after the transfers to it."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.cut_places import places_to_cut
@@ -47,7 +47,7 @@ class KindsBracket(Bracket):
 
     problem: KindsProblem
 
-    def __init__(self, task: Task, problem: KindsProblem, clock: Clock) -> None:
+    def __init__(self, task: Task[MaxLoad], problem: KindsProblem, clock: Clock) -> None:
         super().__init__(problem, clock, task.limits.gap)
         self.task, self.book = task, PriceBook(problem)
         self.lower = work_bound(problem, self.book.of_all)
@@ -136,7 +136,7 @@ class KindsBracket(Bracket):
     def simple_plan(self) -> None:
         """A plan where even the orders were too much: slices in fixed sequences, one device."""
         semantics = self.task.semantics
-        plain = Semantics(objective="max_load", plans="chain", load=semantics.load)
+        plain = MaxLoad(plans="chain", load=semantics.load)
         limits = replace(self.task.limits, time_limit_s=0.0)
         for name in ("slicing", "single-device"):
             task = replace(self.task, semantics=plain, limits=limits, incumbent=None)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.graph_index import Ints, freeze, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NS_PER_S
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.servers import (
     border_costs,
     server_costs,
@@ -89,7 +89,7 @@ class KindsProblem:
         return work + sum(int(w.max(axis=0, initial=0).sum()) for w in (self.weight, self.border))
 
 
-def why_not_kinds(instance: Instance, semantics: Semantics) -> str | None:
+def why_not_kinds(instance: Instance, semantics: MaxLoad) -> str | None:
     """What the DP lacks for an instance, or None: servers, or sums that fit 64 bits."""
     if semantics.levels == 2:
         reason = why_not_two_levels(instance)
@@ -114,7 +114,7 @@ def why_not_kinds(instance: Instance, semantics: Semantics) -> str | None:
 
 
 def build_kinds(
-    instance: Instance, semantics: Semantics, rule: IdleRule | None = None
+    instance: Instance, semantics: MaxLoad, rule: IdleRule | None = None
 ) -> KindsProblem:
     """Contract an instance, whatever its devices are.
 
@@ -123,7 +123,7 @@ def build_kinds(
     Examples
     --------
     >>> from placegap.instances import example
-    >>> problem = build_kinds(example(), Semantics(objective="max_load", plans="chain"))
+    >>> problem = build_kinds(example(), MaxLoad(plans="chain"))
     >>> problem.pool.copies, problem.time.tolist(), problem.weight.tolist()
     ((((0, 1),),), [[5, 20, 10, 8]], [[1, 20, 1, 10]])
     """
@@ -175,7 +175,7 @@ def build_kinds(
 
 
 def _kinds(
-    instance: Instance, semantics: Semantics, costs: list[tuple[Ints, Ints, int]], cost: Ints,
+    instance: Instance, semantics: MaxLoad, costs: list[tuple[Ints, Ints, int]], cost: Ints,
     weight: Ints,
 ) -> tuple[list[int], list[int]]:  # fmt: skip
     """Kind of each device, by what the blocks and nets cost there; the first device of each.

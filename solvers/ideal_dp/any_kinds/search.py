@@ -40,10 +40,10 @@ class KindsSearch(LayerSearch):
         device each: 5 + 10 + 1 + 10 and 20 + 8 + 1 + 10.
 
         >>> import numpy as np
-        >>> from placegap.instances import Semantics, example
+        >>> from placegap.instances import MaxLoad, example
         >>> from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds
         >>> from placegap.solvers.ideal_dp.ideals.ideals import prefixes, times_and_needs
-        >>> problem = build_kinds(example(), Semantics(objective="max_load", plans="chain"))
+        >>> problem = build_kinds(example(), MaxLoad(plans="chain"))
         >>> order, stops = np.array([0, 2, 1, 3]), np.arange(5)
         >>> ideals = prefixes(problem.guide, times_and_needs(problem.guide), order, stops)
         >>> KindsSearch(PriceBook(problem), ideals, Clock(None)).best(limit=100, enough=0)

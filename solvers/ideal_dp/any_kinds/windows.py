@@ -158,13 +158,13 @@ def work_bound(problem: KindsProblem, prices: list[Prices]) -> int:
     43 ns of work on two devices, of which the second takes twice as long for everything: with the
     prices 2 and 1 all is worth 86, and so are 3 T of the two.
 
-    >>> from placegap.instances import Cluster, Device, Graph, Instance, Op, Semantics
+    >>> from placegap.instances import Cluster, Device, Graph, Instance, MaxLoad, Op
     >>> from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds
     >>> ops = tuple(Op(name=f"{t}", time_ns={"x": t, "y": 2 * t}) for t in (20, 12, 11))
     >>> devices = tuple(Device(name=kind, kind=kind) for kind in "xy")
     >>> instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=()),
     ...                     cluster=Cluster(name="c", devices=devices, links=()))
-    >>> problem = build_kinds(instance, Semantics(objective="max_load", plans="chain"))
+    >>> problem = build_kinds(instance, MaxLoad(plans="chain"))
     >>> work_bound(problem, find_prices(problem, np.ones(2, np.bool_)))
     29
     """

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.semantics import OBJECTIVES
+from placegap.instances.problem.semantics import OBJECTIVES, has_two_levels, plan_class
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.servers import server_numbers
 from placegap.instances.structure.blocks import contract
@@ -37,17 +37,17 @@ def m_topo(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
+    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op
     >>> ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=2) for x in "abcd")
     >>> devices = tuple(Device(name=x, kind="gpu", memory_bytes=6) for x in ("g0", "g1"))
     >>> instance = Instance(name="four", graph=Graph(name="four", ops=ops),
     ...                     cluster=Cluster(name="two", devices=devices))
-    >>> m_topo(Task(instance, Semantics(objective="max_load"))).plan.placement
+    >>> m_topo(Task(instance, MaxLoad())).plan.placement
     ((0,), (0,), (0,), (1,))
     """
     instance, arrays = task.instance, task.instance.arrays
     one_pass = task.semantics.objective == "latency_subgraphs"
-    one_way = task.semantics.plans != "any" or one_pass
+    one_way = plan_class(task.semantics) != "any" or one_pass
     if one_way:
         blocks = contract(instance, merge_idle=False, one_pass=one_pass)
         unit, unit_bytes = blocks.block, blocks.resident_bytes
@@ -60,7 +60,7 @@ def m_topo(task: Task, params: Params | None = None) -> Outcome:
     cap = int(unit_bytes.sum()) // instance.num_devices + int(unit_bytes.max())
     limit = np.minimum(cap, arrays.memory_bytes)
     turn = np.arange(instance.num_devices)
-    if task.semantics.levels == 2 and one_way:  # a server that was left is not entered again
+    if has_two_levels(task.semantics) and one_way:  # a server that was left is not entered again
         turn = np.argsort(server_numbers(instance)[1], kind="stable")
     device, stuck = fill(order, unit_bytes, runs[:, turn], limit[turn], one_way=one_way)
     if stuck != NOWHERE:

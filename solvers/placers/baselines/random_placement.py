@@ -20,9 +20,9 @@ def random_placement(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
+    >>> from placegap.instances import Makespan, example
     >>> from placegap.solvers import Limits
-    >>> semantics = Semantics(objective="makespan")
+    >>> semantics = Makespan()
     >>> plans = [random_placement(Task(example(), semantics, Limits(seed=s))).plan for s in (1, 2)]
     >>> [plan.devices.tolist() for plan in plans]
     [[0, 0, 1, 0], [0, 0, 0, 1]]

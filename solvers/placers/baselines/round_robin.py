@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from placegap.instances.problem.semantics import Objective
+from placegap.instances.problem.semantics import Objective, plan_class
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
@@ -26,9 +26,8 @@ Choice = Callable[[Sequence[int]], int]
 
 def applies(task: Task, params: Params) -> str | None:
     """Why the task is out of reach, or None: nothing is convex about these plans."""
-    if task.semantics.plans != "any":
-        return f"its plans are not {task.semantics.plans}"
-    return None
+    plans = plan_class(task.semantics)
+    return None if plans == "any" else f"its plans are not {plans}"
 
 
 def round_robin(task: Task, params: Params | None = None) -> Outcome:
@@ -41,8 +40,8 @@ def round_robin(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> round_robin(Task(example(), Semantics(objective="makespan"))).plan.placement
+    >>> from placegap.instances import Makespan, example
+    >>> round_robin(Task(example(), Makespan())).plan.placement
     ((0,), (1,), (0,), (1,))
     """
     last = -1

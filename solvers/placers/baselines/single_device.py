@@ -20,8 +20,8 @@ def single_device(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> single_device(Task(example(), Semantics(objective="max_load"))).plan.placement
+    >>> from placegap.instances import MaxLoad, example
+    >>> single_device(Task(example(), MaxLoad())).plan.placement
     ((0,), (0,), (0,), (0,))
     """
     arrays, instance = task.instance.arrays, task.instance

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.weighted_dag import cpd_topo
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
@@ -44,7 +45,7 @@ class CeleritasParams(FusionParams):
     transfer_tasks: bool | None = None
 
 
-def celeritas(task: Task, params: Params | None = None) -> Outcome:
+def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Keep fused ops on the device of the one before, unless another starts them much earlier.
 
     Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs", sections 5.1 and
@@ -66,8 +67,8 @@ def celeritas(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> task = Task(example(), Semantics(objective="makespan"))
+    >>> from placegap.instances import Makespan, example
+    >>> task = Task(example(), Makespan())
     >>> celeritas(task).plan.placement, celeritas(task, FusionParams(reach=1)).plan.placement
     (((0,), (0,), (0,), (0,)), ((0,), (1,), (0,), (1,)))
     """

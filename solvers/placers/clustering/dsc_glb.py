@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.weighted_dag import flow_of
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
@@ -10,7 +11,7 @@ from placegap.solvers.placers.clustering.clustering import dominant_sequence_clu
 from placegap.solvers.placers.clustering.guided_load_balancing import balance
 
 
-def dsc_glb(task: Task, params: Params | None = None) -> Outcome:
+def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Let each op join the cluster of a parent if it starts earlier there; balance the clusters.
 
     After Yang, Gerasoulis, "DSC: scheduling parallel tasks on an unbounded number of processors",
@@ -25,8 +26,8 @@ def dsc_glb(task: Task, params: Params | None = None) -> Outcome:
     --------
     op3 joins op1, op2 then starts earlier apart, and op4 joins op2:
 
-    >>> from placegap.instances import Semantics, example, simulate
-    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
     >>> plan = dsc_glb(Task(example(), semantics)).plan
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (1,), (0,), (1,)), 34)

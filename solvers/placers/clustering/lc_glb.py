@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.weighted_dag import flow_of
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
@@ -10,7 +11,7 @@ from placegap.solvers.placers.clustering.clustering import linear_clusters
 from placegap.solvers.placers.clustering.guided_load_balancing import balance
 
 
-def lc_glb(task: Task, params: Params | None = None) -> Outcome:
+def lc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Cluster the longest path, then that of what is left, and so on; balance the clusters.
 
     Kim, Browne, "A general approach to mapping of parallel computations upon multiprocessor
@@ -24,8 +25,8 @@ def lc_glb(task: Task, params: Params | None = None) -> Outcome:
     --------
     The longest path of the diamond is op1, op3, op4:
 
-    >>> from placegap.instances import Semantics, example, simulate
-    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
     >>> plan = lc_glb(Task(example(), semantics)).plan
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (1,), (0,), (0,)), 35)

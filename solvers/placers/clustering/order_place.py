@@ -9,6 +9,7 @@ from pydantic import Field
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.weighted_dag import Flow, contracted, cpd_topo, dfs_topo, flow_of
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, fusion_segments
@@ -56,7 +57,7 @@ class OrderPlaceParams(FusionParams):
     order: Order = "cpd"
 
 
-def order_place(task: Task, params: Params | None = None) -> Outcome:
+def order_place(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Fill one device after the other with fused ops, in CPD-TOPO order.
 
     Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs", section 5.2. A
@@ -72,8 +73,8 @@ def order_place(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> order_place(Task(example(), Semantics(objective="makespan"))).plan.placement
+    >>> from placegap.instances import Makespan, example
+    >>> order_place(Task(example(), Makespan())).plan.placement
     ((0,), (0,), (0,), (0,))
     """
     chosen = params if isinstance(params, OrderPlaceParams) else OrderPlaceParams()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -16,7 +17,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 )
 
 
-def d_dps(task: Task, params: Params | None = None) -> Outcome:
+def d_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Place the ready op of least slack in a slot before its latest start, near its parents.
 
     Zeng et al., "FD-DPS", Mathematics 2022, 10, 4788, without its splitting of ops, which it calls
@@ -39,8 +40,8 @@ def d_dps(task: Task, params: Params | None = None) -> Outcome:
     --------
     The paper's figure 3, where op 4 need not be on device 0 as it is there (35):
 
-    >>> from placegap.instances import Semantics, example, simulate
-    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
     >>> plan = d_dps(Task(example(), semantics)).plan
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (1,), (0,), (1,)), 34)

@@ -13,6 +13,7 @@ from placegap.instances.op_splitting.shares import Cut
 from placegap.instances.op_splitting.split import WHOLE, OpSplit, split_ops
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Method, Params, Task
@@ -44,7 +45,7 @@ class BestSplit(NamedTuple):
     path: list[int]
 
 
-def fastt(task: Task, params: Params | None = None) -> Outcome:
+def fastt(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Place by DPOS; then split the dearest op of the critical path, and keep what pays; again.
 
     After Yi et al., "Fast training of deep learning models over multiple GPUs", Middleware 2020
@@ -60,8 +61,8 @@ def fastt(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Op, Semantics, example, simulate
-    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> from placegap.instances import Makespan, Op, example, simulate
+    >>> semantics = Makespan(channels="free")
     >>> diamond = example()
     >>> ops = tuple(op.model_copy(update={"splittable_axes": ("batch",)})
     ...             for op in diamond.graph.ops)
@@ -89,7 +90,7 @@ def fastt(task: Task, params: Params | None = None) -> Outcome:
 
 
 def improvements(
-    task: Task, params: FastTParams, best: BestSplit, clock: Clock
+    task: Task[Makespan], params: FastTParams, best: BestSplit, clock: Clock
 ) -> Iterator[BestSplit]:
     """OS-DPOS: each found is better than the one before.
 
@@ -130,7 +131,7 @@ def improvements(
         yield best
 
 
-def place(task: Task, cuts: Mapping[int, Cut]) -> BestSplit:
+def place(task: Task[Makespan], cuts: Mapping[int, Cut]) -> BestSplit:
     """DPOS on the instance with these ops split, judged by the referee."""
     instance: Instance = task.instance
     split = split_ops(instance, cuts) if cuts else None

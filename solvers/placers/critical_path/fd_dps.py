@@ -19,6 +19,7 @@ from placegap.instances.op_splitting.rule import (
 )
 from placegap.instances.op_splitting.shares import Axis
 from placegap.instances.op_splitting.split import split_ops
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -47,7 +48,7 @@ class FdDpsParams(SplitParams):
     max_parameters: Annotated[int, Field(ge=0)] = MAX_PARAMETERS
 
 
-def fd_dps(task: Task, params: Params | None = None) -> Outcome:
+def fd_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Split the ops that compute much and hold few parameters, then place as D-DPS does.
 
     Zeng et al., "FD-DPS", Mathematics 2022, 10, 4788, Algorithm 3. A heuristic for the makespan of
@@ -61,8 +62,8 @@ def fd_dps(task: Task, params: Params | None = None) -> Outcome:
     --------
     Op 2 of figure 3's graph in three parts; the optimum of the whole ops is 34:
 
-    >>> from placegap.instances import Op, Semantics, example, simulate
-    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> from placegap.instances import Makespan, Op, example, simulate
+    >>> semantics = Makespan(channels="free")
     >>> diamond = example()
     >>> ops = tuple(op.model_copy(update={"splittable_axes": ("batch",)})
     ...             for op in diamond.graph.ops)

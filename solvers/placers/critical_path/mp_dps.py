@@ -12,6 +12,7 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_power
 from placegap.solvers.core.method import Method, Params, Task
@@ -35,7 +36,7 @@ class MpDpsParams(Params):
     memory_share: Annotated[float, Field(ge=0, le=1)] = MEMORY_SHARE
 
 
-def mp_dps(task: Task, params: Params | None = None) -> Outcome:
+def mp_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Merge ops that are better together, then place by the predicted cost of the path behind.
 
     MP-DPS as Zeng et al. tell it (FD-DPS, Mathematics 2022, 10, 4788, section 5.1): nodes are
@@ -52,8 +53,8 @@ def mp_dps(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example, simulate
-    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
     >>> plan = mp_dps(Task(example(), semantics)).plan
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (0,), (0,), (0,)), 43)

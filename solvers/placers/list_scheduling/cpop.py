@@ -8,6 +8,7 @@ from numba import njit
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -25,7 +26,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 )
 
 
-def cpop(task: Task, params: Params | None = None) -> Outcome:
+def cpop(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Place the ops of the critical path on one device, the others where they finish first.
 
     Topcuoglu, Hariri, Wu, "Performance-effective and low-complexity task scheduling for
@@ -43,8 +44,8 @@ def cpop(task: Task, params: Params | None = None) -> Outcome:
     --------
     The diamond's critical path is op1, op3, op4:
 
-    >>> from placegap.instances import Semantics, example, simulate
-    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
     >>> plan = cpop(Task(example(), semantics)).plan
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (1,), (0,), (0,)), 35)

@@ -16,6 +16,7 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.kernel_views import (
@@ -68,7 +69,7 @@ def footprint_of(instance: Instance) -> Footprint:
     return Footprint(outputs, np.array([op.workspace_bytes for op in graph.ops], np.int64))
 
 
-def why_not_dynamic(task: Task, params: Params) -> str | None:
+def why_not_dynamic(task: Task[Makespan], params: Params) -> str | None:
     """Why the sums would leave 64-bit integers, or None."""
     if not isinstance(params, MemoryParams) or params.memory == "resident":
         return None

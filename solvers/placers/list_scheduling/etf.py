@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -18,7 +19,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 )
 
 
-def etf(task: Task, params: Params | None = None) -> Outcome:
+def etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Repeatedly start the ready op that can start earliest, on the device where it can.
 
     Hwang, Chow, Anger, Lee, "Scheduling precedence graphs in systems with interprocessor
@@ -32,8 +33,8 @@ def etf(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example, simulate
-    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
     >>> plan = etf(Task(example(), semantics)).plan
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (0,), (0,), (0,)), 43)

@@ -12,6 +12,7 @@ from placegap.formulations.getf.lp import build_lp, count_rows_lp, extract_group
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.back_ends import solve_model
 from placegap.solvers.back_ends.endings import ENDINGS
@@ -41,14 +42,14 @@ class GetfParams(Params):
     groups: Grouping = "auto"
 
 
-def applies(task: Task, params: GetfParams) -> str | None:
+def applies(task: Task[Makespan], params: GetfParams) -> str | None:
     """Why the size is out of reach, or None; nothing is built."""
     groups = device_groups(task.instance, params.groups)
     rows = 0 if len(groups.devices) == 1 else count_rows_lp(task.instance, groups)
     return why_too_long(horizon_ns(task.instance)) or why_too_many_rows(rows, is_lp=True)
 
 
-def getf(task: Task, params: Params | None = None) -> Outcome:
+def getf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Round an LP to a group of devices per op, then start ops earliest first within their groups.
 
     Su, Ren, Vardi, Wierman, "Communication-aware scheduling of precedence-constrained tasks on
@@ -67,8 +68,8 @@ def getf(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> getf(Task(example(), Semantics(objective="makespan"))).plan.placement
+    >>> from placegap.instances import Makespan, example
+    >>> getf(Task(example(), Makespan())).plan.placement
     ((0,), (0,), (0,), (0,))
     """
     chosen = params if isinstance(params, GetfParams) else GetfParams()
@@ -121,7 +122,7 @@ def _allowed(groups: DeviceGroups, chosen: list[int], group: Ints) -> NDArray[np
     return allowed
 
 
-def _placed(task: Task, allowed: NDArray[np.bool_]) -> Outcome:
+def _placed(task: Task[Makespan], allowed: NDArray[np.bool_]) -> Outcome:
     """ETF on the allowed devices; ops that find no room there move, and all is done anew."""
     arrays = task.instance.arrays
     problem, costs = problem_of(arrays), mean_costs(arrays)

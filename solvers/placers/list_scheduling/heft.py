@@ -6,6 +6,7 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -21,7 +22,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 )
 
 
-def heft(task: Task, params: Params | None = None) -> Outcome:
+def heft(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Place ops by decreasing upward rank, each where it finishes first, gaps included.
 
     Topcuoglu, Hariri, Wu, "Performance-effective and low-complexity task scheduling for
@@ -35,8 +36,8 @@ def heft(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example, simulate
-    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
     >>> plan = heft(Task(example(), semantics)).plan
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (0,), (0,), (0,)), 43)

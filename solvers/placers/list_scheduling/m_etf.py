@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -22,7 +23,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 )
 
 
-def m_etf(task: Task, params: Params | None = None) -> Outcome:
+def m_etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Repeatedly start the ready op that can start earliest where it fits, booking its transfers.
 
     Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine
@@ -42,8 +43,8 @@ def m_etf(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example, simulate
-    >>> semantics = Semantics(objective="makespan", channels="half_duplex")
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="half_duplex")
     >>> plan = m_etf(Task(example(), semantics)).plan
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (0,), (0,), (0,)), 43)

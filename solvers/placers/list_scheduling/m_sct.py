@@ -11,6 +11,7 @@ from pydantic import Field
 from placegap.formulations import m_sct as lp
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.back_ends import solve_model
 from placegap.solvers.core.clock import now_s
@@ -50,12 +51,12 @@ class SctParams(MemoryParams):
     window: int = Field(default=2500, ge=1)
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task[Makespan], params: Params) -> str | None:
     """Why the LP is out of reach, or None; nothing is built."""
     return why_too_long(lp.horizon_ns(task.instance)) or why_not_dynamic(task, params)
 
 
-def m_sct(task: Task, params: Params | None = None) -> Outcome:
+def m_sct(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """As m-ETF, but a device waits for the favourite child of the op that it ran last.
 
     Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine
@@ -71,8 +72,8 @@ def m_sct(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example, simulate
-    >>> semantics = Semantics(objective="makespan", channels="half_duplex")
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="half_duplex")
     >>> plan = m_sct(Task(example(), semantics)).plan
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (1,), (0,), (1,)), 34)

@@ -8,6 +8,7 @@ from numba import njit
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
+from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -25,7 +26,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 )
 
 
-def peft(task: Task, params: Params | None = None) -> Outcome:
+def peft(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Place the ready op of highest mean optimistic cost where finish + optimistic cost is least.
 
     Arabnejad, Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost
@@ -38,8 +39,8 @@ def peft(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example, simulate
-    >>> semantics = Semantics(objective="makespan", channels="free")
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
     >>> plan = peft(Task(example(), semantics)).plan
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (0,), (0,), (0,)), 43)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.semantics import LoadSemantics, plan_class
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.nets import Nets, build_nets
@@ -104,7 +105,7 @@ def scaled(amount: NDArray[np.float64] | Ints) -> Ints:
 
 def why_not_parts(task: Task, params: Params) -> str | None:
     """Why a partition makes no plan for a task, or None."""
-    if task.semantics.is_load and task.semantics.plans != "any":
+    if plan_class(task.semantics) != "any":
         return f"its parts are neither convex nor chains: not {task.semantics.label}"
     return why_not_one_level(task, params)
 
@@ -134,7 +135,7 @@ def place_parts(task: Task, partition: Callable[[Parting], Ints]) -> Outcome:
     elif units.num_blocks > parting.num_parts:
         part = partition(parting)
     device = _devices_of(part, units, parting, instance.arrays.memory_bytes)
-    overlap = task.semantics.load == "overlap"
+    overlap = isinstance(task.semantics, LoadSemantics) and task.semantics.load == "overlap"
     state, moved, stuck = mend(instance, units, nets, device, overlap=overlap)
     details = {"vertices": units.num_blocks, "parts": parting.num_parts, "mended": moved}
     if stuck is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.replication import equal_devices
@@ -13,7 +14,7 @@ from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 
 
-def data_parallel(task: Task, params: Params | None = None) -> Outcome:
+def data_parallel(task: Task[MaxLoad], params: Params | None = None) -> Outcome:
     """One stage with all ops, shared by all devices that are equal.
 
     The usual way to train on several devices, as a cost: each device runs the whole graph on its
@@ -25,8 +26,8 @@ def data_parallel(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> task = Task(example(), Semantics(objective="max_load", replicas=True))
+    >>> from placegap.instances import MaxLoad, example
+    >>> task = Task(example(), MaxLoad(replicas=True))
     >>> data_parallel(task).plan.placement
     ((0, 1), (0, 1), (0, 1), (0, 1))
     """
@@ -53,7 +54,7 @@ def data_parallel(task: Task, params: Params | None = None) -> Outcome:
     return Outcome(min(found, key=lambda pair: pair[0])[1])
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task[MaxLoad], params: Params) -> str | None:
     """Why data parallelism does not apply to a task, or None."""
     if not task.semantics.replicas:
         return "needs semantics with replicated stages (replicas)"

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.semantics import OBJECTIVES
+from placegap.instances.problem.semantics import OBJECTIVES, plan_class
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks, contract
 from placegap.solvers.core.method import Method, Params, Task
@@ -36,20 +36,20 @@ def greedy(task: Task, params: Params | None = None) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
+    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op
     >>> ops = tuple(Op(name=x, time_ns={"gpu": 1, "cpu": 9}, resident_bytes=2) for x in "abcd")
     >>> devices = (Device(name="g0", kind="gpu", memory_bytes=4),
     ...            Device(name="g1", kind="gpu", memory_bytes=3),
     ...            Device(name="c", kind="cpu", is_host=True))
     >>> instance = Instance(name="four", graph=Graph(name="four", ops=ops),
     ...                     cluster=Cluster(name="three", devices=devices))
-    >>> greedy(Task(instance, Semantics(objective="max_load"))).plan.placement
+    >>> greedy(Task(instance, MaxLoad())).plan.placement
     ((0,), (0,), (1,), (2,))
     """
     instance, semantics = task.instance, task.semantics
     one_pass = semantics.objective == "latency_subgraphs"
     blocks = contract(instance, merge_idle=False, one_pass=one_pass)
-    one_way = semantics.is_load and semantics.plans != "any"
+    one_way = plan_class(semantics) != "any"
     returns = not one_way and not one_pass
     device, stuck = _fill(
         blocks,

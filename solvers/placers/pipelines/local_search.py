@@ -8,6 +8,7 @@ from pydantic import Field
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.nets import build_nets
@@ -48,7 +49,7 @@ class LocalSearchParams(Params):
     restarts: int = Field(default=10, ge=1, json_schema_extra=EFFORT)
 
 
-def local_search(task: Task, params: LocalSearchParams) -> Outcome:
+def local_search(task: Task[MaxLoad], params: LocalSearchParams) -> Outcome:
     """Descend from random plans by the best move of one unit, and keep the best end.
 
     The ``-localSearch`` of Tarnawski et al. (NeurIPS 2020): classes on accelerators chosen
@@ -65,8 +66,8 @@ def local_search(task: Task, params: LocalSearchParams) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> task = Task(example(), Semantics(objective="max_load"))
+    >>> from placegap.instances import MaxLoad, example
+    >>> task = Task(example(), MaxLoad())
     >>> local_search(task, LocalSearchParams()).plan.placement
     ((1,), (0,), (1,), (1,))
     """
@@ -104,7 +105,7 @@ def local_search(task: Task, params: LocalSearchParams) -> Outcome:
 class _Descent:
     """The kernels with the arrays of one task."""
 
-    def __init__(self, task: Task, units: Blocks) -> None:
+    def __init__(self, task: Task[MaxLoad], units: Blocks) -> None:
         arrays = task.instance.arrays
         self.task, self.units = task, units
         self.overlap = task.semantics.load == "overlap"

@@ -7,6 +7,7 @@ import numpy as np
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.semantics import has_two_levels, plan_class
 from placegap.instances.structure.blocks import Blocks, block_sums, contract
 from placegap.instances.structure.idle_blocks import roomy_devices
 from placegap.solvers.core.method import Params, Task
@@ -35,14 +36,14 @@ def free_units(instance: Instance) -> Blocks:
 
 def units_of(task: Task) -> Blocks:
     """Groups where plans of any kind compete, else all blocks of chain plans."""
-    if not task.semantics.is_load or task.semantics.plans == "any":
+    if plan_class(task.semantics) == "any":
         return free_units(task.instance)
     return contract(task.instance, merge_idle=False)
 
 
 def why_not_one_level(task: Task, params: Params) -> str | None:
     """Why a method that knows no servers does not apply, or None."""
-    if task.semantics.levels == 2:
+    if has_two_levels(task.semantics):
         return "knows one level of communication, no servers"
     return None
 

@@ -12,6 +12,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.paths import widest_paths
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.replication import equal_devices, narrowest_bandwidth
 from placegap.solvers.chains.cut_nets import CutNets, put_in
@@ -53,7 +54,7 @@ class PipeDreamParams(Params):
     layers: Literal["merge", "blocks"] = "merge"
 
 
-def pipedream(task: Task, params: PipeDreamParams) -> Outcome:
+def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
     """The best stages of a chain of layers, by a DP over places to cut and numbers of replicas.
 
     Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training" (SOSP 2019),
@@ -75,8 +76,8 @@ def pipedream(task: Task, params: PipeDreamParams) -> Outcome:
     --------
     The diamond's branches meet again: ops 1 to 3 are one layer, and op 4 the other.
 
-    >>> from placegap.instances import Semantics, example
-    >>> task = Task(example(), Semantics(objective="max_load", plans="chain"))
+    >>> from placegap.instances import MaxLoad, example
+    >>> task = Task(example(), MaxLoad(plans="chain"))
     >>> pipedream(task, PipeDreamParams()).plan.placement
     ((0,), (0,), (0,), (1,))
     """
@@ -105,7 +106,7 @@ def pipedream(task: Task, params: PipeDreamParams) -> Outcome:
     return Outcome(Plan(placement), details=details)
 
 
-def _all_equal(task: Task, problem: ChainProblem) -> bool:
+def _all_equal(task: Task[MaxLoad], problem: ChainProblem) -> bool:
     kind = equal_devices(task.instance, task.semantics)
     return len({kind[k] for k in problem.devices[ACCELERATOR]}) == 1
 
@@ -212,7 +213,7 @@ def _stage_cost(
     return float(-(-load // r) + np.ceil(sync / r))
 
 
-def applies(task: Task, params: Params) -> str | None:
+def applies(task: Task[MaxLoad], params: Params) -> str | None:
     """Why PipeDream does not apply to a task, or None."""
     return why_not_one_level(task, params) or why_not_two_kinds(task.instance)
 

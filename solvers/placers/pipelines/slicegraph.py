@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.random_orders import order_of_keys
@@ -48,7 +49,7 @@ class SliceGraphParams(Params):
     generations: int = Field(default=20, ge=0, json_schema_extra=EFFORT)
 
 
-def slicegraph(task: Task, params: SliceGraphParams) -> Outcome:
+def slicegraph(task: Task[MaxLoad], params: SliceGraphParams) -> Outcome:
     """The best slices of topological orders that a biased random-key genetic algorithm breeds.
 
     After Archer, Fahrbach, Liu and Prabhu, "Practical performance guarantees for pipelined DNN
@@ -63,8 +64,8 @@ def slicegraph(task: Task, params: SliceGraphParams) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> task = Task(example(), Semantics(objective="max_load", plans="chain"))
+    >>> from placegap.instances import MaxLoad, example
+    >>> task = Task(example(), MaxLoad(plans="chain"))
     >>> slicegraph(task, SliceGraphParams()).plan.placement
     ((0,), (1,), (0,), (1,))
     """

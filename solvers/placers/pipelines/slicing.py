@@ -7,6 +7,7 @@ from itertools import islice
 from pydantic import Field
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
 from placegap.solvers.chains.slice_any_devices import Slicer
@@ -30,7 +31,7 @@ class SlicingParams(Params):
     orders: int = Field(default=NUM_ORDERS, ge=1, le=NUM_ORDERS, json_schema_extra=EFFORT)
 
 
-def slicing(task: Task, params: SlicingParams) -> Outcome:
+def slicing(task: Task[MaxLoad], params: SlicingParams) -> Outcome:
     """The best way to cut some topological orders of the blocks into one segment per device.
 
     The linearized DP of Tarnawski et al. (NeurIPS 2020, "DPL"): of one order, all segments are
@@ -43,8 +44,8 @@ def slicing(task: Task, params: SlicingParams) -> Outcome:
 
     Examples
     --------
-    >>> from placegap.instances import Semantics, example
-    >>> task = Task(example(), Semantics(objective="max_load", plans="chain"))
+    >>> from placegap.instances import MaxLoad, example
+    >>> task = Task(example(), MaxLoad(plans="chain"))
     >>> slicing(task, SlicingParams()).plan.placement
     ((0,), (1,), (0,), (1,))
     """

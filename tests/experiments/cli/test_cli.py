@@ -12,13 +12,13 @@ import pytest
 from doubles.bad_files import write_bad_files
 
 from placegap.experiments.cli import main
-from placegap.instances import Plan, Semantics, example
+from placegap.instances import Makespan, Plan, example
 from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.files.document import Document, load_document, save_document
 from placegap.instances.files.plan_file import save_plan
 
 Capture = pytest.CaptureFixture[str]
-MAKESPAN = Semantics(objective="makespan")
+MAKESPAN = Makespan()
 
 
 @pytest.fixture

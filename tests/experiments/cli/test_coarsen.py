@@ -11,7 +11,7 @@ from doubles.pool_jobs import run_here
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.show.transform_table import HEAD
-from placegap.instances import Semantics, example, load_document, load_plan, read_model
+from placegap.instances import Makespan, example, load_document, load_plan, read_model
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.transforms.table import TRANSFORMS
 
@@ -113,7 +113,7 @@ def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
     assert len(content["placement"]) == 4
     plan, semantics = load_plan(read_model(model).instance(), out)
     assert len(plan.placement) == 4
-    assert semantics == Semantics(objective="makespan", channels="free")
+    assert semantics == Makespan(channels="free")
     # an exact transform keeps the proof; nothing takes no time here
     assert main([*command, "--coarsen", "zero-time", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)

@@ -14,7 +14,7 @@ from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.running.placing import Attempt
 from placegap.experiments.running.sources import Source
-from placegap.instances import Plan, Semantics, example
+from placegap.instances import Makespan, Plan, Semantics, example
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import load_plan, load_stated_plan, save_plan
 from placegap.solvers import Result, SolverDisagreement, solve
@@ -58,7 +58,7 @@ def test_json_is_one_object_with_the_promised_fields(
     assert err == ""
     plan, semantics = load_plan(example(), plan_file)
     assert plan.devices.tolist() == [1, 1, 1, 1]
-    assert semantics == Semantics(objective="makespan")
+    assert semantics == Makespan()
     assert load_stated_plan(example(), plan_file).value_ns == 43
 
 
@@ -82,7 +82,7 @@ def save_start(folder: Path, placement: list[int], semantics: Semantics) -> Path
 def test_a_start_stands_where_the_method_finds_no_better_plan(
     model: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    start = save_start(tmp_path, [0, 1, 0, 0], Semantics(objective="makespan"))  # 35 ns
+    start = save_start(tmp_path, [0, 1, 0, 0], Makespan())  # 35 ns
     command = ["place", str(model), "--method", "fake", "--start", str(start)]
     assert main([*command, "--param", "bound=30", "-o", str(tmp_path / "plan.json")]) == 0
     out, err = capsys.readouterr()
@@ -93,7 +93,7 @@ def test_a_start_stands_where_the_method_finds_no_better_plan(
 
 
 def test_an_exact_method_begins_at_the_start(model: Path, tmp_path: Path, capsys: Capture) -> None:
-    start = save_start(tmp_path, [0, 1, 0, 0], Semantics(objective="makespan"))
+    start = save_start(tmp_path, [0, 1, 0, 0], Makespan())
     assert main(["place", str(model), "--start", str(start), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     # brute force finds 34 as well: the doctest of `solve`
@@ -106,7 +106,7 @@ def test_an_exact_method_begins_at_the_start(model: Path, tmp_path: Path, capsys
 def test_a_start_that_does_not_fit_is_one_line(
     model: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    start = save_start(tmp_path, [0, 1, 0, 0], Semantics(objective="makespan"))
+    start = save_start(tmp_path, [0, 1, 0, 0], Makespan())
     command = ["place", str(model), "--start", str(start)]
     for options, words in (
         # gpu0 -> gpu1 -> gpu0 is no chain
@@ -136,7 +136,7 @@ def test_the_plan_that_a_bound_is_asked_for_is_the_incumbent_of_the_method(
             yield from run_here([task], function, **options)
 
     plan = Plan.on([0, 1, 0, 0])
-    attempt = Attempt(Source(str(model)), Semantics(objective="makespan"), "heft", incumbent=plan)
+    attempt = Attempt(Source(str(model)), Makespan(), "heft", incumbent=plan)
     placing.place(iter([attempt]), pool=pool)
     assert seen == [plan]
 

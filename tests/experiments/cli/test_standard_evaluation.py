@@ -13,7 +13,7 @@ from PIL import Image
 from placegap.experiments.cli import main
 from placegap.experiments.cli import standard_evaluation as cli_standard
 from placegap.experiments.show.deviation_plot import plot_deviations
-from placegap.instances import Document, Semantics, evaluate, example, load_plan, save_document
+from placegap.instances import Document, Makespan, evaluate, example, load_plan, save_document
 from placegap.instances.files.document import load_document
 from placegap.instances.standard_evaluation.deviations import Deviations
 
@@ -59,7 +59,7 @@ def test_the_estimate_is_an_instance_and_its_plan_fills_device_after_device(
     plan, semantics = load_plan(instance, folder / "plan.json")
     assert evaluate(instance, plan, semantics).feasible
     assert sorted(plan.devices.tolist()) == [0, 0, 1, 1]
-    assert semantics == Semantics(objective="makespan")
+    assert semantics == Makespan()
     text = capsys.readouterr().out
     assert "batch 16 from batches 1, 2, 4, extrapolated 4-fold beyond the largest" in text
     assert "warning  1 x no tensors" not in text

@@ -16,6 +16,10 @@ from placegap.instances import (
     BestKnown,
     Evaluation,
     Instance,
+    LatencySubgraphs,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
     Plan,
     Semantics,
     example,
@@ -26,9 +30,10 @@ from placegap.instances.corpus.corpus import known_of, read_best_known
 from placegap.instances.files import verification
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import save_plan
+from placegap.instances.problem.semantics import LoadSemantics
 from placegap.solvers import solve
 
-MAKESPAN = Semantics(objective="makespan")
+MAKESPAN = Makespan()
 BEST = Plan.on([0, 1, 0, 0])  # 35 (FD-DPS, figure 3)
 Capture = pytest.CaptureFixture[str]
 
@@ -136,8 +141,8 @@ def test_a_plan_of_another_content_is_rejected_unless_asked_for(
 @pytest.mark.parametrize(
     "semantics",
     [
-        MAKESPAN, Semantics(objective="max_load"), Semantics(objective="max_load_fwd_bwd"),
-        Semantics(objective="max_load", replicas=True), Semantics(objective="latency_subgraphs"),
+        MAKESPAN, MaxLoad(), MaxLoadFwdBwd(),
+        MaxLoad(replicas=True), LatencySubgraphs(),
     ],
     ids=lambda semantics: semantics.label,
 )  # fmt: skip
@@ -147,7 +152,7 @@ def test_cheap_bounds_are_below_the_optimum(semantics: Semantics) -> None:
     assert bound is not None
     assert best.value_ns is not None
     # the path takes 5 + 20 + 8; the work, 43 ns, is shared by two
-    assert bound.ns == (22 if semantics.is_load else 33)
+    assert bound.ns == (22 if isinstance(semantics, LoadSemantics) else 33)
     assert bound.ns <= best.value_ns
 
 
@@ -156,7 +161,7 @@ def test_a_plan_is_judged_under_another_objective_without_its_orders(
 ) -> None:
     save_document(Document.of(example()), tmp_path / "model.json")
     plan = Plan.on([0, 1, 0, 0], [[0, 2, 3], [1]])
-    save_plan(example(), plan, Semantics(objective="makespan"), tmp_path / "plan.json")
+    save_plan(example(), plan, Makespan(), tmp_path / "plan.json")
     files = [str(tmp_path / "model.json"), str(tmp_path / "plan.json")]
     assert main(["verify", *files, "--objective", "max_load", "--json"]) == 0
     out, err = capsys.readouterr()

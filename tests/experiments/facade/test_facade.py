@@ -14,8 +14,9 @@ from draws.splittable import splittable_diamond
 import placegap
 from placegap.instances import (
     InputError,
+    Makespan,
+    MaxLoad,
     Plan,
-    Semantics,
     example,
     load_cluster,
     load_corpus,
@@ -27,7 +28,7 @@ from placegap.instances.files.document import Document
 from placegap.solvers import METHODS
 from placegap.solvers.core.progress import News
 
-MAKESPAN = Semantics(objective="makespan")
+MAKESPAN = Makespan()
 
 
 def python(*args: str) -> subprocess.CompletedProcess[str]:
@@ -93,7 +94,7 @@ def test_without_a_method_the_default_of_place_proves_the_optimum() -> None:
 def test_rules_are_strings_or_a_semantics() -> None:
     rules = {"plans": "any", "load": "overlap"}
     found = placegap.solve(example(), None, "max_load", method="brute-force", **rules)
-    semantics = Semantics(objective="max_load", load="overlap")
+    semantics = MaxLoad(load="overlap")
     assert found.result.semantics == semantics
     again = placegap.solve(example(), objective=semantics, method="brute-force")
     assert again.value_ns == found.value_ns
@@ -145,7 +146,7 @@ def test_progress_is_told_from_the_start_to_the_result() -> None:
 
 def test_a_plan_of_a_finer_instance_comes_with_that_instance(tmp_path: Path) -> None:
     whole = splittable_diamond()
-    rules = Semantics(objective="makespan", channels="free")
+    rules = Makespan(channels="free")
     parts = {"min_share": 0.4, "parts": 3}
     start = Plan.on([0] * whole.num_ops)
     found = placegap.solve(whole, None, rules, method="fd-dps", params=parts, start=start)

@@ -7,7 +7,14 @@ import pytest
 from placegap.experiments.running.placing import Attempt, choose_semantics, default_attempts, place
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import Source
-from placegap.instances import Semantics, example
+from placegap.instances import (
+    LatencySubgraphs,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    Semantics,
+    example,
+)
 
 
 def chosen(own: Semantics | None = None, method: str | None = None, **rules: str) -> str:
@@ -15,8 +22,8 @@ def chosen(own: Semantics | None = None, method: str | None = None, **rules: str
 
 
 def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> None:
-    link = Semantics(objective="makespan", channels="link")
-    overlap = Semantics(objective="max_load", plans="chain", load="overlap")
+    link = Makespan(channels="link")
+    overlap = MaxLoad(plans="chain", load="overlap")
     assert chosen() == "makespan port per_edge"
     assert chosen(own=link) == "makespan link per_edge"
     assert chosen(own=link, transfers="per_tensor") == "makespan link per_tensor"
@@ -32,14 +39,14 @@ def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> Non
 @pytest.mark.parametrize(
     ("semantics", "methods"),
     [
-        (Semantics(objective="makespan"), ["heft", "decomposition"]),
-        (Semantics(objective="max_load", plans="chain"), ["m-topo", "ideal-dp"]),
-        (Semantics(objective="max_load", plans="chain", replicas=True), ["m-topo", "ideal-dp"]),
-        (Semantics(objective="max_load", plans="any"), ["m-topo", "noncontiguous"]),
-        (Semantics(objective="max_load", plans="convex"), ["m-topo", "throughput-ip"]),
-        (Semantics(objective="max_load", plans="any", replicas=True), ["m-topo", "throughput-ip"]),
-        (Semantics(objective="max_load_fwd_bwd"), ["m-topo", "throughput-ip"]),
-        (Semantics(objective="latency_subgraphs"), ["m-topo", "latency"]),
+        (Makespan(), ["heft", "decomposition"]),
+        (MaxLoad(plans="chain"), ["m-topo", "ideal-dp"]),
+        (MaxLoad(plans="chain", replicas=True), ["m-topo", "ideal-dp"]),
+        (MaxLoad(plans="any"), ["m-topo", "noncontiguous"]),
+        (MaxLoad(plans="convex"), ["m-topo", "throughput-ip"]),
+        (MaxLoad(plans="any", replicas=True), ["m-topo", "throughput-ip"]),
+        (MaxLoadFwdBwd(), ["m-topo", "throughput-ip"]),
+        (LatencySubgraphs(), ["m-topo", "latency"]),
     ],
 )
 def test_the_default_method_follows_the_semantics(semantics: Semantics, methods: list[str]) -> None:
@@ -53,7 +60,7 @@ def test_if_a_later_attempt_crashes_the_plan_before_stands(
     # the fake takes a graph of this name for real
     graph = example().graph.model_copy(update={"name": "real"})
     real = example().model_copy(update={"graph": graph})
-    base = Attempt(real, Semantics(objective="makespan"), "fake", time_limit_s=5.0)
+    base = Attempt(real, Makespan(), "fake", time_limit_s=5.0)
     attempts = [
         Attempt(**{**vars(base), "params": {"device": "0"}, "optional": True}),
         Attempt(**{**vars(base), "params": {"kind": "crash"}}),

@@ -6,10 +6,10 @@ import pytest
 
 from placegap.experiments.running import warm_up as module
 from placegap.experiments.running.warm_up import warm_up
-from placegap.instances import Semantics
+from placegap.instances import Makespan
 from placegap.solvers import METHODS
 
-MAKESPAN = Semantics(objective="makespan")
+MAKESPAN = Makespan()
 
 
 def test_a_long_search_is_no_long_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,25 @@ from __future__ import annotations
 import pytest
 
 from placegap.experiments.show.plan_notes import plan_notes
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan, Semantics
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    LatencySubgraphs,
+    Link,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    Op,
+    Plan,
+    Semantics,
+)
+from placegap.instances.problem.semantics import parse_semantics
 from placegap.solvers.core.result import Outcome, Result, finish
 
-MAKESPAN = Semantics(objective="makespan")
+MAKESPAN = Makespan()
 
 
 def chain(num_devices: int, *, hosts: int = 0, kinds: tuple[str, ...] = ()) -> Instance:
@@ -55,7 +70,7 @@ def test_what_is_not_proven_is_not_claimed() -> None:
     said = note(chain(3), judged(chain(3), [0, 0, 0], MAKESPAN))
     assert "optimal" not in said
     assert said.startswith("the plan uses gpu0 alone: no better plan over more devices was found")
-    latency = Semantics(objective="latency_subgraphs")
+    latency = LatencySubgraphs()
     said = note(chain(3), judged(chain(3), [0, 0, 1], latency))
     assert said.startswith("gpu2 stays unused: no better plan over more devices was found")
     assert said.endswith("ask --objective max_load")
@@ -76,7 +91,7 @@ def test_a_pipeline_is_offered_what_its_rules_leave_open(
     placement: list[int], semantics: dict[str, object], ending: str
 ) -> None:
     instance = chain(5)
-    rules = Semantics.model_validate({"objective": "max_load", **semantics})
+    rules = parse_semantics({"objective": "max_load", **semantics})
     said = note(instance, judged(instance, placement, rules))
     assert "the heaviest stage decides" in said
     assert "no plan with less was found" in said
@@ -84,7 +99,7 @@ def test_a_pipeline_is_offered_what_its_rules_leave_open(
 
 
 def test_after_a_heuristic_an_exact_method_comes_first() -> None:
-    rules = Semantics(objective="max_load", plans="chain")
+    rules = MaxLoad(plans="chain")
     said = note(chain(5), judged(chain(5), [0, 0, 1], rules, method="m-topo"))
     assert said.endswith(
         "no plan with less was found; an exact method may find one: leave --method out"
@@ -92,7 +107,7 @@ def test_after_a_heuristic_an_exact_method_comes_first() -> None:
 
 
 def test_separate_backward_loads_have_no_single_heaviest_stage() -> None:
-    rules = Semantics(objective="max_load_fwd_bwd", plans="chain")
+    rules = MaxLoadFwdBwd(plans="chain")
     said = note(chain(4), judged(chain(4), [0, 0, 1], rules))
     assert "the heaviest forward and backward loads decide" in said
     assert "--replicas" not in said  # not for this objective

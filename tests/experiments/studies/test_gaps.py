@@ -6,7 +6,7 @@ import pytest
 from doubles.gap_runs import ANY, CHAIN, CONVEX, cells_of, plan
 
 from placegap.experiments.studies.gaps import disagreements, summarize
-from placegap.instances import Semantics
+from placegap.instances import Makespan, MaxLoad
 
 
 def test_the_best_bound_of_all_methods_counts_for_each() -> None:
@@ -56,8 +56,8 @@ def test_a_bound_holds_for_the_classes_nested_in_its_own() -> None:
 
 
 def test_a_bound_does_not_cross_to_another_objective_or_load_rule() -> None:
-    overlap = Semantics(objective="max_load", plans="chain", load="overlap")
-    makespan = Semantics(objective="makespan")
+    overlap = MaxLoad(plans="chain", load="overlap")
+    makespan = Makespan()
     cells = cells_of(
         {
             ("add", "net", "dp"): plan(100, 100),

@@ -27,7 +27,7 @@ from placegap.experiments.studies.plan import Run
 from placegap.experiments.studies.progress import Progress, progress_shown
 from placegap.experiments.studies.run import run_study
 from placegap.experiments.studies.task import run_task
-from placegap.instances import Semantics
+from placegap.instances import Makespan
 
 HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", "matplotlib")
 Capture = pytest.CaptureFixture[str]
@@ -56,7 +56,7 @@ def study_file(folder: Path, method: str = "fake") -> Path:
 def fake_run(**changes: Any) -> Run:
     facts = {
         "source": SOURCE, "instance_hash": load_source(SOURCE).content_hash,
-        "semantics": Semantics(objective="makespan"), "method": "fake", "params": {}, "seed": 0,
+        "semantics": Makespan(), "method": "fake", "params": {}, "seed": 0,
         "time_limit_s": 30.0, "gap": 0.0, "versions": {},
     }  # fmt: skip
     return Run(**{**facts, **changes})

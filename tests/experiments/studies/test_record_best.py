@@ -10,7 +10,7 @@ from placegap.experiments.studies.log import RunLog
 from placegap.experiments.studies.record_best import main, what_it_proves
 from placegap.instances.corpus.corpus import load_corpus, read_best_known
 from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import MaxLoad
 
 
 def record(plans: str, value: int | None, bound: int | None, key: str = "k") -> dict[str, object]:
@@ -18,7 +18,7 @@ def record(plans: str, value: int | None, bound: int | None, key: str = "k") -> 
     return {
         "key": key,
         "source": {"model": "squeezenet", "cluster": "fd-dps-8xP100"},
-        "semantics": Semantics(objective="max_load", plans=plans).model_dump(),  # type: ignore[arg-type]
+        "semantics": MaxLoad(plans=plans).model_dump(),  # type: ignore[arg-type]
         "instance_hash": instance.content_hash,
         "method": f"method-{plans}",
         "value_ns": value,

@@ -14,7 +14,7 @@ from PIL import Image
 from placegap.experiments.studies.gap_layout import lay_out
 from placegap.experiments.studies.plots import plot_gaps
 from placegap.experiments.studies.report import markdown, runs_csv, write_report
-from placegap.instances import InputError, Semantics
+from placegap.instances import InputError, Makespan
 
 RESULTS: Results = {
     ("chains", "net", "dp"): plan(2_000_000, 2_000_000),
@@ -108,7 +108,7 @@ def test_the_plot_is_a_png_and_the_same_for_equal_studies() -> None:
 
 
 def test_a_study_without_any_gap_still_has_a_plot() -> None:
-    cells = cells_of({("t", "net", "heft"): plan(5)}, {"t": Semantics(objective="makespan")})
+    cells = cells_of({("t", "net", "heft"): plan(5)}, {"t": Makespan()})
     assert plot_gaps(cells).startswith(b"\x89PNG")
 
 

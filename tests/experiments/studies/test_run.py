@@ -207,11 +207,11 @@ def test_what_has_been_computed_when_a_signal_comes_is_in_the_log(
 def test_an_instance_that_changes_while_the_study_runs_is_an_error(tmp_path: Path) -> None:
     from placegap.experiments.running.sources import Source
     from placegap.experiments.studies.plan import Run
-    from placegap.instances import Semantics
+    from placegap.instances import Makespan
 
     run = Run(
         source=Source("zfnet512", "celeritas-4xV100-pcie"), instance_hash="other",
-        semantics=Semantics(objective="makespan"), method="fake", params={}, seed=0,
+        semantics=Makespan(), method="fake", params={}, seed=0,
         time_limit_s=1.0, gap=0.0, versions={},
     )  # fmt: skip
     outcome = task.run_task(run)

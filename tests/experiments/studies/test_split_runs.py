@@ -18,10 +18,10 @@ from placegap.experiments.studies.gaps import disagreements, gap_cells
 from placegap.experiments.studies.plan import plan_study
 from placegap.experiments.studies.record_best import what_it_proves
 from placegap.experiments.studies.task import describe_ending, describe_result, run_task
-from placegap.instances import Document, Semantics, save_document
+from placegap.instances import Document, Makespan, save_document
 from placegap.solvers import solve
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 PARTS = {"min_share": 0.4, "parts": 3}
 
 

@@ -26,6 +26,9 @@ from placegap.instances import (
     Edge,
     Graph,
     Instance,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
     Op,
     Plan,
     Semantics,
@@ -35,7 +38,7 @@ from placegap.instances import (
 from placegap.solvers import Limits
 from placegap.solvers.back_ends import solve_model
 
-ADD, OVERLAP = (Semantics(objective="max_load", plans="chain", load=w) for w in ("add", "overlap"))
+ADD, OVERLAP = (MaxLoad(plans="chain", load=w) for w in ("add", "overlap"))
 EPSILON = 1e-5
 
 
@@ -194,7 +197,7 @@ def test_the_bounds_do_not_hold_for_convex_plans() -> None:
     # stay inside. As a chain: {1} | {2, 3, 4} is 8 + 1 and 12 + 1, {1, 3} | {2, 4}: 13 + 2.
     ops = tuple(op(name, time) for name, time in zip("1234", (8, 5, 5, 2), strict=True))
     instance = graph_on(gpus(2), ops, {"12": 0, "34": 0, "14": 1, "32": 1})
-    convex = Semantics(objective="max_load", plans="convex")
+    convex = MaxLoad(plans="convex")
     assert evaluate(instance, Plan.on([0, 1, 1, 0]), convex).value_ns == 10
     assert best_chain(instance) == 13
     # bottleneck {1, 4}, then 3 before and 2 after it: 10, and 5 + 1, 1 + 5
@@ -315,12 +318,12 @@ def test_a_user_may_add_constraints() -> None:
 @pytest.mark.parametrize(
     "semantics",
     [
-        Semantics(objective="makespan"),
-        Semantics(objective="max_load"),
-        Semantics(objective="max_load", plans="convex"),
-        Semantics(objective="max_load", plans="chain", replicas=True),
-        Semantics(objective="max_load", plans="chain", levels=2),
-        Semantics(objective="max_load_fwd_bwd", plans="chain"),
+        Makespan(),
+        MaxLoad(),
+        MaxLoad(plans="convex"),
+        MaxLoad(plans="chain", replicas=True),
+        MaxLoad(plans="chain", levels=2),
+        MaxLoadFwdBwd(plans="chain"),
     ],
     ids=lambda semantics: semantics.label.replace(" ", "-"),
 )

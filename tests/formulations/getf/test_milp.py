@@ -27,11 +27,11 @@ from placegap.formulations.getf.lp import (
     critical_path_ns,
     extract_groups,
 )
-from placegap.instances import Edge, Instance, Op, Plan, Semantics, evaluate, example
+from placegap.instances import Edge, Instance, Makespan, Op, Plan, evaluate, example
 from placegap.solvers import Limits
 from placegap.solvers.back_ends import solve_model
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 GROUPINGS: tuple[Grouping, ...] = ("columns", "auto")
 
 

@@ -17,6 +17,7 @@ from placegap.instances import (
     Edge,
     Graph,
     Instance,
+    Makespan,
     Op,
     Semantics,
     evaluate,
@@ -215,4 +216,4 @@ def test_a_user_may_add_constraints() -> None:
 
 def test_other_objectives_are_refused() -> None:
     with pytest.raises(ValueError, match="makespan port per_edge"):
-        build(example(), Semantics(objective="makespan"))
+        build(example(), Makespan())

@@ -10,10 +10,10 @@ from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 from placegap.formulations.makespan_cp import build, read_plan, warm_start
 from placegap.formulations.makespan_cp.variables import MakespanModel
 from placegap.formulations.shared.cp_families import LARGEST_TIME
-from placegap.instances import Instance, Semantics, evaluate, example, simulate
+from placegap.instances import Instance, Makespan, Semantics, evaluate, example, simulate
 from placegap.solvers import solve
 
-PORT = Semantics(objective="makespan")
+PORT = Makespan()
 
 
 def solver() -> cp_model.CpSolver:
@@ -139,7 +139,7 @@ def test_a_group_has_one_literal_per_device() -> None:
 
 def test_per_edge_and_per_tensor_differ_only_where_a_tensor_has_several_consumers() -> None:
     # The two tensors of example() leave op1 and have names of their own: the same model.
-    tensors = Semantics(objective="makespan", transfers="per_tensor")
+    tensors = Makespan(transfers="per_tensor")
     sizes = [
         (len(m.cp.proto.variables), len(m.cp.proto.constraints))
         for m in (build(example(), PORT), build(example(), tensors))

@@ -26,6 +26,8 @@ from placegap.instances import (
     Graph,
     Instance,
     Link,
+    Makespan,
+    MaxLoad,
     Op,
     Plan,
     Semantics,
@@ -42,8 +44,7 @@ from placegap.solvers.back_ends.outcome import bound_ns
 FORMS: tuple[Form, ...] = ("as_published", "strengthened")
 both_forms = pytest.mark.parametrize("form", FORMS)
 PER_EDGE = tuple(
-    Semantics(objective="makespan", channels=channels)
-    for channels in ("free", "link", "port", "half_duplex")
+    Makespan(channels=channels) for channels in ("free", "link", "port", "half_duplex")
 )
 STATED = [("as_published", SEMANTICS), *(("strengthened", semantics) for semantics in PER_EDGE)]
 every_statement = pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_a_decided_order_of_transfers_counts_more_than_rounded_times(channels: C
     )
     graph = Graph(name="two", ops=tuple(ops), edges=edges)
     instance = Instance(name="two", graph=graph, cluster=cluster)
-    semantics = Semantics(objective="makespan", channels=channels)
+    semantics = Makespan(channels=channels)
     model = build(instance, semantics)
     order = (Transfer(1, 1), Transfer(0, 1))
     held = [c for c in channels_of(channels, 2, 0, 1) if c != NO_CHANNEL]
@@ -278,7 +279,7 @@ def test_orders_that_run_in_a_circle_give_way_to_start_times() -> None:
 
 @pytest.mark.parametrize(
     "semantics",
-    [Semantics(objective="makespan", transfers="per_tensor"), Semantics(objective="max_load")],
+    [Makespan(transfers="per_tensor"), MaxLoad()],
     ids=lambda semantics: semantics.label.replace(" ", "-"),
 )
 def test_other_semantics_are_refused(semantics: Semantics) -> None:
@@ -288,6 +289,6 @@ def test_other_semantics_are_refused(semantics: Semantics) -> None:
 
 @pytest.mark.parametrize("channels", ["free", "link", "half_duplex"])
 def test_as_published_it_states_ports_only(channels: Channels) -> None:
-    semantics = Semantics(objective="makespan", channels=channels)
+    semantics = Makespan(channels=channels)
     with pytest.raises(ValueError, match=f"port per_edge as published, not makespan {channels}"):
         build(example(), semantics, "as_published")

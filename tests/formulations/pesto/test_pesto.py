@@ -25,6 +25,8 @@ from placegap.instances import (
     Graph,
     Instance,
     Link,
+    Makespan,
+    MaxLoad,
     Op,
     Plan,
     Semantics,
@@ -216,9 +218,9 @@ def test_orders_that_run_in_a_circle_give_way_to_start_times() -> None:
 @pytest.mark.parametrize(
     "semantics",
     [
-        Semantics(objective="makespan", channels="port"),
-        Semantics(objective="makespan", channels="link", transfers="per_tensor"),
-        Semantics(objective="max_load"),
+        Makespan(channels="port"),
+        Makespan(channels="link", transfers="per_tensor"),
+        MaxLoad(),
     ],
     ids=lambda semantics: semantics.label.replace(" ", "-"),
 )

@@ -11,7 +11,7 @@ from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 from placegap.formulations.sections import lp as section_lp
 from placegap.formulations.sections.paths import bare_lengths, path_bounds
 from placegap.formulations.shared.windows import NEVER
-from placegap.instances import Instance, Semantics, example
+from placegap.instances import Instance, Makespan, Semantics, example
 from placegap.instances.structure.bottlenecks import cuts
 from placegap.instances.structure.sections import Section, SectionMaker, sections_between
 from placegap.solvers import Limits
@@ -81,12 +81,12 @@ def test_the_lp_proves_more_than_paths() -> None:
     # Optimal: op2 on the other device, 1 + 20 + 1 + 8 = 30, beside op3. A fraction of op2 must
     # leave the device, or its 38 ns of work do not fit, and a fraction pays for its way.
     made = SectionMaker(example()).make(sections_between(example(), (0, 3))[1], 0, 0)
-    port = Semantics(objective="makespan")
+    port = Makespan()
     assert oracle(made, port) == 30
     assert 28.5 < lp_bound_ns(made, port, 40) <= 30
 
 
 def test_the_lp_says_nothing_below_a_horizon_that_no_schedule_meets() -> None:
     # The example takes 34; no plan of at most 20 ns exists, as the longest path alone shows.
-    model = section_lp.build(example(), Semantics(objective="makespan"), 20)
+    model = section_lp.build(example(), Makespan(), 20)
     assert solve_model(model, Limits(), relax=True).ending == "infeasible"

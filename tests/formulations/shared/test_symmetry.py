@@ -36,7 +36,10 @@ from placegap.instances import (
     Edge,
     Graph,
     Instance,
+    LatencySubgraphs,
     Link,
+    Makespan,
+    MaxLoad,
     Op,
     Plan,
     Semantics,
@@ -52,7 +55,7 @@ from placegap.solvers.back_ends import solve_model
 from placegap.solvers.brute_force import method as brute_force
 from placegap.solvers.core.method import Params
 
-PORT = Semantics(objective="makespan")
+PORT = Makespan()
 
 
 def loose(*times_ns: int, num_devices: int = 3) -> Instance:
@@ -327,7 +330,7 @@ def test_the_same_holds_as_clauses() -> None:
 
 
 def test_it_serves_another_model_with_x() -> None:
-    add = Semantics(objective="max_load")
+    add = MaxLoad()
     for seed in range(8):
         instance = twin_instance(seed, num_ops=5, kinds=list(CLUSTERS[seed % len(CLUSTERS)]))
         optimum = oracle(instance, add)
@@ -342,8 +345,8 @@ def test_it_serves_another_model_with_x() -> None:
 
 BUILDS = {
     "makespan": (moirai.build, PORT),
-    "max_load": (throughput_ip.build, Semantics(objective="max_load", plans="chain")),
-    "latency_subgraphs": (latency_ip.build, Semantics(objective="latency_subgraphs")),
+    "max_load": (throughput_ip.build, MaxLoad(plans="chain")),
+    "latency_subgraphs": (latency_ip.build, LatencySubgraphs()),
 }
 
 

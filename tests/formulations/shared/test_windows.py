@@ -9,9 +9,9 @@ import pytest
 from references.brute_force import makespan_draws
 
 from placegap.formulations.shared.windows import windows
-from placegap.instances import Plan, Semantics, evaluate, example
+from placegap.instances import Makespan, Plan, evaluate, example
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 
 
 @pytest.mark.parametrize("number", range(0, 110, 5))

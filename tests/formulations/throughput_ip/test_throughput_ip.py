@@ -27,17 +27,22 @@ from placegap.instances import (
     Edge,
     Graph,
     Instance,
+    LatencySubgraphs,
     Link,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
     Op,
     Plan,
     Semantics,
     evaluate,
     example,
 )
+from placegap.instances.problem.semantics import has_replicas
 from placegap.solvers import Limits, solve
 from placegap.solvers.back_ends import solve_model
 
-ADD, OVERLAP = (Semantics(objective="max_load", load=load) for load in ("add", "overlap"))
+ADD, OVERLAP = (MaxLoad(load=load) for load in ("add", "overlap"))
 both_loads = pytest.mark.parametrize("semantics", [ADD, OVERLAP], ids=["add", "overlap"])
 
 
@@ -163,7 +168,7 @@ def alike(ops: tuple[Op, ...], edges: tuple[Edge, ...], servers: str, slow: int 
 
 
 def rules(**more: object) -> Semantics:
-    return Semantics(objective="max_load", **more)  # type: ignore[arg-type]
+    return MaxLoad(**more)  # type: ignore[arg-type]
 
 
 CLASSES = {
@@ -196,7 +201,7 @@ def test_forward_and_backward_loads_are_balanced_apart(plans: str) -> None:
     # max_load, both forward ops on one device, has 8 + 6
     ops = (*(Op(name=x, time_ns={"gpu": 4}) for x in "fg"),
            Op(name="b", time_ns={"gpu": 6}, backward=True))  # fmt: skip
-    semantics = Semantics(objective="max_load_fwd_bwd", plans=plans)  # type: ignore[arg-type]
+    semantics = MaxLoadFwdBwd(plans=plans)  # type: ignore[arg-type]
     assert optimum(alike(ops, (), "ss"), semantics)[0] == 10
     assert optimum(alike(ops, (), "ss"), rules(plans=plans))[0] == 8
 
@@ -277,7 +282,7 @@ def test_a_plan_is_a_solution_of_the_referees_value(semantics: Semantics, symmet
         assert [row.name for row in rows if row.slack() < -1e-9] == []
         plan = extract(model, instance, semantics, symmetry)
         assert evaluate(instance, plan, semantics).value_ns == best.value_ns
-        if not symmetry and not semantics.replicas:
+        if not symmetry and not has_replicas(semantics):
             assert plan == best.plan
         largest = next(v for v in model.component_objects(pyo.Var) if "largest" in v.name)
         largest.set_value(pyo.value(largest) - 1e-3)
@@ -338,11 +343,11 @@ def test_constraints_that_name_devices_need_no_option(plans: str) -> None:
 @pytest.mark.parametrize(
     ("semantics", "contiguous", "why"),
     [
-        (Semantics(objective="makespan"), None, "not makespan"),
-        (Semantics(objective="latency_subgraphs"), None, "not latency_subgraphs"),
-        (Semantics(objective="max_load", plans="chain"), "convex", "states plans convex, not"),
-        (Semantics(objective="max_load"), "chain", "states plans chain, not max_load any"),
-        (Semantics(objective="max_load", levels=2), None, "names none"),
+        (Makespan(), None, "not makespan"),
+        (LatencySubgraphs(), None, "not latency_subgraphs"),
+        (MaxLoad(plans="chain"), "convex", "states plans convex, not"),
+        (MaxLoad(), "chain", "states plans chain, not max_load any"),
+        (MaxLoad(levels=2), None, "names none"),
     ],
 )
 def test_other_semantics_are_refused(

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from placegap.instances import BestKnown, InputError, Instance, Semantics, example
+from placegap.instances import (
+    BestKnown,
+    InputError,
+    Instance,
+    Makespan,
+    MaxLoad,
+    Semantics,
+    example,
+)
 from placegap.instances.corpus.corpus import (
     best_known,
     corpus_names,
@@ -19,8 +27,8 @@ from placegap.instances.corpus.corpus import (
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.reading.data_files import data_path
 
-MAKESPAN = Semantics(objective="makespan", channels="port")
-LOAD = Semantics(objective="max_load")
+MAKESPAN = Makespan(channels="port")
+LOAD = MaxLoad()
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +110,7 @@ def test_what_is_recorded_is_found_again_under_its_semantics_only(tmp_path: Path
     assert best_known(name, cluster.name, LOAD, path) == BestKnown(
         semantics=LOAD, bound_ns=4, bound_origin="ideal-dp"
     )
-    free = Semantics(objective="makespan", channels="free")
+    free = Makespan(channels="free")
     assert best_known(name, cluster, free, path) is None
     assert best_known("other", cluster, MAKESPAN, path) is None
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import networkx as nx
 import pytest
 
-from placegap.instances import Cluster, Device, InputError, Instance, Plan, Semantics
+from placegap.instances import Cluster, Device, InputError, Instance, MaxLoad, Plan
 from placegap.instances import check as check_plan
 from placegap.instances.corpus.generate import FAMILIES, generate
 from placegap.instances.corpus.training import mirror_training
@@ -138,7 +138,7 @@ def test_a_training_graph_splits_into_a_chain_with_its_forward_ops() -> None:
     instance = Instance(name="training", graph=graph, cluster=cluster)
     half = {f"op{i}" for i in range(10)}
     plan = Plan.on([0 if op.name.split("/")[0] in half else 1 for op in graph.ops])
-    assert check_plan(instance, plan, Semantics(objective="max_load", plans="chain")) == ()
+    assert check_plan(instance, plan, MaxLoad(plans="chain")) == ()
 
 
 def test_training_graphs_are_not_mirrored_twice() -> None:

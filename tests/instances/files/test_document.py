@@ -13,7 +13,7 @@ from doubles.bad_files import good_document
 from draws.every_field import rich_graph
 from draws.tiny import tiny_instance
 
-from placegap.instances import BestKnown, Cluster, Device, InputError, Semantics, example
+from placegap.instances import BestKnown, Cluster, Device, InputError, Makespan, MaxLoad, example
 from placegap.instances.files.document import (
     Document,
     load_document,
@@ -29,8 +29,8 @@ def documents() -> list[Document]:
         name="full",
         graph=rich_graph(),
         cluster=Cluster(name="one", devices=(Device(name="d", kind="gpu", memory_bytes=0),)),
-        semantics=Semantics(objective="makespan", channels="half_duplex"),
-        best_known=(BestKnown(semantics=Semantics(objective="max_load"), value_ns=5, bound_ns=0),),
+        semantics=Makespan(channels="half_duplex"),
+        best_known=(BestKnown(semantics=MaxLoad(), value_ns=5, bound_ns=0),),
     )
     return [full, *(Document.of(tiny_instance(seed, hosts=1, num_ops=7)) for seed in range(10))]
 
@@ -69,7 +69,7 @@ def test_another_cluster_gives_another_instance() -> None:
 
 
 def test_best_known_values_do_not_follow_to_another_cluster() -> None:
-    known = BestKnown(semantics=Semantics(objective="makespan"), value_ns=34)
+    known = BestKnown(semantics=Makespan(), value_ns=34)
     document = Document.of(example()).model_copy(update={"best_known": (known,)})
     alone = Cluster(name="alone", devices=(Device(name="only", kind="gpu"),))
     assert document.instance().best_known == (known,)

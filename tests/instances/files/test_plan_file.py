@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from draws.tiny import tiny_instance
 
-from placegap.instances import InputError, Plan, Semantics, example, simulate
+from placegap.instances import (
+    InputError,
+    LatencySubgraphs,
+    Makespan,
+    Plan,
+    Semantics,
+    example,
+    simulate,
+)
 from placegap.instances.files.document import read_json, write_json
 from placegap.instances.files.plan_file import is_plan, load_plan, save_plan
 from placegap.instances.problem.instance import Instance
@@ -36,7 +44,7 @@ def ordered_plan(instance: Instance, semantics: Semantics, devices: list[int]) -
 @pytest.mark.parametrize("channels", CHANNELS)
 @pytest.mark.parametrize("transfers", ["per_edge", "per_tensor"])
 def test_the_round_trip_is_exact(tmp_path: Path, channels: Any, transfers: Any) -> None:
-    semantics = Semantics(objective="makespan", channels=channels, transfers=transfers)
+    semantics = Makespan(channels=channels, transfers=transfers)
     ordered = 0
     for seed in range(10):
         instance = tiny_instance(seed, num_ops=7, num_devices=3)
@@ -51,7 +59,7 @@ def test_the_round_trip_is_exact(tmp_path: Path, channels: Any, transfers: Any) 
 
 
 def test_a_placement_alone_and_partial_orders_come_back_as_they_were(tmp_path: Path) -> None:
-    semantics = Semantics(objective="makespan")
+    semantics = Makespan()
     for plan in (
         Plan.on([0, 1, 0, 0]),
         Plan(((0,), (1,), (0,), (0,)), (None, (1,))),
@@ -62,7 +70,7 @@ def test_a_placement_alone_and_partial_orders_come_back_as_they_were(tmp_path: P
 
 
 def test_the_file_names_ops_devices_and_channels(tmp_path: Path) -> None:
-    semantics = Semantics(objective="makespan", channels="port")
+    semantics = Makespan(channels="port")
     save_plan(example(), ordered_plan(example(), semantics, [0, 1, 0, 0]), semantics,
               tmp_path / "p.json")  # fmt: skip
     raw = read_json(tmp_path / "p.json")
@@ -74,7 +82,7 @@ def test_the_file_names_ops_devices_and_channels(tmp_path: Path) -> None:
 
 
 def test_calls_are_written_by_op_name_and_come_back(tmp_path: Path) -> None:
-    semantics = Semantics(objective="latency_subgraphs", subgraphs=2)
+    semantics = LatencySubgraphs(subgraphs=2)
     plan = Plan(((0,), (1,), (0,), (0,)), call=(0, 1, 1, 1))
     save_plan(example(), plan, semantics, tmp_path / "p.json")
     raw = read_json(tmp_path / "p.json")
@@ -114,7 +122,7 @@ def test_a_plan_that_does_not_fit_the_instance_is_an_error(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     path = tmp_path / "p.json"
-    save_plan(example(), Plan.on([0, 1, 0, 0]), Semantics(objective="makespan"), path)
+    save_plan(example(), Plan.on([0, 1, 0, 0]), Makespan(), path)
     write_json({**read_json(path), **change}, path)
     with pytest.raises(InputError, match=message) as caught:
         load_plan(example(), path)

@@ -10,7 +10,7 @@ import pytest
 from doubles.bad_files import bad_files, good_dnn, good_document, good_rows, workbook
 from draws.tiny import tiny_instance
 
-from placegap.instances import Plan, Semantics, example
+from placegap.instances import Makespan, Plan, example
 from placegap.instances.corpus.generate import FAMILIES, generate
 from placegap.instances.files.document import Document, read_json, save_document, write_json
 from placegap.instances.files.plan_file import save_plan
@@ -55,7 +55,7 @@ def test_the_corpus_validates() -> None:
 
 def test_plans_validate(tmp_path: Path) -> None:
     check = validator("placegap-plan-1")
-    instance, semantics = example(), Semantics(objective="makespan", channels="link")
+    instance, semantics = example(), Makespan(channels="link")
     for plan in (Plan.on([0, 1, 0, 0]), Plan.on([0, 1, 0, 0], [[0, 2, 3], [1]])):
         save_plan(instance, plan, semantics, tmp_path / "p.json")
         check.validate(read_json(tmp_path / "p.json"))

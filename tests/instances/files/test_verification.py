@@ -16,7 +16,10 @@ from placegap.instances import (
     Graph,
     InputError,
     Instance,
+    LatencySubgraphs,
     Link,
+    Makespan,
+    MaxLoad,
     Op,
     Plan,
     Semantics,
@@ -27,18 +30,18 @@ from placegap.instances.files.plan_file import StatedPlan, load_stated_plan, sav
 from placegap.instances.files.verification import verify
 from placegap.instances.referee.plan import Times
 
-PORT = Semantics(objective="makespan")
-LINK = Semantics(objective="makespan", channels="link")
-FREE = Semantics(objective="makespan", channels="free")
-HALF = Semantics(objective="makespan", channels="half_duplex")
-ANY = Semantics(objective="max_load")
-CONVEX = Semantics(objective="max_load", plans="convex")
-CHAIN = Semantics(objective="max_load", plans="chain")
-SHARED = Semantics(objective="max_load", replicas=True)
-LEVELS = Semantics(objective="max_load", plans="chain", levels=2)
-CONVEX_LEVELS = Semantics(objective="max_load", plans="convex", levels=2)
-ONCE = Semantics(objective="latency_subgraphs")
-TWICE = Semantics(objective="latency_subgraphs", subgraphs=2)
+PORT = Makespan()
+LINK = Makespan(channels="link")
+FREE = Makespan(channels="free")
+HALF = Makespan(channels="half_duplex")
+ANY = MaxLoad()
+CONVEX = MaxLoad(plans="convex")
+CHAIN = MaxLoad(plans="chain")
+SHARED = MaxLoad(replicas=True)
+LEVELS = MaxLoad(plans="chain", levels=2)
+CONVEX_LEVELS = MaxLoad(plans="convex", levels=2)
+ONCE = LatencySubgraphs()
+TWICE = LatencySubgraphs(subgraphs=2)
 
 # FD-DPS, figure 3: op1 0-5 and op3 5-15 on gpu0, op2 6-26 on gpu1, op4 27-35 on gpu0
 BEST = Plan.on([0, 1, 0, 0])

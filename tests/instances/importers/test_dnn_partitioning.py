@@ -11,7 +11,7 @@ import pytest
 from doubles.bad_files import good_dnn
 from draws.tiny import SHARED, needs_dnn_partitioning
 
-from placegap.instances import InputError, Plan, Semantics, evaluate
+from placegap.instances import InputError, MaxLoad, Plan, evaluate
 from placegap.instances.files.document import Document, load_document, save_document, write_json
 from placegap.instances.importers.dnn_partitioning import read_dnn_partitioning
 from placegap.instances.importers.dnn_partitioning_split import read_split
@@ -48,7 +48,7 @@ def test_every_field_has_its_place(tmp_path: Path) -> None:
         ("accelerator1", "accelerator", 64, False),
         ("cpu0", "cpu", None, True),
     ]
-    assert document.semantics == Semantics(objective="max_load", plans="chain")
+    assert document.semantics == MaxLoad(plans="chain")
 
 
 @pytest.mark.parametrize(("unit", "expected"), [("ns", 2), ("us", 2_500), ("s", 2_500_000_000)])
@@ -155,7 +155,7 @@ def test_the_experts_splits_reach_the_values_of_the_reference_program() -> None:
         if not split.is_file():  # training nodes that the inference split leaves out follow theirs
             split = INPUTS / "human-experts" / f"{name.split('_')[0]}_inference_expert.json"
         instance = read_dnn_partitioning(INPUTS / row["file"]).instance()
-        verdict = evaluate(instance, read_split(instance, split), Semantics(objective="max_load"))
+        verdict = evaluate(instance, read_split(instance, split), MaxLoad())
         assert verdict.feasible
         assert verdict.value_ns == pytest.approx(float(row["human_expert"]) * 1e6, rel=1e-6)
         checked += 1

@@ -10,7 +10,7 @@ import pytest
 from doubles.bad_files import good_rows, workbook
 from draws.tiny import SHARED, needs_moirai
 
-from placegap.instances import Edge, Graph, InputError, Plan, Semantics, evaluate
+from placegap.instances import Edge, Graph, InputError, Makespan, Plan, evaluate
 from placegap.instances.files.document import Document
 from placegap.instances.importers.moirai_workbook import read_moirai_workbook
 
@@ -42,9 +42,7 @@ def test_every_column_has_its_place(tmp_path: Path) -> None:
         ("gpu0", "gpu0", 10),
         ("gpu1", "gpu1", 20),
     ]
-    assert document.semantics == Semantics(
-        objective="makespan", channels="port", transfers="per_edge"
-    )
+    assert document.semantics == Makespan(channels="port", transfers="per_edge")
 
 
 def test_flows_are_paired_by_their_order_in_dir_succ_add(tmp_path: Path) -> None:

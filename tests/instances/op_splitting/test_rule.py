@@ -18,9 +18,9 @@ from placegap.instances import (
     InputError,
     Instance,
     Link,
+    Makespan,
     Op,
     Plan,
-    Semantics,
     evaluate,
     load_cluster,
     simulate,
@@ -32,7 +32,7 @@ from placegap.instances.op_splitting.rule import AXES, SplitRule, choose_cuts, s
 from placegap.instances.op_splitting.shares import Axis, Cut
 from placegap.instances.op_splitting.split import GATHER, WHOLE, OpSplit, split_ops
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 MS = 1_000_000
 
 

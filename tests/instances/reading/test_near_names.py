@@ -9,8 +9,8 @@ import pytest
 
 from placegap.instances import (
     InputError,
+    Makespan,
     Plan,
-    Semantics,
     example,
     generate,
     load_cluster,
@@ -19,6 +19,7 @@ from placegap.instances import (
     save_plan,
 )
 from placegap.instances.costing.catalogue import device_spec
+from placegap.instances.problem.semantics import parse_semantics
 from placegap.instances.reading.errors import from_validation_error
 from placegap.instances.reading.near_names import instead_of, near_names
 from placegap.instances.transforms.table import find_transform
@@ -71,7 +72,7 @@ def test_a_cluster_file_is_told_of_near_kinds_and_devices(tmp_path: Path) -> Non
 
 def test_a_plan_file_is_told_of_near_devices(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    save_plan(example(), Plan.on([0, 1, 0, 0]), Semantics(objective="makespan"), path)
+    save_plan(example(), Plan.on([0, 1, 0, 0]), Makespan(), path)
     raw = json.loads(path.read_text())
     raw["placement"]["op1"] = "gpu_0"
     path.write_text(json.dumps(raw))
@@ -83,6 +84,6 @@ def test_a_field_with_few_values_offers_the_near_one() -> None:
     from pydantic import ValidationError
 
     with pytest.raises(ValidationError) as caught:
-        Semantics.model_validate({"objective": "maxload"})
+        parse_semantics({"objective": "maxload"})
     message = str(from_validation_error(caught.value))
     assert message.endswith("(got 'maxload'); did you mean 'max_load'?")

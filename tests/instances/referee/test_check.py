@@ -14,19 +14,20 @@ from placegap.instances import (
     Edge,
     Graph,
     Instance,
+    Makespan,
+    MaxLoad,
     Op,
     Plan,
-    Semantics,
     Transfer,
     Violation,
     check,
     example,
 )
 
-MAKESPAN = Semantics(objective="makespan")
-CHAIN = Semantics(objective="max_load", plans="chain")
-CONVEX = Semantics(objective="max_load", plans="convex")
-ANY = Semantics(objective="max_load")
+MAKESPAN = Makespan()
+CHAIN = MaxLoad(plans="chain")
+CONVEX = MaxLoad(plans="convex")
+ANY = MaxLoad()
 
 
 def instance(

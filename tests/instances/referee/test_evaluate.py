@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from placegap.instances import Plan, Semantics, evaluate, example
+from placegap.instances import Makespan, MaxLoad, Plan, evaluate, example
+from placegap.instances.problem.semantics import parse_semantics
 
 
 @pytest.mark.parametrize("channels", ["free", "link", "port", "half_duplex"])
 @pytest.mark.parametrize(("placement", "expected"), [([0, 0, 1, 0], 53), ([0, 1, 0, 0], 35)])
 def test_fd_dps_figure_3(channels: str, placement: list[int], expected: int) -> None:
     # paper-notes: op 2 on device 0 and op 3 on device 1 end at 53, the other way round at 35
-    semantics = Semantics(objective="makespan", channels=channels)  # type: ignore[arg-type]
+    semantics = Makespan(channels=channels)  # type: ignore[arg-type]
     assert evaluate(example(), Plan.on(placement), semantics).value_ns == expected
 
 
@@ -27,16 +28,16 @@ def test_a_plan_that_breaks_memory_has_a_value_but_is_not_feasible() -> None:
     tight = base.model_copy(
         update={"cluster": cluster, "graph": base.graph.model_copy(update={"ops": ops})}
     )
-    verdict = evaluate(tight, Plan.on([0] * 4), Semantics(objective="makespan"))
+    verdict = evaluate(tight, Plan.on([0] * 4), Makespan())
     assert (verdict.value_ns, verdict.feasible) == (43, False)
 
 
 def test_a_plan_that_cannot_run_has_no_value() -> None:
-    assert evaluate(example(), Plan.on([0]), Semantics(objective="makespan")).value_ns is None
+    assert evaluate(example(), Plan.on([0]), Makespan()).value_ns is None
 
 
 def test_idle_devices_are_named() -> None:
-    verdict = evaluate(example(), Plan.on([0] * 4), Semantics(objective="max_load"))
+    verdict = evaluate(example(), Plan.on([0] * 4), MaxLoad())
     assert verdict.idle_devices == ("gpu1",)
 
 
@@ -53,4 +54,4 @@ def test_idle_devices_are_named() -> None:
 )
 def test_rules_that_do_not_apply_are_refused(fields: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
-        Semantics.model_validate(fields)
+        parse_semantics(fields)

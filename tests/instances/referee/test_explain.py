@@ -6,7 +6,7 @@ from itertools import product
 
 from draws.tiny import tiny_instance
 
-from placegap.instances import Cluster, Device, Graph, Instance, Link, Op, Plan, Semantics, check
+from placegap.instances import Cluster, Device, Graph, Instance, Link, MaxLoad, Op, Plan, check
 from placegap.instances.referee.explain import explain_infeasible
 
 
@@ -86,7 +86,7 @@ def test_more_large_ops_than_devices() -> None:
 
 
 def test_nothing_is_said_about_instances_that_a_plan_fits() -> None:
-    semantics = Semantics(objective="max_load")
+    semantics = MaxLoad()
     explained = 0
     for seed in range(120):
         instance = tiny_instance(seed, num_ops=4, num_devices=3)

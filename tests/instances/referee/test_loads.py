@@ -7,7 +7,18 @@ import random
 import numpy as np
 from draws.tiny import tiny_instance
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Plan, Semantics, evaluate
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    Op,
+    Plan,
+    evaluate,
+)
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.loads import device_loads
 
@@ -34,7 +45,7 @@ def fan_out(host: bool = False) -> Instance:
 
 
 def value(instance: Instance, placement: list[int], **rules: str) -> int | None:
-    semantics = Semantics(objective="max_load", **rules)  # type: ignore[arg-type]
+    semantics = MaxLoad(**rules)  # type: ignore[arg-type]
     return evaluate(instance, Plan.on(placement), semantics).value_ns
 
 
@@ -60,9 +71,6 @@ def test_overlap_takes_the_larger_of_compute_and_communication() -> None:
     assert value(fan_out(), [0, 1, 1], load="overlap") == 10
 
 
-FWD_BWD = {"objective": "max_load_fwd_bwd"}
-
-
 def one_pass_each(host_time_ns: int | None) -> Instance:
     """Forward op f (2 ns), backward op b (3 ns), and a tensor from f to b if it has a time."""
     edge = Edge(producer="f", consumer="b", host_time_ns=host_time_ns)
@@ -83,7 +91,7 @@ def one_pass_each(host_time_ns: int | None) -> Instance:
 
 
 def passes(instance: Instance, placement: list[int], load: str = "add") -> int | None:
-    semantics = Semantics(objective="max_load_fwd_bwd", load=load)  # type: ignore[arg-type]
+    semantics = MaxLoadFwdBwd(load=load)  # type: ignore[arg-type]
     return evaluate(instance, Plan.on(placement), semantics).value_ns
 
 
@@ -97,7 +105,7 @@ def test_a_tensor_of_a_forward_op_is_forward_load_also_where_a_backward_op_reads
     # forward: d0 2 + 10 out, d1 10 in; backward: d1 3. Charged to the pass that reads it, d1 would
     # have 3 + 10 and the value would be 12 + 13
     assert passes(one_pass_each(10), [0, 1]) == 12 + 3
-    uses = evaluate(one_pass_each(10), Plan.on([0, 1]), Semantics(**FWD_BWD)).uses  # type: ignore[arg-type]
+    uses = evaluate(one_pass_each(10), Plan.on([0, 1]), MaxLoadFwdBwd()).uses  # type: ignore[arg-type]
     assert [use.load_ns for use in uses] == [12, 10 + 3]
 
 

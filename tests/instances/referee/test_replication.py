@@ -12,15 +12,15 @@ from placegap.instances import (
     Graph,
     Instance,
     Link,
+    MaxLoad,
     Op,
     Plan,
-    Semantics,
     evaluate,
 )
 from placegap.instances.referee.replication import equal_devices, sync_ns
 
-PLAIN = Semantics(objective="max_load")
-REPLICAS = Semantics(objective="max_load", replicas=True)
+PLAIN = MaxLoad()
+REPLICAS = MaxLoad(replicas=True)
 
 
 def instance(

@@ -13,14 +13,14 @@ from placegap.instances import (
     InputError,
     Instance,
     Link,
+    MaxLoad,
     Op,
     Plan,
-    Semantics,
     evaluate,
 )
 from placegap.instances.referee.servers import border_costs, server_costs
 
-LEVELS = Semantics(objective="max_load", levels=2)
+LEVELS = MaxLoad(levels=2)
 
 
 def instance(
@@ -107,7 +107,7 @@ def test_a_stated_host_time_is_the_cost_within() -> None:
 
 
 def test_in_one_server_two_levels_are_one() -> None:
-    plain = Semantics(objective="max_load")
+    plain = MaxLoad()
     for number, drawn in enumerate(equal_device_draws()):
         devices = tuple(d.model_copy(update={"server": "s"}) for d in drawn.cluster.devices)
         on = drawn.model_copy(

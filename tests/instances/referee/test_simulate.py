@@ -14,6 +14,7 @@ from references.brute_force import MAKESPAN_SEMANTICS, scattered_instance
 
 from placegap.instances import (
     Instance,
+    Makespan,
     Plan,
     PlanError,
     Schedule,
@@ -28,7 +29,7 @@ from placegap.instances.referee.channels import channels_of
 from placegap.instances.referee.check import check_schedule
 
 LABEL = {"ids": lambda semantics: semantics.label.replace(" ", "-")}
-PORT = Semantics(objective="makespan")
+PORT = Makespan()
 
 Item = tuple[Hashable, ...]
 """("op", i), or ("move", edge or tensor, destination)."""

@@ -15,16 +15,17 @@ from placegap.instances import (
     Edge,
     Graph,
     Instance,
+    LatencySubgraphs,
+    MaxLoad,
     Op,
     Plan,
-    Semantics,
     evaluate,
 )
 from placegap.instances.importers.dnn_partitioning_split import read_split
 from placegap.instances.importers.reader import read_model
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 
-ONCE, TWICE = (Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2))
+ONCE, TWICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2))
 
 
 def op(name: str, gpu: int | None = 1, cpu: int | None = 10, **fields: object) -> Op:
@@ -58,7 +59,7 @@ def value(
 ) -> int | str | None:
     """The latency of a plan, or the first rule that it breaks."""
     plan = Plan(Plan.on(devices).placement, call=None if call is None else tuple(call))
-    verdict = evaluate(of, plan, Semantics(objective="latency_subgraphs", subgraphs=q))
+    verdict = evaluate(of, plan, LatencySubgraphs(subgraphs=q))
     return verdict.value_ns if verdict.feasible else verdict.violations[0].rule
 
 
@@ -194,7 +195,7 @@ def test_on_a_host_the_call_is_ignored() -> None:
 
 def test_calls_are_foreign_to_other_objectives() -> None:
     pair = instance([op("a"), op("b")], [])
-    verdict = evaluate(pair, Plan(((0,), (0,)), call=(0, 0)), Semantics(objective="max_load"))
+    verdict = evaluate(pair, Plan(((0,), (0,)), call=(0, 0)), MaxLoad())
     assert [violation.rule for violation in verdict.violations] == ["fields"]
 
 

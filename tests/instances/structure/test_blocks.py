@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from draws.chains import chain_instance
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Plan, Semantics, check
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Plan, check
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.blocks import Blocks, contract
 
-CHAIN = Semantics(objective="max_load", plans="chain")
+CHAIN = MaxLoad(plans="chain")
 
 
 def instance(ops: list[Op], edges: list[str], *, kinds: str = "gg") -> Instance:

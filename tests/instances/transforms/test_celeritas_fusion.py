@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from draws.tiny import tiny_instance
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics, evaluate
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, evaluate
 from placegap.instances.corpus.generate import generate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.weighted_dag import (
@@ -141,7 +141,7 @@ def test_fusing_keeps_time_and_memory_and_its_plans_come_back(seed: int) -> None
         for c in np.flatnonzero(coarse.time_ns[:, k] >= 0):
             assert coarse.time_ns[c, k] == fine.time_ns[merge.op == c, k].sum()
     device = coarse.time_ns.argmax(axis=1)
-    free = Semantics(objective="makespan", channels="free")
+    free = Makespan(channels="free")
     rules = {v.rule for v in evaluate(merge.coarse, Plan.on(device.tolist()), free).violations}
     if instance.arrays.num_groups == instance.num_ops:
         plan = expand_plan(merge, Plan.on(device.tolist()), free)

@@ -9,7 +9,8 @@ import pytest
 from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
 from references.brute_force import FWD_BWD_SEMANTICS, MAX_LOAD_SEMANTICS, oracle, stage_draws
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics, read_model
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, read_model
+from placegap.instances.problem.semantics import parse_semantics
 from placegap.instances.structure.blocks import contract
 from placegap.instances.transforms.colour_classes import contract_classes
 from placegap.instances.transforms.merge import Merge
@@ -88,7 +89,7 @@ def test_classes_that_no_device_runs_together_are_not_contracted_together(
         update={"graph": tied.graph.model_copy(update={"ops": ops}), "cluster": cluster}
     )
     assert groups(instance, fuse_cycles=fuse_cycles) == ["a", "b", "c", "de"]
-    chain = Semantics(objective="max_load", plans="chain")
+    chain = MaxLoad(plans="chain")
     merge = contract_classes(instance, fuse_cycles=fuse_cycles)
     assert oracle(instance, chain) is oracle(merge.coarse, chain) is None
 
@@ -155,7 +156,7 @@ def test_the_optimum_of_loads_stays_on_many_instances() -> None:
 
 @pytest.mark.parametrize("plans", ["any", "chain"])
 def test_the_optimum_with_two_levels_stays(plans: str) -> None:
-    semantics = Semantics.model_validate({"objective": "max_load", "plans": plans, "levels": 2})
+    semantics = parse_semantics({"objective": "max_load", "plans": plans, "levels": 2})
     seen = 0
     for number, drawn in enumerate(stage_draws()[:24]):
         rng = random.Random(f"levels-{number}")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from references.brute_force import more_makespan
 
-from placegap.instances import Plan, Semantics, example, simulate
+from placegap.instances import Makespan, Plan, example, simulate
+from placegap.instances.problem.semantics import parse_semantics
 from placegap.instances.transforms.merge import (
     expand_plan,
     merge_groups,
@@ -16,7 +17,7 @@ from placegap.instances.transforms.merge import (
     with_all_orders,
 )
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 GROUPS = np.array([0, 1, 0, 2])
 
 
@@ -48,7 +49,7 @@ def test_a_plan_that_sets_merged_ops_apart_has_no_coarse_one() -> None:
 
 @pytest.mark.parametrize("channels", ["free", "port"])
 def test_writing_down_all_orders_changes_no_time(channels: str) -> None:
-    semantics = Semantics.model_validate({"objective": "makespan", "channels": channels})
+    semantics = parse_semantics({"objective": "makespan", "channels": channels})
     for instance in islice(more_makespan(0), 10):
         device = [int(np.flatnonzero(row >= 0)[-1]) for row in instance.arrays.time_ns]
         plan = Plan.on(device)

@@ -18,6 +18,7 @@ from placegap.instances import (
     Graph,
     Instance,
     Link,
+    Makespan,
     Op,
     Plan,
     Schedule,
@@ -35,7 +36,7 @@ from placegap.instances.transforms.pesto_merge import merge_ops
 
 ORDERS: tuple[MergeOrder, ...] = get_args(MergeOrder)
 both_orders = pytest.mark.parametrize("order", ORDERS)
-LINK = Semantics(objective="makespan", channels="link")
+LINK = Makespan(channels="link")
 
 
 def pair(*ops: Op, edges: tuple[Edge, ...] = (), memory: int | None = None) -> Instance:

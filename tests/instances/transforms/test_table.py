@@ -18,7 +18,11 @@ from placegap.instances import (
     Graph,
     InputError,
     Instance,
+    LatencySubgraphs,
     Link,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
     Op,
     Plan,
     Semantics,
@@ -32,13 +36,13 @@ from placegap.instances.transforms.table import TRANSFORMS, coarsen, expand, los
 KINDS = ("Conv", "BatchNormalization", "Relu", "Add", "MatMul")
 PARAMS: dict[str, dict[str, object]] = {"pesto-merge": {"ops": 3}, "celeritas-fusion": {"reach": 3}}
 SEMANTICS = (
-    Semantics(objective="makespan", channels="free"),
-    Semantics(objective="makespan", channels="link", transfers="per_tensor"),
-    Semantics(objective="makespan", channels="port"),
-    Semantics(objective="max_load"),
-    Semantics(objective="max_load", plans="convex"),
-    Semantics(objective="max_load", plans="chain"),
-    Semantics(objective="max_load_fwd_bwd", plans="chain"),
+    Makespan(channels="free"),
+    Makespan(channels="link", transfers="per_tensor"),
+    Makespan(channels="port"),
+    MaxLoad(),
+    MaxLoad(plans="convex"),
+    MaxLoad(plans="chain"),
+    MaxLoadFwdBwd(plans="chain"),
 )
 
 
@@ -177,7 +181,7 @@ def test_it_does_so_on_many_instances(name: str, data: Any) -> None:
 
 
 def test_what_is_exact_is_so_for_a_reason() -> None:
-    chain, whole = Semantics(objective="max_load", plans="chain"), Semantics(objective="max_load")
+    chain, whole = MaxLoad(plans="chain"), MaxLoad()
     ops = tuple(op.model_copy(update={"colocation": "w"}) for op in example().graph.ops[:2])
     graph = example().graph.model_copy(update={"ops": (*ops, *example().graph.ops[2:])})
     tied = example().model_copy(update={"graph": graph})
@@ -226,9 +230,9 @@ def test_bad_parameters_are_one_line(name: str, params: dict[str, object], messa
 @pytest.mark.parametrize(
     "semantics",
     [
-        Semantics(objective="latency_subgraphs"),
-        Semantics(objective="max_load", replicas=True),
-        Semantics(objective="max_load", levels=2),
+        LatencySubgraphs(),
+        MaxLoad(replicas=True),
+        MaxLoad(levels=2),
     ],
 )
 def test_zero_time_ops_stay_where_nothing_is_proved(semantics: Semantics) -> None:

@@ -8,14 +8,27 @@ import pytest
 from draws.tiny import tiny_instance
 from references.brute_force import FWD_BWD_SEMANTICS, MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, oracle
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan, Semantics
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Link,
+    Makespan,
+    MaxLoad,
+    Op,
+    Plan,
+    Semantics,
+)
+from placegap.instances.problem.semantics import LoadSemantics
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.zero_time import join_zero_time
 
-FREE = Semantics(objective="makespan", channels="free")
-PORT = Semantics(objective="makespan", channels="port")
-LOAD = Semantics(objective="max_load")
+FREE = Makespan(channels="free")
+PORT = Makespan(channels="port")
+LOAD = MaxLoad()
 
 
 def net(text: str, *, devices: int = 2, **ops: dict[str, object]) -> Instance:
@@ -163,7 +176,7 @@ def compare(semantics: Semantics, first_seed: int, number: int) -> int:
     """Assert that the optimum stays; how many instances had something to join."""
     merged = 0
     for seed in range(first_seed, first_seed + number):
-        if semantics.is_load:
+        if isinstance(semantics, LoadSemantics):
             instance = zeroed(seed, num_ops=5 + seed % 2, num_devices=2 + seed % 3 // 2,
                               hosts=seed % 2, backward=seed % 4 == 0, density=0.3)  # fmt: skip
         elif seed % 3:

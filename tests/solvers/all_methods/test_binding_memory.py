@@ -9,11 +9,20 @@ import pytest
 from draws.binding_memory import binding_instance
 from references.brute_force import oracle
 
-from placegap.instances import Cluster, Device, Graph, Instance, Op, Semantics
+from placegap.instances import (
+    Cluster,
+    Device,
+    Graph,
+    Instance,
+    LatencySubgraphs,
+    Makespan,
+    Op,
+    Semantics,
+)
 from placegap.solvers import Result, solve
 
 MAKESPAN = tuple(
-    Semantics(objective="makespan", channels=channels, transfers=transfers)
+    Makespan(channels=channels, transfers=transfers)
     for channels, transfers in (
         ("port", "per_edge"),
         ("free", "per_edge"),
@@ -21,7 +30,7 @@ MAKESPAN = tuple(
         ("half_duplex", "per_tensor"),
     )
 )
-LATENCY = tuple(Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2))
+LATENCY = tuple(LatencySubgraphs(subgraphs=q) for q in (1, 2))
 PARAMS: dict[str, dict[str, object]] = {
     "cp-sat": {"workers": 1},
     "decomposition": {"workers": 1},

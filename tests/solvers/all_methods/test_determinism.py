@@ -10,14 +10,14 @@ from pathlib import Path
 PROGRAM = """
 import sys
 from references.brute_force import makespan_draws, max_load_draws
-from placegap.instances import Semantics
+from placegap.instances import Makespan,  MaxLoad
 from placegap.solvers import METHODS, solve
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import why_not
 
 draws = [*makespan_draws()[3:6], *max_load_draws()[3:6]]
-rules = [Semantics(objective="makespan"), Semantics(objective="max_load", plans="chain"),
-         Semantics(objective="max_load")]
+rules = [Makespan(), MaxLoad(plans="chain"),
+         MaxLoad()]
 for instance in draws:
     for semantics in rules:
         for name, method in METHODS.items():

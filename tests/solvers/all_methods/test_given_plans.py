@@ -17,9 +17,10 @@ from placegap.instances import (
     InputError,
     Instance,
     Link,
+    Makespan,
+    MaxLoad,
     Op,
     Plan,
-    Semantics,
     example,
     save_plan,
 )
@@ -28,9 +29,9 @@ from placegap.solvers import solve
 from placegap.solvers.placers.baselines import expert as _expert  # noqa: F401
 from placegap.solvers.placers.pipelines import data_parallel as _data_parallel  # noqa: F401 - it registers itself
 
-ANY = Semantics(objective="max_load")
-MAKESPAN = Semantics(objective="makespan")
-REPLICAS = Semantics(objective="max_load", replicas=True)
+ANY = MaxLoad()
+MAKESPAN = Makespan()
+REPLICAS = MaxLoad(replicas=True)
 
 
 def test_a_plan_file_is_judged_as_it_is(tmp_path: Path) -> None:

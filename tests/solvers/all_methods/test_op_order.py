@@ -7,10 +7,10 @@ import random
 import pytest
 from draws import draw
 
-from placegap.instances import Graph, Instance, Op, Semantics
+from placegap.instances import Graph, Instance, Makespan, Op
 from placegap.solvers import solve
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 STEADY = (
     "single-device", "etf", "heft", "cpop", "order-place", "celeritas", "d-dps", "lc-glb",
     "dsc-glb",

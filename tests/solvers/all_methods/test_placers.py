@@ -17,7 +17,7 @@ from references.brute_force import (
 )
 from references.placers import pressed_instance
 
-from placegap.instances import Instance, Semantics, evaluate
+from placegap.instances import Instance, Makespan, Semantics, evaluate
 from placegap.solvers import METHODS, Task
 from placegap.solvers.core.method import Params
 from placegap.solvers.placers.baselines import m_topo, single_device
@@ -68,7 +68,7 @@ def test_max_load_plans_are_accepted_and_no_better_than_the_optimum(name: str) -
 
 @pytest.mark.parametrize("name", PLACERS)
 def test_under_memory_pressure_plans_fit_or_the_reason_is_memory(name: str) -> None:
-    semantics = Semantics(objective="makespan")
+    semantics = Makespan()
     fitting = 0
     for seed in range(40):
         instance = pressed_instance(seed, num_ops=40, num_devices=4)
@@ -86,15 +86,15 @@ def test_under_memory_pressure_plans_fit_or_the_reason_is_memory(name: str) -> N
 def test_hash_seeds_change_no_plan() -> None:
     script = (
         "from references.placers import pressed_instance\n"
-        "from placegap.instances import Semantics\n"
+        "from placegap.instances import Makespan, MaxLoad\n"
         "from placegap.solvers import METHODS, Task\n"
         "from placegap.solvers.core.method import Params\n"
         "instance = pressed_instance(3, num_ops=60, num_devices=4)\n"
         "for plans in ('any', 'chain'):\n"
-        "    task = Task(instance, Semantics(objective='max_load', plans=plans))\n"
+        "    task = Task(instance, MaxLoad(plans=plans))\n"
         "    print(METHODS['m-topo'].run(task, Params()))\n"
         f"for name in {PLACERS}:\n"
-        "    task = Task(instance, Semantics(objective='makespan'))\n"
+        "    task = Task(instance, Makespan())\n"
         "    print(name, METHODS[name].run(task, Params()))\n"
     )
     tests = str(Path(__file__).resolve().parents[2])

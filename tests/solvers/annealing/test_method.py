@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from draws.tiny import tiny_instance
 
-from placegap.instances import Instance, Semantics, evaluate, example
+from placegap.instances import Instance, Makespan, evaluate, example
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers import solve
 from placegap.solvers.annealing import moves as makespan_annealing
 from placegap.solvers.annealing.moves import Annealing
 from placegap.solvers.annealing.schedule import kernel_data, new_work, plan_of, schedule
 
-PORT = Semantics(objective="makespan", channels="port")
+PORT = Makespan(channels="port")
 
 
 def drawn(instance: Instance, seed: int) -> np.ndarray:
@@ -28,7 +28,7 @@ def drawn(instance: Instance, seed: int) -> np.ndarray:
 def test_the_orders_of_a_quick_schedule_take_as_long_as_it_says(
     channels: str, transfers: str
 ) -> None:
-    semantics = Semantics(objective="makespan", channels=channels, transfers=transfers)
+    semantics = Makespan(channels=channels, transfers=transfers)
     shorter = 0
     for seed in range(40):
         instance = tiny_instance(seed, num_ops=9, num_devices=3, density=0.4)

@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from placegap.formulations.latency_ip import cp as latency_cp
 from placegap.formulations.shared.cp_families import LARGEST_ACTIVITY
-from placegap.instances import Instance, Plan, Semantics, example
+from placegap.instances import Instance, LatencySubgraphs, Makespan, Plan, example
 from placegap.solvers import Result, solve
 from placegap.solvers.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core.method import Start, Task
@@ -21,8 +21,8 @@ from placegap.solvers.decomposition import whole_model as decomposition_whole
 from placegap.solvers.decomposition.jobs import Job, work
 from placegap.solvers.models import cp_sat
 
-PORT = Semantics(objective="makespan")
-ONCE = Semantics(objective="latency_subgraphs")
+PORT = Makespan()
+ONCE = LatencySubgraphs()
 ONE = {"workers": 1}
 WORD = word_of("ortools")
 LONGEST_PATH_NS = 33

@@ -14,7 +14,7 @@ import pytest
 from doubles import tiny_mip
 from draws.tiny import tiny_instance
 
-from placegap.instances import InputError, Plan, Semantics, example
+from placegap.instances import InputError, Makespan, Plan, example
 from placegap.solvers import Result, solve
 from placegap.solvers.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core import interrupts
@@ -23,7 +23,7 @@ from placegap.solvers.models import cp_sat
 from placegap.solvers.models import run_mip as mip
 from placegap.solvers.models.run_mip import MipOutcome
 
-PORT = Semantics(objective="makespan")
+PORT = Makespan()
 ONE = {"workers": 1, "start": False}
 TIMES = (3, 4, 5)
 START = Plan.on([0, 0, 0])

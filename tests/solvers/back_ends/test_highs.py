@@ -13,7 +13,7 @@ import pytest
 from draws.tiny import tiny_instance
 from references.brute_force import max_load_draws, more_stages, oracle
 
-from placegap.instances import Plan, Semantics, evaluate
+from placegap.instances import MaxLoad, Plan, evaluate
 from placegap.solvers import Limits, solve
 from placegap.solvers.back_ends.highs import solve_model
 from placegap.solvers.back_ends.outcome import BOUND_MARGIN, bound_ns
@@ -216,10 +216,10 @@ def test_the_seed_decides_the_search() -> None:
 def test_models_that_presolve_by_enumeration_got_wrong_are_solved() -> None:
     # With that rule, HiGHS 1.13.1 takes the first for infeasible, and proves 12 for the second.
     first = tiny_instance(50_146, num_ops=6, num_devices=3, hosts=1, backward=True)
-    chain = Semantics(objective="max_load", plans="chain")
+    chain = MaxLoad(plans="chain")
     assert solve(first, chain, "archer-three-blocks").bound_ns == oracle(first, chain) == 17
     (second,) = islice(more_stages(210_090), 4, 5)
-    stages = Semantics(objective="max_load", plans="chain", replicas=True, levels=2)
+    stages = MaxLoad(plans="chain", replicas=True, levels=2)
     result = solve(second, stages, "throughput-ip")
     assert (result.value_ns, result.bound_ns) == (11, 11) == (oracle(second, stages),) * 2
 
@@ -227,7 +227,7 @@ def test_models_that_presolve_by_enumeration_got_wrong_are_solved() -> None:
 def test_a_model_that_presolve_by_probing_got_wrong_from_a_start_is_solved() -> None:
     # With that rule, HiGHS 1.13.1 proves the start's 11 for half of all random seeds.
     (instance,) = (draw for draw in max_load_draws() if draw.name == "tiny-97")
-    overlap = Semantics(objective="max_load", plans="any", load="overlap")
+    overlap = MaxLoad(plans="any", load="overlap")
     start = Plan.on([0, 1, 0, 0, 1, 1, 2])
     assert evaluate(instance, start, overlap).value_ns == 11
     for seed in range(3):

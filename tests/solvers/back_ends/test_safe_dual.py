@@ -8,8 +8,8 @@ import pytest
 from draws.tiny import tiny_instance
 
 from placegap.formulations.sections import lp as section_lp
-from placegap.formulations.shared.scaled_times import serial_horizon_ns
-from placegap.instances import Instance, Semantics
+from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.instances import Instance, Makespan
 from placegap.solvers import solve
 from placegap.solvers.back_ends.highs import solve_model
 from placegap.solvers.back_ends.outcome import bound_ns
@@ -18,7 +18,7 @@ from placegap.solvers.back_ends.standard_form import StandardForm, compile_model
 from placegap.solvers.core.method import Limits
 from placegap.solvers.models.run_lp import LONGEST
 
-PORT = Semantics(objective="makespan")
+PORT = Makespan()
 
 
 def form(least: float = 3.0, most: float = np.inf) -> StandardForm:

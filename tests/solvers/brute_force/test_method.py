@@ -28,6 +28,8 @@ from placegap.instances import (
     InputError,
     Instance,
     Link,
+    Makespan,
+    MaxLoad,
     Op,
     Plan,
     PlanError,
@@ -138,9 +140,7 @@ def test_the_referee_reproduces_the_max_load(semantics: Semantics) -> None:
 
 
 def test_more_channels_cannot_hurt() -> None:
-    tighter_and_tighter = [
-        Semantics(objective="makespan", channels=c) for c in ("free", "link", "port", "half_duplex")
-    ]
+    tighter_and_tighter = [Makespan(channels=c) for c in ("free", "link", "port", "half_duplex")]
     sums = [total(makespan_draws(), semantics) for semantics in tighter_and_tighter]
     for instance in makespan_draws():
         values = [oracle(instance, semantics) or 0 for semantics in tighter_and_tighter]
@@ -149,13 +149,13 @@ def test_more_channels_cannot_hurt() -> None:
 
 
 def test_sending_a_tensor_once_cannot_hurt() -> None:
-    edge, tensor = (Semantics(objective="makespan", transfers=t) for t in TRANSFERS)
+    edge, tensor = (Makespan(transfers=t) for t in TRANSFERS)
     assert all((oracle(i, tensor) or 0) <= (oracle(i, edge) or 0) for i in makespan_draws())
     assert total(makespan_draws(), tensor) < total(makespan_draws(), edge)
 
 
 def test_larger_classes_of_plans_have_smaller_optima() -> None:
-    classes = [Semantics(objective="max_load", plans=c) for c in ("any", "convex", "chain")]
+    classes = [MaxLoad(plans=c) for c in ("any", "convex", "chain")]
     feasible = [i for i in max_load_draws() if oracle(i, classes[-1]) is not None]
     for instance in feasible:
         values = [oracle(instance, semantics) or 0 for semantics in classes]
@@ -176,7 +176,7 @@ def test_the_diamond_takes_34() -> None:
     # op1 and op3 on one device until 15, op2 on the other from 6 to 26 (its input takes 1 ns), the
     # result of op3 arrives there at 25, op4 runs from 26 to 34. No better: op4 on the other device
     # than op2 starts at 27; all on one device take 43; op1, op2 together make op3 start at 25.
-    assert oracle(example(), Semantics(objective="makespan")) == 34
+    assert oracle(example(), Makespan()) == 34
 
 
 def test_a_chain_of_two_devices_is_the_best_of_three_cuts() -> None:
@@ -184,8 +184,8 @@ def test_a_chain_of_two_devices_is_the_best_of_three_cuts() -> None:
     # a b | c is 8 + 1 and 1 + 4, all on one is 12; overlapped, a | b c is max(8, 1).
     instance = row_of_three()
     for plans in ("chain", "convex", "any"):
-        assert oracle(instance, Semantics(objective="max_load", plans=plans)) == 9
-        overlap = Semantics(objective="max_load", plans=plans, load="overlap")
+        assert oracle(instance, MaxLoad(plans=plans)) == 9
+        overlap = MaxLoad(plans=plans, load="overlap")
         assert oracle(instance, overlap) == 8
 
 
@@ -212,13 +212,13 @@ def row_of_three() -> Instance:
 @pytest.mark.parametrize(
     ("shape", "semantics", "why"),
     [
-        ({"num_ops": 9}, Semantics(objective="makespan"), "at most 8 ops, not 9"),
-        ({"num_ops": 8, "density": 1.0}, Semantics(objective="makespan"), "at most 10 transfers"),
-        ({"num_ops": 11}, Semantics(objective="max_load"), "at most 10 ops, not 11"),
-        ({"num_ops": 10, "num_devices": 5}, Semantics(objective="max_load"), "placements"),
-        ({"num_ops": 8}, Semantics(objective="max_load", replicas=True), "at most 7 ops"),
-        ({"num_devices": 5}, Semantics(objective="max_load", replicas=True), "4 devices, not 5"),
-        ({}, Semantics(objective="max_load", levels=2), "names none"),
+        ({"num_ops": 9}, Makespan(), "at most 8 ops, not 9"),
+        ({"num_ops": 8, "density": 1.0}, Makespan(), "at most 10 transfers"),
+        ({"num_ops": 11}, MaxLoad(), "at most 10 ops, not 11"),
+        ({"num_ops": 10, "num_devices": 5}, MaxLoad(), "placements"),
+        ({"num_ops": 8}, MaxLoad(replicas=True), "at most 7 ops"),
+        ({"num_devices": 5}, MaxLoad(replicas=True), "4 devices, not 5"),
+        ({}, MaxLoad(levels=2), "names none"),
     ],
 )
 def test_it_refuses_what_is_too_large(

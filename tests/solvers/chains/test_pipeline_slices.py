@@ -17,7 +17,7 @@ from references.brute_force import (
     stage_draws,
 )
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan, Semantics
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op, Plan
 from placegap.instances.importers.reader import read_model
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.structure.nets import build_nets
@@ -30,8 +30,8 @@ from placegap.solvers.placers.pipelines import pipedream as _pipedream  # noqa: 
 from placegap.solvers.placers.pipelines import slicegraph as _slicegraph  # noqa: F401
 from placegap.solvers.placers.pipelines import slicing as _slicing  # noqa: F401
 
-CHAIN = Semantics(objective="max_load", plans="chain")
-REPLICAS = Semantics(objective="max_load", replicas=True)
+CHAIN = MaxLoad(plans="chain")
+REPLICAS = MaxLoad(replicas=True)
 SMALL = {"population": 6, "generations": 3}
 
 

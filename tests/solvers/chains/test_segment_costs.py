@@ -7,7 +7,7 @@ import pytest
 from references.brute_force import scattered_instance
 
 from placegap.experiments.bench.placers import on_gpus, without_limits
-from placegap.instances import Semantics
+from placegap.instances import MaxLoad
 from placegap.instances.corpus.generate import generate
 from placegap.solvers.chains import slice_any_devices as slicer
 from placegap.solvers.chains import slice_two_kinds as slicing
@@ -87,7 +87,7 @@ def test_sequences_of_equal_devices_find_what_slices_of_one_kind_find() -> None:
     """Two kernels that share only the cuts: on equal devices their sequence does not matter."""
     for seed in range(12):
         graph = generate("layered", {"ops": 14, "width": 4, "communication_ratio": 1}, seed=seed)
-        task = Task(without_limits(on_gpus(graph, 3)), Semantics(objective="max_load"))
+        task = Task(without_limits(on_gpus(graph, 3)), MaxLoad())
         one_kind, any_kind = slicer.Slicer(task), slicer.Slicer(task)
         any_kind.alike = False
         any_kind.weight = np.repeat(any_kind.problem.nets.weight[:, None], 3, axis=1)

@@ -7,7 +7,7 @@ import time
 import pytest
 from numba import njit
 
-from placegap.instances import Semantics, example
+from placegap.instances import Makespan, example
 from placegap.solvers import Method, Outcome, Task, solve
 from placegap.solvers.core.clock import Clock, LimitReached, compiled_s, now_s
 from placegap.solvers.core.method import Params
@@ -51,7 +51,7 @@ def test_a_result_says_apart_what_compiling_took() -> None:
 
     register(Method("compiles", "heuristic", ("makespan",), "none", "a fake", run, Params))
     try:
-        result = solve(example(), Semantics(objective="makespan"), "compiles")
+        result = solve(example(), Makespan(), "compiles")
     finally:
         del METHODS["compiles"]
     assert result.setup_s > result.solve_s >= 0

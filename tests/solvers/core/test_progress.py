@@ -8,16 +8,24 @@ from itertools import pairwise
 import pytest
 from draws.tiny import tiny_instance
 
-from placegap.instances import InputError, Plan, Semantics, example
+from placegap.instances import (
+    InputError,
+    LatencySubgraphs,
+    Makespan,
+    MaxLoad,
+    Plan,
+    Semantics,
+    example,
+)
 from placegap.solvers import METHODS, solve
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Ledger, News, is_heard, listening, tell
 from placegap.solvers.core.registry import why_not
 
-MAKESPAN = Semantics(objective="makespan")
-CHAIN = Semantics(objective="max_load", plans="chain")
-ANY = Semantics(objective="max_load")
-LATENCY = Semantics(objective="latency_subgraphs")
+MAKESPAN = Makespan()
+CHAIN = MaxLoad(plans="chain")
+ANY = MaxLoad()
+LATENCY = LatencySubgraphs()
 ALONE = {"workers": 1}
 
 TELLERS = [

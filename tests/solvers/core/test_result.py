@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances import InputError, Plan, Semantics, example
+from placegap.instances import InputError, Makespan, MaxLoad, Plan, Semantics, example
 from placegap.solvers import SolverDisagreement, solve
 from placegap.solvers.core.result import Outcome, Result, finish
 
-MAKESPAN = Semantics(objective="makespan")
-CHAIN = Semantics(objective="max_load", plans="chain")
+MAKESPAN = Makespan()
+CHAIN = MaxLoad(plans="chain")
 BEST = Plan.on([0, 1, 0, 0])  # 35 (FD-DPS, figure 3)
 
 
@@ -68,7 +68,7 @@ def test_proven_infeasibility_is_told_from_finding_nothing() -> None:
 
 
 def test_a_bound_of_a_narrower_class_is_refused() -> None:
-    wide = Semantics(objective="max_load", plans="any")
+    wide = MaxLoad(plans="any")
     with pytest.raises(SolverDisagreement, match="does not hold"):
         judge(Outcome(plan=BEST, bound_ns=1, bound_class="chain"), wide)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from placegap.instances import Plan, Semantics, evaluate, example
+from placegap.instances import Makespan, MaxLoad, Plan, evaluate, example
 from placegap.solvers import Limits, Task, solve
 from placegap.solvers.core.starts import best_start
 
-PORT = Semantics(objective="makespan")
-LOAD = Semantics(objective="max_load")
+PORT = Makespan()
+LOAD = MaxLoad()
 
 
 def test_the_best_of_incumbent_and_methods_is_taken() -> None:
@@ -31,7 +31,7 @@ def test_without_plans_there_is_no_start() -> None:
 
 def test_chains_serve_where_any_plan_does() -> None:
     instance = example()
-    chain = Semantics(objective="max_load", plans="chain")
+    chain = MaxLoad(plans="chain")
     best = solve(instance, chain, "ideal-dp").value_ns
     start = best_start(Task(instance, LOAD, Limits(time_limit_s=10)), ["ideal-dp"])
     assert start is not None

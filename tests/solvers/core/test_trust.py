@@ -15,19 +15,20 @@ from references.brute_force import (
     stage_draws,
 )
 
-from placegap.instances import Instance, Semantics, example
+from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, MaxLoadFwdBwd, example
+from placegap.instances.problem.semantics import has_two_levels
 from placegap.solvers import METHODS, solve
 from placegap.solvers.back_ends import LABELS
 from placegap.solvers.core.trust import PROOF, SOLVERS
 
 CASES = (
-    (Semantics(objective="makespan"), makespan_draws),
-    (Semantics(objective="makespan", channels="link"), makespan_draws),
-    (Semantics(objective="max_load"), max_load_draws),
-    (Semantics(objective="max_load", plans="chain"), max_load_draws),
-    (Semantics(objective="max_load_fwd_bwd", plans="chain"), max_load_draws),
+    (Makespan(), makespan_draws),
+    (Makespan(channels="link"), makespan_draws),
+    (MaxLoad(), max_load_draws),
+    (MaxLoad(plans="chain"), max_load_draws),
+    (MaxLoadFwdBwd(plans="chain"), max_load_draws),
     (STAGE_SEMANTICS[-1], stage_draws),
-    (Semantics(objective="latency_subgraphs"), latency_draws),
+    (LatencySubgraphs(), latency_draws),
 )
 
 
@@ -45,7 +46,7 @@ def without_room() -> Instance:
 def test_no_bound_and_no_proof_comes_without_what_it_rests_on(case: tuple) -> None:  # type: ignore[type-arg]
     semantics, draws = case
     said: Counter[str] = Counter()
-    none = () if semantics.levels == 2 else (without_room(),)
+    none = () if has_two_levels(semantics) else (without_room(),)
     for instance in (*draws()[2:3], *none):
         for method in [METHODS["brute-force"], *methods("exact", "bound", "heuristic")]:
             result = run(instance, semantics, method.name, DEFAULTS.get(method.name, {}))
@@ -55,12 +56,12 @@ def test_no_bound_and_no_proof_comes_without_what_it_rests_on(case: tuple) -> No
             said[method.name] += 1
             assert is_known(result.rests_on), where
             assert result.bound_ns is None or result.bound_origin, where
-    assert said["brute-force"] or semantics.levels == 2
+    assert said["brute-force"] or has_two_levels(semantics)
 
 
 def test_sums_are_proofs_and_so_are_lps_whose_duals_are_summed_up_again() -> None:
     """The diamond's critical path, 33 ns, is what its LP proves; here the LP proves more."""
-    makespan = Semantics(objective="makespan")
+    makespan = Makespan()
     path = solve(example(), makespan, "getf-lp")
     assert (path.bound_origin, path.rests_on) == ("critical path", PROOF)
     # three ops of 5 ns on two devices: the path is 5, half of the work 7.5
@@ -72,7 +73,5 @@ def test_sums_are_proofs_and_so_are_lps_whose_duals_are_summed_up_again() -> Non
 
 def test_a_bound_that_is_dropped_rests_on_nothing() -> None:
     """Pesto with merged ops proves nothing about the graph itself."""
-    merged = solve(
-        example(), Semantics(objective="makespan", channels="link"), "pesto", {"num_ops": 3}
-    )
+    merged = solve(example(), Makespan(channels="link"), "pesto", {"num_ops": 3})
     assert (merged.bound_ns, merged.bound_origin, merged.rests_on) == (None, "", "")

@@ -10,12 +10,12 @@ import pytest
 
 SOLVE = """
 print("here", flush=True)
-from placegap.instances import Semantics, load_cluster, load_corpus
+from placegap.instances import load_cluster,  load_corpus,  Makespan
 from placegap.solvers import solve
 from placegap.solvers.decomposition import workers as section_workers
 section_workers.SPAWN_AFTER_S = 0.0
 instance = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))
-result = solve(instance, Semantics(objective="makespan"), "decomposition", {"workers": 2})
+result = solve(instance, Makespan(), "decomposition", {"workers": 2})
 print(result.value_ns, result.status)
 """
 """A script without a guard."""

@@ -17,7 +17,16 @@ from draws.tiny import SHARED, needs_moirai
 from features.makespan import instance
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
-from placegap.instances import Instance, Op, Plan, Semantics, example, load_cluster, load_corpus
+from placegap.instances import (
+    Instance,
+    Makespan,
+    Op,
+    Plan,
+    Semantics,
+    example,
+    load_cluster,
+    load_corpus,
+)
 from placegap.instances.importers.reader import read_model
 from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
 from placegap.solvers import Result, SolverDisagreement, solve
@@ -30,7 +39,7 @@ from placegap.solvers.decomposition import search
 from placegap.solvers.decomposition import workers as section_workers
 from placegap.solvers.decomposition.jobs import Job
 
-PORT = Semantics(objective="makespan")
+PORT = Makespan()
 ONE = {"workers": 1}
 
 by_label = pytest.mark.parametrize(

@@ -10,17 +10,17 @@ from draws import draw
 from draws.chains import best_chain, idle_instance
 from references.brute_force import oracle
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Semantics
 from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph
 from placegap.solvers import Result, solve
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.ideal_dp.idle_memory import most_held
 from placegap.solvers.ideal_dp.two_kinds.bracket import TwoKindsBracket
 
-CHAIN = Semantics(objective="max_load", plans="chain")
-OVERLAP = Semantics(objective="max_load", plans="chain", load="overlap")
+CHAIN = MaxLoad(plans="chain")
+OVERLAP = MaxLoad(plans="chain", load="overlap")
 STAGES = tuple(
-    Semantics(objective="max_load", plans="chain", load=load, replicas=replicas, levels=levels)
+    MaxLoad(plans="chain", load=load, replicas=replicas, levels=levels)
     for load, replicas, levels in (
         ("add", False, 1), ("overlap", False, 1), ("add", True, 1), ("add", False, 2),
         ("add", True, 2),

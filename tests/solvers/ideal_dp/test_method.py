@@ -18,6 +18,7 @@ from placegap.instances import (
     Graph,
     InputError,
     Instance,
+    MaxLoad,
     Op,
     Plan,
     Semantics,
@@ -27,8 +28,8 @@ from placegap.instances.importers.reader import read_model
 from placegap.solvers import Result, solve
 from placegap.solvers.ideal_dp.two_kinds import bracket as ideal_bracket
 
-CHAIN = Semantics(objective="max_load", plans="chain")
-OVERLAP = Semantics(objective="max_load", plans="chain", load="overlap")
+CHAIN = MaxLoad(plans="chain")
+OVERLAP = MaxLoad(plans="chain", load="overlap")
 
 
 def dp(instance: Instance, semantics: Semantics = CHAIN, **limits: object) -> Result:
@@ -197,7 +198,7 @@ def test_memory_that_holds_everything_is_no_difference() -> None:
 
 def test_other_classes_of_plans_are_declined() -> None:
     with pytest.raises(InputError, match="chain"):
-        dp(example(), Semantics(objective="max_load", plans="convex"))
+        dp(example(), MaxLoad(plans="convex"))
 
 
 def test_the_same_call_gives_the_same_plan() -> None:

@@ -14,6 +14,8 @@ from placegap.instances import (
     Edge,
     Graph,
     Instance,
+    LatencySubgraphs,
+    Makespan,
     Op,
     Plan,
     Semantics,
@@ -178,7 +180,7 @@ def test_layer_bert_24_is_solved_to_optimality() -> None:
 
 def test_other_objectives_and_large_models_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="does not do makespan"):
-        solve(example(), Semantics(objective="makespan"), "latency-ip")
+        solve(example(), Makespan(), "latency-ip")
     monkeypatch.setattr("placegap.solvers.models.too_large.MOST_ROWS", 20)
     with pytest.raises(InputError, match="rows, more than 20"):
         solve(example(), ONCE, "latency-ip")
@@ -191,5 +193,5 @@ def test_a_cluster_of_hosts_only_runs_everything_on_them(params: dict[str, objec
     edges = tuple(Edge(producer=f"o{i}", consumer=f"o{i + 1}", bytes=3) for i in range(4))
     host = Cluster(name="host", devices=(Device(name="h", kind="cpu", is_host=True),))
     instance = Instance(name="row", graph=Graph(name="row", ops=ops, edges=edges), cluster=host)
-    result = solve(instance, Semantics(objective="latency_subgraphs"), "latency-ip", params)
+    result = solve(instance, LatencySubgraphs(), "latency-ip", params)
     assert (result.value_ns, result.bound_ns) == (5, 5)

@@ -12,6 +12,7 @@ from placegap.instances import (
     Device,
     Graph,
     Instance,
+    Makespan,
     Op,
     Plan,
     Semantics,
@@ -149,7 +150,7 @@ def test_a_group_larger_than_every_device_is_proven_infeasible() -> None:
 
 def test_other_objectives_are_refused() -> None:
     with pytest.raises(InputError, match="does not do makespan"):
-        solve(example(), Semantics(objective="makespan"), "latency")
+        solve(example(), Makespan(), "latency")
 
 
 def test_hosts_alone_run_everything() -> None:

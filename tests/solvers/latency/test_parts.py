@@ -14,6 +14,7 @@ from placegap.instances import (
     Edge,
     Graph,
     Instance,
+    LatencySubgraphs,
     Op,
     Semantics,
     evaluate,
@@ -62,7 +63,7 @@ def test_the_latency_of_random_plans_is_the_referees() -> None:
     for seed in range(120):
         draw = spine_instance(seed, 3 + seed % 9, 3, seed % 3)
         instance = draw if seed % 2 else tiny_instance(seed, num_ops=7, num_devices=3, hosts=1)
-        semantics = Semantics(objective="latency_subgraphs", subgraphs=1 + seed % 3)
+        semantics = LatencySubgraphs(subgraphs=1 + seed % 3)
         problem = build_call_problem(instance, semantics.subgraphs)
         rng = np.random.default_rng(seed)
         for sort in (False, True):

@@ -9,7 +9,16 @@ from draws.latency import optimum
 from draws.spines import spine_draw
 
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    LatencySubgraphs,
+    Op,
+    Semantics,
+)
 from placegap.instances.problem.integers import NEVER
 from placegap.solvers import solve
 from placegap.solvers.core.clock import Clock
@@ -20,7 +29,7 @@ from placegap.solvers.latency.rows.absorbing import absorbed
 from placegap.solvers.latency.rows.bound import best_row
 from placegap.solvers.latency.rows.spine import build_nodes, build_spine
 
-ONCE, TWICE, THRICE = (Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2, 3))
+ONCE, TWICE, THRICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2, 3))
 BESIDE = (None, 0, 1, 2)
 
 

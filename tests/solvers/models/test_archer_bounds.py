@@ -15,6 +15,7 @@ from placegap.instances import (
     Graph,
     InputError,
     Instance,
+    MaxLoad,
     Op,
     Semantics,
     example,
@@ -24,7 +25,7 @@ from placegap.solvers import Result, solve
 from placegap.solvers.models import archer_bounds
 from placegap.solvers.models.archer_combinatorial import heaviest_unit, spread_work
 
-ADD, OVERLAP = (Semantics(objective="max_load", plans="chain", load=w) for w in ("add", "overlap"))
+ADD, OVERLAP = (MaxLoad(plans="chain", load=w) for w in ("add", "overlap"))
 IN_ORDER = (
     ("archer-combinatorial", {}),
     ("archer-three-blocks", {}),
@@ -179,9 +180,9 @@ def test_too_little_memory_is_proven_infeasible() -> None:
 def test_other_semantics_and_sizes_are_declined(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, _ in IN_ORDER:
         for semantics in (
-            Semantics(objective="max_load"),
-            Semantics(objective="max_load", plans="convex"),
-            Semantics(objective="max_load", plans="chain", replicas=True),
+            MaxLoad(),
+            MaxLoad(plans="convex"),
+            MaxLoad(plans="chain", replicas=True),
         ):
             with pytest.raises(InputError, match="states max_load chain"):
                 solve(example(), semantics, name)

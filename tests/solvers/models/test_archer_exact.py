@@ -15,15 +15,15 @@ from placegap.instances import (
     Graph,
     InputError,
     Instance,
+    MaxLoad,
     Op,
     Plan,
-    Semantics,
     example,
 )
 from placegap.solvers import solve
 from placegap.solvers.models import archer_exact
 
-ADD, OVERLAP = (Semantics(objective="max_load", plans="chain", load=w) for w in ("add", "overlap"))
+ADD, OVERLAP = (MaxLoad(plans="chain", load=w) for w in ("add", "overlap"))
 
 
 def identical_draws(number: int) -> list[Instance]:
@@ -115,8 +115,8 @@ def test_other_clusters_are_declined(devices: tuple[tuple[str, bool], ...], reas
 
 def test_other_semantics_are_declined() -> None:
     for semantics in (
-        Semantics(objective="max_load", plans="convex"),
-        Semantics(objective="max_load", plans="chain", replicas=True),
+        MaxLoad(plans="convex"),
+        MaxLoad(plans="chain", replicas=True),
     ):
         with pytest.raises(InputError, match="states max_load chain"):
             solve(example(), semantics, "archer-exact")

@@ -19,6 +19,7 @@ from placegap.instances import (
     Graph,
     InputError,
     Instance,
+    Makespan,
     Op,
     Plan,
     Semantics,
@@ -29,7 +30,7 @@ from placegap.instances.importers.reader import read_model
 from placegap.solvers import solve
 from placegap.solvers.models import cp_sat
 
-PORT = Semantics(objective="makespan")
+PORT = Makespan()
 ONE = {"workers": 1}
 
 
@@ -226,7 +227,7 @@ def test_times_of_any_size_give_sound_bounds(shift: int) -> None:
         graph=Graph(name="g", ops=ops, edges=edges),
         cluster=Cluster(name="c", devices=devices),
     )
-    semantics = Semantics(objective="makespan", channels="link", transfers="per_tensor")
+    semantics = Makespan(channels="link", transfers="per_tensor")
     optimum = oracle(instance, semantics)
     found = solve(instance, semantics, "cp-sat", {**ONE, "start": False})
     assert optimum is not None

@@ -10,7 +10,7 @@ import highspy
 import pytest
 from doubles import tiny_mip
 
-from placegap.instances import InputError, Plan, Semantics, example
+from placegap.instances import InputError, Makespan, Plan, example
 from placegap.solvers import METHODS, solve
 from placegap.solvers.core.method import Formulation, Start
 from placegap.solvers.models.export import write_model
@@ -119,14 +119,12 @@ def test_other_names_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_a_method_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"heft has no MIP model .*{tiny_mip.NAME}"):
-        write_model(example(), Semantics(objective="makespan"), "heft", {}, tmp_path / "a.mps")
+        write_model(example(), Makespan(), "heft", {}, tmp_path / "a.mps")
 
 
 def test_a_method_that_does_not_apply_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not do makespan"):
-        write_model(
-            example(), Semantics(objective="makespan"), tiny_mip.NAME, {}, tmp_path / "a.mps"
-        )
+        write_model(example(), Makespan(), tiny_mip.NAME, {}, tmp_path / "a.mps")
 
 
 def test_a_file_that_cannot_be_written_is_found_out_before_the_model_is_built(

@@ -8,13 +8,13 @@ from features.makespan import anywhere, instance, pinned
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations.getf.lp import critical_path_ns
-from placegap.instances import Edge, Instance, Plan, Semantics, example
+from placegap.instances import Edge, Instance, Makespan, MaxLoad, Plan, example
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, solve
 from placegap.solvers.models import getf_lp, getf_milp, m_sct_lp
 
-PORT = Semantics(objective="makespan")
-FREE = Semantics(objective="makespan", channels="free")
+PORT = Makespan()
+FREE = Makespan(channels="free")
 BOUNDS = ("getf-lp", "m-sct-lp")
 MODULES = (getf_milp, getf_lp, m_sct_lp)
 
@@ -129,4 +129,4 @@ def test_a_grouping_that_does_not_apply_is_refused() -> None:
 def test_only_the_makespan_is_bounded() -> None:
     for name in ("getf-milp", *BOUNDS):
         with pytest.raises(InputError, match="does not do max_load"):
-            solve(example(), Semantics(objective="max_load"), name)
+            solve(example(), MaxLoad(), name)

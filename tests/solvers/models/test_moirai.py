@@ -9,7 +9,7 @@ from references.brute_force import makespan_draws, oracle
 
 from placegap.formulations import moirai
 from placegap.formulations.moirai import Form, count_rows
-from placegap.instances import Cluster, Device, Instance, Link, Plan, Semantics, example
+from placegap.instances import Cluster, Device, Instance, Link, Makespan, Plan, example
 from placegap.instances.corpus.generate import generate
 from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.semantics import Channels
@@ -19,7 +19,7 @@ from placegap.solvers.back_ends.outcome import MipOutcome
 from placegap.solvers.core.trust import word_of
 from placegap.solvers.models import run_mip as mip
 
-PORT = Semantics(objective="makespan")
+PORT = Makespan()
 FORMS: tuple[Form, ...] = ("as_published", "strengthened")
 both_forms = pytest.mark.parametrize("form", FORMS)
 other_channels = pytest.mark.parametrize("channels", ["free", "link", "half_duplex"])
@@ -53,7 +53,7 @@ def test_it_equals_brute_force(form: Form) -> None:
 
 @other_channels
 def test_it_equals_brute_force_on_every_channel_model(channels: Channels) -> None:
-    semantics = Semantics(objective="makespan", channels=channels)
+    semantics = Makespan(channels=channels)
     for instance in makespan_draws()[::4]:
         result = solve(instance, semantics, "moirai")
         optimum = oracle(instance, semantics)
@@ -63,7 +63,7 @@ def test_it_equals_brute_force_on_every_channel_model(channels: Channels) -> Non
 @pytest.mark.deep
 @pytest.mark.parametrize("channels", ["free", "link", "port", "half_duplex"])
 def test_it_equals_brute_force_on_many_instances(channels: Channels) -> None:
-    semantics = Semantics(objective="makespan", channels=channels)
+    semantics = Makespan(channels=channels)
     twins = tuple(
         twin_instance(seed, num_ops=4 + seed % 2, kinds=list(CLUSTERS[seed % len(CLUSTERS)]))
         for seed in range(200)
@@ -79,7 +79,7 @@ def test_identical_devices_change_no_optimum() -> None:
     for seed in range(12):
         instance = twin_instance(seed, num_ops=5, kinds=list(CLUSTERS[seed % len(CLUSTERS)]))
         for channels in ("port", "link"):
-            semantics = Semantics(objective="makespan", channels=channels)
+            semantics = Makespan(channels=channels)
             optimum = oracle(instance, semantics)
             for symmetry in (True, False):
                 result = solve(instance, semantics, "moirai", {"symmetry": symmetry})
@@ -108,7 +108,7 @@ def test_googlenet_has_fewer_rows_than_the_target() -> None:
     # a tenth of the 257,113 rows of the program that Moirai's authors published
     instance = read_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
     for channels in ("port", "link"):
-        semantics = Semantics(objective="makespan", channels=channels)
+        semantics = Makespan(channels=channels)
         assert count_rows(instance, "strengthened", semantics) <= 25_711
 
 
@@ -116,9 +116,9 @@ def test_googlenet_has_fewer_rows_than_the_target() -> None:
 def test_googlenet_has_as_many_rows_as_recorded() -> None:
     instance = read_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
     rows = {
-        channels: solve(
-            instance, Semantics(objective="makespan", channels=channels), "moirai", time_limit_s=0
-        ).details["rows"]
+        channels: solve(instance, Makespan(channels=channels), "moirai", time_limit_s=0).details[
+            "rows"
+        ]
         for channels in ("port", "link")
     }
     assert rows == {"port": 14_064, "link": 17_812}
@@ -158,14 +158,14 @@ def test_the_requested_gap_ends_the_search() -> None:
 
 
 def test_other_semantics_are_refused() -> None:
-    per_tensor = Semantics(objective="makespan", transfers="per_tensor")
+    per_tensor = Makespan(transfers="per_tensor")
     with pytest.raises(InputError, match="states makespan per_edge"):
         solve(example(), per_tensor, "moirai")
 
 
 @other_channels
 def test_other_channels_than_the_papers_need_the_strengthened_form(channels: Channels) -> None:
-    semantics = Semantics(objective="makespan", channels=channels)
+    semantics = Makespan(channels=channels)
     with pytest.raises(InputError, match=f"port per_edge as published, not makespan {channels}"):
         solve(example(), semantics, "moirai", {"form": "as_published"})
 

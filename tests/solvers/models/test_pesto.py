@@ -16,9 +16,9 @@ from placegap.instances import (
     InputError,
     Instance,
     Link,
+    Makespan,
     Op,
     Plan,
-    Semantics,
     evaluate,
     example,
     generate,
@@ -140,7 +140,7 @@ def test_stopped_at_once_without_a_plan_it_says_so() -> None:
 
 def test_other_semantics_are_refused() -> None:
     with pytest.raises(InputError, match="makespan port per_edge"):
-        solve(example(), Semantics(objective="makespan"), "pesto")
+        solve(example(), Makespan(), "pesto")
 
 
 def test_models_that_are_too_large_are_refused_unbuilt_unless_merged(

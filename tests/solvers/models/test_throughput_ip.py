@@ -24,6 +24,7 @@ from placegap.instances import (
     Graph,
     Instance,
     Link,
+    MaxLoad,
     Op,
     Plan,
     Semantics,
@@ -37,7 +38,7 @@ from placegap.solvers.ideal_dp import method as ideal_dp
 from placegap.solvers.models import throughput_ip
 from placegap.solvers.models.run_mip import exclude_overload
 
-ADD, OVERLAP = (Semantics(objective="max_load", load=load) for load in ("add", "overlap"))
+ADD, OVERLAP = (MaxLoad(load=load) for load in ("add", "overlap"))
 both_loads = pytest.mark.parametrize("semantics", [ADD, OVERLAP], ids=["add", "overlap"])
 
 
@@ -85,7 +86,7 @@ def test_it_equals_brute_force_on_all_draws(semantics: Semantics) -> None:
 @pytest.mark.parametrize("load", ["add", "overlap"])
 def test_its_chains_are_those_of_the_ideal_dp(load: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throughput_ip, "STARTS", ())
-    semantics = Semantics(objective="max_load", plans="chain", load=load)  # type: ignore[arg-type]
+    semantics = MaxLoad(plans="chain", load=load)  # type: ignore[arg-type]
     compared = 0
     for seed in range(16):
         instance = tiny_instance(seed, num_ops=8, num_devices=4, hosts=seed % 3, backward=True)
@@ -98,7 +99,7 @@ def test_its_chains_are_those_of_the_ideal_dp(load: str, monkeypatch: pytest.Mon
 
 
 def test_a_replicated_plan_may_be_the_start() -> None:
-    semantics = Semantics(objective="max_load", plans="chain", replicas=True)
+    semantics = MaxLoad(plans="chain", replicas=True)
     for instance in equal_device_draws()[::6]:
         best = solve(instance, semantics, "brute-force")
         if best.plan is not None:
@@ -110,7 +111,7 @@ def test_a_replicated_plan_may_be_the_start() -> None:
 
 def test_methods_that_state_no_replicas_and_no_servers_decline() -> None:
     for fields in ({"replicas": True}, {"levels": 2}):
-        semantics = Semantics(objective="max_load", plans="any", **fields)  # type: ignore[arg-type]
+        semantics = MaxLoad(plans="any", **fields)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="replicas and no servers"):
             solve(equal_device_draws()[0], semantics, "noncontiguous")
 
@@ -118,7 +119,7 @@ def test_methods_that_state_no_replicas_and_no_servers_decline() -> None:
 @pytest.mark.parametrize("contiguous", ["convex", "chain", "no"])
 def test_contiguous_names_the_class_of_plans(contiguous: str) -> None:
     plans = {"no": "any"}.get(contiguous, contiguous)
-    semantics = Semantics(objective="max_load", plans=plans)  # type: ignore[arg-type]
+    semantics = MaxLoad(plans=plans)  # type: ignore[arg-type]
     result = solve(example(), semantics, "throughput-ip", {"contiguous": contiguous})
     assert result.value_ns == oracle(example(), semantics)
 
@@ -230,9 +231,7 @@ def test_weights_too_large_to_synchronise_do_not_blunt_the_bound(
         cluster=Cluster(name="three", devices=devices, links=links),
     )
     # 5, 6, 7 and 8 ns on three devices: 11, 7 and 8, and replicas would take milliseconds
-    result = solve(
-        instance, Semantics(objective="max_load", replicas=True), "throughput-ip", {"start": start}
-    )
+    result = solve(instance, MaxLoad(replicas=True), "throughput-ip", {"start": start})
     assert (result.status, result.value_ns, result.bound_ns) == ("optimal", 11, 11)
 
 
@@ -244,7 +243,7 @@ def test_stopped_at_once_without_a_start_it_says_so(monkeypatch: pytest.MonkeyPa
 
 
 def test_other_classes_of_plans_are_refused() -> None:
-    chain = Semantics(objective="max_load", plans="chain")
+    chain = MaxLoad(plans="chain")
     with pytest.raises(InputError, match="max_load chain add"):
         solve(example(), chain, "throughput-ip", {"contiguous": "convex"})
     with pytest.raises(InputError, match="contiguous"):

@@ -16,6 +16,7 @@ from placegap.instances import (
     Graph,
     Instance,
     Link,
+    MaxLoad,
     Op,
     Semantics,
     example,
@@ -28,10 +29,10 @@ from placegap.solvers.noncontiguous import search as split_search
 from placegap.solvers.noncontiguous.annealing import anneal
 from placegap.solvers.noncontiguous.problem import build_split_problem
 
-ANY = Semantics(objective="max_load")
+ANY = MaxLoad()
 
 
-OVERLAP = Semantics(objective="max_load", load="overlap")
+OVERLAP = MaxLoad(load="overlap")
 
 
 def split(instance: Instance, semantics: Semantics = ANY, **options: float) -> Result:
@@ -100,7 +101,7 @@ def test_columns_alone_bound_larger_instances_from_below(seed: int) -> None:
 
 
 def test_it_is_never_worse_than_the_best_chain() -> None:
-    chains = Semantics(objective="max_load", plans="chain")
+    chains = MaxLoad(plans="chain")
     dp, compared = METHODS["ideal-dp"], 0
     for instance in max_load_draws()[::4]:
         best = oracle(instance, chains)
@@ -146,7 +147,7 @@ def test_the_same_call_gives_the_same_plan_and_bound() -> None:
 
 @pytest.mark.parametrize("rules", [{"plans": "chain"}, {"replicas": True}], ids=str)
 def test_other_rules_are_declined(rules: dict[str, object]) -> None:
-    semantics = Semantics(objective="max_load", **rules)  # type: ignore[arg-type]
+    semantics = MaxLoad(**rules)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="not"):
         solve(example(), semantics, "noncontiguous")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from references.brute_force import more_max_load, oracle
 
-from placegap.instances import Instance, Semantics
+from placegap.instances import Instance, MaxLoad, Semantics
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers import Result, solve
 from placegap.solvers.core.clock import Clock
@@ -20,7 +20,7 @@ from placegap.solvers.noncontiguous.columns.pricing import build_pricer
 from placegap.solvers.noncontiguous.pair_search import exchange_pairs
 from placegap.solvers.noncontiguous.problem import build_split_problem
 
-SEMANTICS = tuple(Semantics(objective="max_load", load=load) for load in ("add", "overlap"))
+SEMANTICS = tuple(MaxLoad(load=load) for load in ("add", "overlap"))
 FEW = {"mip": False, "moves": 300, "patience": 8, "rounds": 1, "workers": 1}
 FACTORS = (1, 10**3, 10**9, 10**12, 10**14)
 

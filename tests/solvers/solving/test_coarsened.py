@@ -14,16 +14,17 @@ from placegap.instances import (
     Graph,
     InputError,
     Instance,
+    Makespan,
+    MaxLoad,
     Op,
     Plan,
-    Semantics,
     evaluate,
     example,
 )
 from placegap.solvers.solving.coarsened import solve_coarse
 
-FREE = Semantics(objective="makespan", channels="free")
-CHAIN = Semantics(objective="max_load", plans="chain")
+FREE = Makespan(channels="free")
+CHAIN = MaxLoad(plans="chain")
 THREE = {"ops": 3}
 
 

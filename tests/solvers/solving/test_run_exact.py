@@ -17,8 +17,18 @@ from references.brute_force import (
     STAGE_SEMANTICS,
 )
 
-from placegap.instances import Instance, Plan, Semantics, evaluate, example, generate, load_cluster
+from placegap.instances import (
+    Instance,
+    Makespan,
+    MaxLoad,
+    Plan,
+    evaluate,
+    example,
+    generate,
+    load_cluster,
+)
 from placegap.instances.files.document import Document
+from placegap.instances.problem.semantics import has_two_levels
 from placegap.solvers import METHODS, Limits, Outcome, Task, solve
 from placegap.solvers.core.method import ExactParams, Method, Params
 from placegap.solvers.core.registry import parse_params, register, why_not
@@ -28,8 +38,8 @@ from placegap.solvers.solving.cheap_bounds import quick_bound
 from placegap.solvers.solving.run_exact import Fault, run_exact
 from placegap.solvers.solving.spread_bound import spread_bound
 
-PORT = Semantics(objective="makespan")
-LOAD = Semantics(objective="max_load")
+PORT = Makespan()
+LOAD = MaxLoad()
 EXACT = [m.name for m in METHODS.values() if m.claim == "exact" and m.name != "brute-force"]
 QUICK: dict[str, dict[str, object]] = {
     "cp-sat": {"workers": 1},
@@ -69,7 +79,7 @@ def test_no_exact_method_is_worse_than_a_fast_placer_or_proves_less_than_a_cheap
         if why_not(method, Task(instance, semantics), params) is not None:
             instance = equal  # some methods are for equal devices only
         task = Task(instance, semantics)
-        if semantics.levels == 2 or why_not(method, task, params) is not None:
+        if has_two_levels(semantics) or why_not(method, task, params) is not None:
             continue
         result = solve(instance, semantics, name, QUICK.get(name, {}), time_limit_s=0.1)
         assert not result.faults
@@ -115,7 +125,7 @@ def test_quick_bounds_are_below_the_optimum() -> None:
     for seed in range(60):
         instance = tiny_instance(seed, num_ops=5, num_devices=2 + seed % 2, backward=True)
         semantics = ALL_SEMANTICS[seed % len(ALL_SEMANTICS)]
-        if semantics.levels == 2:
+        if has_two_levels(semantics):
             continue
         best = solve(instance, semantics, "brute-force")
         floor = quick_bound(instance, semantics)

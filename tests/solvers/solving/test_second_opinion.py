@@ -17,7 +17,7 @@ from references.brute_force import (
     stage_draws,
 )
 
-from placegap.instances import Instance, Plan, Semantics, example
+from placegap.instances import Instance, Makespan, MaxLoad, Plan, Semantics, example
 from placegap.instances.corpus.generate import generate
 from placegap.solvers import METHODS, Result, solve
 from placegap.solvers.core.result import Outcome, carry_bound, finish
@@ -30,8 +30,8 @@ from placegap.solvers.solving.second_opinion import (
     second_opinion,
 )
 
-MAKESPAN = Semantics(objective="makespan")
-CHAIN = Semantics(objective="max_load", plans="chain")
+MAKESPAN = Makespan()
+CHAIN = MaxLoad(plans="chain")
 BEST = Plan.on([0, 1, 0, 0])  # 35 (FD-DPS, figure 3)
 
 
@@ -58,20 +58,20 @@ def test_another_solver_is_asked_than_the_one_that_answered() -> None:
     assert asked(MAKESPAN, "moirai") == "cp-sat"
     assert asked(CHAIN, "ideal-dp") == "archer-exact"
     assert asked(CHAIN, "archer-exact") == "ideal-dp"
-    assert asked(Semantics(objective="max_load"), "noncontiguous") == "throughput-ip"
-    assert asked(Semantics(objective="max_load"), "throughput-ip") == "noncontiguous"
+    assert asked(MaxLoad(), "noncontiguous") == "throughput-ip"
+    assert asked(MaxLoad(), "throughput-ip") == "noncontiguous"
     assert asked(LATENCY_SEMANTICS[0], "latency") == "latency-ip"
     assert asked(LATENCY_SEMANTICS[0], "latency-ip") == "latency"
 
 
 def test_where_two_methods_share_their_solver_the_other_model_is_asked() -> None:
-    per_tensor = Semantics(objective="makespan", transfers="per_tensor")  # Moirai's is per_edge
+    per_tensor = Makespan(transfers="per_tensor")  # Moirai's is per_edge
     assert asked(per_tensor, "decomposition") == "cp-sat"
 
 
 def test_a_mip_without_rivals_is_solved_by_scip() -> None:
     pytest.importorskip("pyscipopt")
-    convex = Semantics(objective="max_load", plans="convex")
+    convex = MaxLoad(plans="convex")
     answers = list(second_methods(large(convex), convex, "throughput-ip"))
     assert answers == [("throughput-ip", {"solver": "scip"})]
 

@@ -12,7 +12,7 @@ from draws.chains import all_ideals, chain_instance
 from draws.equal_devices import equal_device_draws
 from references.brute_force import max_load_draws, oracle
 
-from placegap.instances import Semantics
+from placegap.instances import MaxLoad, Semantics
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.solvers.chains.orders import orders
@@ -34,10 +34,10 @@ from placegap.solvers.ideal_dp.pools import NO_PATH, Stage, build_pool, merge_al
 from placegap.solvers.ideal_dp.sharing import least_sync_ns, share, sync_ns
 from placegap.solvers.ideal_dp.transitions import device_load
 
-CHAIN = Semantics(objective="max_load", plans="chain")
-OVERLAP = Semantics(objective="max_load", plans="chain", load="overlap")
-REPLICAS = Semantics(objective="max_load", plans="chain", replicas=True)
-SERVERS = Semantics(objective="max_load", plans="chain", levels=2)
+CHAIN = MaxLoad(plans="chain")
+OVERLAP = MaxLoad(plans="chain", load="overlap")
+REPLICAS = MaxLoad(plans="chain", replicas=True)
+SERVERS = MaxLoad(plans="chain", levels=2)
 MANY = 10**6
 
 

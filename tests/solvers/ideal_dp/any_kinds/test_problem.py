@@ -18,6 +18,7 @@ from placegap.instances import (
     InputError,
     Instance,
     Link,
+    MaxLoad,
     Op,
     Plan,
     Semantics,
@@ -25,11 +26,11 @@ from placegap.instances import (
 from placegap.solvers import Result, solve
 from placegap.solvers.ideal_dp.any_kinds import bracket as ideal_kinds_bracket
 
-CHAIN = Semantics(objective="max_load", plans="chain")
-OVERLAP = Semantics(objective="max_load", plans="chain", load="overlap")
-REPLICAS = Semantics(objective="max_load", plans="chain", replicas=True)
-SERVERS = Semantics(objective="max_load", plans="chain", levels=2)
-BOTH = Semantics(objective="max_load", plans="chain", replicas=True, levels=2)
+CHAIN = MaxLoad(plans="chain")
+OVERLAP = MaxLoad(plans="chain", load="overlap")
+REPLICAS = MaxLoad(plans="chain", replicas=True)
+SERVERS = MaxLoad(plans="chain", levels=2)
+BOTH = MaxLoad(plans="chain", replicas=True, levels=2)
 RULES = (
     CHAIN, OVERLAP, REPLICAS, SERVERS, BOTH,
     *(s.model_copy(update={"load": "overlap"}) for s in (REPLICAS, SERVERS, BOTH)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placegap.formulations.shared.families import op_reach
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Plan, Semantics, check
+from placegap.formulations.shared.reach import op_reach
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Plan, check
 from placegap.solvers import solve
 from placegap.solvers.latency.masks import beyond, count_ideals, has, masks, meets, members
 
@@ -61,7 +61,7 @@ def test_reach_holds_every_op(count: int) -> None:
 @pytest.mark.parametrize("count", [62, 63, 64, 65, 128, 129, 1000])
 def test_the_ideal_dp_splits_a_line_evenly(count: int) -> None:
     # no transfers: half of the ops, rounded up
-    result = solve(line(count), Semantics(objective="max_load", plans="chain"), "ideal-dp")
+    result = solve(line(count), MaxLoad(plans="chain"), "ideal-dp")
     assert (result.value_ns, result.bound_ns) == (-(-count // 2), -(-count // 2))
 
 
@@ -78,14 +78,14 @@ def test_brute_force_tells_many_devices_apart(devices: int) -> None:
             devices=tuple(Device(name=f"d{k}", kind=kind) for k, kind in enumerate(kinds)),
         ),
     )
-    semantics = Semantics(objective="max_load", plans="convex")
+    semantics = MaxLoad(plans="convex")
     assert solve(instance, semantics, "brute-force").value_ns == 2
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 130])
 def test_the_referee_tells_many_devices_apart(count: int) -> None:
     # every op on a device of its own is convex; the last one back on the first device is not
-    instance, semantics = line(count, count), Semantics(objective="max_load", plans="convex")
+    instance, semantics = line(count, count), MaxLoad(plans="convex")
     assert check(instance, Plan.on(range(count)), semantics) == ()
     back = Plan.on([*range(count - 1), 0])
     assert [violation.rule for violation in check(instance, back, semantics)] == ["convex"]

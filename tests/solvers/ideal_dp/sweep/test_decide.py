@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from draws.chains import all_ideals, best_chain, best_chain_of_ideals, chain_instance, wide_instance
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Semantics
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers import Result, solve
@@ -22,8 +22,8 @@ from placegap.solvers.ideal_dp.sweep.passes import FAR, pass_forth
 from placegap.solvers.ideal_dp.sweep.walks import Walks, build_walks
 from placegap.solvers.ideal_dp.two_kinds import bracket as ideal_bracket
 
-CHAIN = Semantics(objective="max_load", plans="chain")
-OVERLAP = Semantics(objective="max_load", plans="chain", load="overlap")
+CHAIN = MaxLoad(plans="chain")
+OVERLAP = MaxLoad(plans="chain", load="overlap")
 CLOCK = Clock(None)
 
 

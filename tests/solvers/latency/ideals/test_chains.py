@@ -10,7 +10,7 @@ import pytest
 from draws import draw
 from draws.latency import optimum
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, Semantics
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, LatencySubgraphs, Op
 from placegap.instances.problem.integers import NEVER
 from placegap.solvers import solve
 from placegap.solvers.core.clock import Clock
@@ -21,7 +21,7 @@ from placegap.solvers.latency.masks import masks, members
 from placegap.solvers.latency.rows.plans import row_places
 from placegap.solvers.latency.rows.spine import build_nodes, build_spine
 
-ONCE, TWICE = (Semantics(objective="latency_subgraphs", subgraphs=q) for q in (1, 2))
+ONCE, TWICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2))
 
 
 def lines(seed: int, num_ops: int, accelerators: int, hosts: int, width: int = 2) -> Instance:

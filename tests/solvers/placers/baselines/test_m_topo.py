@@ -7,13 +7,13 @@ from itertools import permutations
 
 import pytest
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op, Semantics
 from placegap.instances.referee.plan import Plan
 from placegap.solvers import Task
 from placegap.solvers.placers.baselines.m_topo import m_topo
 
-ANY = Semantics(objective="max_load")
-CHAIN = Semantics(objective="max_load", plans="chain")
+ANY = MaxLoad()
+CHAIN = MaxLoad(plans="chain")
 
 
 def line(
@@ -108,6 +108,6 @@ def test_with_two_levels_a_chain_does_not_come_back_to_a_server() -> None:
     )
     cluster = drawn.cluster.model_copy(update={"devices": devices})
     instance = drawn.model_copy(update={"cluster": cluster})
-    two_levels = Semantics(objective="max_load", plans="chain", levels=2)
+    two_levels = MaxLoad(plans="chain", levels=2)
     assert devices_of(instance, two_levels) == [0, 0, 2, 2, 1, 1]
     assert devices_of(instance, CHAIN) == [0, 0, 1, 1, 2, 2]

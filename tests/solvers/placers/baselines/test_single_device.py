@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from placegap.instances import Cluster, Device, Graph, Instance, Op, Semantics, evaluate
+from placegap.instances import Cluster, Device, Graph, Instance, MaxLoad, Op, evaluate
 from placegap.solvers import Task
 from placegap.solvers.placers.baselines.single_device import single_device
 
-MAX_LOAD = Semantics(objective="max_load", plans="chain")
+MAX_LOAD = MaxLoad(plans="chain")
 
 
 def instance_of(ops: tuple[Op, ...], devices: tuple[Device, ...]) -> Instance:

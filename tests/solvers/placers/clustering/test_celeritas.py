@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from references.placers import table_instance
 
-from placegap.instances import Edge, Instance, Semantics, evaluate
+from placegap.instances import Edge, Instance, Makespan, evaluate
 from placegap.solvers import Task
 from placegap.solvers.placers.clustering.celeritas import celeritas
 from placegap.solvers.placers.clustering.order_place import (
@@ -16,7 +16,7 @@ from placegap.solvers.placers.clustering.order_place import (
     order_place,
 )
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 SINGLE = FusionParams(reach=1)
 
 

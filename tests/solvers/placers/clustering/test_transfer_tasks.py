@@ -6,15 +6,16 @@ import pytest
 from draws.tiny import tiny_instance
 from references.placers import Facts, pressed_instance, table_instance
 
-from placegap.instances import Edge, Instance, Semantics, evaluate, load_cluster, load_corpus
+from placegap.instances import Edge, Instance, Makespan, evaluate, load_cluster, load_corpus
 from placegap.instances.corpus.training import mirror_training
 from placegap.instances.costing.roofline import cost_graph
+from placegap.instances.problem.semantics import parse_semantics
 from placegap.instances.referee.recheck.recheck import recheck
 from placegap.instances.structure.weighted_dag import cpd_topo, flow_of
 from placegap.solvers import Task, solve
 from placegap.solvers.placers.clustering.celeritas import CeleritasParams, celeritas
 
-HALF_DUPLEX = Semantics(objective="makespan", channels="half_duplex", transfers="per_tensor")
+HALF_DUPLEX = Makespan(channels="half_duplex", transfers="per_tensor")
 TASKS = CeleritasParams(reach=1, transfer_tasks=True)
 PLAIN = CeleritasParams(reach=1, transfer_tasks=False)
 
@@ -152,7 +153,7 @@ def test_fused_ops_with_transfer_tasks_give_plans_that_the_referee_accepts() -> 
 
 @pytest.mark.parametrize("channels", ["free", "port", "half_duplex", "link"])
 def test_transfers_are_tasks_by_default_wherever_channels_are_not_free(channels: str) -> None:
-    semantics = Semantics.model_validate({"objective": "makespan", "channels": channels})
+    semantics = parse_semantics({"objective": "makespan", "channels": channels})
     for seed in range(10):
         task = Task(pressed_instance(seed, num_ops=40, num_devices=3), semantics)
         by_default = celeritas(task, CeleritasParams(reach=1)).plan
@@ -174,7 +175,7 @@ def test_a_training_step_that_fits_no_device_is_spread_and_fits(method: str, cha
         graph=cost_graph(graph, cluster),
         cluster=cluster.model_copy(update={"devices": devices}),
     )
-    semantics = Semantics.model_validate({"objective": "makespan", "channels": channels})
+    semantics = parse_semantics({"objective": "makespan", "channels": channels})
     result = solve(instance, semantics, method)
     assert result.plan is not None
     assert result.evaluation is not None

@@ -9,12 +9,12 @@ import pytest
 from draws.tiny import tiny_instance
 from references.placers import Facts, plan_of, pressed_instance, table_instance
 
-from placegap.instances import Instance, Plan, Semantics, evaluate, example
+from placegap.instances import Instance, Makespan, Plan, evaluate, example
 from placegap.solvers import Task
 from placegap.solvers.placers.critical_path.d_dps import d_dps
 
 Draw = Callable[..., Instance]
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 
 
 def with_ops_1_and_4_together(instance: Instance) -> Instance:

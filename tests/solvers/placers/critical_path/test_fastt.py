@@ -14,7 +14,7 @@ from references.placers import (
     upward_ranks,
 )
 
-from placegap.instances import Instance, Semantics
+from placegap.instances import Instance, Makespan
 from placegap.instances.op_splitting.shares import Cut
 from placegap.solvers import Task, solve
 from placegap.solvers.core.clock import Clock
@@ -22,8 +22,8 @@ from placegap.solvers.core.method import Limits
 from placegap.solvers.placers.critical_path.fastt import FastTParams, improvements, place
 from placegap.solvers.placers.critical_path.fastt_dpos import dpos, path_devices
 
-FREE = Semantics(objective="makespan", channels="free")
-PORT = Semantics(objective="makespan", channels="port")
+FREE = Makespan(channels="free")
+PORT = Makespan(channels="port")
 
 
 def chain(*bytes_of: int, memory: tuple[int | None, int | None]) -> Instance:

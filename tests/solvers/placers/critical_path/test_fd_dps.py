@@ -9,11 +9,11 @@ from draws.splittable import splittable_diamond, splittable_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 from references.placers import pressed_instance
 
-from placegap.instances import InputError, Semantics, evaluate, example
+from placegap.instances import InputError, Makespan, evaluate, example
 from placegap.solvers import Outcome, SolverDisagreement, solve
 from placegap.solvers.core.result import finish
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 SPLIT_ALL = {"min_share": 0.1, "max_parameters": 10**12}
 
 

@@ -8,7 +8,7 @@ import pytest
 from draws.tiny import tiny_instance
 from references.placers import pressed_instance, table_instance
 
-from placegap.instances import Semantics, evaluate
+from placegap.instances import Makespan, evaluate
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.weighted_dag import flow_of
 from placegap.instances.transforms.merge import Merge
@@ -17,7 +17,7 @@ from placegap.solvers import Task, solve
 from placegap.solvers.placers.critical_path.mp_dps import by_path_costs, mp_dps
 from placegap.solvers.placers.list_scheduling.peft import peft
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from references.placers import table_instance
 
-from placegap.instances import Op, Semantics, evaluate
+from placegap.instances import Makespan, Op, evaluate
 from placegap.solvers import Task
 from placegap.solvers.placers.list_scheduling.cpop import cpop, critical_path, downward_ranks
 from placegap.solvers.placers.list_scheduling.heft import upward_ranks
 from placegap.solvers.placers.list_scheduling.kernel_views import mean_costs, problem_of
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 
 # Topcuoglu, Hariri, Wu 2002, figure 2
 PAPER_TIMES = (

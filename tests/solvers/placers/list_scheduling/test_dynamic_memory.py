@@ -7,7 +7,7 @@ import pytest
 from draws.tiny import tiny_instance
 from references.placers import pressed_instance
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics, evaluate
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, evaluate
 from placegap.solvers import METHODS, Task, solve
 from placegap.solvers.placers.list_scheduling.dynamic_memory import (
     Footprint,
@@ -20,7 +20,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import admission_of, 
 from placegap.solvers.placers.list_scheduling.m_etf import m_etf
 from placegap.solvers.placers.list_scheduling.m_sct import SctParams, m_sct
 
-SEMANTICS = Semantics(objective="makespan", channels="half_duplex", transfers="per_tensor")
+SEMANTICS = Makespan(channels="half_duplex", transfers="per_tensor")
 DYNAMIC = MemoryParams(memory="dynamic")
 
 

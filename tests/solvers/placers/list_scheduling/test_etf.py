@@ -9,12 +9,12 @@ from draws.tiny import tiny_instance
 from references.placers import etf as slow_etf
 from references.placers import plan_of, pressed_instance, table_instance
 
-from placegap.instances import Instance, Semantics, evaluate
+from placegap.instances import Instance, Makespan, evaluate
 from placegap.solvers import Task
 from placegap.solvers.placers.list_scheduling.etf import etf
 
 Draw = Callable[..., Instance]
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 
 
 def test_of_ops_that_start_together_the_one_with_the_longer_tail_goes_first() -> None:

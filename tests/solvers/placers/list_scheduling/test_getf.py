@@ -6,13 +6,13 @@ import pytest
 from draws.tiny import tiny_instance
 from references.placers import table_instance
 
-from placegap.instances import Instance, Semantics
+from placegap.instances import Instance, Makespan
 from placegap.solvers import Task
 from placegap.solvers.back_ends.outcome import MipOutcome
 from placegap.solvers.placers.list_scheduling.etf import etf
 from placegap.solvers.placers.list_scheduling.getf import GetfParams, getf
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 
 
 def with_memory(instance: Instance, size: int, memory: tuple[int, ...]) -> Instance:

@@ -9,21 +9,12 @@ from draws.tiny import tiny_instance
 from references.placers import heft as slow_heft
 from references.placers import plan_of, pressed_instance, table_instance
 
-from placegap.instances import (
-    Cluster,
-    Device,
-    Graph,
-    Instance,
-    Op,
-    Semantics,
-    evaluate,
-    simulate,
-)
+from placegap.instances import Cluster, Device, Graph, Instance, Makespan, Op, evaluate, simulate
 from placegap.solvers import Task
 from placegap.solvers.placers.list_scheduling.heft import heft, upward_ranks
 
 Draw = Callable[..., Instance]
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 
 # Topcuoglu, Hariri, Wu 2002, figure 2
 PAPER_TIMES = (

@@ -7,7 +7,7 @@ from draws.tiny import tiny_instance
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 from references.placers import pressed_instance
 
-from placegap.instances import Instance, Semantics, evaluate
+from placegap.instances import Instance, Makespan, MaxLoad, Semantics, evaluate
 from placegap.solvers import METHODS, Limits, Task
 from placegap.solvers.core.method import Params
 from placegap.solvers.core.registry import parse_params
@@ -71,7 +71,7 @@ def test_plans_are_accepted_and_no_better_than_the_optimum(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_under_memory_pressure_plans_fit_or_the_reason_is_memory(name: str) -> None:
-    semantics, fitting = Semantics(objective="makespan"), 0
+    semantics, fitting = Makespan(), 0
     for seed in range(16):
         instance = pressed_instance(seed, num_ops=40, num_devices=4)
         fitting += run(name, instance, semantics, seed) is not None
@@ -81,16 +81,16 @@ def test_under_memory_pressure_plans_fit_or_the_reason_is_memory(name: str) -> N
 @pytest.mark.parametrize("name", ["round-robin", "random"])
 def test_the_spreaders_do_max_load_of_any_plans_and_nothing_narrower(name: str) -> None:
     instance = tiny_instance(1)
-    value = run(name, instance, Semantics(objective="max_load"), 0)
+    value = run(name, instance, MaxLoad(), 0)
     assert value is None or value >= 0
-    chain = Task(instance, Semantics(objective="max_load", plans="chain"))
+    chain = Task(instance, MaxLoad(plans="chain"))
     assert METHODS[name].applies(chain, Params()) == "its plans are not chain"
 
 
 def test_round_robin_skips_what_is_full_and_keeps_groups_together() -> None:
     # op0, op1 on d0, d1; then whoever is next in turn among those with room
     instance = pressed_instance(2, num_ops=12, num_devices=3)
-    outcome = METHODS["round-robin"].run(Task(instance, Semantics(objective="makespan")), Params())
+    outcome = METHODS["round-robin"].run(Task(instance, Makespan()), Params())
     assert outcome.plan is not None
     first = instance.arrays.index.topological_order[:3].tolist()
     assert [outcome.plan.placement[op] for op in first] == [(0,), (1,), (2,)]
@@ -98,7 +98,7 @@ def test_round_robin_skips_what_is_full_and_keeps_groups_together() -> None:
 
 def test_the_seed_alone_decides_where_random_places() -> None:
     instance = pressed_instance(2, num_ops=12, num_devices=3)
-    semantics = Semantics(objective="makespan")
+    semantics = Makespan()
     plans = [
         METHODS["random"].run(Task(instance, semantics, Limits(seed=seed)), Params()).plan
         for seed in (1, 1, 2)

@@ -10,14 +10,14 @@ from draws.tiny import tiny_instance
 from references.placers import busy_instance, plan_of, pressed_instance
 from references.placers import m_etf as slow_m_etf
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
 from placegap.solvers import Task
 from placegap.solvers.placers.list_scheduling.earliest_start import earliest_start_first
 from placegap.solvers.placers.list_scheduling.kernel_views import admission_of, problem_of
 from placegap.solvers.placers.list_scheduling.m_etf import m_etf
 
 Draw = Callable[..., Instance]
-SEMANTICS = Semantics(objective="makespan", channels="half_duplex", transfers="per_tensor")
+SEMANTICS = Makespan(channels="half_duplex", transfers="per_tensor")
 
 
 def booked_starts(ops: dict[str, str], edges: tuple[Edge, ...]) -> list[int]:

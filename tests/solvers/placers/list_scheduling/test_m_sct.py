@@ -9,7 +9,7 @@ import pytest
 from draws.tiny import tiny_instance
 from references.placers import busy_instance, pressed_instance, table_instance
 
-from placegap.instances import Instance, Semantics, evaluate
+from placegap.instances import Instance, Makespan, evaluate
 from placegap.solvers import Limits, Task
 from placegap.solvers.placers.list_scheduling.favourite_child import favourite_child_first
 from placegap.solvers.placers.list_scheduling.kernel_views import (
@@ -22,7 +22,7 @@ from placegap.solvers.placers.list_scheduling.m_etf import m_etf
 from placegap.solvers.placers.list_scheduling.m_sct import SctParams, favourites, m_sct
 
 Draw = Callable[..., Instance]
-SEMANTICS = Semantics(objective="makespan", channels="half_duplex", transfers="per_tensor")
+SEMANTICS = Makespan(channels="half_duplex", transfers="per_tensor")
 
 
 def scheduled(instance: Instance, favourite: list[int]) -> KernelTimes:

@@ -10,14 +10,14 @@ from draws.tiny import tiny_instance
 from references.placers import peft as slow_peft
 from references.placers import plan_of, pressed_instance, table_instance
 
-from placegap.instances import Instance, Semantics, evaluate
+from placegap.instances import Instance, Makespan, evaluate
 from placegap.solvers import METHODS, Task
 from placegap.solvers.core.method import Params
 from placegap.solvers.placers.list_scheduling.kernel_views import mean_costs, problem_of
 from placegap.solvers.placers.list_scheduling.peft import optimistic_costs, peft
 
 Draw = Callable[..., Instance]
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 
 # Arabnejad, Barbosa 2014, figure 1
 PAPER_TIMES = (

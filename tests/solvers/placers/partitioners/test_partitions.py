@@ -14,17 +14,7 @@ from references.brute_force import (
     oracle,
 )
 
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    InputError,
-    Instance,
-    Link,
-    Op,
-    Semantics,
-)
+from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Link, MaxLoad, Op
 from placegap.instances.structure.nets import build_nets
 from placegap.solvers import METHODS, Task, solve
 from placegap.solvers.core.registry import why_not
@@ -34,8 +24,8 @@ from placegap.solvers.placers.partitioners import partition, scotch
 from placegap.solvers.placers.partitioners.part_mending import mend
 from placegap.solvers.placers.pipelines.movable_units import free_units
 
-ANY = Semantics(objective="max_load")
-CHAIN = Semantics(objective="max_load", plans="chain")
+ANY = MaxLoad()
+CHAIN = MaxLoad(plans="chain")
 
 
 def two_cliques(memory: tuple[int | None, int | None] = (None, None), fast: int = 1) -> Instance:

@@ -8,14 +8,26 @@ import pytest
 from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
 from references.brute_force import latency_draws, max_load_draws, oracle
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics, evaluate
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    LatencySubgraphs,
+    Link,
+    MaxLoad,
+    Op,
+    Semantics,
+    evaluate,
+)
 from placegap.instances.importers.reader import read_model
 from placegap.solvers import Task, solve
 from placegap.solvers.placers.pipelines.greedy import greedy
 
-ANY = Semantics(objective="max_load")
-CHAIN = Semantics(objective="max_load", plans="chain")
-LATENCY = Semantics(objective="latency_subgraphs")
+ANY = MaxLoad()
+CHAIN = MaxLoad(plans="chain")
+LATENCY = LatencySubgraphs()
 
 
 def line(sizes: str, devices: str, runs: dict[int, str] | None = None) -> Instance:
@@ -159,7 +171,7 @@ def test_single_sample_plans_of_training_graphs_are_accepted(name: str) -> None:
             )
         }
     )
-    once = Semantics(objective="latency_subgraphs", subgraphs=2)
+    once = LatencySubgraphs(subgraphs=2)
     result = solve(instance, once, name)
     assert result.plan is not None
     assert set(result.plan.devices.tolist()) == {0}
@@ -176,7 +188,7 @@ def test_no_single_sample_plan_is_rejected(name: str) -> None:
         instance = tiny_instance(
             seed, num_ops=6, num_devices=2 + seed % 2, hosts=seed % 3 % 2, backward=True
         )
-        result = solve(instance, Semantics(objective="latency_subgraphs"), name)
+        result = solve(instance, LatencySubgraphs(), name)
         assert "breaks a rule" not in result.message
         found += result.plan is not None
     assert found >= 20

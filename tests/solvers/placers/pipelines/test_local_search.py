@@ -9,7 +9,7 @@ import pytest
 from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
 from references.brute_force import MAX_LOAD_SEMANTICS, max_load_draws, oracle
 
-from placegap.instances import Instance, Plan, Semantics, evaluate, example
+from placegap.instances import Instance, MaxLoad, Plan, Semantics, evaluate, example
 from placegap.instances.importers.reader import read_model
 from placegap.instances.referee.loads import combine, device_loads
 from placegap.instances.structure.blocks import contract
@@ -27,8 +27,8 @@ from placegap.solvers.placers.pipelines.loads_under_moves import (
 from placegap.solvers.placers.pipelines.local_search import LocalSearchParams, local_search
 from placegap.solvers.placers.pipelines.movable_units import free_units, units_of
 
-ANY = Semantics(objective="max_load")
-CHAIN = Semantics(objective="max_load", plans="chain")
+ANY = MaxLoad()
+CHAIN = MaxLoad(plans="chain")
 
 
 def referee(instance: Instance, device: np.ndarray, overlap: bool) -> list[int]:

@@ -1,14 +1,50 @@
-"""Durations of a makespan model, in its own unit of time."""
+"""The unit in which a model counts time, and the durations of a makespan model in it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.formulations.shared.families import granularity_ns, time_unit_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+
+LARGEST_TIME = 1000.0
+"""Models count time in a unit that keeps their horizon at or below this number."""
+
+
+def granularity_ns(instance: Instance, *, transfers: bool) -> int:
+    """Greatest common divisor of all times that a value is a sum of; 1 if all of them are 0.
+
+    Every makespan (``transfers=True``: op and transfer times) and every load of a device
+    (``transfers=False``: op and host times) is a multiple of it.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> granularity_ns(example(), transfers=True)
+    1
+    """
+    arrays = instance.arrays
+    ops = arrays.time_ns[arrays.time_ns != UNSUPPORTED]
+    moves = arrays.transfer_ns[:, 1:] if transfers else arrays.host_ns[:, ~arrays.is_host]
+    return math.gcd(*np.unique(ops).tolist(), *np.unique(moves).tolist()) or 1
+
+
+def time_unit_ns(horizon_ns: int, granularity: int) -> float:
+    """Nanoseconds per unit of model time: the granularity, unless that leaves large numbers.
+
+    Multiples of the granularity make every duration an integer, which solvers keep exact. The
+    horizon is at most `LARGEST_TIME` units, because an integrality error of 1e-6 times a big-M of
+    that size is still small beside one unit.
+
+    Examples
+    --------
+    >>> time_unit_ns(60_000_000, 1_000_000), time_unit_ns(5_000_000, 1)
+    (1000000.0, 5000.0)
+    """
+    return max(float(granularity), horizon_ns / LARGEST_TIME)
 
 
 @dataclass(frozen=True)
@@ -18,7 +54,7 @@ class ScaledTimes:
     Attributes
     ----------
     unit_ns : float
-        Nanoseconds per unit (`shared.families.time_unit_ns`).
+        Nanoseconds per unit (`time_unit_ns`).
     horizon : float
         No plan of interest lasts longer.
     op : n lists of K

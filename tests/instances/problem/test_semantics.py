@@ -1,0 +1,80 @@
+"""Semantics: one class per objective, and what files say of them."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from placegap.instances import (
+    Document,
+    InputError,
+    LatencySubgraphs,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    Semantics,
+    example,
+)
+from placegap.instances.files.document import parse_document
+from placegap.instances.problem.semantics import DEFAULTS, parse_semantics
+
+EACH = (
+    Makespan(channels="link"),
+    MaxLoad(plans="chain", levels=2),
+    MaxLoadFwdBwd(load="overlap"),
+    LatencySubgraphs(subgraphs=3),
+)
+
+
+def read(semantics: object) -> Semantics | None:
+    content = Document.of(example()).model_dump(mode="json", exclude_defaults=True)
+    return parse_document({**content, "semantics": semantics}, "net.json").semantics
+
+
+@pytest.mark.parametrize("semantics", EACH, ids=lambda semantics: semantics.objective)
+def test_files_say_the_objective_and_what_differs_from_the_defaults(semantics: Semantics) -> None:
+    short = semantics.model_dump(mode="json", exclude_defaults=True)
+    assert short.keys() == {"objective"} | {
+        name for name, rule in DEFAULTS.items() if getattr(semantics, name, rule) != rule
+    }
+    assert read(short) == read(semantics.model_dump(mode="json")) == semantics
+
+
+@pytest.mark.parametrize("semantics", EACH, ids=lambda semantics: semantics.objective)
+def test_rules_of_other_objectives_do_not_exist_and_are_read_only_at_their_defaults(
+    semantics: Semantics,
+) -> None:
+    # files of earlier versions have the rules of all objectives
+    assert parse_semantics({**DEFAULTS, **semantics.model_dump()}) == semantics
+    for name in DEFAULTS.keys() - semantics.model_dump().keys():
+        assert not hasattr(semantics, name)
+        with pytest.raises(ValidationError, match=f"{name} does not apply to the objective"):
+            parse_semantics({**semantics.model_dump(), name: "other"})
+
+
+@pytest.mark.parametrize(
+    ("semantics", "line"),
+    [
+        (5, "net.json: semantics: must be an object (got 5)"),
+        ({"channels": "port"}, "net.json: semantics.objective: field is missing"),
+        (
+            {"objective": "makspan"},
+            "net.json: semantics.objective: must be 'makespan', 'max_load', 'max_load_fwd_bwd' or"
+            " 'latency_subgraphs' (got 'makspan'); did you mean 'makespan'?",
+        ),
+        (
+            {"objective": "makespan", "channels": "wire"},
+            "net.json: semantics.channels: must be 'free', 'link', 'port' or 'half_duplex'"
+            " (got 'wire')",
+        ),
+        (
+            {"objective": "makespan", "plans": "chain"},
+            "net.json: semantics: plans does not apply to the objective makespan",
+        ),
+        ({"objective": "makespan", "pace": 1}, "net.json: semantics.pace: unknown field (got 1)"),
+    ],
+)
+def test_what_is_wrong_is_one_line_that_names_the_rule(semantics: object, line: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(semantics)
+    assert str(caught.value) == line
