@@ -16,12 +16,12 @@ from placegap.experiments.studies.gap_layout import CellText, TableText, lay_out
 from placegap.experiments.studies.gaps import GapCell, MethodSummary, disagreements
 from placegap.experiments.studies.model_table import MODEL_HEAD
 from placegap.experiments.studies.plots import plot_gaps
+from placegap.instances.problem.semantics import DEFAULTS
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers.core.result import relative_gap
 
 CSV_COLUMNS = (
-    "study", "table", "objective", "transfers", "channels", "plans", "load", "replicas", "levels",
-    "subgraphs", "instance", "cluster",
+    "study", "table", "objective", *DEFAULTS, "instance", "cluster",
     "num_ops", "num_devices", "method", "label", "params", "seed", "time_limit_s", "gap_limit",
     "status", "value_ns", "bound_ns", "bound_class", "own_gap", "best_bound_ns", "best_bound_by",
     "bound_origin", "rests_on", "best_rests_on", "faults",
