@@ -1,6 +1,8 @@
 # Two commands do all the set-up: `make study` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
+TORCH_BIN := .venv-torch/bin
+TORCH_TESTS = $(shell grep -rl "mark.torch" tests --include="test_*.py")
 PACKAGES := instances formulations solvers experiments
 # A file that is added or removed changes its folder: the strict editable install must see it.
 FOLDERS := $(shell find $(PACKAGES) -type d -not -name __pycache__)
@@ -8,11 +10,12 @@ PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constra
 # Kernels are compiled anew after files came or went: a cached one may name what is gone.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 
-.PHONY: help install study test test-deep bench lint types clean
+.PHONY: help install study test test-torch test-deep bench lint types clean
 
 help:
 	@echo "make study      install into .venv and run the quickstart study"
 	@echo "make test       install, then ruff, mypy and the tests"
+	@echo "make test-torch tests with PyTorch, in a venv of its own (1.6 GB, under 5 minutes)"
 	@echo "make test-deep  thousands of random instances (tens of minutes)"
 	@echo "make bench      benchmarks, never part of the tests"
 	@echo "make clean      remove .venv, build and results"
@@ -29,6 +32,12 @@ help:
 	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
+.venv-torch/.ready: pyproject.toml constraints.txt $(FOLDERS)
+	@echo "installing placegap with PyTorch into .venv-torch (1.6 GB, once)"
+	test -x $(TORCH_BIN)/python || $(PYTHON) -m venv .venv-torch
+	$(subst $(BIN),$(TORCH_BIN),$(PIP_INSTALL)) -e '.[torch]' hypothesis pytest pytest-xdist
+	@touch $@
+
 install: .venv/.dev
 
 study: .venv/.ready
@@ -42,13 +51,17 @@ types: .venv/.dev
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/pytest -n 2 --dist loadfile -m "not deep"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not deep and not torch"
 
-test-deep: .venv/.dev
-	$(BIN)/pytest -n 2 -m deep
+test-torch: .venv-torch/.ready
+	$(TORCH_BIN)/pytest -n 2 --dist loadfile -m "torch and not deep" $(TORCH_TESTS)
+
+test-deep: .venv/.dev .venv-torch/.ready
+	$(BIN)/pytest -n 2 -m "deep and not torch"
+	$(TORCH_BIN)/pytest -n 2 -m "deep and torch" $(TORCH_TESTS)
 
 bench: .venv/.dev
 	$(BIN)/python -m placegap.experiments.bench
 
 clean:
-	rm -rf .venv build results bench-results *.egg-info
+	rm -rf .venv .venv-torch build results bench-results *.egg-info

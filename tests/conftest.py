@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 
@@ -16,6 +17,12 @@ def ctrl_c_works() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests that need torch where it is not installed."""
+    if item.get_closest_marker("torch") is not None and find_spec("torch") is None:
+        pytest.skip("needs the torch extra: make test-torch")
 
 
 @pytest.fixture(autouse=True)

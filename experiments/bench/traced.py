@@ -1,0 +1,39 @@
+"""What it takes to trace models: seconds, ops, edges, peak memory, each in a fresh Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
+
+MODELS = (
+    "gpt2", "bert-base", "vit-base", "resnet50", "swin-tiny", "t5-small", "llama-7b", "gpt3-13b",
+)  # fmt: skip
+
+CODE = """
+from placegap.experiments.bench.process import peak_bytes
+from placegap.instances.importers.torch_export.model import read_traced_model
+graph = read_traced_model({!r}).graph
+flops = sum(op.flops or 0 for op in graph.ops) / 1e9
+parameters = graph.provenance.parameters["parameters"] / 1e6
+print(
+    f"{{len(graph.ops)}} ops, {{len(graph.edges)}} edges, {{flops:.2f}} GFLOP,"
+    f" {{parameters:.2f}} M parameters, {{peak_bytes() / 1e6:.0f}} MB"
+)
+"""
+
+
+def traced_benches() -> Iterator[tuple[str, Callable[[], str]]]:
+    """Each model, in a process of its own, which says what it found; none without torch."""
+    if find_spec("torch") is None:
+        print("left out: traced models, which need torch: pip install 'placegap[torch]'")
+        return
+    for model in MODELS:
+        yield f"trace hf:{model}", partial(_run, CODE.format(f"hf:{model}"))
+
+
+def _run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    return done.stdout.strip()
