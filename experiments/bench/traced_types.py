@@ -57,7 +57,7 @@ def shortened(config: Any) -> Any:
     """
     if not isinstance(config, dict):
         return config
-    short = {}
+    short: dict[str, Any] = {}
     for name, value in config.items():
         if name in DERIVED:
             continue

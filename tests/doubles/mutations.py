@@ -59,6 +59,8 @@ class Importer:
     file: str
     damaged: Callable[[random.Random], bytes]
     read: Callable[[Path], object]
+    needs_torch: bool = False
+    """Whether torch is loaded first: its import is no part of a read."""
 
 
 def damage_bytes(rng: random.Random, data: bytes) -> bytes:
@@ -516,6 +518,38 @@ def read_best(path: Path) -> object:
     return read_best_known(path)
 
 
+CONFIGS: list[Any] = [
+    {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 1, "n_embd": 8,
+     "n_head": 2, "n_positions": 16, "vocab_size": 11, "activation_function": "gelu_new"},
+    {"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4,
+     "num_key_value_heads": 2, "intermediate_size": 8, "vocab_size": 11, "hidden_act": "silu",
+     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+    {"model_type": "swin", "image_size": 8, "patch_size": 2, "depths": [1, 1], "window_size": 2,
+     "num_heads": [1, 2], "embed_dim": 4, "num_labels": 3, "architectures": ["SwinModel"]},
+]  # fmt: skip
+
+
+def damaged_config(rng: random.Random) -> bytes:
+    """A damaged configuration of one of three small models."""
+    return json_damage(rng.choice(CONFIGS))(rng)
+
+
+def read_config(path: Path) -> object:
+    """Trace the model of a configuration."""
+    from placegap.instances.importers.torch_export.model import read_traced_model
+    from placegap.instances.importers.torch_export.options import TraceOptions
+
+    return read_traced_model(f"hf:{path}", TraceOptions(seq=4))
+
+
+def load_torch(folder: Path) -> None:
+    """Load torch and the classes of the small models."""
+    for number, config in enumerate(CONFIGS):
+        path = folder / f"good-{number}.json"
+        path.write_bytes(as_json(config))
+        read_config(path)
+
+
 def read_log(path: Path) -> object:
     """Open a log of runs."""
     from placegap.experiments.studies.log import RunLog
@@ -562,6 +596,7 @@ IMPORTERS: dict[str, Importer] = {
     "catalogue": Importer("devices.yaml", text_damage(CATALOGUE_YAML), read_catalogue_file),
     "best-known": Importer("best.json", json_damage(BEST), read_best),
     "run-log": Importer("runs.jsonl", text_damage(LOG), read_log),
+    "hf-config": Importer("config.json", damaged_config, read_config, needs_torch=True),
 }  # fmt: skip
 """Every kind of file that is read."""
 
@@ -572,6 +607,8 @@ def read_damaged(name: str, first: int, count: int, folder: Path) -> None:
     path = folder / importer.file
     resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
     path.write_bytes(importer.damaged(random.Random(0)))
+    if importer.needs_torch:
+        load_torch(folder)
     for number in range(first, first + count):
         data = importer.damaged(random.Random(f"{name} {number}"))
         path.write_bytes(data)

@@ -10,18 +10,27 @@ import pytest
 from doubles import mutations
 
 QUICK = 100
+SLOW = 20
+"""Inputs of importers that take a second each."""
 MANY = 2000
 
 
-@pytest.mark.parametrize("importer", mutations.IMPORTERS)
+NAMES = [
+    pytest.param(name, marks=pytest.mark.torch) if importer.needs_torch else name
+    for name, importer in mutations.IMPORTERS.items()
+]
+
+
+@pytest.mark.parametrize("importer", NAMES)
 def test_a_hundred_damaged_inputs_are_read_or_refused_in_one_line(
     importer: str, tmp_path: Path
 ) -> None:
-    assert failures(importer, 0, QUICK, tmp_path) == ""
+    slow = mutations.IMPORTERS[importer].needs_torch
+    assert failures(importer, 0, SLOW if slow else QUICK, tmp_path) == ""
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("importer", mutations.IMPORTERS)
+@pytest.mark.parametrize("importer", NAMES)
 def test_two_thousand_damaged_inputs_are_read_or_refused_in_one_line(
     importer: str, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -108,6 +109,8 @@ def held_of(module: Any, signature: Any) -> dict[str, Held]:
 @contextmanager
 def one_line(source: str, what: str) -> Iterator[None]:
     """Turn whatever torch and the model's own code raise into one line."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # torch logs tracebacks of what it raises
     try:
         with warnings.catch_warnings():  # about torch's own calls
             warnings.simplefilter("ignore")
@@ -119,6 +122,8 @@ def one_line(source: str, what: str) -> Iterator[None]:
         if type(error).__name__.startswith("GuardOnDataDependent"):
             text = f"it branches on the values of a tensor, which no static graph holds ({text})"
         raise InputError(f"{what}: {type(error).__name__}: {text}", source) from None
+    finally:
+        logging.disable(disabled)
 
 
 @contextmanager

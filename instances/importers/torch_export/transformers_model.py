@@ -21,6 +21,12 @@ USUAL_SAMPLES = 16_000
 USUAL_IMAGE = 224
 """Pixels along an edge."""
 
+LARGEST_FIELD = 10**9
+"""No size of a model comes near."""
+
+MOST_LABELS = 10**6
+"""transformers writes out a name for every label."""
+
 
 def preset_model(preset: Preset, options: TraceOptions) -> Traceable:
     """A model that goes by a name, and example inputs."""
@@ -50,12 +56,28 @@ def config_model(path: Path, options: TraceOptions) -> Traceable:
     kind = raw.get("model_type") if isinstance(raw, dict) else None
     if not isinstance(kind, str):
         raise InputError("is no configuration: it has no model_type", path)
+    _check_sizes(raw, path)
     from transformers import CONFIG_MAPPING
 
     if kind not in CONFIG_MAPPING:
         raise InputError(f"transformers knows no model_type {kind!r}", path)
     config = CONFIG_MAPPING[kind].from_dict(raw)
     return _model(_class_of(config, raw, path), config, options, None)
+
+
+def _check_sizes(raw: Any, path: Path, place: str = "") -> None:
+    """Refuse sizes that would be built before torch could refuse them."""
+    entries: Any = ()
+    if isinstance(raw, dict):
+        entries = raw.items()
+    elif isinstance(raw, list):
+        entries = enumerate(raw)
+    for name, value in entries:
+        here = f"{place}.{name}" if place else str(name)
+        most = MOST_LABELS if name == "num_labels" else LARGEST_FIELD
+        if isinstance(value, int) and abs(value) > most:
+            raise InputError(f"{here} is above {most}", path)
+        _check_sizes(value, path, here)
 
 
 def _class_of(config: Any, raw: Mapping[str, Any], path: Path) -> Any:
