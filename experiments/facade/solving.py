@@ -21,7 +21,7 @@ from placegap.experiments.running.placing import (
 )
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.running.sources import find_cluster, find_model
+from placegap.experiments.running.sources import find_cluster, find_model, usual_objective
 from placegap.experiments.show.place_report import named_placement, print_result
 from placegap.experiments.show.plan_notes import plan_notes
 from placegap.experiments.show.rendering import PLAIN_WIDTH
@@ -136,12 +136,13 @@ def solve(
     Parameters
     ----------
     model : str, Path, Graph, Document or Instance
-        A name of the corpus, a file of any readable format, or what `placegap.instances` made.
+        A name of the corpus, a file of any readable format, a model to trace (``hf:gpt2``), or what
+        `placegap.instances` made.
     cluster : str, Path or Cluster, optional
         Name of a shipped cluster, a file, or a cluster; by default the model's own devices.
     objective : str or Semantics, optional
         ``makespan``, ``max_load``, ``max_load_fwd_bwd`` or ``latency_subgraphs``, or all rules at
-        once. By default the file's own, or makespan.
+        once. By default the file's own, max_load for a model that is traced, else makespan.
     method : str, optional
         A name of ``placegap.solvers.METHODS``; by default a quick placer, and then the strongest
         method for the objective, which starts from its plan.
@@ -181,7 +182,8 @@ def solve(
             raise InputError("give the rules in the semantics, or one by one, not both")
         semantics = objective
     else:
-        semantics = choose_semantics(rules, own, method, params)
+        usual = usual_objective(model) if isinstance(model, str) else "makespan"
+        semantics = choose_semantics(rules, own, method, params, usual)
     first = Attempt(
         source=instance,
         semantics=semantics,

@@ -83,6 +83,7 @@ def build_model(name: str, options: TraceOptions) -> Traceable:
         return built(name, lambda: function_model(rest))
     if rest.endswith(".json") or "/" in rest:
         path = Path(rest)
+        path = path / "config.json" if path.is_dir() else path
         if not path.exists():
             raise InputError("there is no such file", path)
         import_torch(str(path), "transformers")
