@@ -17,6 +17,7 @@ What becomes what:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -399,6 +400,7 @@ def _colocate(
             root.setdefault(label, label)
             root[find(label)] = find(found[0])
     groups = [find(found[0]) if found else None for found in label_lists]
+    sizes = Counter(groups)
     for op, group in zip(program.ops, groups, strict=True):
-        if group is not None and groups.count(group) > 1:
+        if group is not None and sizes[group] > 1:
             op["colocation"] = group

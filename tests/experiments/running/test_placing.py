@@ -36,6 +36,17 @@ def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> Non
     assert chosen(channels="free") == "makespan free per_edge"
 
 
+def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> None:
+    def usual(method: str | None = None, **rules: str) -> str:
+        return choose_semantics(Rules(**rules), None, method, None, "max_load").label
+
+    assert usual() == "max_load chain add"
+    assert usual(objective="makespan") == "makespan port per_edge"
+    assert usual(channels="link") == "makespan link per_edge"
+    assert usual(method="heft") == "makespan port per_edge"  # heft does no max_load
+    assert usual(method="m-topo").startswith("max_load")
+
+
 @pytest.mark.parametrize(
     ("semantics", "methods"),
     [

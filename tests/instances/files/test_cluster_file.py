@@ -181,6 +181,23 @@ def test_an_unknown_name_is_an_error_that_lists_the_clusters() -> None:
         load_cluster("mine")
 
 
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ("4xV100-pcie", "celeritas-4xV100-pcie"),
+        ("8xH100", "8xH100-nvlink"),
+        ("P100", "fd-dps-8xP100"),
+    ],
+)
+def test_a_part_of_a_name_is_the_one_cluster_that_has_it(part: str, name: str) -> None:
+    assert load_cluster(part).name == name
+
+
+def test_a_part_of_several_names_offers_them() -> None:
+    with pytest.raises(InputError, match="mean 'moirai-inter-server' or 'moirai-intra-server'"):
+        load_cluster("moirai")
+
+
 def test_a_missing_file_is_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         load_cluster(tmp_path / "none.yaml")

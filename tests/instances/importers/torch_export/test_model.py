@@ -12,7 +12,7 @@ from placegap.instances import Graph, InputError
 from placegap.instances.importers.torch_export.fx_reader import read_fx_graph
 from placegap.instances.importers.torch_export.model import build_model, read_traced_model
 from placegap.instances.importers.torch_export.options import TraceOptions
-from placegap.instances.importers.torch_export.tracing import traced
+from placegap.instances.importers.torch_export.tracing import parameter_count, traced
 
 pytestmark = pytest.mark.torch
 
@@ -52,6 +52,23 @@ def test_a_known_model_has_its_flops_and_parameters(
     assert isinstance(parameters, int)
     assert parameters / 1e6 == pytest.approx(mega_parameters, rel=1e-3)
     assert len(graph.ops) <= 1.02 * most_ops
+
+
+PARAMETERS = {  # in millions, as the papers and the model cards say
+    "gpt2": 124, "gpt2-medium": 355, "gpt2-large": 774, "gpt2-xl": 1558,
+    "gpt3-330m": 356, "gpt3-1.3b": 1316, "gpt3-2.7b": 2651, "gpt3-13b": 12853,  # 12 L d^2 + ...
+    "llama-7b": 6738, "llama-70b": 68977, "mixtral-8x7b": 46703,
+    "bert-base": 109.5, "bert-large": 335.1, "t5-small": 60.5, "t5-base": 222.9, "t5-large": 737.7,
+    "vit-base": 86.6, "vit-large": 304.3, "resnet50": 25.6,
+    "swin-tiny": 28.3, "swin-small": 49.6, "swin-base": 87.8, "swin-large": 196.5,
+    "evoformer": 88,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_preset_has_the_parameters_of_its_model(name: str) -> None:
+    model = build_model(f"hf:{name}", TraceOptions())
+    assert parameter_count(model.module) / 1e6 == pytest.approx(PARAMETERS[name], rel=0.005)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "resnet50", "swin-tiny"])
