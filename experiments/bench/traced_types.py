@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from placegap.instances.importers.torch_export.model import read_traced_model
-from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.importers.torch_export.options import UNCOUNTED, TraceOptions
 from placegap.instances.importers.torch_export.tracing import import_torch
 from placegap.instances.reading.errors import InputError
 
@@ -87,8 +87,8 @@ def extract_types(types: tuple[str, ...] = TYPES) -> Iterator[tuple[str, str, fl
             try:
                 graph = read_traced_model(f"hf:{path}", options).graph
                 found = f"{len(graph.ops)} ops, {len(graph.edges)} edges"
-                notes = [each for each in graph.provenance.changes if "no rule" in each]
-                found += f"; {notes[0]}" if notes else ""
+                if UNCOUNTED in graph.provenance.parameters:
+                    found += f"; no FLOPs: {graph.provenance.parameters[UNCOUNTED]}"
             except InputError as error:
                 found = f"error: {error}"
             yield kind, found, time.monotonic() - begun

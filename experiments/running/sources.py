@@ -15,7 +15,12 @@ from placegap.instances.importers.measured_times import MEASURED, read_times, wi
 from placegap.instances.importers.onnx.model import ASSUMED_DIMS, UNNAMED_BATCH, WITHOUT_RULE
 from placegap.instances.importers.reader import read_model
 from placegap.instances.importers.time_unit import TimeUnit
-from placegap.instances.importers.torch_export.options import PREFIXES, TraceOptions, is_traced
+from placegap.instances.importers.torch_export.options import (
+    PREFIXES,
+    UNCOUNTED,
+    TraceOptions,
+    is_traced,
+)
 from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.problem.semantics import Objective
 from placegap.instances.reading.errors import InputError
@@ -156,7 +161,7 @@ def usual_objective(model: str) -> Objective:
 
 
 def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
-    """Lines on what an ONNX file leaves open: sizes nobody stated, and FLOPs that are guesses.
+    """Lines on what a model leaves open: sizes nobody stated, and FLOPs that are guesses.
 
     Examples
     --------
@@ -166,7 +171,7 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
     >>> open_questions(graph, "net.onnx")
     ('batch: N taken as 1, which net.onnx leaves open; --dim N=8 asks for another',)
     """
-    if Path(model).name.endswith((".json", ".json.gz")):
+    if Path(model).name.endswith((".json", ".json.gz")) and not is_traced(model):
         return ()
     parameters = graph.provenance.parameters
     lines = []
@@ -181,6 +186,9 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
     guessed = parameters.get(WITHOUT_RULE)
     if isinstance(guessed, str):
         lines.append(f"FLOPs: no rule for {guessed}; each counts 1 per element that it writes")
+    uncounted = parameters.get(UNCOUNTED)
+    if isinstance(uncounted, str):
+        lines.append(f"FLOPs: no rule for {uncounted}, which read weights; they count as 0")
     return tuple(lines)
 
 

@@ -80,8 +80,8 @@ class FxProgram:
         The parameters that each op reads, and their bytes, by name; folded ones are left out.
     read_of : dict of str to FxTensor
         What each node with one tensor returns, views resolved.
-    notes : list of str
-        What the reader of the graph should know, one sentence each.
+    uncounted : list of str
+        Nodes that read a matrix of weights and whose FLOPs no rule counts, with what they call.
     """
 
     ops: list[dict[str, Any]] = field(default_factory=list)
@@ -89,7 +89,7 @@ class FxProgram:
     op_of: dict[str, str] = field(default_factory=dict)
     weights_of: dict[str, dict[str, int]] = field(default_factory=dict)
     read_of: dict[str, FxTensor] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    uncounted: list[str] = field(default_factory=list)
 
 
 def module_path_of(node: Any) -> str | None:
@@ -357,10 +357,7 @@ def _flops(reading: _Reading, node: Any) -> int:
         if read.held is not None and read.held.kind == "parameter"
     ]
     if reads_matrix_unknown(node, weights):
-        reading.program.notes.append(
-            f"{node.name}: {kind_of_node(node)} reads a matrix of weights, and no rule counts its"
-            " FLOPs: they count as 0"
-        )
+        reading.program.uncounted.append(f"{node.name} ({kind_of_node(node)})")
     return 0
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from placegap.instances.files.document import Document
 from placegap.instances.importers.torch_export.fx_reader import FxProgram, read_fx_graph
 from placegap.instances.importers.torch_export.kv_cache import add_kv_cache
-from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.importers.torch_export.options import UNCOUNTED, TraceOptions
 from placegap.instances.importers.torch_export.presets import find_preset
 from placegap.instances.importers.torch_export.python_function import function_model
 from placegap.instances.importers.torch_export.tracing import (
@@ -35,8 +35,8 @@ from placegap.instances.reading.errors import InputError, from_validation_error
 
 FOLDED = ("nodes that read only weights and constants folded into constants",)
 
-MOST_NOTES = 3
-"""Ops without a rule that the provenance names."""
+MOST_NAMED = 3
+"""Ops without a rule for FLOPs that the provenance names."""
 
 
 def read_traced_model(name: str, options: TraceOptions | None = None) -> Document:
@@ -85,7 +85,10 @@ def build_model(name: str, options: TraceOptions) -> Traceable:
         path = Path(rest)
         path = path / "config.json" if path.is_dir() else path
         if not path.exists():
-            raise InputError("there is no such file", path)
+            raise InputError(
+                "there is no such file; a model of the hub comes by its configuration, config.json",
+                path,
+            )
         import_torch(str(path), "transformers")
         return built(str(path), lambda: config_model(path, options))
     preset = find_preset(rest)
@@ -102,9 +105,6 @@ def as_document(
 ) -> Document:
     """The document of a program that was read, with what was changed on the way."""
     short = Path(name.partition(":")[2].replace(":", ".")).name.removesuffix(".json")
-    notes = program.notes[:MOST_NOTES]
-    if len(program.notes) > len(notes):
-        notes.append(f"and {len(program.notes) - len(notes)} more ops without a rule for FLOPs")
     raw = {
         "name": short,
         "ops": program.ops,
@@ -114,15 +114,27 @@ def as_document(
             "changes": (
                 "weights dropped, their sizes kept",
                 *changes,
-                *notes,
             ),
-            "parameters": {"parameters": parameters, **options.chosen(), **_versions()},
+            "parameters": {
+                "parameters": parameters,
+                **options.chosen(),
+                **_versions(),
+                **_uncounted(program),
+            },
         },
     }
     try:
         return Document(name=short, graph=Graph.model_validate(raw))
     except ValidationError as error:
         raise from_validation_error(error, raw, name) from None
+
+
+def _uncounted(program: FxProgram) -> dict[str, str]:
+    """The first ops that read weights and have no rule for FLOPs, and how many more there are."""
+    named = program.uncounted[:MOST_NAMED]
+    if len(program.uncounted) > len(named):
+        named.append(f"and {len(program.uncounted) - len(named)} more")
+    return {UNCOUNTED: ", ".join(named)} if named else {}
 
 
 def _versions() -> dict[str, str]:

@@ -8,6 +8,9 @@ from typing import Literal, get_args
 from placegap.instances.importers.torch_export.fx_reader import Tied
 from placegap.instances.reading.errors import InputError
 
+UNCOUNTED = "reads_weights_without_flop_rule"
+"""Parameter of the provenance that names ops whose FLOPs count as 0, though they read weights."""
+
 PREFIXES = ("hf:", "py:")
 
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]

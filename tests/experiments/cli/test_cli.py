@@ -85,7 +85,7 @@ def test_near_names_are_offered_for_whatever_is_chosen_by_name(
     for args, name in (
         (["plac"], "place"),
         (["place", "zfnet", "--cluster", "8xH100-nvlink"], "zfnet512"),
-        (["place", "zfnet512", "--cluster", "8xH100"], "8xH100-nvlink"),
+        (["place", "zfnet512", "--cluster", "8xH10-nvlink"], "8xH100-nvlink"),
         ([*place, "--method", "heff"], "heft"),
         ([*place, "--objective", "maxload"], "max_load"),
         ([*place, "--coarsen", "moirai"], "moirai-fusion"),

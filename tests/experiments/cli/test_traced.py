@@ -38,6 +38,26 @@ def test_a_converted_model_is_read_like_any_other(tmp_path: Path) -> None:
     assert document.graph.provenance.parameters["seq"] == 8
 
 
+def test_an_op_whose_flops_nobody_counts_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (tmp_path / "centres.py").write_text(
+        "import torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.centres = torch.nn.Parameter(torch.zeros(5, 4))\n"
+        "    def forward(self, x):\n"
+        "        return torch.cdist(x, self.centres)\n"
+        "def build():\n"
+        "    return Net(), (torch.zeros(3, 4),)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", "py:centres:build", "out.json"]) == 0
+    line = "FLOPs: no rule for _cdist_forward (_cdist_forward), which read weights; they count as 0"
+    assert line in capsys.readouterr().err
+
+
 def test_an_objective_that_is_asked_for_is_not_commented_on(
     tmp_path: Path, capsys: Capture
 ) -> None:
