@@ -56,6 +56,5 @@ class Rules:
 
     def _objective(self, default: str) -> str:
         given = {name for name, value in vars(self).items() if value is not None}
-        if given & {"plans", "load"} and default in ("max_load", "max_load_fwd_bwd"):
-            return default
-        return next((name for name in OBJECTIVES if given.intersection(FIELDS[name])), default)
+        usual_first = sorted(OBJECTIVES, key=lambda name: name != default)
+        return next((name for name in usual_first if given.intersection(FIELDS[name])), default)

@@ -43,6 +43,7 @@ def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> No
     assert usual() == "max_load chain add"
     assert usual(objective="makespan") == "makespan port per_edge"
     assert usual(channels="link") == "makespan link per_edge"
+    assert usual(memory="peak") == "max_load chain add peak"  # a rule of both
     assert usual(method="heft") == "makespan port per_edge"  # heft does no max_load
     assert usual(method="m-topo").startswith("max_load")
 
