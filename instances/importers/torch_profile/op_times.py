@@ -12,16 +12,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import fx
 
 from placegap.instances.importers.torch_export.fx_nodes import is_check, tensors_in
 from placegap.instances.importers.torch_export.fx_reader import FxProgram, Held
+from placegap.instances.importers.torch_profile.device_type import DeviceType
 from placegap.instances.reading.errors import InputError
-
-DeviceType = Literal["cpu", "cuda"]
 
 WARM_UPS = 2
 RUNS = 7

@@ -1,0 +1,107 @@
+"""``placegap profile``: the ops of a traced model measured on the device at hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placegap.experiments.cli.options import JsonOption, with_tracing
+from placegap.experiments.show.figures import format_bytes, format_ns
+from placegap.experiments.show.output_files import check_outputs
+from placegap.experiments.show.rendering import output, plain_table, print_line, spinner
+from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
+from placegap.instances.importers.torch_profile.device_type import DeviceType
+from placegap.instances.reading.errors import InputError
+
+if TYPE_CHECKING:
+    from placegap.instances.importers.torch_profile.profile import Profile
+
+
+@with_tracing
+def profile_command(
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="hf:NAME, hf:CONFIG.json or py:MODULE:FUNCTION."),
+    ],
+    *,
+    tracing: TraceOptions,
+    device: Annotated[DeviceType, typer.Option(help="Where to measure.")] = "cpu",
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind",
+            help="Device kind that the times are filed under, by which a cluster asks for them"
+            " (cpu or cuda); the roofline is the catalogue's, where it knows the kind.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Write the times to this CSV file.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a forward pass op by op, and say how far the roofline was off.
+
+    Passes are repeated: 2 warm up, and of 7 the median counts. Weights and inputs are random. What
+    --out writes, 'place --times' reads.
+    """
+    if not is_traced(model):
+        raise InputError("only models that are traced can be measured (hf:, py:)", model)
+    check_outputs(out)
+    from placegap.instances.importers.torch_profile.profile import profile_model, times_csv
+
+    with spinner(f"measuring {model}"):
+        profile = profile_model(model, tracing, device, kind)
+    if out is not None:
+        try:
+            out.write_text(times_csv(profile))
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror or error}", out) from None
+    if as_json:
+        print(json.dumps(profile_object(profile), ensure_ascii=False), flush=True)
+    else:
+        print_profile(profile)
+
+
+def profile_object(profile: Profile) -> dict[str, object]:
+    """What ``--json`` prints."""
+    return {
+        "model": profile.model,
+        "device_kind": profile.device_kind,
+        "measured_ns": sum(op.measured_ns for op in profile.ops),
+        "roofline_ns": sum(op.roofline_ns for op in profile.ops),
+        "rest_ns": profile.rest_ns,
+        "is_calibrated": profile.is_calibrated,
+        "rates": profile.spec.model_dump(mode="json", exclude={"memory_bytes"}),
+        "ops": [vars(op) for op in profile.ops],
+    }
+
+
+def print_profile(profile: Profile) -> None:
+    """A table of the kinds of ops, the totals, and where the roofline's rates come from."""
+    from placegap.instances.importers.torch_profile.profile import by_kind
+
+    rows = [
+        (kind, str(count), format_ns(taken), format_ns(modelled), _ratio(taken, modelled))
+        for kind, (count, taken, modelled) in by_kind(profile.ops).items()
+    ]
+    head = ("kind of op", "ops", "measured", "roofline", "measured / roofline")
+    output().print(plain_table(f"{profile.model} on {profile.device_kind}", head, rows))
+    measured_ns = sum(op.measured_ns for op in profile.ops)
+    modelled_ns = sum(op.roofline_ns for op in profile.ops)
+    print_line(
+        f"all ops  {format_ns(measured_ns)} measured, {format_ns(modelled_ns)} by the roofline"
+        f" ({_ratio(measured_ns, modelled_ns)}); calls that are no ops {format_ns(profile.rest_ns)}"
+    )
+    spec = profile.spec
+    bandwidth = f"{format_bytes(spec.bandwidth_bytes_per_s)}/s"
+    print_line(
+        f"rates    {spec.peak_flops_per_s / 1e9:.4g} GFLOP/s, {bandwidth},"
+        f" {format_ns(spec.launch_overhead_ns)} an op; {spec.source}"
+    )
+
+
+def _ratio(measured_ns: int, modelled_ns: int) -> str:
+    return f"{measured_ns / modelled_ns:.2f}" if modelled_ns else "-"

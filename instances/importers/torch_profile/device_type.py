@@ -1,0 +1,5 @@
+"""The devices that torch can measure on."""
+
+from typing import Literal
+
+DeviceType = Literal["cpu", "cuda"]

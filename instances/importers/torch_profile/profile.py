@@ -1,0 +1,133 @@
+"""How long each op of a model takes on the device at hand, beside what costing says."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from placegap.instances.costing.catalogue import DeviceSpec, catalogue
+from placegap.instances.costing.roofline import roofline_ns
+from placegap.instances.importers.torch_export.fx_reader import read_fx_graph
+from placegap.instances.importers.torch_export.model import build_model
+from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.importers.torch_export.tracing import traced
+from placegap.instances.importers.torch_profile.device_type import DeviceType
+from placegap.instances.reading.errors import InputError
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """Measured and modelled time of one op, in ns."""
+
+    name: str
+    kind: str
+    measured_ns: int
+    roofline_ns: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A measured model.
+
+    Attributes
+    ----------
+    model : str
+    device_kind : str
+        What the times are filed under.
+    spec : DeviceSpec
+        What the roofline is made of: the catalogue's entry, or what was measured.
+    is_calibrated : bool
+        Whether the rates of `spec` were measured.
+    ops : tuple of OpTime
+        In the order of the graph.
+    rest_ns : int
+        Time of all calls that are no ops (views, folded constants).
+    """
+
+    model: str
+    device_kind: str
+    spec: DeviceSpec
+    is_calibrated: bool
+    ops: tuple[OpTime, ...]
+    rest_ns: int
+
+
+def profile_model(
+    name: str, options: TraceOptions, device: DeviceType = "cpu", device_kind: str | None = None
+) -> Profile:
+    """Trace a forward pass and measure it op by op; weights and inputs are random.
+
+    Parameters
+    ----------
+    name : str
+        ``hf:NAME``, ``hf:PATH.json`` or ``py:module:function``.
+    options : TraceOptions
+    device : {"cpu", "cuda"}
+    device_kind : str, optional
+        What the times are filed under, and whose entry of the catalogue makes the roofline; without
+        an entry the rates of the device are measured. None: "cpu" or "cuda".
+
+    Raises
+    ------
+    InputError
+        One line: no such model or device, too little memory, or a call fails.
+    """
+    if options.train:
+        raise InputError("a forward pass is measured; leave out --train", name)
+    model = build_model(name, options)
+    graph, held = traced(name, model)
+    from placegap.instances.importers.torch_profile.calibration import calibrate
+    from placegap.instances.importers.torch_profile.op_times import measure_ops
+
+    try:
+        program = read_fx_graph(graph, held)
+    except ValueError as error:
+        raise InputError(str(error), name) from None
+    times = measure_ops(graph, held, program, device)
+    filed = device_kind or device
+    known = catalogue().get(filed)
+    spec = calibrate(device, options.dtype) if known is None else known
+    ops = tuple(
+        OpTime(
+            op["name"],
+            op["kind"],
+            round(times.of_op_ns[op["name"]]),
+            roofline_ns(op["flops"], op["bytes_moved"], spec, dtype=op["dtype"]),
+        )
+        for op in program.ops
+    )
+    return Profile(name, filed, spec, known is None, ops, round(times.rest_ns))
+
+
+def times_csv(profile: Profile) -> str:
+    """The measured times as a CSV file that ``--times`` reads.
+
+    Examples
+    --------
+    >>> spec = catalogue()["T4"]
+    >>> print(times_csv(Profile("m", "T4", spec, False, (OpTime("a", "mm", 7, 5),), 0)), end="")
+    name,device_kind,time_ns
+    a,T4,7
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("name", "device_kind", "time_ns"))
+    writer.writerows((op.name, profile.device_kind, op.measured_ns) for op in profile.ops)
+    return text.getvalue()
+
+
+def by_kind(ops: Sequence[OpTime]) -> Mapping[str, tuple[int, int, int]]:
+    """For each kind of op: how many, measured and modelled time; the slowest kind first.
+
+    Examples
+    --------
+    >>> by_kind([OpTime("a", "mm", 7, 5), OpTime("b", "add", 9, 4), OpTime("c", "mm", 3, 5)])
+    {'mm': (2, 10, 10), 'add': (1, 9, 4)}
+    """
+    sums: dict[str, tuple[int, int, int]] = {}
+    for op in ops:
+        count, measured_ns, modelled_ns = sums.get(op.kind, (0, 0, 0))
+        sums[op.kind] = (count + 1, measured_ns + op.measured_ns, modelled_ns + op.roofline_ns)
+    return dict(sorted(sums.items(), key=lambda item: (-item[1][1], item[0])))
