@@ -111,7 +111,13 @@ def test_nothing_below_imports_the_facade(layer: str) -> None:
                 assert {*parts[:2]} & {*LAYERS}, f"{path}: imports {name}"
 
 
-NEED_TORCH = ("placegap.instances.importers.torch_export.evoformer",)
+NEED_TORCH = (
+    "placegap.instances.importers.torch_export.evoformer",
+    "placegap.instances.importers.torch_profile.calibration",
+    "placegap.instances.importers.torch_profile.op_times",
+    "placegap.instances.importers.torch_training.joint_program",
+    "placegap.instances.importers.torch_training.training_graph",
+)
 """Modules of torch's own classes, loaded where such a model is asked for."""
 
 
