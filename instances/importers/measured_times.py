@@ -124,7 +124,7 @@ def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> Measured
     Examples
     --------
     >>> from placegap.instances import example
-    >>> times = MeasuredTimes("t.csv", {("a", "gpu"): [7.0, 9.0, 8.0]})
+    >>> times = MeasuredTimes("t.csv", {("op1", "gpu"): [7.0, 9.0, 8.0]})
     >>> measured = with_times(example().graph, times, example().cluster)
     >>> measured.graph.ops[0].time_ns
     {'gpu': 8}
