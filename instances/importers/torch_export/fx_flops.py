@@ -22,6 +22,7 @@ ATTENTION_BACKWARD = frozenset({
     "_scaled_dot_product_fused_attention_overrideable_backward",
 })  # fmt: skip
 GROUPED = frozenset({"_grouped_mm", "transformers::grouped_mm_fallback"})
+GROUPED_BACKWARD = frozenset({"transformers::grouped_mm_fallback_backward"})
 
 READS_WHAT_IT_WRITES = frozenset({"embedding", "index", "index_select", "gather"})
 """Ops that read of their table only as much as they write."""
@@ -46,6 +47,8 @@ def count_node_flops(node: Any) -> int | None:
         return 5 * attention_flops(*(sizes_of(_tensor(node.args[at])) for at in (1, 2, 3))) // 2
     if kind in GROUPED:
         return _grouped_flops(sizes_of(_tensor(node.args[0])), sizes_of(_tensor(node.args[1])))
+    if kind in GROUPED_BACKWARD:  # the gradients of the tokens and of the matrices
+        return 2 * _grouped_flops(sizes_of(_tensor(node.args[0])), sizes_of(_tensor(node.args[1])))
     rule = _registry().get(getattr(node.target, "overloadpacket", None))
     if rule is None:
         return None

@@ -16,7 +16,7 @@ part of. A sum of gradients carries none of use and goes with the call that read
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,6 @@ def joint_program(
     module: torch.nn.Module,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
-    more_inputs: Callable[..., Mapping[str, Any]] = lambda module, *args, **kwargs: {},
 ) -> JointProgram:
     """Trace one training step of a module; the tensors of `module` become fake ones.
 
@@ -78,8 +77,6 @@ def joint_program(
         other outputs the gradients come in as inputs.
     args, kwargs : sequence, mapping
         Its inputs; of tensors only shapes and types count.
-    more_inputs : callable (module, *args, **kwargs) -> mapping
-        Further inputs by name (labels), chosen with the module and its inputs made fake.
 
     Raises
     ------
@@ -96,7 +93,6 @@ def joint_program(
         _make_fake(module)
         _set_modes(module)
         args, kwargs = pytree.tree_map_only(torch.Tensor, _fake, (tuple(args), dict(kwargs or {})))
-        kwargs = {**kwargs, **more_inputs(module, *args, **kwargs)}
         exported = torch.export.export(module, args, kwargs, strict=False)
         run = _Interpreted(_cleaned(exported.module()))
         stack.enter_context(torch.enable_grad())

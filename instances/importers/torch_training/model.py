@@ -10,6 +10,7 @@ from placegap.instances.files.document import Document
 from placegap.instances.importers.torch_export.model import as_document, build_model
 from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.importers.torch_export.tracing import (
+    Traceable,
     no_split_label,
     one_line,
     parameter_count,
@@ -18,6 +19,10 @@ from placegap.instances.reading.errors import InputError
 
 LABELS = "labels"
 """Input of transformers' models that makes them return a loss."""
+
+OF_TOKENS = ("CausalLM", "MaskedLM", "LMHead", "ConditionalGeneration", "TokenClassification")
+OF_EXAMPLES = ("ImageClassification", "SequenceClassification", "AudioClassification")
+"""Parts of the names of classes whose labels are of tokens, and of examples."""
 
 
 def read_training_model(name: str, options: TraceOptions) -> Document:
@@ -45,7 +50,7 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
     parameters = parameter_count(model.module)
     labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
     with one_line(name, "cannot be traced for training"):
-        step = joint_program(model.module, model.args, model.kwargs, _labels)
+        step = joint_program(model.module, model.args, {**model.kwargs, **_labels(model)})
     try:
         program = read_training_graph(step, optimizer, options.tied, labels)
     except ValueError as error:
@@ -58,17 +63,17 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
     return as_document(name, options, program, parameters, changes)
 
 
-def _labels(module: Any, *args: Any, **kwargs: Any) -> Mapping[str, Any]:
-    """Labels of the shape that the logits ask for: one class of each position, or of each example.
-
-    The tensors are fake: the pass computes shapes alone.
-    """
+def _labels(model: Traceable) -> Mapping[str, Any]:
+    """Labels for a model of transformers whose head takes them, of each token or each example."""
     import torch
 
-    if LABELS not in signature(module.forward).parameters or not hasattr(module, "config"):
+    head = type(model.module).__name__
+    if LABELS not in signature(model.module.forward).parameters:
         return {}
-    with torch.no_grad():
-        logits = getattr(module(*args, **kwargs), "logits", None)
-    if not isinstance(logits, torch.Tensor) or logits.dim() < 2:
-        return {}
-    return {LABELS: torch.zeros(logits.shape[:-1], dtype=torch.long)}
+    if any(name in head for name in OF_TOKENS):
+        tokens = model.kwargs.get("decoder_input_ids", model.kwargs.get("input_ids"))
+        return {} if tokens is None else {LABELS: torch.zeros_like(tokens)}
+    if any(name in head for name in OF_EXAMPLES):
+        batch = next(iter(model.kwargs.values())).shape[0]
+        return {LABELS: torch.zeros(batch, dtype=torch.long, device="meta")}
+    return {}

@@ -207,6 +207,7 @@ def _hold(program: FxProgram, step: JointProgram, optimizer: Optimizer, tied: Ti
             for name, size in due.items():
                 item = weight_bytes[_whole(name)]
                 moved += update_bytes(optimizer, size // item, item)
+            op.setdefault("colocation", op["name"])  # its gradient may be another op's
             updates.append(_update(op, optimizer, moved))
             program.edges += _gradient_edges(program, step, [*due], op, updates[-1]["name"])
     program.ops += updates
@@ -228,12 +229,24 @@ def _whole(name: str) -> str:
 
 
 def _gradients_in_place(program: FxProgram, step: JointProgram) -> dict[str, int]:
-    """Bytes of the gradients that each op writes and no op reads."""
+    """Bytes of the gradients that each op writes into the state of its group, and no op reads."""
     read = {(edge["producer"], edge["tensor"]) for edge in program.edges}
+    groups = {op["name"]: op.get("colocation") for op in program.ops}
+    holders = {
+        (groups[op["name"]], _whole(name))
+        for op in program.ops
+        if not op["backward"]
+        for name in program.weights_of[op["name"]]
+    }
     found: dict[str, int] = defaultdict(int)
-    for node in dict.fromkeys(step.gradient_of.values()):
+    seen = set()
+    for name, node in step.gradient_of.items():
         tensor = program.read_of[node]
-        if tensor.op is not None and (tensor.op, tensor.name) not in read:
+        place = (tensor.op, tensor.name)
+        if tensor.op is None or place in read or place in seen:
+            continue
+        if (groups[tensor.op], name) in holders:
+            seen.add(place)
             found[tensor.op] += tensor.bytes
     return found
 

@@ -47,6 +47,41 @@ def test_the_state_of_adam_is_sixteen_bytes_for_each_parameter(tmp_path: Path) -
     assert weights == {11 * 8 * 16}  # the tied embedding: held once where both ends are
 
 
+def test_products_with_the_matrix_of_an_expert_have_a_backward_pass(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1,
+             "num_attention_heads": 2, "num_key_value_heads": 2, "num_local_experts": 4,
+             "vocab_size": 11}  # fmt: skip
+    path.write_text(json.dumps({"model_type": "mixtral", **sizes}))
+    graph = read_training_model(f"hf:{path}", TraceOptions(seq=16, train=True)).graph
+    grouped = [op for op in graph.ops if "grouped_mm" in op.kind]
+    # each of 16 tokens at 2 experts: 8 x 32 (gate and up) and 16 x 8; backward two of each
+    assert sorted(op.flops or 0 for op in grouped if not op.backward) == [8192, 16384]
+    assert sorted(op.flops or 0 for op in grouped if op.backward) == [16384, 32768]
+
+
+def test_weights_whose_gradient_is_that_of_an_activation_are_updated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shifting.py").write_text(
+        "import torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.shift = torch.nn.Parameter(torch.zeros(2, 4))\n"
+        "        self.layer = torch.nn.Linear(4, 4, bias=False)\n"
+        "    def forward(self, x):\n"
+        "        return self.layer(x + self.shift)\n"
+        "def build():\n"
+        "    return Net(), (torch.zeros(2, 4),)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    graph = read_training_model("py:shifting:build", TraceOptions(train=True)).graph
+    (edge,) = (edge for edge in graph.edges if edge.consumer == "add/adam")
+    # the sum has no backward op of its own: what the layer's backward op writes is the gradient
+    assert (edge.bytes, edge.tensor) == (2 * 4 * 4, edge.producer)
+
+
 def test_blocks_stay_whole_with_their_backward_ops(tmp_path: Path) -> None:
     options = TraceOptions(train=True, keep_modules=True)
     graph = read_training_model(small(tmp_path), options).graph
