@@ -12,10 +12,13 @@ MODELS = (
     "gpt2", "bert-base", "vit-base", "resnet50", "swin-tiny", "t5-small", "llama-7b", "gpt3-13b",
 )  # fmt: skip
 
+TRAINED = ("gpt2", "bert-base", "vit-base", "resnet50", "swin-tiny", "t5-small", "llama-7b")
+
 CODE = """
 from placegap.experiments.bench.process import peak_bytes
-from placegap.instances.importers.torch_export.model import read_traced_model
-graph = read_traced_model({!r}).graph
+from placegap.experiments.running.sources import find_model
+from placegap.instances.importers.torch_export.options import TraceOptions
+graph = find_model({!r}, tracing=TraceOptions(train={!r})).graph
 flops = sum(op.flops or 0 for op in graph.ops) / 1e9
 parameters = graph.provenance.parameters["parameters"] / 1e6
 print(
@@ -31,7 +34,9 @@ def traced_benches() -> Iterator[tuple[str, Callable[[], str]]]:
         print("left out: traced models, which need torch: pip install 'placegap[torch]'")
         return
     for model in MODELS:
-        yield f"trace hf:{model}", partial(_run, CODE.format(f"hf:{model}"))
+        yield f"trace hf:{model}", partial(_run, CODE.format(f"hf:{model}", False))
+    for model in TRAINED:
+        yield f"trace hf:{model} --train", partial(_run, CODE.format(f"hf:{model}", True))
 
 
 def _run(code: str) -> str:
