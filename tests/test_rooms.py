@@ -20,7 +20,7 @@ BELOW: dict[str, set[str]] = {
     "instances/costing": {"reading", "problem"},
     "instances/op_splitting": {"reading", "problem"},
     "instances/files": {"reading", "problem", "referee", "costing"},
-    "instances/importers": {"reading", "problem", "referee", "files"},
+    "instances/importers": {"reading", "problem", "referee", "costing", "files"},
     "instances/standard_evaluation": {"reading", "problem", "files"},
     "instances/transforms": {"reading", "problem", "referee", "structure", "files"},
     "instances/corpus": {"reading", "problem", "files", "importers"},

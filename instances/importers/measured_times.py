@@ -46,7 +46,7 @@ class MeasuredTimes:
 
 
 @dataclass(frozen=True)
-class Measured:
+class TimedGraph:
     """A graph with measured times, and what the measurements leave open.
 
     Attributes
@@ -101,7 +101,7 @@ def read_times(path: str | Path) -> MeasuredTimes:
     return MeasuredTimes(str(path), dict(samples))
 
 
-def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> Measured:
+def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> TimedGraph:
     """The graph with measured times in place of what its ops state; costing leaves them alone.
 
     Parameters
@@ -165,7 +165,7 @@ def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> Measured
         graph = graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
     except ValidationError as error:
         raise from_validation_error(error, source=times.source) from None
-    return Measured(graph, num_ops, unmatched)
+    return TimedGraph(graph, num_ops, unmatched)
 
 
 def _sentence(source: str, num_ops: int, of: int, unmatched: Sequence[str]) -> str:
