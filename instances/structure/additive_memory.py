@@ -92,7 +92,8 @@ def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:
     _, first = np.unique(sizes.shared_name, return_index=True)
     np.add.at(floor, sizes.shared_op[first], sizes.shared_bytes)
     uses = _uses(instance)
-    found = (_fullest_step if isinstance(semantics, LoadSemantics) else _fullest_start)(instance, uses)
+    is_load = isinstance(semantics, LoadSemantics)
+    found = (_fullest_step if is_load else _fullest_start)(instance, uses)
     if found is None:
         return floor
     moment, held = found

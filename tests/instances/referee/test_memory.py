@@ -13,15 +13,18 @@ from placegap.instances import (
     Graph,
     Instance,
     Link,
+    Makespan,
+    MaxLoad,
     Op,
     Plan,
     Semantics,
     evaluate,
     recheck,
 )
+from placegap.instances.problem.semantics import parse_semantics
 
-PASS = Semantics(objective="makespan", memory="peak")
-LOAD = Semantics(objective="max_load", memory="peak")
+PASS = Makespan(memory="peak")
+LOAD = MaxLoad(memory="peak")
 
 
 def instance(
@@ -190,7 +193,7 @@ def test_too_much_state_names_the_largest_op() -> None:
 
 def test_the_sum_rule_takes_no_notice_of_state() -> None:
     net = instance({"a": {"resident_bytes": 5, "state_bytes": 99}}, [], memory_bytes=10)
-    assert evaluate(net, Plan.on([0]), Semantics(objective="max_load")).feasible
+    assert evaluate(net, Plan.on([0]), MaxLoad()).feasible
     assert not evaluate(net, Plan.on([0]), LOAD).feasible
 
 
@@ -202,4 +205,4 @@ def test_shared_state_has_one_size_by_each_name() -> None:
 
 def test_latency_has_no_peak() -> None:
     with pytest.raises(ValueError, match="memory does not apply to the objective latency"):
-        Semantics(objective="latency_subgraphs", memory="peak")
+        parse_semantics({"objective": "latency_subgraphs", "memory": "peak"})

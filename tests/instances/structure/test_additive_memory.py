@@ -16,6 +16,8 @@ from placegap.instances import (
     Edge,
     Graph,
     Instance,
+    Makespan,
+    MaxLoad,
     Op,
     Plan,
     Semantics,
@@ -28,8 +30,8 @@ from placegap.instances.structure.additive_memory import (
     with_resident,
 )
 
-LOAD = Semantics(objective="max_load", memory="peak")
-PASS = Semantics(objective="makespan", memory="peak")
+LOAD = MaxLoad(memory="peak")
+PASS = Makespan(memory="peak")
 
 
 def compare(seed: int, number: int) -> tuple[int, int]:
@@ -139,7 +141,7 @@ def test_shared_state_counts_once_in_the_floor_and_once_per_group_in_the_ceiling
 
 
 def test_the_sum_rule_is_left_alone() -> None:
-    plain = Semantics(objective="max_load")
+    plain = MaxLoad()
     net = next(islice(instances(3), 1))
     assert relax_memory(net, plain) == (net, plain)
     other = with_resident(net, np.arange(net.num_ops))

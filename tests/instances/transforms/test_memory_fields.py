@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Semantics
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op
 from placegap.instances.corpus.training import mirror_training
 from placegap.instances.op_splitting.shares import Axis, Cut
 from placegap.instances.op_splitting.split import split_ops
 from placegap.instances.transforms.table import TRANSFORMS, coarsen
 
 PARAMS: dict[str, dict[str, object]] = {"pesto-merge": {"ops": 2}, "celeritas-fusion": {"reach": 3}}
-PEAK = Semantics(objective="max_load", memory="peak")
+PEAK = MaxLoad(memory="peak")
 
 
 def net() -> Instance:
@@ -45,7 +45,7 @@ def state(op: Op) -> int:
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_merged_ops_hold_the_state_of_their_ops_and_shared_state_once(name: str) -> None:
-    merge = coarsen(net(), name, PARAMS.get(name), Semantics(objective="max_load")).merge
+    merge = coarsen(net(), name, PARAMS.get(name), MaxLoad()).merge
     fine, coarse = merge.fine.graph.ops, merge.coarse.graph.ops
     assert len(coarse) < len(fine)
     for c, op in enumerate(coarse):

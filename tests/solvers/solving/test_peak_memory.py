@@ -21,9 +21,10 @@ from placegap.instances import (
     Graph,
     InputError,
     Instance,
+    Makespan,
+    MaxLoad,
     Op,
     Plan,
-    Semantics,
     evaluate,
     recheck,
 )
@@ -35,8 +36,8 @@ from placegap.solvers.solving.coarsened import solve_coarse
 
 MAKESPAN = ("decomposition", "cp-sat", "heft", "etf", "annealing")
 LOAD = ("ideal-dp", "noncontiguous", "throughput-ip", "m-topo")
-CHAIN = Semantics(objective="max_load", plans="chain", memory="peak")
-PASS = Semantics(objective="makespan", memory="peak")
+CHAIN = MaxLoad(plans="chain", memory="peak")
+PASS = Makespan(memory="peak")
 
 
 def compare(first_seed: int, number: int) -> dict[str, Counter[str]]:
@@ -45,7 +46,7 @@ def compare(first_seed: int, number: int) -> dict[str, Counter[str]]:
     rules = (*MAKESPAN_SEMANTICS, *MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS)
     for seed, plain in enumerate(rules, first_seed):
         semantics = with_peak(plain)
-        methods = LOAD if semantics.is_load else MAKESPAN
+        methods = MAKESPAN if isinstance(semantics, Makespan) else LOAD
         for instance in islice(peak_instances(1000 * seed, plain), number):
             best = oracle(instance, semantics)
             for name in methods:
