@@ -17,7 +17,7 @@ from placegap.instances.problem.semantics import (
     plan_class,
 )
 from placegap.instances.referee.channels import channel_name, channels_of
-from placegap.instances.referee.memory import Held, held_bytes, memory_violations
+from placegap.instances.referee.memory import Holdings, held_bytes, memory_violations
 from placegap.instances.referee.plan import Plan, Schedule, Times, TransferTimes, Violation
 from placegap.instances.referee.plan_classes import check_class
 from placegap.instances.referee.replication import check_replicas
@@ -48,7 +48,7 @@ def check(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violati
 
 def check_and_simulate(
     instance: Instance, plan: Plan, semantics: Semantics
-) -> tuple[tuple[Violation, ...], Schedule | None, Held | None]:
+) -> tuple[tuple[Violation, ...], Schedule | None, Holdings | None]:
     """All broken rules; the schedule where the semantics has one and the plan can be run; and what
     the devices hold, where that is known.
     """

@@ -35,7 +35,7 @@ from placegap.instances.problem.semantics import Makespan, Semantics, memory_rul
 from placegap.instances.referee.plan import Plan, Schedule, Violation
 
 
-class Held(NamedTuple):
+class Holdings(NamedTuple):
     """What the K devices hold at most, in bytes, and the moment of it: a time in ns, or a step.
 
     `state_bytes` is the part that is always there; under the rule `sum` it is all.
@@ -58,7 +58,7 @@ class Spans(NamedTuple):
 
 def held_bytes(
     instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule | None
-) -> Held | None:
+) -> Holdings | None:
     """What each device holds at most; None where the rule needs a schedule and there is none.
 
     O((n + m) log(n + m)) for `peak`, O(n) for `sum`.
@@ -74,7 +74,7 @@ def held_bytes(
     if memory_rule(semantics) == "sum":
         used = np.zeros(instance.num_devices, np.int64)
         np.add.at(used, on, instance.arrays.resident_bytes[op])
-        return Held(used, used, np.zeros_like(used))
+        return Holdings(used, used, np.zeros_like(used))
     if semantics.objective == "makespan" and schedule is None:
         return None
     state = _state(instance, on, op)
@@ -83,7 +83,7 @@ def held_bytes(
 
 
 def memory_violations(
-    instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule | None, held: Held
+    instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule | None, held: Holdings
 ) -> Iterator[Violation]:
     """A sentence for each device that holds more than it can."""
     limits = instance.arrays.memory_bytes
@@ -199,7 +199,7 @@ def _state(instance: Instance, on: Ints, op: Ints) -> Ints:
     return state
 
 
-def _fullest(state: Ints, spans: Spans) -> Held:
+def _fullest(state: Ints, spans: Spans) -> Holdings:
     """The largest sum of each device, and the first moment of it."""
     count = len(spans.device)
     device = np.tile(spans.device, 2)
@@ -214,7 +214,7 @@ def _fullest(state: Ints, spans: Spans) -> Held:
         lo, hi = np.searchsorted(at, [k, k + 1])
         peak = lo + int(np.argmax(level[lo:hi]))
         most[k], when[k] = level[peak], moment[order[peak]]
-    return Held(state + most, state, when)
+    return Holdings(state + most, state, when)
 
 
 def _largest(instance: Instance, plan: Plan, k: int, size: Ints) -> str:

@@ -13,10 +13,11 @@ ops' bytes together. They are
 
 max_load counts the steps of one order, so that any step will do as p: the sum of what is live on a
 device at p is no more than its largest sum. Of a makespan only what all schedules have in common is
-certain: p is the start of a *bottleneck*, an op comparable with every other, that takes time on
-every device which runs it. Then "at p or before" means the op or an ancestor: an event that has
-begun when p starts; and "at p or after" the op or a descendant, which end later than p starts.
-Of all such moments the one counts at which the most bytes are live.
+certain: p is the start of an op that takes time on every device which runs it. Then "at p or
+before" means the op or an ancestor: an event that has begun when p starts; and "at p or after" the
+op or a descendant, which end later than p starts. Of the moments that are tried the one counts at
+which the most bytes are live: for max_load all steps, for a makespan the ops of longest paths at
+which the most seems to be live.
 
 So an instance with these resident bytes, under the rule `sum`, is a relaxation: every plan that
 fits at its peak fits there. Bounds and proofs that no plan exists hold for the rule `peak`.
@@ -28,14 +29,21 @@ than the sum of these over its ops. So a plan that fits there, under the rule `s
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.graph_index import GraphIndex, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import LoadSemantics, Semantics, memory_rule
-from placegap.instances.structure.bottlenecks import bottlenecks
+
+Flags = NDArray[np.bool_]
+
+MOST_STARTS = 16
+"""Ops of longest paths that are tried as the moment of a makespan."""
 
 
 def relax_memory(instance: Instance, semantics: Semantics) -> tuple[Instance, Semantics]:
@@ -69,7 +77,7 @@ def with_resident(instance: Instance, resident_bytes: Ints) -> Instance:
 def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:
     """Bytes (n,) of ops whose sum over a device is never more than it holds at its peak.
 
-    O((n + m) log(n + m)).
+    O((n + m) log(n + m)), and O(n + m) for each of `MOST_STARTS` ops.
 
     Examples
     --------
@@ -79,26 +87,19 @@ def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:
     >>> floor_bytes(example(), MaxLoad(memory="peak")).tolist()
     [21, 0, 10, 0]
     """
-    sizes, arrays = instance.memory_arrays, instance.arrays
+    sizes = instance.memory_arrays
     floor = sizes.state_bytes.copy()
     _, first = np.unique(sizes.shared_name, return_index=True)
     np.add.at(floor, sizes.shared_op[first], sizes.shared_bytes)
-    if isinstance(semantics, LoadSemantics):
-        place, allowed = sizes.step, np.ones(instance.num_ops, np.bool_)
-    else:
-        place, allowed = arrays.index.topological_position, _certain(instance)
-    if not allowed.any():
+    uses = _uses(instance)
+    is_load = isinstance(semantics, LoadSemantics)
+    found = (_fullest_step if is_load else _fullest_start)(instance, uses)
+    if found is None:
         return floor
-    spans = _spans(instance, place)
-    live = _live_bytes(spans, sizes.tensor_bytes, instance.num_ops)
-    np.add.at(live, place, sizes.workspace_bytes)
-    at = np.zeros(instance.num_ops, np.bool_)
-    at[place] = allowed
-    moment = int(np.argmax(np.where(at, live, -1)))
-    held = (spans[:, 2] <= moment) & (moment <= spans[:, 3])
-    tensors, chosen = np.unique(spans[held, 0], return_index=True)  # the producer's group first
-    np.add.at(floor, spans[held, 1][chosen], sizes.tensor_bytes[tensors])
-    floor[place == moment] += sizes.workspace_bytes[place == moment]
+    moment, held = found
+    tensors, chosen = np.unique(uses.tensor[held], return_index=True)
+    np.add.at(floor, uses.op[held][chosen], sizes.tensor_bytes[tensors])
+    floor[moment] += sizes.workspace_bytes[moment]
     return floor
 
 
@@ -126,48 +127,126 @@ def ceiling_bytes(instance: Instance) -> Ints:
     return ceiling
 
 
-def _certain(instance: Instance) -> NDArray[np.bool_]:
-    """Bottlenecks that take time on every device which runs them."""
-    found = np.zeros(instance.num_ops, np.bool_)
-    found[list(bottlenecks(instance))] = True
-    time = instance.arrays.time_ns
-    found &= ((time > 0) | (time == UNSUPPORTED)).all(axis=1)
-    return found
+class _Uses(NamedTuple):
+    """Which colocation group writes or reads which tensor, a row for each pair.
 
-
-def _spans(instance: Instance, place: Ints) -> Ints:
-    """Of each tensor and group that writes or reads it: (tensor, op, first place, last place).
-
-    The op is the first one of the group. Rows are ordered by tensor; the producer's group comes
-    first.
+    Rows are ordered by tensor, that of the producer's group first. `op` is the group's first op
+    that uses the tensor. ``member[start[r]:start[r + 1]]`` are all of them, producers included.
     """
+
+    tensor: Ints
+    op: Ints
+    start: Ints
+    member: Ints
+
+
+def _uses(instance: Instance) -> _Uses:
     index, group = instance.arrays.index, instance.arrays.group
+    position = index.topological_position
     tensor = np.concatenate([np.arange(len(index.tensor_producer)), index.tensor])
     op = np.concatenate([index.tensor_producer, index.consumer])
-    reads = np.repeat([0, 1], [len(index.tensor_producer), len(index.tensor)])
-    order = np.lexsort((place[op], reads, group[op], tensor))
-    tensor, op, reads = tensor[order], op[order], reads[order]
+    is_home = group[op] == group[index.tensor_producer[tensor]]
+    order = np.lexsort((position[op], group[op], ~is_home, tensor))
+    tensor, op = tensor[order], op[order]
     new = np.ones(len(op), np.bool_)
     new[1:] = (tensor[1:] != tensor[:-1]) | (group[op[1:]] != group[op[:-1]])
-    at = np.flatnonzero(new)
-    if not len(at):
-        return np.zeros((0, 4), np.int64)
-    last = np.maximum.reduceat(place[op], at)
-    rows = np.column_stack([tensor[at], op[at], place[op[at]], last])
-    return np.ascontiguousarray(rows[np.lexsort((rows[:, 2], reads[at], rows[:, 0]))])
+    start = np.flatnonzero(new)
+    return _Uses(tensor[start], op[start], start, op)
 
 
-def _live_bytes(spans: Ints, tensor_bytes: Ints, num_places: int) -> Ints:
-    """Bytes of the tensors that have a span at each place, each tensor once, (n,)."""
-    width = num_places + 1
-    order = np.lexsort((spans[:, 2], spans[:, 0]))
-    tensor, first, last = spans[order, 0], spans[order, 2], spans[order, 3]
-    end = np.maximum.accumulate(tensor * width + last + 1)
-    before = np.concatenate([[0], end[:-1]])
-    begin = np.maximum(tensor * width + first, before)
+def _fullest_step(instance: Instance, uses: _Uses) -> tuple[int, Flags] | None:
+    """The op at whose step the most is live for certain, and what is: rows of `uses`."""
+    step = instance.memory_arrays.step
+    first, last = _spans(uses, step)
+    moment = int(np.argmax(_live_bytes(instance, uses, first, last, step)))
+    return int(np.argmax(step == moment)), (first <= moment) & (moment <= last)
+
+
+def _fullest_start(instance: Instance, uses: _Uses) -> tuple[int, Flags] | None:
+    """The op at whose start the most is live in every schedule, and what is: rows of `uses`.
+
+    Looked at are ops of longest paths, which most other ops come before or after.
+    """
+    index, sizes, time = instance.arrays.index, instance.memory_arrays, instance.arrays.time_ns
+    takes_time = ((time > 0) | (time == UNSUPPORTED)).all(axis=1)
+    candidates = np.flatnonzero(takes_time & _on_longest_path(index))
+    if not len(candidates):
+        return None
+    place = index.topological_position
+    guess = _live_bytes(instance, uses, *_spans(uses, place), place)[place[candidates]]
+    best: tuple[int, Flags] | None = None
+    order, most = index.topological_order, -1
+    for v in candidates[np.argsort(-guess, kind="stable")[:MOST_STARTS]].tolist():
+        after = _reached(order, index.succ_ptr, index.consumer[index.succ_edge], v)
+        before = _reached(order[::-1], index.pred_ptr, index.producer[index.pred_edge], v)
+        held = _any(before, uses) & _any(after, uses)
+        tensors = np.unique(uses.tensor[held])
+        live = int(sizes.tensor_bytes[tensors].sum()) + int(sizes.workspace_bytes[v])
+        if live > most:
+            best, most = (v, held), live
+    return best
+
+
+def _spans(uses: _Uses, place: Ints) -> tuple[Ints, Ints]:
+    """First and last place of each row."""
+    if not len(uses.start):
+        return uses.start, uses.start
+    at = place[uses.member]
+    return np.minimum.reduceat(at, uses.start), np.maximum.reduceat(at, uses.start)
+
+
+def _any(flag: Flags, uses: _Uses) -> Flags:
+    """Of each row, whether a member has the flag."""
+    if not len(uses.start):
+        return np.zeros(0, np.bool_)
+    return np.asarray(np.logical_or.reduceat(flag[uses.member], uses.start), np.bool_)
+
+
+def _live_bytes(instance: Instance, uses: _Uses, first: Ints, last: Ints, place: Ints) -> Ints:
+    """Bytes that are live at each place, each tensor once, and the workspace there, (n,)."""
+    sizes, width = instance.memory_arrays, instance.num_ops + 1
+    order = np.lexsort((first, uses.tensor))
+    tensor = uses.tensor[order]
+    offset = tensor * width
+    end = np.maximum.accumulate(offset + last[order] + 1)
+    begin = np.maximum(offset + first[order], np.concatenate([[0], end])[: len(end)])
     kept = begin < end
+    bytes_ = sizes.tensor_bytes[tensor[kept]]
     change = np.zeros(width, np.int64)
-    offset = (tensor * width)[kept]
-    np.add.at(change, begin[kept] - offset, tensor_bytes[tensor[kept]])
-    np.subtract.at(change, end[kept] - offset, tensor_bytes[tensor[kept]])
-    return np.cumsum(change)[:num_places]
+    np.add.at(change, (begin - offset)[kept], bytes_)
+    np.subtract.at(change, (end - offset)[kept], bytes_)
+    live = np.cumsum(change)[:-1]
+    live[place] += sizes.workspace_bytes
+    return live
+
+
+def _on_longest_path(index: GraphIndex) -> Flags:
+    """Ops that a path with the most ops goes through."""
+    after = _longest(index.topological_order, index.succ_ptr, index.consumer[index.succ_edge])
+    before = _longest(
+        index.topological_order[::-1], index.pred_ptr, index.producer[index.pred_edge]
+    )
+    through = before + after
+    return np.asarray(through == through.max(), np.bool_)
+
+
+@njit(cache=True)
+def _longest(order: Ints, pointer: Ints, target: Ints) -> Ints:
+    """Most ops on a path up to each op, along arcs that agree with the order."""
+    most = np.ones(len(order), np.int64)
+    for i in order:
+        for j in target[pointer[i] : pointer[i + 1]]:
+            most[j] = max(most[j], most[i] + 1)
+    return most
+
+
+@njit(cache=True)
+def _reached(order: Ints, pointer: Ints, target: Ints, source: int) -> Flags:
+    """The source and what it leads to, along arcs that agree with the order."""
+    reached = np.zeros(len(order), np.bool_)
+    reached[source] = True
+    for i in order:
+        if reached[i]:
+            for j in target[pointer[i] : pointer[i + 1]]:
+                reached[j] = True
+    return reached

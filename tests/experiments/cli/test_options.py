@@ -16,6 +16,7 @@ from placegap.instances.problem.semantics import (
     DEFAULTS,
     Channels,
     LoadRule,
+    MemoryRule,
     Objective,
     PlanClass,
     Transfers,
@@ -42,6 +43,7 @@ def test_every_rule_of_the_semantics_is_an_option(command: str) -> None:
         ("channels", Channels),
         ("transfers", Transfers),
         ("load", LoadRule),
+        ("memory", MemoryRule),
     ],
 )
 def test_what_can_be_chosen_is_what_the_semantics_knows(

@@ -131,3 +131,18 @@ def test_a_plan_that_uses_all_devices_needs_no_note() -> None:
     assert plan_notes(chain(2), judged(chain(2), [0, 1, 1], MAKESPAN)) == ()
     none = finish(chain(2), MAKESPAN, "x", Outcome(message="none"), solve_s=0)
     assert plan_notes(chain(2), none) == ()
+
+
+def test_peaks_of_ops_that_state_nothing_are_said_to_count_tensors_alone() -> None:
+    peak = MAKESPAN.model_copy(update={"memory": "peak"})
+    bare = chain(1)
+    assert plan_notes(bare, judged(bare, [0, 0, 0], peak)) == ()  # nor resident bytes
+    ops = tuple(op.model_copy(update={"resident_bytes": 4}) for op in bare.graph.ops)
+    one = bare.model_copy(update={"graph": bare.graph.model_copy(update={"ops": ops})})
+    (note,) = plan_notes(one, judged(one, [0, 0, 0], peak))
+    assert note.startswith("no op states parameter_bytes, state_bytes or shared_state")
+    assert plan_notes(one, judged(one, [0, 0, 0], MAKESPAN)) == ()
+    stated = ops[0].model_copy(update={"parameter_bytes": 4})
+    graph = one.graph.model_copy(update={"ops": (stated, *ops[1:])})
+    said = one.model_copy(update={"graph": graph})
+    assert plan_notes(said, judged(said, [0, 0, 0], peak)) == ()

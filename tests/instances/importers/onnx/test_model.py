@@ -134,6 +134,26 @@ def test_nodes_of_constant_inputs_become_parameters(tmp_path: Path) -> None:
     assert "3 nodes of constant inputs folded into parameters" in graph.provenance.changes
 
 
+def test_constants_that_several_ops_read_are_shared_state(tmp_path: Path) -> None:
+    # w has 12 floats and is read twice, v has 4 and is read once
+    nodes = [
+        node("MatMul", "x w", "a", "first"),
+        node("Add", "a v", "b", "second"),
+        node("MatMul", "x w", "c", "third"),
+        node("Add", "b c", "y", "last"),
+    ]
+    weights = [weight("w", 3, 4), weight("v", 4)]
+    path = save(tmp_path, nodes, [tensor("x", 1, 3)], "y", initializer=weights)
+    found = {
+        op.name: (op.parameter_bytes, op.state_bytes, op.shared_state)
+        for op in read_onnx(path).graph.ops
+    }
+    assert found == {
+        "first": (48, 0, {"w": 48}), "second": (16, None, {}), "third": (48, 0, {"w": 48}),
+        "last": (0, None, {}),
+    }  # fmt: skip
+
+
 def test_arithmetic_on_static_shapes_is_folded(tmp_path: Path) -> None:
     nodes = [
         node("Relu", "x", "a", "relu"),

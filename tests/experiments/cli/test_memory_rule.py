@@ -1,0 +1,76 @@
+"""``--memory peak``: place keeps it, its table shows it, verify judges it, a study tabulates it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from doubles.pool_jobs import run_here
+
+from placegap.experiments.cli import main
+from placegap.experiments.running import placing
+from placegap.experiments.studies.config import TableEntry
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+from placegap.instances.files.document import Document, save_document
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Three ops whose resident bytes, 30 in all, fit on no device of 25; their peak does."""
+    monkeypatch.setattr(placing, "run_pool", run_here)
+    ops = tuple(
+        Op(name=name, time_ns={"x": 1}, resident_bytes=10, parameter_bytes=4) for name in "abc"
+    )
+    edges = (Edge(producer="a", consumer="b", bytes=6), Edge(producer="b", consumer="c", bytes=6))
+    device = Device(name="d0", kind="x", memory_bytes=25)
+    net = Instance(
+        name="net",
+        graph=Graph(name="net", ops=ops, edges=edges),
+        cluster=Cluster(name="one", devices=(device,)),
+    )
+    save_document(Document.of(net), tmp_path / "net.json")
+    return str(tmp_path / "net.json")
+
+
+def test_a_plan_that_fits_at_its_peak_is_found_shown_and_verified(
+    model: str, tmp_path: Path, capsys: Capture
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    assert main(["place", model, "--method", "heft", "--memory", "sum"]) == 1
+    capsys.readouterr()
+    assert main(["place", model, "--method", "heft", "--memory", "peak", "-o", plan]) == 0
+    # three times 4 of state, and b's input and output of 6
+    out = capsys.readouterr().out
+    assert "peak memory" in out
+    assert "24 B of 25 B" in out
+    assert json.loads(Path(plan).read_text())["semantics"]["memory"] == "peak"
+    assert main(["verify", model, plan]) == 0
+    capsys.readouterr()
+    assert main(["verify", model, plan, "--memory", "sum"]) == 1
+    assert "holds 30 bytes, 5 more than its 25" in capsys.readouterr().out
+
+
+def test_why_no_plan_fits_is_told_of_what_every_plan_holds(model: str, capsys: Capture) -> None:
+    document = json.loads(Path(model).read_text())
+    document["cluster"]["devices"][0]["memory_bytes"] = 20
+    Path(model).write_text(json.dumps(document))
+    assert main(["place", model, "--method", "heft", "--memory", "peak"]) == 1
+    # the state, and what is there when b runs
+    assert "all 3 ops need 24 bytes on d0: 20 bytes together" in capsys.readouterr().err
+
+
+def test_memory_alone_asks_for_a_makespan(model: str, capsys: Capture) -> None:
+    assert main(["place", model, "--method", "heft", "--memory", "peak", "--json"]) == 0
+    semantics = json.loads(capsys.readouterr().out)["semantics"]
+    assert (semantics["objective"], semantics["memory"]) == ("makespan", "peak")
+
+
+def test_a_table_of_a_study_names_the_rule() -> None:
+    entry = TableEntry.model_validate(
+        {"name": "t", "semantics": {"objective": "max_load", "memory": "peak"},
+         "instances": ["resnet50"], "methods": ["m-topo"]}
+    )  # fmt: skip
+    assert entry.semantics.label == "max_load any add peak"

@@ -1,0 +1,89 @@
+"""What ops hold at the peak of memory survives every transform, split and mirror."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op
+from placegap.instances.corpus.training import mirror_training
+from placegap.instances.op_splitting.shares import Axis, Cut
+from placegap.instances.op_splitting.split import split_ops
+from placegap.instances.transforms.table import TRANSFORMS, coarsen
+
+PARAMS: dict[str, dict[str, object]] = {"pesto-merge": {"ops": 2}, "celeritas-fusion": {"reach": 3}}
+PEAK = MaxLoad(memory="peak")
+
+
+def net() -> Instance:
+    """A chain of five ops that every transform shortens; two of them share weights."""
+    fields: tuple[dict[str, object], ...] = (
+        {"kind": "Conv", "parameter_bytes": 4, "shared_state": {"tied": 50}},
+        {"kind": "BatchNormalization", "state_bytes": 7, "parameter_bytes": 1},
+        {"kind": "Relu", "workspace_bytes": 9, "time_ns": {"gpu": 0}},
+        {"kind": "MatMul", "state_bytes": 0, "parameter_bytes": 6, "colocation": "g"},
+        {"kind": "MatMul", "shared_state": {"tied": 50, "bias": 2}, "colocation": "g"},
+    )
+    ops = tuple(
+        Op(name=f"op{i}", dtype="float16", **{"time_ns": {"gpu": 3}, **own})  # type: ignore[arg-type]
+        for i, own in enumerate(fields)
+    )
+    edges = tuple(Edge(producer=f"op{i}", consumer=f"op{i + 1}", bytes=5) for i in range(4))
+    devices = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=500) for k in range(2))
+    links = tuple(
+        Link(source=f"d{a}", target=f"d{1 - a}", bandwidth_bytes_per_s=10**9) for a in (0, 1)
+    )
+    return Instance(
+        name="net",
+        graph=Graph(name="net", ops=ops, edges=edges),
+        cluster=Cluster(name="pair", devices=devices, links=links),
+    )
+
+
+def state(op: Op) -> int:
+    return op.parameter_bytes if op.state_bytes is None else op.state_bytes
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_merged_ops_hold_the_state_of_their_ops_and_shared_state_once(name: str) -> None:
+    merge = coarsen(net(), name, PARAMS.get(name), MaxLoad()).merge
+    fine, coarse = merge.fine.graph.ops, merge.coarse.graph.ops
+    assert len(coarse) < len(fine)
+    for c, op in enumerate(coarse):
+        inside = [fine[i] for i, at in enumerate(merge.op.tolist()) if at == c]
+        assert state(op) == sum(map(state, inside))
+        assert op.shared_state == {k: v for one in inside for k, v in one.shared_state.items()}
+        assert op.workspace_bytes == max(one.workspace_bytes for one in inside)
+        assert op.dtype == "float16"
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_no_transform_claims_to_keep_the_optimum_at_the_peak_of_memory(name: str) -> None:
+    assert coarsen(net(), name, PARAMS.get(name), PEAK).claim == "neither"
+
+
+@pytest.mark.parametrize("axis", ["batch", "out_channel", "in_channel"])
+def test_parts_of_an_op_share_what_they_copy_and_divide_the_rest(axis: Axis) -> None:
+    # in_channel and out_channel divide parameters, and with them 50 bytes of state in 25 + 25
+    parts = split_ops(net(), {0: Cut(axis, 2)}).fine.graph.ops[:3]
+    shared = [list(op.shared_state.items()) for op in parts]
+    if axis == "batch":
+        assert shared == [[("tied", 50)], [("tied", 50)], []]
+        assert [state(op) for op in parts] == [4, 4, 0]
+    else:
+        assert shared == [
+            [(f"tied[{axis} 0:1 of 2]", 25)], [(f"tied[{axis} 1:2 of 2]", 25)], [],
+        ]  # fmt: skip
+        assert [state(op) for op in parts] == [2, 2, 0]
+    whole = split_ops(net(), {1: Cut(axis, 2)}).fine.graph.ops[1:4]
+    # of 7 stated bytes the parts have 3 and 4
+    assert [op.state_bytes for op in whole] == ([7, 7, None] if axis == "batch" else [3, 4, None])
+    assert {op.dtype for op in whole} == {"float16"}
+
+
+def test_a_mirrored_op_reads_the_same_weights_and_its_update_holds_their_moments() -> None:
+    ops = {op.name: op for op in mirror_training(net().graph).ops}
+    assert ops["op0/backward"].shared_state == {"tied": 50}
+    assert ops["op0/update"].shared_state == {"tied/moments": 100}
+    assert ops["op0/update"].state_bytes == 8
+    assert ops["op1/update"].state_bytes == 14
+    assert {op.dtype for op in ops.values()} == {"float16"}

@@ -1,0 +1,181 @@
+"""Every method under the memory rule `peak`: bounds hold, and plans fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice, pairwise
+
+import pytest
+from draws.peak import peak_instances, with_peak
+from references.brute_force import (
+    FWD_BWD_SEMANTICS,
+    MAKESPAN_SEMANTICS,
+    MAX_LOAD_SEMANTICS,
+    oracle,
+)
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    InputError,
+    Instance,
+    Makespan,
+    MaxLoad,
+    Op,
+    Plan,
+    evaluate,
+    recheck,
+)
+from placegap.instances.structure.additive_memory import relax_memory
+from placegap.solvers import METHODS, solve
+from placegap.solvers.core.progress import News
+from placegap.solvers.solving.cheap_bounds import quick_bound
+from placegap.solvers.solving.coarsened import solve_coarse
+
+MAKESPAN = ("decomposition", "cp-sat", "heft", "etf", "annealing")
+LOAD = ("ideal-dp", "noncontiguous", "throughput-ip", "m-topo")
+CHAIN = MaxLoad(plans="chain", memory="peak")
+PASS = Makespan(memory="peak")
+
+
+def compare(first_seed: int, number: int) -> dict[str, Counter[str]]:
+    """Solve small instances by every method; how often each found what, beside brute force."""
+    found: dict[str, Counter[str]] = {name: Counter() for name in (*MAKESPAN, *LOAD)}
+    rules = (*MAKESPAN_SEMANTICS, *MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS)
+    for seed, plain in enumerate(rules, first_seed):
+        semantics = with_peak(plain)
+        methods = MAKESPAN if isinstance(semantics, Makespan) else LOAD
+        for instance in islice(peak_instances(1000 * seed, plain), number):
+            best = oracle(instance, semantics)
+            for name in methods:
+                try:
+                    result = solve(instance, semantics, name, time_limit_s=5)
+                except InputError:
+                    continue  # not its class of plans
+                where = f"{name} on {instance.name}, {semantics.label}"
+                seen = found[name]
+                if result.plan is not None:
+                    assert best is not None, where
+                    assert result.value_ns is not None
+                    assert result.value_ns >= best, where
+                    assert recheck(instance, result.plan, semantics).feasible, where
+                    seen["optimum"] += result.value_ns == best
+                if result.status == "infeasible":
+                    assert best is None, where
+                if result.bound_ns is not None and best is not None:
+                    assert result.bound_ns <= best, where
+                    seen["tight"] += result.bound_ns == best
+                seen["plan"] += result.plan is not None
+                seen["possible"] += best is not None
+                seen["not of the floor"] += result.details.get("memory_run", "floor") != "floor"
+    return found
+
+
+def test_no_bound_is_above_the_optimum_and_every_plan_fits() -> None:
+    found = compare(0, 5)
+    for name, seen in found.items():
+        # exact methods find a plan wherever there is one, but for a few, and mostly the best
+        if METHODS[name].claim == "exact":
+            assert seen["plan"] >= 0.75 * seen["possible"], (name, seen)
+            assert seen["optimum"] >= 0.6 * seen["possible"], (name, seen)
+            assert seen["tight"] >= 0.4 * seen["possible"], (name, seen)
+        assert seen["plan"] >= 1, (name, seen)
+    assert sum(seen["not of the floor"] for seen in found.values()) >= 20
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(100, 1000, 100))
+def test_no_bound_is_above_the_optimum_on_thousands_of_runs(seed: int) -> None:
+    compare(seed, 12)
+
+
+def chain(memory_bytes: int, workspace_bytes: int = 0) -> Instance:
+    """Four ops of 5 ns and 10 bytes of state; each sends 6 bytes, in 1 ns, to the next."""
+    names = "abcd"
+    ops = tuple(
+        Op(name=x, time_ns={"x": 5}, parameter_bytes=10, resident_bytes=16,
+           workspace_bytes=workspace_bytes)
+        for x in names
+    )  # fmt: skip
+    edges = tuple(Edge(producer=a, consumer=b, bytes=6, host_time_ns=1) for a, b in pairwise(names))
+    devices = tuple(Device(name=d, kind="x", memory_bytes=memory_bytes) for d in ("g0", "g1"))
+    return Instance(
+        name="chain",
+        graph=Graph(name="chain", ops=ops, edges=edges),
+        cluster=Cluster(name="pair", devices=devices),
+    )
+
+
+def test_a_plan_that_fits_on_the_floor_is_proven_best() -> None:
+    # two ops each: 20 of state; the middle ops have 6 in and 6 out: 32 bytes. The sum is 36
+    result = solve(chain(32), CHAIN)
+    assert (result.status, result.value_ns, result.details["memory_run"]) == (
+        "optimal",
+        11,
+        "floor",
+    )
+    plain = CHAIN.model_copy(update={"memory": "sum"})
+    assert solve(chain(31), plain).status == "infeasible"
+    # 31 bytes hold 30 of state and nothing else
+    assert solve(chain(31), CHAIN).plan is None
+
+
+def test_a_plan_that_does_not_fit_is_made_again_with_less_room() -> None:
+    # a and d have 6 bytes at most, b and c 12. The floor is 40, and 12 at one of b and c: it lets
+    # a device have a, b, c or b, c, d less often than it should where memory is 42: 30 + 12
+    result = solve(chain(42), CHAIN)
+    assert result.plan is not None
+    assert evaluate(chain(42), result.plan, CHAIN).feasible
+    assert result.value_ns == 11
+
+
+def test_that_no_plan_exists_is_proven_by_the_floor() -> None:
+    result = solve(chain(9), CHAIN)
+    assert result.status == "infeasible"
+    assert solve(chain(9), CHAIN, "brute-force").status == "infeasible"
+
+
+def test_where_no_run_finds_a_plan_that_fits_the_reason_names_a_device() -> None:
+    # no op is comparable with the other, so that the floor has no moment: 0 bytes; each needs 50
+    ops = tuple(Op(name=x, time_ns={"x": 1}, workspace_bytes=50) for x in "ab")
+    graph = Graph(name="apart", ops=ops)
+    apart = chain(40).model_copy(update={"graph": graph})
+    result = solve(apart, PASS, "heft")
+    assert result.plan is None
+    assert "holds 50 bytes at its peak, 10 more than its 40" in result.message
+
+
+def test_the_incumbent_stands_where_an_exact_method_finds_nothing_better() -> None:
+    net = chain(32)
+    plan = Plan.on([0, 0, 1, 1])
+    result = solve(net, CHAIN, incumbent=plan)
+    assert result.value_ns == 11
+
+
+def test_listeners_hear_of_bounds_and_of_plans_that_fit() -> None:
+    heard: list[News] = []
+    result = solve(chain(32), CHAIN, progress=heard.append)
+    assert heard[-1].value_ns == result.value_ns
+    assert all(news.value_ns in (None, result.value_ns) for news in heard)
+    assert max(news.bound_ns or 0 for news in heard) <= (result.bound_ns or 0)
+
+
+def test_cheap_bounds_are_those_of_the_floor() -> None:
+    # 16 resident bytes an op: under the sum neither device holds more than one op of 20 bytes
+    net = chain(32)
+    bound = quick_bound(net, CHAIN)
+    assert bound == quick_bound(*relax_memory(net, CHAIN))
+    assert bound.ns <= (oracle(net, CHAIN) or 0)
+
+
+def test_a_coarser_graph_is_placed_on_the_floor() -> None:
+    net = chain(32)
+    result = solve_coarse(
+        net, CHAIN, "ideal-dp", transform="pesto-merge", transform_params={"ops": 2}
+    )
+    assert result.plan is not None
+    assert evaluate(net, result.plan, CHAIN).feasible
+    exact = solve_coarse(net, CHAIN, "ideal-dp", transform="zero-time")
+    assert (exact.value_ns, exact.bound_ns) == (11, 11)
