@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
-from placegap.instances.corpus.workloads.draft import SHAPE, SIDE, Draft, Sent
+from placegap.instances.corpus.workloads.draft import SHAPE, SIDE, Draft, Input
 from placegap.instances.corpus.workloads.gradients import (
     FIXED,
     NO_TIME,
@@ -96,7 +96,7 @@ class _Lowering:
     def forward(self) -> None:
         """Add the ops of the tape, with weights and constants where they are ops of their own."""
         for op in self.tape.ops:
-            inputs: list[Sent | int] = [self._sent(entry) for entry in op.inputs]
+            inputs: list[Input | int] = [self._sent(entry) for entry in op.inputs]
             group = self._group_of(op)
             own, shared, moved = 0, dict[str, int](), 0
             for weight in op.weights:
@@ -175,9 +175,9 @@ class _Lowering:
             self.penalties.append(penalty)
             self.of_weight[name] = list(gradient)
 
-    def _sent(self, entry: Tensor) -> Sent:
+    def _sent(self, entry: Tensor) -> Input:
         size = _size(entry) if entry.part == SIDE else None
-        return Sent(self.number[entry.maker], entry.part, size)
+        return Input(self.number[entry.maker], entry.part, size)
 
     def backward(self) -> None:
         """Add the gradients of all ops, last one first."""
@@ -278,9 +278,9 @@ class _Lowering:
         made: list[int] = []
         for helper in rule.helpers:
             if helper in FIXED:
-                inputs: list[Sent | int] = []
+                inputs: list[Input | int] = []
             elif helper in OF_FORWARD:
-                inputs = [Sent(self.number[at], SHAPE, INDEX_BYTES)]
+                inputs = [Input(self.number[at], SHAPE, INDEX_BYTES)]
             else:
                 inputs = [*made[-2:]]
             made.append(
@@ -297,7 +297,7 @@ class _Lowering:
 
     def _saved(
         self, at: int, op: TapeOp, rule: GradientRule, target: Tensor | Weight | None = None
-    ) -> list[Sent | int]:
+    ) -> list[Input | int]:
         """What a gradient reads of the forward pass: of several operands those that are not its."""
         if rule.reads == "nothing":
             return []
@@ -317,7 +317,7 @@ class _Lowering:
         name: str,
         rule: GradientRule,
         targets: Sequence[Tensor | Weight],
-        inputs: Sequence[Sent | int],
+        inputs: Sequence[Input | int],
     ) -> list[int]:
         weights = [target for target in targets if isinstance(target, Weight)]
         of_weights = sum(weight.size for weight in weights) * FLOAT_BYTES
@@ -351,7 +351,7 @@ class _Lowering:
         rule: GradientRule,
         target: Tensor | Weight,
         above: Sequence[int],
-        saved: Sequence[Sent | int],
+        saved: Sequence[Input | int],
         helpers: Sequence[int],
     ) -> int:
         """The ops from the gradient above to that of one target; none is the gradient itself."""
@@ -367,7 +367,7 @@ class _Lowering:
         for k, step in enumerate(steps):
             kind, last = step.format(kind=op.kind), k == len(steps) - 1
             out = passing if kind == "Mul" or sparse else size
-            inputs: list[Sent | int] = [*above, *saved] if k == 0 else [number]
+            inputs: list[Input | int] = [*above, *saved] if k == 0 else [number]
             if heavy and len(steps) > 1:  # first another operand is turned, then multiplied
                 inputs = [*above, number] if last else [*saved] if k == 0 else [number]
             if k == 0 or kind in SHAPED:

@@ -50,7 +50,7 @@ def one_line(capsys: Capture) -> str:
         (["study", "s.yaml", "--workers", "0"], "Invalid value for '--workers'"),
         (
             ["place", "nosuch"],
-            "'nosuch', and no such graph in the corpus; choose from",
+            "'nosuch', and no such graph in the corpus; 'placegap instances' lists them",
         ),
         (["place", "nosuch.json"], "nosuch.json: No such file"),
         (["place", "vgg19"], "brings no devices; choose a cluster (--cluster)"),
