@@ -228,7 +228,7 @@ def gpt3(
 ) -> None:  # fmt: skip
     """Write GPT-3 with one chain of ops per head, which reaches the op counts of Moirai, table IV.
 
-    All twelve entries of that table are layers x (11 + 12 heads) exactly; so are ours, but for
+    All eleven entries of that table are layers x (11 + 12 heads) exactly; so are ours, but for
     the ops outside the layers. The word table serves again before the last softmax.
     """
     ids = placeholder(tape, (batch, steps))
