@@ -1,4 +1,4 @@
-"""Transformers: the original one (Vaswani et al., 2017), BERT (2018) and GPT-3 (2020)."""
+"""Transformers: Vaswani et al. (2017), BERT (Devlin et al., 2019), GPT-3 (Brown et al., 2020)."""
 
 from __future__ import annotations
 
