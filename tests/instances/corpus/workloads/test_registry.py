@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from placegap.instances import InputError, Semantics
+from placegap.instances import InputError, Makespan
 from placegap.instances.corpus.workloads.registry import (
     Workload,
     build_workload,
@@ -157,7 +157,7 @@ def test_a_batch_of_half_the_size_halves_flops_and_keeps_the_parameters() -> Non
 def test_a_placer_places_a_workload_on_its_papers_cluster(name: str) -> None:
     sizes = {"batch": 1} if name == "celeritas:holography" else {}
     instance = build_workload(name, sizes).instance(load_cluster(workloads()[name].cluster))
-    result = solve(instance, Semantics(objective="makespan", channels="port"), "heft")
+    result = solve(instance, Makespan(channels="port"), "heft")
     assert result.value_ns is not None
     assert result.value_ns > 0
 
