@@ -12,7 +12,7 @@ from pathlib import Path
 from placegap.experiments.bench.exact import ExactRow, apart, measure
 from placegap.experiments.bench.inputs import workbooks
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.corpus.corpus import corpus_names
+from placegap.instances.corpus.corpus import ONNX_FAMILY, corpus_names
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
@@ -85,7 +85,7 @@ def optima_rows(inputs: Path, only: str = "") -> Iterator[ExactRow]:
 
 def cases(inputs: Path) -> Iterator[OptimumCase]:
     """Every exact method for large graphs on what it was made for."""
-    for model in corpus_names():
+    for model in corpus_names(ONNX_FAMILY):
         for cluster in CLUSTERS:
             source = Source(model, cluster)
             yield OptimumCase(source, PORT, "decomposition", CORPUS_S)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from placegap.instances.corpus.corpus import corpus_names, load_corpus
+from placegap.instances.corpus.corpus import ONNX_FAMILY, corpus_names, load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
@@ -118,7 +118,7 @@ def _cell(row: TransformRow) -> str:
 def main() -> None:
     """Print the tables; the arguments are files."""
     cluster = load_cluster(CLUSTER)
-    corpus = [load_corpus(name).instance(cluster) for name in corpus_names()]
+    corpus = [load_corpus(name).instance(cluster) for name in corpus_names(ONNX_FAMILY)]
     drawn = [
         Document(name=family, graph=generate(family, {**dict(params), "kinds": KINDS}, seed=1))
         for family, params in GENERATED.items()

@@ -34,7 +34,8 @@ class RunLimits(Entry):
 
 
 class InstanceEntry(Entry):
-    """A model: a name of the corpus or a path, or a generator family with parameters and seeds.
+    """A model: a name of the corpus, a workload, or a path; or a generator family with parameters
+    and seeds.
 
     An `optional` file is left out, with a warning, where it is not there.
     """

@@ -13,6 +13,7 @@ from placegap.experiments.running.sources import Source, is_shipped_cluster, loa
 from placegap.experiments.studies.config import InstanceEntry, MethodEntry, Study, TableEntry
 from placegap.experiments.studies.log import run_key
 from placegap.instances.corpus.corpus import corpus_names
+from placegap.instances.corpus.workloads.registry import is_workload
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers import Limits, Task
@@ -152,7 +153,7 @@ def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator
     assert entry.model is not None  # validated
     if not _is_absent(entry, folder):
         model = entry.model
-        if model not in corpus_names():
+        if model not in corpus_names() and not is_workload(model):
             model = str((folder / model).resolve())
         yield Source(model, cluster, entry.time_unit)
 
@@ -169,6 +170,7 @@ def _is_absent(entry: InstanceEntry, folder: Path) -> bool:
         entry.optional
         and entry.model is not None
         and entry.model not in corpus_names()
+        and not is_workload(entry.model)
         and not (folder / entry.model).exists()
     )
 

@@ -1,5 +1,7 @@
 """Builds the corpus: ``python -m placegap.instances.corpus.build instances/data/corpus``.
 
+With a folder of dnn-partitioning's files as second argument it also builds their family.
+
 The same input gives the same decompressed JSON; a file whose content would not change is left
 alone, so that another zlib's compression is no change.
 """
@@ -11,9 +13,12 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from placegap.instances.corpus.corpus import ONNX_FAMILY, PARTITIONING_FAMILY
 from placegap.instances.files.document import Document, load_document, save_document
+from placegap.instances.importers.dnn_partitioning import read_dnn_partitioning
 from placegap.instances.importers.onnx.model import read_onnx
 from placegap.instances.problem.instance import Provenance
+from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.reading.errors import InputError
 
 ONNX_LIGHT = (
@@ -47,16 +52,63 @@ def build_onnx_light(name: str) -> Document:
     return Document(name=name, graph=graph)
 
 
-def build_corpus(folder: Path) -> list[Path]:
-    """Build every graph of the corpus under a folder; the files that were written."""
+PARTITIONING_COMMIT = "b207b6a"
+"""Commit of github.com/msr-fiddle/dnn-partitioning that the files are from."""
+
+
+def partitioning_name(path: Path) -> str:
+    """Name in the corpus of a file of dnn-partitioning: its own in lower case, and its objective.
+
+    Examples
+    --------
+    >>> partitioning_name(Path("throughput-inputs/OperatorGraphs/bert_L-12_training.json"))
+    'bert_l-12_training'
+    >>> partitioning_name(Path("latency-inputs/LayerGraphs/bert24_inference.json"))
+    'bert24_inference_latency'
+    """
+    end = "_latency" if path.parent.parent.name == "latency-inputs" else ""
+    return path.stem.lower() + end
+
+
+def build_partitioning(path: Path) -> Document:
+    """A file of dnn-partitioning as a document of the corpus, with the devices that it states.
+
+    Inputs for latency are stated for one call per accelerator, as the authors' program does by
+    default; the others for chains of least maximum load.
+    """
+    document, name = read_dnn_partitioning(path), partitioning_name(path)
+    graph, where = document.graph, "/".join(path.parts[-3:])
+    provenance = graph.provenance.model_copy(
+        update={
+            "source": f"github.com/msr-fiddle/dnn-partitioning, commit {PARTITIONING_COMMIT},"
+            f" {where} (Tarnawski et al., NeurIPS 2020)",
+            "licence": "MIT",
+        }
+    )
+    semantics = document.semantics
+    if name.endswith("_latency"):
+        semantics = LatencySubgraphs(subgraphs=1)
+    graph = graph.model_copy(update={"name": name, "provenance": provenance})
+    return Document(name=name, graph=graph, cluster=document.cluster, semantics=semantics)
+
+
+def build_corpus(folder: Path, published: Path | None = None) -> list[Path]:
+    """Build the graphs of the corpus under a folder; the files that were written.
+
+    `published` is a folder of dnn-partitioning's files; without it that family is left alone.
+    """
+    families = {ONNX_FAMILY: [build_onnx_light(name) for name in ONNX_LIGHT]}
+    if published is not None:
+        inputs = sorted(published.glob("*-inputs/*Graphs/*.json"))
+        families[PARTITIONING_FAMILY] = [build_partitioning(path) for path in inputs]
     written = []
-    for name in ONNX_LIGHT:
-        path = folder / "onnx-light" / f"{name}.json.gz"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        document = build_onnx_light(name)
-        if not path.exists() or not _same(path, document):
-            save_document(document, path)
-            written.append(path)
+    for family, documents in families.items():
+        (folder / family).mkdir(parents=True, exist_ok=True)
+        for document in documents:
+            path = folder / family / f"{document.name}.json.gz"
+            if not path.exists() or not _same(path, document):
+                save_document(document, path)
+                written.append(path)
     return written
 
 
@@ -70,10 +122,10 @@ def _same(path: Path, document: Document) -> bool:
 
 def main() -> None:
     """Build into the folder that the command line names."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m placegap.instances.corpus.build FOLDER")
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: python -m placegap.instances.corpus.build FOLDER [DNN_PARTITIONING]")
     try:
-        for path in build_corpus(Path(sys.argv[1])):
+        for path in build_corpus(*map(Path, sys.argv[1:])):
             graph = load_document(path).graph
             print(f"{path.name}: {len(graph.ops)} ops, {len(graph.edges)} edges")
     except InputError as error:

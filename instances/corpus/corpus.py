@@ -1,7 +1,8 @@
 """The corpus: graphs that ship with the package, and the best values that are known for them.
 
-Graphs lie in ``data/corpus/<family>/<name>.json.gz``, without a cluster; each family's README says
-where they come from, under which licence, and what was changed. `corpus.build` makes them.
+Graphs lie in ``data/corpus/<family>/<name>.json.gz``; each family's README says where they come
+from, under which licence, and what was changed. `corpus.build` makes them. The graphs of
+`ONNX_FAMILY` bring no cluster, those of `PARTITIONING_FAMILY` their own devices and semantics.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from placegap.instances.reading.data_files import data_path
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.near_names import instead_of
 
+ONNX_FAMILY, PARTITIONING_FAMILY = "onnx-light", "dnn-partitioning"
+
 
 @cache
 def _paths() -> dict[str, Path]:
@@ -27,15 +30,15 @@ def _paths() -> dict[str, Path]:
     return {path.name.removesuffix(".json.gz"): path for path in found}
 
 
-def corpus_names() -> tuple[str, ...]:
-    """Names of the graphs that ship with the package, sorted.
+def corpus_names(family: str | None = None) -> tuple[str, ...]:
+    """Names of the graphs that ship with the package, sorted; all, or those of one family.
 
     Examples
     --------
     >>> "resnet50" in corpus_names()
     True
     """
-    return tuple(_paths())
+    return tuple(name for name, path in _paths().items() if family in (None, path.parent.name))
 
 
 def corpus_path(name: str) -> Path:
@@ -48,7 +51,7 @@ def corpus_path(name: str) -> Path:
 
 
 def load_corpus(name: str) -> Document:
-    """A graph of the corpus, as a document without a cluster.
+    """A graph of the corpus, as a document; with a cluster where its family has them.
 
     Examples
     --------

@@ -14,7 +14,7 @@ SIDE, SHAPE = -1, -2
 LABELS = {SIDE: "side", SHAPE: "shape"}
 
 
-class Sent(NamedTuple):
+class Input(NamedTuple):
     """A producer, which of its parts is read, and how large that is if not an equal part."""
 
     source: int
@@ -40,7 +40,7 @@ class Draft:
         self,
         name: str,
         kind: str,
-        inputs: Sequence[Sent | int],
+        inputs: Sequence[Input | int],
         out_bytes: int,
         *,
         flops: int = 0,
@@ -74,7 +74,7 @@ class Draft:
         read_bytes = 0
         seen: dict[int, None] = {}
         for entry in inputs:
-            source, part, size = entry if isinstance(entry, Sent) else Sent(entry)
+            source, part, size = entry if isinstance(entry, Input) else Input(entry)
             of = self._parts[source]
             size = self.out_bytes[source] // of if size is None else size
             read_bytes += size

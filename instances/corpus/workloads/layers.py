@@ -272,16 +272,13 @@ def dense(tape: Tape, x: Tensor, width: int, *, bias: bool = True, name: str = "
         weights = [tape.weight("weights", (inside, width), decays=True)]
         if bias and modules:
             weights.append(tape.weight("bias", (width,)))
-        out = tape.op(
-            "Linear" if modules else "MatMul",
-            [x],
-            shape,
-            weights=weights,
-            flops=2 * prod(shape) * inside,
-            rule="product",
-            name=name if modules and name != "dense" else None,
-        )
-        return add_bias(tape, out, width) if bias and not modules else out
+    flops = 2 * prod(shape) * inside
+    if modules:
+        own = "Linear" if name == "dense" else name
+        return tape.op("Linear", [x], shape, weights=weights, flops=flops, rule="product", name=own)
+    with tape.scope(name):
+        out = tape.op("MatMul", [x], shape, weights=weights, flops=flops, rule="product")
+        return add_bias(tape, out, width) if bias else out
 
 
 def matmul(tape: Tape, a: Tensor, b: Tensor, *, kind: str = "MatMul") -> Tensor:

@@ -317,6 +317,7 @@ def count_parameters(name: str) -> int:
     workload = find_workload(name)
     framework = workload.dialect.framework
     tape = Tape(MODULES if framework == "modules" else Dialect(framework))
-    workload.write(tape, **workload.sizes)
+    with paused_collector():
+        workload.write(tape, **workload.sizes)
     found = {w.name: w.size for op in tape.ops for w in op.weights if w.trained}
     return sum(found.values())

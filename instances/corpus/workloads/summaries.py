@@ -47,10 +47,10 @@ def add_activity(draft: Draft, name: str, value: int, count: int) -> None:
     31
     """
     add_histogram(draft, name, value, count)
-    last = value
+    last, fixed = value, list[int]()
     for kind in ZERO_FRACTION:
         large = kind == "cond/NotEqual"
-        inputs = [] if kind in FIXED else [value] if kind in FROM_VALUE else [last]
+        inputs = [] if kind in FIXED else [value if kind in FROM_VALUE else last, *fixed]
         number = draft.add(
             f"{name}/zero_fraction/{kind}",
             kind.split("/")[-1] if kind != "LessEqual/y" else "Const",
@@ -60,7 +60,10 @@ def add_activity(draft: Draft, name: str, value: int, count: int) -> None:
             view=not large,
             held_bytes=0,
         )
-        last = last if kind in FIXED else number
+        if kind in FIXED:
+            fixed.append(number)  # the next op reads it
+        else:
+            last, fixed = number, []
     add_scalar(draft, name, last)
 
 

@@ -158,20 +158,23 @@ gradient's size."""
 
 def add_clipping(draft: Draft, name: str, gradient: int, count: int) -> int:
     """A gradient scaled down to a norm: its squares are summed up, then all is divided."""
-    size, last = count * FLOAT_BYTES, gradient
+    size, last, constants = count * FLOAT_BYTES, gradient, list[int]()
     for kind, is_large in CLIPPING:
         fixed = kind in ("Const", "Greater/y", "clip_norm")
         made = draft.add(
             f"{name}/clip/{kind}",
             kind.partition("/")[0] if kind != "clip_norm" else "Const",
-            [] if fixed else [last],
+            [] if fixed else [last, *constants],
             size if is_large else INDEX_BYTES,
             flops=count if is_large or kind == "Sum" else 0,
             view=not is_large and kind != "Sum",
             held_bytes=0,
             backward=True,
         )
-        last = last if fixed else made
+        if fixed:
+            constants.append(made)  # the next op reads it
+        else:
+            last, constants = made, []
     scaled = draft.add(f"{name}/clip/Mul", "Mul", [gradient], size, flops=count, held_bytes=0,
                        backward=True)  # fmt: skip
     return draft.add(f"{name}/clip/truediv", "RealDiv", [scaled, last], size, flops=count,

@@ -50,7 +50,7 @@ def one_line(capsys: Capture) -> str:
         (["study", "s.yaml", "--workers", "0"], "Invalid value for '--workers'"),
         (
             ["place", "nosuch"],
-            "'nosuch', and no such graph in the corpus; choose from",
+            "'nosuch', and no such graph in the corpus; 'placegap instances' lists them",
         ),
         (["place", "nosuch.json"], "nosuch.json: No such file"),
         (["place", "vgg19"], "brings no devices; choose a cluster (--cluster)"),
@@ -135,6 +135,17 @@ def test_convert_binds_a_model_to_a_cluster(tmp_path: Path, capsys: Capture) -> 
     assert document.instance().num_devices == 8
     assert all("H100-80GB" in op.time_ns for op in document.graph.ops)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_workload_is_generated_and_placed_by_its_name(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "w.json"
+    assert main(["generate", "tarnawski:gnmt-layers", str(path), "--param", "batch=2"]) == 0
+    command = ["--cluster", "tarnawski-6x16GB", "--method", "heft", "--json"]
+    values = []
+    for model, *sizes in ((str(path),), ("tarnawski:gnmt-layers", "--dim", "batch=2")):
+        assert main(["place", model, *sizes, *command]) == 0
+        values.append(json.loads(capsys.readouterr().out)["value_ns"])
+    assert values[0] == values[1] > 0
 
 
 def test_generate_gives_the_same_file_for_the_same_seed(tmp_path: Path) -> None:

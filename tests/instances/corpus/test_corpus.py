@@ -11,12 +11,16 @@ from placegap.instances import (
     BestKnown,
     InputError,
     Instance,
+    LatencySubgraphs,
     Makespan,
     MaxLoad,
     Semantics,
     example,
 )
+from placegap.instances.corpus.build import partitioning_name
 from placegap.instances.corpus.corpus import (
+    ONNX_FAMILY,
+    PARTITIONING_FAMILY,
     best_known,
     corpus_names,
     corpus_path,
@@ -25,7 +29,12 @@ from placegap.instances.corpus.corpus import (
     record_best,
 )
 from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.importers.dnn_partitioning import read_dnn_partitioning
 from placegap.instances.reading.data_files import data_path
+
+INPUTS = Path(__file__).parents[4] / "shared" / "instances" / "dnn-partitioning"
+PUBLISHED = sorted(INPUTS.glob("*-inputs/*Graphs/*.json"))
+"""The files themselves, where they are at hand."""
 
 MAKESPAN = Makespan(channels="port")
 LOAD = MaxLoad()
@@ -37,11 +46,11 @@ def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from placegap.instances.corpus.build import build_corpus
 
     folder = tmp_path_factory.mktemp("corpus")
-    assert len(build_corpus(folder)) == len(corpus_names())
+    assert len(build_corpus(folder)) == len(corpus_names(ONNX_FAMILY))
     return folder
 
 
-@pytest.mark.parametrize("name", corpus_names())
+@pytest.mark.parametrize("name", corpus_names(ONNX_FAMILY))
 def test_the_script_reproduces_a_graph_exactly(name: str, rebuilt: Path) -> None:
     committed = corpus_path(name)
     fresh = rebuilt / committed.parent.name / committed.name
@@ -59,13 +68,41 @@ def test_a_graph_states_its_source_its_licence_and_what_was_changed(name: str) -
     document = load_corpus(name)
     provenance = document.graph.provenance
     assert document.name == document.graph.name == name
-    assert document.cluster is None
-    assert provenance.source.startswith("onnx wheel, ")
-    assert provenance.licence == "Apache-2.0"
+    if name in corpus_names(ONNX_FAMILY):
+        assert document.cluster is None
+        assert provenance.source.startswith("onnx wheel, ")
+        assert provenance.licence == "Apache-2.0"
+    else:
+        assert document.cluster is not None
+        assert provenance.source.startswith("github.com/msr-fiddle/dnn-partitioning, commit ")
+        assert provenance.licence == "MIT"
     assert provenance.changes
 
 
-@pytest.mark.parametrize("name", corpus_names())
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: "/".join(path.parts[-3:]))
+def test_a_graph_of_dnn_partitioning_is_what_the_importer_reads(path: Path) -> None:
+    read, shipped = read_dnn_partitioning(path), load_corpus(partitioning_name(path))
+    assert (shipped.graph.ops, shipped.graph.edges) == (read.graph.ops, read.graph.edges)
+    assert shipped.cluster == read.cluster
+    assert shipped.instance().content_hash == read.instance().content_hash
+
+
+def test_graphs_of_dnn_partitioning_ask_what_their_authors_ask() -> None:
+    # throughput-inputs: contiguous splits of least maximum load; latency-inputs: q = 1
+    for name in corpus_names(PARTITIONING_FAMILY):
+        semantics = load_corpus(name).semantics
+        chain = MaxLoad(plans="chain")
+        calls = LatencySubgraphs(subgraphs=1)
+        assert semantics == (calls if name.endswith("_latency") else chain)
+
+
+def test_the_licence_of_dnn_partitioning_ships_with_its_graphs() -> None:
+    text = data_path("corpus", PARTITIONING_FAMILY, "LICENSE.txt").read_text()
+    assert "MIT License" in text
+    assert "Copyright (c) 2020 - present Microsoft Corporation" in text
+
+
+@pytest.mark.parametrize("name", corpus_names(ONNX_FAMILY))
 def test_a_graph_becomes_an_instance_on_a_cluster_with_times_for_all_its_kinds(name: str) -> None:
     instance = load_corpus(name).instance(load_cluster("moirai-inter-server"))
     kinds = {"RTX2080Ti", "T4", "P4", "RTX3060Ti"}

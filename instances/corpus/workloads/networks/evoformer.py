@@ -70,25 +70,27 @@ def _attention(tape: Tape, x: Tensor, heads: int, name: str, *, by: Tensor | Non
             weights += _held(tape, bias=(by.shape[2], heads))
             weights += _held(tape, bias_norm=(2, by.shape[2])) if by is not x else []
             sources += [by] if by is not x else []
-        projected = tape.op("norm_qkv_gate", sources, (*x.shape[:2], 4 * wide), weights=weights,
+        projected = tape.op("norm_qkv_gate", sources, (*x.shape[:2], 4 * HEAD), weights=weights,
+                            parts=heads,
                             flops=2 * count * width * 4 * wide + 8 * prod(x.shape))  # fmt: skip
         outputs = []
         for number in range(heads):
             with tape.scope(f"head{number}"):
                 shape, scores = (*x.shape[:2], HEAD), (outer, length, length)
                 product = 2 * prod(scores) * HEAD
-                part = tape.op("scores", [_part(projected, shape)], scores, flops=product)
+                part = tape.op("scores", [_part(projected, shape, number)], scores, flops=product)
                 part = tape.op("bias_mask", [part], scores)
                 part = tape.op("Softmax", [part], scores, flops=5 * prod(scores))
-                outputs.append(tape.op("context", [part, _part(projected, shape)], shape,
+                outputs.append(tape.op("context", [part, _part(projected, shape, number)], shape,
                                        flops=product))  # fmt: skip
         weights = _held(tape, output=(wide, width), output_bias=(width,))
         return tape.op("gate_output_add", [*outputs, x], x.shape, weights=weights,
                        flops=2 * count * wide * width)  # fmt: skip
 
 
-def _part(x: Tensor, shape: Dims) -> Tensor:
-    return Tensor(x.maker, shape)
+def _part(x: Tensor, shape: Dims, number: int) -> Tensor:
+    """Query, key, value and gate of one head, which lie side by side."""
+    return Tensor(x.maker, shape, number)
 
 
 def _transition(tape: Tape, x: Tensor, name: str) -> Tensor:

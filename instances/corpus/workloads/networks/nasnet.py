@@ -81,7 +81,7 @@ def nasnet_large(tape: Tape, batch: int, classes: int = 1000) -> None:
     >>> tape = Tape(MODULES)
     >>> nasnet_large(tape, 1)
     >>> round(sum(weight.size for op in tape.ops for weight in op.weights) / 1e6, 2)
-    89.15
+    88.95
     """
     _network(tape, NASNET_LARGE, batch, classes)
 

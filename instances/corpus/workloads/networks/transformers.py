@@ -1,4 +1,4 @@
-"""Transformers: the original one (Vaswani et al., 2017), BERT (2018) and GPT-3 (2020)."""
+"""Transformers: Vaswani et al. (2017), BERT (Devlin et al., 2019), GPT-3 (Brown et al., 2020)."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def gpt3(
 ) -> None:  # fmt: skip
     """Write GPT-3 with one chain of ops per head, which reaches the op counts of Moirai, table IV.
 
-    All twelve entries of that table are layers x (11 + 12 heads) exactly; so are ours, but for
+    All eleven entries of that table are layers x (11 + 12 heads) exactly; so are ours, but for
     the ops outside the layers. The word table serves again before the last softmax.
     """
     ids = placeholder(tape, (batch, steps))
