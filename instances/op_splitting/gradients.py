@@ -36,8 +36,10 @@ def is_update(op: Op) -> bool:
 def gradient_bytes(graph: Graph, update: int, held: Mapping[str, int]) -> dict[int, int]:
     """Edges that bring gradients to an update op, and the bytes of each gradient.
 
-    They are what backward ops send it. Where all are of 0 bytes, as from importers that keep
-    gradients with the parameters, the first stands for the parameters of the op's colocation group.
+    They are what backward ops send it, but for numbers such as the learning rate: what several
+    updates read, and is smaller than the largest of what this one reads. Where all are of 0 bytes,
+    as from importers that keep gradients with the parameters, the first stands for the parameters
+    of the op's colocation group.
 
     Parameters
     ----------
@@ -62,9 +64,19 @@ def gradient_bytes(graph: Graph, update: int, held: Mapping[str, int]) -> dict[i
         producer = graph.ops[index.producer[e]]
         if producer.backward and not is_update(producer):
             found[e] = graph.edges[e].bytes
+    largest = max(found.values(), default=0)
+    found = {e: size for e, size in found.items() if size == largest or not _is_shared(graph, e)}
     if found and not any(found.values()):
         found[min(found)] = held.get(graph.ops[update].colocation or "", 0)
     return found
+
+
+def _is_shared(graph: Graph, edge: int) -> bool:
+    """Whether several update ops read the tensor of an edge."""
+    index = graph.index
+    u = index.tensor[edge]
+    readers = index.consumer[index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]]
+    return sum(is_update(graph.ops[i]) for i in readers.tolist()) > 1
 
 
 def group_parameters(graph: Graph) -> dict[str, int]:

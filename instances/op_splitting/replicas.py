@@ -30,6 +30,9 @@ from placegap.instances.reading.errors import InputError, from_validation_error
 WEIGHT_SOURCES = frozenset({"const", "constant", "variable", "variablev2"})
 """Kinds of ops that read nothing, and make nothing of a sample."""
 
+MANY = -1
+"""In place of an update op: none, several, or something else besides."""
+
 
 def stated_batch(graph: Graph) -> int | None:
     """The least batch that an op of the graph states as an axis, None where none does.
@@ -49,7 +52,7 @@ def replicate(instance: Instance, batch: int, copies: int) -> OpSplit:
 
     Of time, FLOPs, bytes moved and outputs a copy has its share, rounded up. Whole in each copy are
     parameters and their gradients, and the ops that work on those alone: updates, what reads
-    nothing but weights, and what lies between the gradients and their update.
+    nothing but weights, and what lies between one gradient and its update.
 
     Parameters
     ----------
@@ -136,17 +139,20 @@ def _works_on_weights(graph: Graph) -> list[bool]:
         inputs = before(i)
         is_source = not inputs and ops[i].kind.lower() in WEIGHT_SOURCES
         of_weights[i] = is_source or (bool(inputs) and all(of_weights[a] for a in inputs))
-    to_updates = [False] * len(ops)  # leads to update ops alone
+    reaches = [MANY] * len(ops)  # the one update op that a backward op leads to
     for i in reversed(order):
-        outputs = after(i)
-        to_updates[i] = ops[i].backward and bool(outputs) and all(
-            to_updates[b] or is_update(ops[b]) for b in outputs
-        )  # fmt: skip
+        if ops[i].backward:
+            found = {b if is_update(ops[b]) else reaches[b] for b in after(i)}
+            reaches[i] = found.pop() if len(found) == 1 else MANY
     return [
-        of_weights[i]
-        or is_update(op)
-        or (to_updates[i] and all(to_updates[a] or of_weights[a] for a in before(i)))
-        for i, op in enumerate(ops)
+        is_update(ops[i])
+        or of_weights[i]
+        or (
+            reaches[i] != MANY
+            and bool(before(i))
+            and all(of_weights[a] or reaches[a] == reaches[i] for a in before(i))
+        )
+        for i in range(len(ops))
     ]
 
 

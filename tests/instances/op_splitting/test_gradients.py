@@ -161,6 +161,27 @@ def test_gradients_of_several_ops_go_to_all_copies() -> None:
     assert (found["w", "u/1of2"], found["w", "u/2of2"]) == (9, 9)
 
 
+def test_numbers_that_steer_all_updates_are_no_gradients() -> None:
+    ops = tuple(
+        Op(name=name, kind=kind, backward=True)
+        for name, kind in (
+            ("rate", "Mul"),
+            ("g1", "c"),
+            ("g2", "c"),
+            ("u1", "adam"),
+            ("u2", "adam"),
+        )
+    )
+    edges = tuple(
+        Edge(producer=a, consumer=b, bytes=size, tensor="out")
+        for a, b, size in (("rate", "u1", 4), ("rate", "u2", 4), ("g1", "u1", 90), ("g2", "u2", 4))
+    )
+    graph = Graph(name="two", ops=ops, edges=edges)
+    assert gradient_bytes(graph, 3, {}) == {2: 90}
+    # a scalar parameter: what is as large as its gradient is taken for one, too
+    assert gradient_bytes(graph, 4, {}) == {1: 4, 3: 4}
+
+
 def test_channel_axes_need_no_all_reduce() -> None:
     cuts = {i: Cut("out_channel", 2) for i in range(3)}
     split = split_ops(on_pair(step()), cuts)
