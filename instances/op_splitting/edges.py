@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from placegap.instances.op_splitting.gradients import (
@@ -10,6 +10,7 @@ from placegap.instances.op_splitting.gradients import (
     gradient_bytes,
     group_parameters,
     is_update,
+    works_on_weights,
 )
 from placegap.instances.op_splitting.shares import Cut, divide, fresh, round_up
 from placegap.instances.problem.instance import Edge, Instance
@@ -28,6 +29,7 @@ def split_edges(
     shares: Mapping[int, tuple[int, ...]],
     names: Mapping[int, PartNames],
     sums: Mapping[int, Mapping[int, int]],
+    partial: Set[int] = frozenset(),
 ) -> list[Edge]:
     """Edges into parts, edges of the graph, from parts to gathers, and those of all-reduces.
 
@@ -42,6 +44,8 @@ def split_edges(
         Of each split op.
     sums : mapping of int to mapping of int to int
         As `find_sums` says.
+    partial : set of int
+        As `find_partial_sums` says.
 
     Examples
     --------
@@ -78,7 +82,7 @@ def split_edges(
                 edges.append(Edge(producer=part, consumer=gather))
             for e in outputs:
                 edge = graph.edges[e]
-                if cut.axis == "in_channel":
+                if cut.axis == "in_channel" or int(index.tensor[e]) in partial:
                     update = {"producer": part, "consumer": gather, "tensor": tensors[e]}
                     edges.append(edge.model_copy(update=update))
                 else:
@@ -113,19 +117,62 @@ def find_sums(instance: Instance, cuts: Mapping[int, Cut]) -> dict[int, dict[int
     return {i: edges for i, edges in found.items() if edges}
 
 
-def kept_bytes(instance: Instance, sums: Mapping[int, Mapping[int, int]]) -> dict[int, int]:
-    """Bytes of gradients that each op makes for all-reduces.
+def find_partial_sums(
+    instance: Instance, cuts: Mapping[int, Cut], sums: Mapping[int, Mapping[int, int]]
+) -> set[int]:
+    """Tensors of ops split along the batch that hold a gradient: parts add up, none has a slice.
+
+    They are what backward ops hand to ops that work on weights alone, but not to all-reduces.
 
     Examples
     --------
     >>> from placegap.instances import example
-    >>> kept_bytes(example(), {3: {1: 7}})  # edge 1 leaves op 0, and carries 20 bytes
+    >>> find_partial_sums(example(), {1: Cut("batch", 2)}, {})
+    set()
+    """
+    graph, index = instance.graph, instance.graph.index
+    divided = [i for i, cut in cuts.items() if cut.axis == "batch" and graph.ops[i].backward]
+    if not divided:
+        return set()
+    of_weights = works_on_weights(graph)
+    summed = {e for found in sums.values() for e in found}
+    found = set()
+    for i in divided:
+        for e in [] if of_weights[i] else _outputs(instance, i, summed):
+            u = index.tensor[e]
+            readers = index.consumer[
+                index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
+            ]
+            if all(of_weights[b] for b in readers.tolist()):
+                found.add(int(u))
+    return found
+
+
+def tensors_of(instance: Instance, sums: Mapping[int, Mapping[int, int]]) -> set[int]:
+    """The tensors that all-reduces sum up.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> tensors_of(example(), {3: {1: 7}})
+    {1}
+    """
+    tensor = instance.graph.index.tensor
+    return {int(tensor[e]) for found in sums.values() for e in found}
+
+
+def kept_bytes(instance: Instance, tensors: Iterable[int]) -> dict[int, int]:
+    """Bytes of some tensors by the op that makes them.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> kept_bytes(example(), [1])  # made by op 0, of 20 bytes
     {0: 20}
     """
     index = instance.graph.index
-    tensors = sorted({int(index.tensor[e]) for found in sums.values() for e in found})
     kept: dict[int, int] = {}
-    for u in tensors:
+    for u in sorted(tensors):
         producer = int(index.tensor_producer[u])
         size = instance.graph.edges[index.tensor_first_edge[u]].bytes
         kept[producer] = kept.get(producer, 0) + size

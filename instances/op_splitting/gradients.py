@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Edge, Graph, Op
 from placegap.instances.problem.integers import ceil_div
 
@@ -19,6 +20,12 @@ OPTIMIZERS = frozenset({
     "momentum", "rmsprop", "sgd", "update",
 })  # fmt: skip
 """Kinds of update ops, without TensorFlow's "ResourceApply" and "Apply" before them."""
+
+WEIGHT_SOURCES = frozenset({"const", "constant", "variable", "variablev2"})
+"""Kinds of ops that read nothing, and make nothing of a sample."""
+
+MANY = -1
+"""In place of an update op: none, several, or something else besides."""
 
 
 def is_update(op: Op) -> bool:
@@ -128,4 +135,61 @@ def all_reduce(edge: Edge, size: int, parts: Sequence[str], updates: Sequence[st
         share.model_copy(update={"producer": part, "consumer": target})
         for part in parts
         for target in updates
+    ]
+
+
+def works_on_weights(graph: Graph) -> list[bool]:
+    """Whether each op works on weights or on one gradient alone, whatever the batch.
+
+    Updates do, ops that read nothing but weights, and ops between one gradient and its update.
+
+    Examples
+    --------
+    >>> kinds = {"image": "Placeholder", "grad": "Conv/backward", "clip": "Mul", "u": "ApplyAdam"}
+    >>> ops = tuple(Op(name=n, kind=k, backward=n != "image") for n, k in kinds.items())
+    >>> pairs = (("image", "grad"), ("grad", "clip"), ("clip", "u"))
+    >>> edges = tuple(Edge(producer=a, consumer=b) for a, b in pairs)
+    >>> works_on_weights(Graph(name="step", ops=ops, edges=edges))
+    [False, False, True, True]
+    """
+    index, ops = graph.index, graph.ops
+    order = index.topological_order.tolist()
+
+    def entering(i: int) -> list[int]:
+        return index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]].tolist()  # type: ignore[no-any-return]
+
+    def readers(edges: Ints) -> list[int]:
+        return index.consumer[edges].tolist()  # type: ignore[no-any-return]
+
+    of_weights = [False] * len(ops)
+    for i in order:
+        inputs = index.producer[entering(i)].tolist()
+        is_source = not inputs and ops[i].kind.lower() in WEIGHT_SOURCES
+        of_weights[i] = is_source or (bool(inputs) and all(of_weights[a] for a in inputs))
+    reaches = [MANY] * len(ops)  # the one update op that a backward op leads to
+    for i in reversed(order):
+        if ops[i].backward:
+            after = readers(index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]])
+            found = {b if is_update(ops[b]) else reaches[b] for b in after}
+            reaches[i] = found.pop() if len(found) == 1 else MANY
+
+    def is_gradient(e: int, update: int) -> bool:
+        """Whether all that the edge's tensor leads to is this update."""
+        u, producer = index.tensor[e], int(index.producer[e])
+        after = readers(index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]])
+        return ops[producer].backward and all(
+            (b if is_update(ops[b]) else reaches[b]) == update for b in after
+        )
+
+    return [
+        is_update(ops[i])
+        or of_weights[i]
+        or (
+            reaches[i] != MANY
+            and bool(entering(i))
+            and all(
+                of_weights[index.producer[e]] or is_gradient(e, reaches[i]) for e in entering(i)
+            )
+        )
+        for i in range(len(ops))
     ]

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from pydantic import ValidationError
 
-from placegap.instances.op_splitting.edges import kept_bytes, slice_edge
+from placegap.instances.op_splitting.edges import kept_bytes, slice_edge, tensors_of
 from placegap.instances.op_splitting.gradients import (
     all_reduce,
     gradient_bytes,
     group_parameters,
     is_update,
+    works_on_weights,
 )
 from placegap.instances.op_splitting.shares import Cut, divide, fresh, held_bytes, round_up, shares
 from placegap.instances.op_splitting.split import MOST_PARTS, OpSplit
@@ -26,12 +27,6 @@ from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Edge, Graph, Instance, Op
 from placegap.instances.reading.collector import paused_collector
 from placegap.instances.reading.errors import InputError, from_validation_error
-
-WEIGHT_SOURCES = frozenset({"const", "constant", "variable", "variablev2"})
-"""Kinds of ops that read nothing, and make nothing of a sample."""
-
-MANY = -1
-"""In place of an update op: none, several, or something else besides."""
 
 
 def stated_batch(graph: Graph) -> int | None:
@@ -90,7 +85,7 @@ def replicate(instance: Instance, batch: int, copies: int) -> OpSplit:
             f" transfers are limited to {MOST_PARTS}"
         )
     bounds = shares(Op(name="batch", axis_sizes={"batch": batch}), Cut("batch", copies))
-    whole, kept = _works_on_weights(graph), kept_bytes(instance, sums)
+    whole, kept = works_on_weights(graph), kept_bytes(instance, tensors_of(instance, sums))
     with paused_collector():
         names, groups = _names(graph, copies), _groups(graph, copies)
         ops: list[Op] = []
@@ -119,41 +114,6 @@ def _sums(graph: Graph) -> dict[int, dict[int, int]]:
     updates = [i for i, op in enumerate(graph.ops) if is_update(op)]
     found = {i: gradient_bytes(graph, i, held) for i in updates}
     return {i: edges for i, edges in found.items() if edges}
-
-
-def _works_on_weights(graph: Graph) -> list[bool]:
-    """Whether each op works on weights or their gradients alone, whatever the batch."""
-    index, ops = graph.index, graph.ops
-    order = index.topological_order.tolist()
-
-    def before(i: int) -> list[int]:
-        edges = index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]
-        return [int(a) for a in index.producer[edges]]
-
-    def after(i: int) -> list[int]:
-        edges = index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]]
-        return [int(b) for b in index.consumer[edges]]
-
-    of_weights = [False] * len(ops)
-    for i in order:
-        inputs = before(i)
-        is_source = not inputs and ops[i].kind.lower() in WEIGHT_SOURCES
-        of_weights[i] = is_source or (bool(inputs) and all(of_weights[a] for a in inputs))
-    reaches = [MANY] * len(ops)  # the one update op that a backward op leads to
-    for i in reversed(order):
-        if ops[i].backward:
-            found = {b if is_update(ops[b]) else reaches[b] for b in after(i)}
-            reaches[i] = found.pop() if len(found) == 1 else MANY
-    return [
-        is_update(ops[i])
-        or of_weights[i]
-        or (
-            reaches[i] != MANY
-            and bool(before(i))
-            and all(of_weights[a] or reaches[a] == reaches[i] for a in before(i))
-        )
-        for i in range(len(ops))
-    ]
 
 
 def _share(op: Op, bounds: tuple[int, ...], j: int, kept: int) -> dict[str, object]:

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import ValidationError
 
-from placegap.instances.op_splitting.edges import PartNames, find_sums, kept_bytes, split_edges
+from placegap.instances.op_splitting.edges import (
+    PartNames,
+    find_partial_sums,
+    find_sums,
+    kept_bytes,
+    split_edges,
+    tensors_of,
+)
 from placegap.instances.op_splitting.gradients import is_update
 from placegap.instances.op_splitting.shares import Cut, divide, fresh, held_bytes, round_up, shares
 from placegap.instances.problem.graph_index import Ints, freeze
@@ -80,7 +87,8 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
     part of the parameters. Explicit transfer times are divided like bytes, and rounded up.
 
     Where a training step is split along its batch, an op that updates parameters is copied, and an
-    all-reduce adds up the gradients of the parts first (`gradients`).
+    all-reduce adds up the gradients of the parts first (`gradients`). A gradient that goes
+    elsewhere is added up by the gather, from whole partial sums.
 
     Parameters
     ----------
@@ -119,7 +127,8 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
     with paused_collector():
         sums = find_sums(instance, cuts)
         _check_sums(cuts, sums)
-        kept = kept_bytes(instance, sums)
+        partial, reduced = find_partial_sums(instance, cuts, sums), tensors_of(instance, sums)
+        kept, past = kept_bytes(instance, partial | reduced), kept_bytes(instance, reduced)
         names, groups = _names(instance, cuts), _part_groups(instance, cuts)
         ops: list[Op] = []
         origin: list[tuple[int, int]] = []
@@ -138,9 +147,9 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
                 )
                 ops.append(made)
                 origin.append((i, j))
-            ops.append(_gather(op, cuts[i], names[i].gather, kept.get(i, 0)))
+            ops.append(_gather(op, cuts[i], names[i].gather, past.get(i, 0)))
             origin.append((i, GATHER))
-        edges = split_edges(instance, cuts, bounds, names, sums)
+        edges = split_edges(instance, cuts, bounds, names, sums, partial)
         change = (
             f"{len(cuts)} ops split into {sum(cut.parts for cut in cuts.values())} parts"
             " (after FD-DPS)"
@@ -246,13 +255,14 @@ def _part_state(op: Op, cut: Cut, bounds: tuple[int, ...], j: int) -> dict[str, 
     }
 
 
-def _gather(op: Op, cut: Cut, name: str, kept: int) -> Op:
+def _gather(op: Op, cut: Cut, name: str, past: int) -> Op:
+    """What joins the parts; `past` bytes of their outputs do not go through it."""
     output = op.resident_bytes - held_bytes(op)
     return Op(
         name=name,
         kind="Sum" if cut.axis == "in_channel" else "Concat",
         time_ns=dict.fromkeys(op.time_ns, 0),
-        resident_bytes=output - min(kept, output),
+        resident_bytes=output - min(past, output),
         backward=op.backward,
         module=op.module,
         dtype=op.dtype,

@@ -161,6 +161,28 @@ def test_gradients_of_several_ops_go_to_all_copies() -> None:
     assert (found["w", "u/1of2"], found["w", "u/2of2"]) == (9, 9)
 
 
+def test_a_gradient_that_is_worked_on_first_is_added_up_from_partial_sums() -> None:
+    # the backward op's gradient of 12 bytes is clipped before the update, which stays whole
+    ops = (
+        Op(name="x", kind="Placeholder", time_ns={"gpu": 1}),
+        Op(name="b", kind="c", backward=True, time_ns={"gpu": 8}, resident_bytes=20),
+        Op(name="clip", kind="Mul", backward=True, time_ns={"gpu": 1}),
+        Op(name="u", kind="adam", backward=True, time_ns={"gpu": 1}),
+        Op(name="end", kind="Sum", backward=True, time_ns={"gpu": 1}),
+    )
+    edges = tuple(
+        Edge(producer=a, consumer=b, bytes=size, tensor=f"from {a} to {b}")
+        for a, b, size in (("x", "b", 8), ("b", "clip", 12), ("clip", "u", 12), ("b", "end", 8))
+    )
+    split = split_ops(on_pair(Graph(name="late", ops=ops, edges=edges)), {1: Cut("batch", 2)})
+    sent = sorted((e.producer, e.bytes) for e in split.fine.graph.edges if e.consumer == "b/gather")
+    # of the other output each part has half
+    assert sent == [("b/1of2", 4), ("b/1of2", 12), ("b/2of2", 4), ("b/2of2", 12)]
+    held = [op.resident_bytes for op in split.fine.graph.ops if op.name.startswith("b/")]
+    # 20 bytes of output: 12 in each part, half of 8; the gather has both
+    assert held == [16, 16, 20]
+
+
 def test_numbers_that_steer_all_updates_are_no_gradients() -> None:
     ops = tuple(
         Op(name=name, kind=kind, backward=True)
