@@ -12,9 +12,9 @@ from placegap.instances import (
     InputError,
     Instance,
     Link,
+    Makespan,
     Op,
     Plan,
-    Semantics,
     evaluate,
     load_corpus,
 )
@@ -26,7 +26,7 @@ from placegap.instances.op_splitting.shares import Cut
 from placegap.instances.op_splitting.split import split_ops
 from placegap.instances.referee.recheck.recheck import recheck
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 
 
 def on_pair(graph: Graph, bandwidth: int = 6 * 10**9) -> Instance:
@@ -120,9 +120,7 @@ def test_the_all_reduce_takes_the_time_of_a_ring() -> None:
     assert evaluate(fine, plan, FREE).value_ns == 4 + 8 + 2 + 1
     for channels in ("free", "port", "half_duplex", "link"):
         for transfers in ("per_edge", "per_tensor"):
-            semantics = Semantics.model_validate(
-                {"objective": "makespan", "channels": channels, "transfers": transfers}
-            )
+            semantics = Makespan.model_validate({"channels": channels, "transfers": transfers})
             first, second = evaluate(fine, plan, semantics), recheck(fine, plan, semantics)
             assert first.feasible
             assert first.value_ns == second.value_ns

@@ -11,9 +11,9 @@ from placegap.instances import (
     Graph,
     InputError,
     Instance,
+    Makespan,
     Op,
     Plan,
-    Semantics,
     evaluate,
     example,
     load_cluster,
@@ -24,7 +24,7 @@ from placegap.instances.costing.roofline import cost_graph
 from placegap.instances.op_splitting import replicas as replicas_module
 from placegap.instances.op_splitting.replicas import replicate, stated_batch
 
-FREE = Semantics(objective="makespan", channels="free")
+FREE = Makespan(channels="free")
 
 
 def test_copies_have_whole_samples_and_whole_parameters() -> None:

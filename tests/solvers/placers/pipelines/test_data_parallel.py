@@ -11,8 +11,8 @@ from placegap.instances import (
     InputError,
     Instance,
     Link,
+    Makespan,
     Op,
-    Semantics,
     evaluate,
     example,
 )
@@ -20,8 +20,8 @@ from placegap.instances.corpus.training import mirror_training
 from placegap.instances.referee.recheck.recheck import recheck
 from placegap.solvers import Result, solve
 
-FREE = Semantics(objective="makespan", channels="free")
-PORT = Semantics(objective="makespan", channels="port")
+FREE = Makespan(channels="free")
+PORT = Makespan(channels="port")
 
 
 def step(devices: int, bandwidth: int, memory: int | None = None, batch: int = 8) -> Instance:
@@ -48,7 +48,7 @@ def step(devices: int, bandwidth: int, memory: int | None = None, batch: int = 8
     return Instance(name="net@c", graph=graph, cluster=cluster)
 
 
-def placed(instance: Instance, semantics: Semantics, **params: int) -> Result:
+def placed(instance: Instance, semantics: Makespan, **params: int) -> Result:
     result = solve(instance, semantics, "data-parallel", params)
     if result.plan is not None and result.split is not None:
         assert evaluate(result.split.fine, result.plan, semantics).feasible
