@@ -14,6 +14,7 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.referee.plan import Evaluation
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import Result
+from placegap.solvers.solving.cheap_bounds import path_ns
 
 MOST_NAMES = 4
 """More devices are counted, not named."""
@@ -66,14 +67,22 @@ def _idle(instance: Instance, result: Result, verdict: Evaluation) -> tuple[str,
         return (f"{_unused(verdict)}: no op of this model can run there",)
     if all(cluster.devices[k].is_host for k in idle):
         return (f"{_unused(verdict)}: a host",)
-    note = _stages if isinstance(result.semantics, LoadSemantics) else _one_pass
-    return (note(verdict, result),)
+    if isinstance(result.semantics, LoadSemantics):
+        return (_stages(verdict, result),)
+    return (_one_pass(instance, verdict, result),)
 
 
-def _one_pass(verdict: Evaluation, result: Result) -> str:
+def _one_pass(instance: Instance, verdict: Evaluation, result: Result) -> str:
     """Makespan and latency: the end of one pass."""
     used = [use.device for use in verdict.uses if use.num_ops]
     proven = result.status == "optimal"
+    if len(used) == 1 and proven and result.value_ns:
+        share = path_ns(instance, transfers=False) / result.value_ns
+        return (
+            f"{used[0]} alone is optimal for one pass: {share:.0%} of its time are ops of one path,"
+            f" each of which waits for the one before, and the rest gains less from another device"
+            f" than transfers cost; {PIPELINE}"
+        )
     if len(used) == 1 and proven:
         what = f"{used[0]} alone is optimal for one pass"
     elif len(used) == 1:

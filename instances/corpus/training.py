@@ -16,7 +16,8 @@ def mirror_training(graph: Graph) -> Graph:
     edge x -> y a gradient of the edge's size from ``y/backward``. An op with parameters gets
     ``x/update``, which takes a tenth of the time of x, rounded up, and holds twice the parameters
     (Adam's moments). The three are one colocation group, for they share the parameters; ops that
-    were colocated stay so. The layout is that of dnn-partitioning's training graphs.
+    were colocated stay so. They can be split along the same axes, but for an update's batch. The
+    layout is that of dnn-partitioning's training graphs.
 
     Parameters
     ----------
@@ -94,6 +95,8 @@ def _backward_op(op: Op, group: str) -> Op:
         dtype=op.dtype,
         flops=None if op.flops is None else 2 * op.flops,
         bytes_moved=None if op.bytes_moved is None else 2 * op.bytes_moved,
+        splittable_axes=op.splittable_axes,
+        axis_sizes=op.axis_sizes,
     )
 
 
@@ -111,6 +114,8 @@ def _update_op(op: Op, group: str) -> Op:
         dtype=op.dtype,
         flops=None if op.flops is None else ceil_div(op.flops, 10),
         bytes_moved=None if op.bytes_moved is None else ceil_div(op.bytes_moved, 10),
+        splittable_axes=tuple(axis for axis in op.splittable_axes if axis != "batch"),
+        axis_sizes={axis: size for axis, size in op.axis_sizes.items() if axis != "batch"},
     )
 
 

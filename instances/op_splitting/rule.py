@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placegap.instances.op_splitting.gradients import is_update
 from placegap.instances.op_splitting.shares import Axis, Cut
 from placegap.instances.op_splitting.split import OpSplit, split_ops
 from placegap.instances.problem.graph_index import group_by
@@ -100,8 +101,9 @@ def split_heavy_ops(instance: Instance, rule: SplitRule | None = None) -> OpSpli
 def choose_cuts(instance: Instance, rule: SplitRule) -> dict[int, Cut]:
     """Which ops the rule splits, and how.
 
-    A colocation group is split as a whole or not at all: if one of its ops takes long enough, all
-    of them together hold few enough parameters, and all can be split along one axis.
+    A colocation group, such as forward, backward and update op, is split as a whole or not at all:
+    if one of its ops takes long enough, all of them together hold few enough parameters, and all
+    can be split along one axis.
     """
     arrays, ops = instance.arrays, instance.graph.ops
     runs = arrays.time_ns != UNSUPPORTED
@@ -120,6 +122,8 @@ def choose_cuts(instance: Instance, rule: SplitRule) -> dict[int, Cut]:
 def cut_unit(ops: Sequence[Op], unit: Sequence[int], rule: SplitRule) -> dict[int, Cut]:
     """How to split ops that are split together: the first axis they all have, or not at all.
 
+    Along the batch the ops that update parameters are copied, and need not have it.
+
     Examples
     --------
     >>> conv = Op(name="c", kind="Conv", axis_sizes={"out_channel": 64})
@@ -127,7 +131,8 @@ def cut_unit(ops: Sequence[Op], unit: Sequence[int], rule: SplitRule) -> dict[in
     {0: Cut(axis='out_channel', parts=4)}
     """
     for axis in rule.axes:
-        if all(axis in axes_of(ops[i], rule.kinds) for i in unit):
+        divided = [i for i in unit if axis != "batch" or not is_update(ops[i])]
+        if divided and all(axis in axes_of(ops[i], rule.kinds) for i in divided):
             parts = min(rule.parts, *(ops[i].axis_sizes.get(axis, rule.parts) for i in unit))
             if parts >= 2:
                 return {i: Cut(axis, parts) for i in unit}

@@ -59,6 +59,20 @@ def round_up(amount: int, bounds: tuple[int, ...], j: int) -> int:
     return ceil_div(amount * (bounds[j + 1] - bounds[j]), bounds[-1])
 
 
+def held_bytes(op: Op) -> int:
+    """What of an op's resident bytes is state, parameters at least; the rest are outputs.
+
+    Examples
+    --------
+    >>> held_bytes(Op(name="c", resident_bytes=9, parameter_bytes=4))
+    4
+    >>> held_bytes(Op(name="c", resident_bytes=9, state_bytes=5, shared_state={"w": 2}))
+    7
+    """
+    state = op.parameter_bytes if op.state_bytes is None else op.state_bytes
+    return min(op.resident_bytes, state + sum(op.shared_state.values()))
+
+
 def fresh(name: str, taken: set[str]) -> str:
     """The name, with marks at its end until it is new; long names are cut to leave room.
 

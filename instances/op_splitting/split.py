@@ -14,8 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import ValidationError
 
-from placegap.instances.op_splitting.edges import split_edges
-from placegap.instances.op_splitting.shares import Cut, divide, fresh, round_up, shares
+from placegap.instances.op_splitting.edges import (
+    PartNames,
+    find_partial_sums,
+    find_sums,
+    kept_bytes,
+    split_edges,
+    tensors_of,
+)
+from placegap.instances.op_splitting.gradients import is_update
+from placegap.instances.op_splitting.shares import Cut, divide, fresh, held_bytes, round_up, shares
 from placegap.instances.problem.graph_index import Ints, freeze
 from placegap.instances.problem.instance import Instance, Op
 from placegap.instances.reading.collector import paused_collector
@@ -50,7 +58,7 @@ class OpSplit:
     @property
     def num_split(self) -> int:
         """Number of ops that were split."""
-        return int((self.part == GATHER).sum())
+        return len(np.unique(self.op[self.part >= 0]))
 
     @property
     def num_parts(self) -> int:
@@ -77,6 +85,10 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
 
     A colocation group is split as a whole, into groups of the parts of one number: they share that
     part of the parameters. Explicit transfer times are divided like bytes, and rounded up.
+
+    Where a training step is split along its batch, an op that updates parameters is copied, and an
+    all-reduce adds up the gradients of the parts first (`gradients`). A gradient that goes
+    elsewhere is added up by the gather, from whole partial sums.
 
     Parameters
     ----------
@@ -113,6 +125,10 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
     _check_cuts(instance, cuts)
     bounds = {i: shares(graph.ops[i], cut) for i, cut in cuts.items()}
     with paused_collector():
+        sums = find_sums(instance, cuts)
+        _check_sums(cuts, sums)
+        partial, reduced = find_partial_sums(instance, cuts, sums), tensors_of(instance, sums)
+        kept, past = kept_bytes(instance, partial | reduced), kept_bytes(instance, reduced)
         names, groups = _names(instance, cuts), _part_groups(instance, cuts)
         ops: list[Op] = []
         origin: list[tuple[int, int]] = []
@@ -121,12 +137,19 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
                 ops.append(op)
                 origin.append((i, WHOLE))
                 continue
-            for j, name in enumerate(names[i][:-1]):
-                ops.append(_part(op, cuts[i], bounds[i], j, name, groups.get((i, j))))
+            copied = cuts[i].axis == "batch" and is_update(op)
+            for j, name in enumerate(names[i].parts):
+                group = groups.get((i, j))
+                made = (
+                    op.model_copy(update={"name": name, "colocation": group})
+                    if copied
+                    else _part(op, cuts[i], bounds[i], j, name, group, kept.get(i, 0))
+                )
+                ops.append(made)
                 origin.append((i, j))
-            ops.append(_gather(op, cuts[i], names[i][-1]))
+            ops.append(_gather(op, cuts[i], names[i].gather, past.get(i, 0)))
             origin.append((i, GATHER))
-        edges = split_edges(instance, cuts, bounds, names)
+        edges = split_edges(instance, cuts, bounds, names, sums, partial)
         change = (
             f"{len(cuts)} ops split into {sum(cut.parts for cut in cuts.values())} parts"
             " (after FD-DPS)"
@@ -175,14 +198,28 @@ def _check_cuts(instance: Instance, cuts: Mapping[int, Cut]) -> None:
             )
 
 
-def _part(op: Op, cut: Cut, bounds: tuple[int, ...], j: int, name: str, group: str | None) -> Op:
-    parameters = min(op.parameter_bytes, op.resident_bytes)
-    output = op.resident_bytes - parameters
+def _check_sums(cuts: Mapping[int, Cut], sums: Mapping[int, Mapping[int, int]]) -> None:
+    """Each part of a gradient goes from all parts to all copies: many parts take many edges."""
+    num_edges = sum(cuts[i].parts ** 2 * len(found) for i, found in sums.items())
+    if num_edges > MOST_PARTS:
+        raise InputError(
+            f"all-reduces of {num_edges} transfers; choose fewer parts, {MOST_PARTS} transfers are"
+            " the most"
+        )
+
+
+def _part(
+    op: Op, cut: Cut, bounds: tuple[int, ...], j: int, name: str, group: str | None, kept: int
+) -> Op:
+    """Part j of an op; `kept` bytes of its output are gradients, which each part has whole."""
+    state = held_bytes(op)
+    output = op.resident_bytes - state
     whole = op.parameter_bytes
     if cut.axis != "batch":
-        parameters, whole = (divide(size, bounds, j) for size in (parameters, whole))
+        state, whole = (divide(size, bounds, j) for size in (state, whole))
     if cut.axis != "in_channel":
-        output = divide(output, bounds, j)
+        kept = min(kept, output)
+        output = kept + divide(output - kept, bounds, j)
     sizes = dict(op.axis_sizes)
     if cut.axis in sizes:
         sizes[cut.axis] = bounds[j + 1] - bounds[j]
@@ -190,7 +227,7 @@ def _part(op: Op, cut: Cut, bounds: tuple[int, ...], j: int, name: str, group: s
         update={
             "name": name,
             "time_ns": {kind: round_up(time, bounds, j) for kind, time in op.time_ns.items()},
-            "resident_bytes": parameters + output,
+            "resident_bytes": state + output,
             "parameter_bytes": whole,
             "workspace_bytes": round_up(op.workspace_bytes, bounds, j),
             **_part_state(op, cut, bounds, j),
@@ -218,29 +255,30 @@ def _part_state(op: Op, cut: Cut, bounds: tuple[int, ...], j: int) -> dict[str, 
     }
 
 
-def _gather(op: Op, cut: Cut, name: str) -> Op:
+def _gather(op: Op, cut: Cut, name: str, past: int) -> Op:
+    """What joins the parts; `past` bytes of their outputs do not go through it."""
+    output = op.resident_bytes - held_bytes(op)
     return Op(
         name=name,
         kind="Sum" if cut.axis == "in_channel" else "Concat",
         time_ns=dict.fromkeys(op.time_ns, 0),
-        resident_bytes=op.resident_bytes - min(op.parameter_bytes, op.resident_bytes),
+        resident_bytes=output - min(past, output),
         backward=op.backward,
         module=op.module,
         dtype=op.dtype,
     )
 
 
-def _names(instance: Instance, cuts: Mapping[int, Cut]) -> dict[int, list[str]]:
-    """Names of the parts of each split op, and then of its gather."""
+def _names(instance: Instance, cuts: Mapping[int, Cut]) -> dict[int, PartNames]:
+    """Names of what each split op becomes."""
     taken = {op.name for op in instance.graph.ops}
-    return {
-        i: [
-            *(fresh(f"{instance.graph.ops[i].name}/{j}of{cut.parts}", taken)
-              for j in range(1, cut.parts + 1)),
-            fresh(f"{instance.graph.ops[i].name}/gather", taken),
-        ]
-        for i, cut in cuts.items()
-    }  # fmt: skip
+
+    def named(name: str, parts: int) -> PartNames:
+        numbers = range(1, parts + 1)
+        made = [fresh(f"{name}/{j}of{parts}", taken) for j in numbers]
+        return PartNames(made, fresh(f"{name}/gather", taken))
+
+    return {i: named(instance.graph.ops[i].name, cut.parts) for i, cut in cuts.items()}
 
 
 def _part_groups(instance: Instance, cuts: Mapping[int, Cut]) -> dict[tuple[int, int], str]:

@@ -62,8 +62,26 @@ def note(instance: Instance, result: Result) -> str:
 def test_one_device_alone_is_optimal_for_one_pass() -> None:
     # a chain of 21 ns gains nothing from a second device
     said = note(chain(3), judged(chain(3), [0, 0, 0], MAKESPAN, 21))
-    assert said.startswith("gpu0 alone is optimal for one pass")
+    assert said.startswith(
+        "gpu0 alone is optimal for one pass: 100% of its time are ops of one path"
+    )
     assert said.endswith("ask --objective max_load")
+
+
+def test_it_says_how_much_of_the_pass_is_one_path() -> None:
+    # op0 and op1 before op2: 7 + 9 of 21 ns are one path; 2 bytes at 1 byte/ns, and a latency of
+    # 10 ns, cost more than the 5 ns of op0
+    pair = chain(2)
+    edges = tuple(Edge(producer=name, consumer="op2", bytes=2) for name in ("op0", "op1"))
+    links = tuple(link.model_copy(update={"latency_ns": 10}) for link in pair.cluster.links)
+    instance = pair.model_copy(
+        update={
+            "graph": pair.graph.model_copy(update={"edges": edges}),
+            "cluster": pair.cluster.model_copy(update={"links": links}),
+        }
+    )
+    said = note(instance, judged(instance, [0, 0, 0], MAKESPAN, 21))
+    assert "for one pass: 76% of its time are ops of one path" in said
 
 
 def test_what_is_not_proven_is_not_claimed() -> None:

@@ -9,7 +9,21 @@ from draws.splittable import splittable_diamond, splittable_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 from references.placers import pressed_instance
 
-from placegap.instances import InputError, Makespan, evaluate, example
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    InputError,
+    Instance,
+    Link,
+    Makespan,
+    Op,
+    evaluate,
+    example,
+)
+from placegap.instances.corpus.training import mirror_training
+from placegap.instances.referee.recheck.recheck import recheck
 from placegap.solvers import Outcome, SolverDisagreement, solve
 from placegap.solvers.core.result import finish
 
@@ -101,3 +115,44 @@ def test_plans_of_parts_are_no_better_than_the_optimum_of_the_parts() -> None:
 @pytest.mark.deep
 def test_nor_are_they_on_many_instances() -> None:
     assert compared_with_brute_force(range(1000, 3000)) >= 500
+
+
+@pytest.mark.parametrize("channels", ["free", "port"])
+def test_a_training_step_is_split_along_its_batch_with_its_update(channels: str) -> None:
+    # two layers of 80 ns on two devices, 60 bytes of parameters each, at 10 bytes/ns
+    ops = tuple(
+        Op(name=name, kind="Conv", time_ns={"gpu": 80}, resident_bytes=60, parameter_bytes=60,
+           splittable_axes=("batch",), axis_sizes={"batch": 8})
+        for name in ("one", "two")
+    )  # fmt: skip
+    edges = (Edge(producer="one", consumer="two", bytes=10),)
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=10**10)
+        for a, b in (("d0", "d1"), ("d1", "d0"))
+    )
+    instance = Instance(
+        name="net",
+        graph=mirror_training(Graph(name="net", ops=ops, edges=edges)),
+        cluster=Cluster(
+            name="pair",
+            devices=tuple(Device(name=name, kind="gpu") for name in ("d0", "d1")),
+            links=links,
+        ),
+    )
+    semantics = Makespan.model_validate({"channels": channels})
+    result = solve(instance, semantics, "fd-dps", {"max_parameters": 10**12})
+    assert result.split is not None
+    # forward, backward and update op of both layers
+    assert result.split.num_split == 6
+    assert result.plan is not None
+    fine = result.split.fine
+    assert recheck(fine, result.plan, semantics).value_ns == result.value_ns
+    # one device alone takes 2 x (80 + 160 + 8) = 496
+    assert result.value_ns is not None
+    assert result.value_ns < 496
+    # part j of the three is on one device
+    home = {op.name: on for op, on in zip(fine.graph.ops, result.plan.placement, strict=True)}
+    for name in ("one", "two"):
+        for j in (1, 2):
+            triple = {home[f"{name}{part}/{j}of2"] for part in ("", "/backward", "/update")}
+            assert len(triple) == 1

@@ -1,0 +1,109 @@
+"""data-parallel under makespan: copies of the graph, and the all-reduce of their gradients."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Graph,
+    InputError,
+    Instance,
+    Link,
+    Makespan,
+    Op,
+    evaluate,
+    example,
+)
+from placegap.instances.corpus.training import mirror_training
+from placegap.instances.referee.recheck.recheck import recheck
+from placegap.solvers import Result, solve
+
+FREE = Makespan(channels="free")
+PORT = Makespan(channels="port")
+
+
+def step(devices: int, bandwidth: int, memory: int | None = None, batch: int = 8) -> Instance:
+    """Two layers of 80 ns and 120 bytes of parameters on equal devices, all pairs linked."""
+    ops = tuple(
+        Op(name=name, kind="Conv", time_ns={"gpu": 80}, resident_bytes=120, parameter_bytes=120,
+           axis_sizes={"batch": batch})
+        for name in ("one", "two")
+    )  # fmt: skip
+    edges = ({"producer": "one", "consumer": "two"},)
+    graph = mirror_training(Graph.model_validate({"name": "net", "ops": ops, "edges": edges}))
+    names = [f"d{k}" for k in range(devices)]
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=bandwidth * 10**9)
+        for a in names
+        for b in names
+        if a != b
+    )
+    cluster = Cluster(
+        name="c",
+        devices=tuple(Device(name=name, kind="gpu", memory_bytes=memory) for name in names),
+        links=links,
+    )
+    return Instance(name="net@c", graph=graph, cluster=cluster)
+
+
+def placed(instance: Instance, semantics: Makespan, **params: int) -> Result:
+    result = solve(instance, semantics, "data-parallel", params)
+    if result.plan is not None and result.split is not None:
+        assert evaluate(result.split.fine, result.plan, semantics).feasible
+        assert recheck(result.split.fine, result.plan, semantics).value_ns == result.value_ns
+    return result
+
+
+def test_a_step_takes_its_share_of_time_and_the_last_all_reduce() -> None:
+    # one device: forward 2 x 80, backward 2 x 160, updates 2 x 8: 496
+    assert solve(step(1, 1), FREE, "single-device").value_ns == 496
+    # four copies: forward 2 x 20, backward 2 x 40, to 120. Layer two's gradient travels while layer
+    # one's backward op runs, its update runs to 128; layer one's, 2 / 4 of 120 bytes to each other
+    # device at 10 bytes/ns, is there at 126: update 8 from 128 on
+    result = placed(step(4, 10), FREE)
+    assert result.value_ns == 120 + 8 + 8
+    assert result.split is not None
+    assert result.instance == "net-4-copies@c"
+    assert result.message == (
+        "the plan of another instance, net-4-copies@c: 4 copies of the graph, each with its share"
+        " of a batch of 8"
+    )
+
+
+def test_the_all_reduce_waits_for_its_channel() -> None:
+    # a port sends one transfer after the other: 2 (r - 1) / r of 120 bytes, 180 of them at
+    # 10 bytes/ns, take 18. Layer two's are through at 98, layer one's at 120 + 18; its update 8
+    assert placed(step(4, 10), PORT).value_ns == 120 + 18 + 8
+
+
+def test_each_copy_is_on_a_device_of_its_own() -> None:
+    result = placed(step(4, 10), FREE)
+    assert result.plan is not None
+    assert result.split is not None
+    for op, (device,) in zip(result.split.fine.graph.ops, result.plan.placement, strict=True):
+        assert op.name.endswith(f"/{device + 1}of4")
+
+
+def test_there_are_no_more_copies_than_samples() -> None:
+    result = placed(step(4, 10, batch=3), FREE)
+    assert result.details == {"copies": 3, "batch": 3}
+    assert placed(step(4, 10, batch=3), FREE, batch=2).details["copies"] == 2
+    alone = placed(step(4, 10), FREE, batch=1)
+    assert (alone.split, alone.value_ns) == (None, 496)
+
+
+def test_a_graph_that_fits_no_device_has_no_plan() -> None:
+    # 2 x 120 bytes of parameters and twice that of optimizer state: 720 in each copy
+    assert placed(step(4, 10, memory=720), FREE).value_ns is not None
+    result = placed(step(4, 10, memory=719), FREE)
+    assert result.plan is None
+    assert "memory" in result.message
+
+
+def test_without_a_batch_it_asks_for_one() -> None:
+    with pytest.raises(InputError, match=r"which no op states \(axis_sizes\): --param batch=N"):
+        solve(example(), FREE, "data-parallel")
+    # figure 3 on two devices, which differ in nothing: halves of 5, 20, 10 and 8, rounded up
+    assert placed(example(), FREE, batch=8).value_ns == 3 + 10 + 5 + 4
