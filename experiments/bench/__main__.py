@@ -40,7 +40,7 @@ from placegap.experiments.bench.placers import (
 from placegap.experiments.bench.process import Measured, cpu_s, least_cpu_s, peak_bytes
 from placegap.experiments.bench.splits import split_rows
 from placegap.experiments.bench.start import start_benches
-from placegap.experiments.bench.traced import traced_benches
+from placegap.experiments.bench.tracing.models import traced_benches
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.document import Document, load_document, save_document
 from placegap.instances.importers.reader import read_model

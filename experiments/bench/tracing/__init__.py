@@ -1,0 +1,1 @@
+"""What it takes to trace models of PyTorch, and which come in."""
