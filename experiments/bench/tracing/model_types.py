@@ -1,6 +1,7 @@
 """How many model types of transformers come in: each of the common ones with two layers.
 
-``python -m placegap.experiments.bench.tracing.model_types`` prints a line for each, and how many failed.
+``python -m placegap.experiments.bench.tracing.model_types`` prints a line for each type, and how
+many failed.
 """
 
 from __future__ import annotations
