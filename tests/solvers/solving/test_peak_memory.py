@@ -138,10 +138,20 @@ def test_that_no_plan_exists_is_proven_by_the_floor() -> None:
 
 
 def test_where_no_run_finds_a_plan_that_fits_the_reason_names_a_device() -> None:
-    # no op is comparable with the other, so that the floor has no moment: 0 bytes; each needs 50
-    ops = tuple(Op(name=x, time_ns={"x": 1}, workspace_bytes=50) for x in "ab")
-    graph = Graph(name="apart", ops=ops)
-    apart = chain(40).model_copy(update={"graph": graph})
+    # the floor counts what is live at one moment, when a runs; b alone does not fit on its device
+    ops = tuple(
+        Op(name=kind, time_ns={kind: 1}, workspace_bytes=size)
+        for kind, size in (("a", 55), ("b", 50))
+    )
+    devices = tuple(
+        Device(name=f"g{kind}", kind=kind, memory_bytes=size)
+        for kind, size in (("a", 60), ("b", 40))
+    )
+    apart = Instance(
+        name="apart",
+        graph=Graph(name="apart", ops=ops),
+        cluster=Cluster(name="two", devices=devices),
+    )
     result = solve(apart, PASS, "heft")
     assert result.plan is None
     assert "holds 50 bytes at its peak, 10 more than its 40" in result.message
