@@ -123,7 +123,7 @@ def place_command(
         given_plan,
         place,
     )
-    from placegap.experiments.running.sources import Source, usual_objective
+    from placegap.experiments.running.sources import Source, usual_rules
     from placegap.instances.transforms.table import find_transform
     from placegap.solvers.core.registry import find_method
 
@@ -148,9 +148,7 @@ def place_command(
         find_transform(coarsen, coarsen_params)
     first = Attempt(
         source=instance if is_traced(model) else source,  # a worker would trace it once more
-        semantics=choose_semantics(
-            rules, instance.semantics, method, params, usual_objective(model)
-        ),
+        semantics=choose_semantics(rules, instance.semantics, method, params, usual_rules(model)),
         method=method or "",
         params=params,
         time_limit_s=time_limit * (FIRST_SHARE if second_opinion else 1.0),

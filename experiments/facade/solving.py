@@ -21,14 +21,14 @@ from placegap.experiments.running.placing import (
 )
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.running.sources import find_cluster, find_model, usual_objective
+from placegap.experiments.running.sources import find_cluster, find_model, usual_rules
 from placegap.experiments.show.place_report import named_placement, print_result
 from placegap.experiments.show.plan_notes import plan_notes
 from placegap.experiments.show.rendering import PLAIN_WIDTH
 from placegap.instances.files.document import Document
 from placegap.instances.files.plan_file import save_plan
 from placegap.instances.problem.instance import Cluster, Graph, Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import MemoryRule, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.progress import Listener
@@ -125,6 +125,7 @@ def solve(
     replicas: bool | None = None,
     levels: int | None = None,
     subgraphs: int | None = None,
+    memory: MemoryRule | None = None,
     time_limit_s: float = DEFAULT_TIME_LIMIT_S,
     gap: float = 0.0,
     seed: int = 0,
@@ -148,7 +149,7 @@ def solve(
         method for the objective, which starts from its plan.
     params : mapping, optional
         The method's own parameters.
-    plans, channels, transfers, load, replicas, levels, subgraphs : optional
+    plans, channels, transfers, load, replicas, levels, subgraphs, memory : optional
         Single rules, as the options of ``placegap place``.
     time_limit_s, gap, seed
         When the method stops, and the seed of one that draws numbers.
@@ -174,7 +175,7 @@ def solve(
     instance = _instance(model, cluster)
     rules = Rules(
         None if isinstance(objective, Semantics) else objective,
-        plans, channels, transfers, load, replicas, levels, subgraphs,
+        plans, channels, transfers, load, replicas, levels, subgraphs, memory,
     )  # fmt: skip
     own = instance.semantics
     if isinstance(objective, Semantics):
@@ -182,7 +183,7 @@ def solve(
             raise InputError("give the rules in the semantics, or one by one, not both")
         semantics = objective
     else:
-        usual = usual_objective(model) if isinstance(model, str) else "makespan"
+        usual = usual_rules(model) if isinstance(model, str) else {}
         semantics = choose_semantics(rules, own, method, params, usual)
     first = Attempt(
         source=instance,

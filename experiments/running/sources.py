@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +23,6 @@ from placegap.instances.importers.torch_export.options import (
     is_traced,
 )
 from placegap.instances.problem.instance import Cluster, Graph, Instance
-from placegap.instances.problem.semantics import Objective
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.near_names import instead_of
 
@@ -149,15 +149,16 @@ def find_model(
     return read_model(model, time_unit, dict(dims))
 
 
-def usual_objective(model: str) -> Objective:
-    """The objective of a model where nobody says one: for traced models a full pipeline's time.
+def usual_rules(model: str) -> Mapping[str, str]:
+    """Rules of a model where nobody says others: traced models are for a full pipeline, and say
+    what they hold when.
 
     Examples
     --------
-    >>> usual_objective("hf:gpt2"), usual_objective("resnet50")
-    ('max_load', 'makespan')
+    >>> usual_rules("hf:gpt2"), usual_rules("resnet50")
+    ({'objective': 'max_load', 'memory': 'peak'}, {})
     """
-    return "max_load" if is_traced(model) else "makespan"
+    return {"objective": "max_load", "memory": "peak"} if is_traced(model) else {}
 
 
 def open_questions(graph: Graph, model: str) -> tuple[str, ...]:

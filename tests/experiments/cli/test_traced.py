@@ -23,7 +23,7 @@ def test_gpt2_on_four_gpus_gets_a_chain_that_is_proven_best(capsys: Capture) -> 
     assert (found["status"], found["value_ns"]) == ("optimal", found["bound_ns"])
     # what trials of another implementation found: 7.016 ms
     assert found["value_ns"] / 1e6 == pytest.approx(7.016, abs=5e-4)
-    assert "the objective is max_load chain add, as is usual for models that are" in shown.err
+    assert "the objective is max_load chain add peak, as is usual for models that are" in shown.err
 
 
 def test_a_converted_model_is_read_like_any_other(tmp_path: Path) -> None:

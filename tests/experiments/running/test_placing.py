@@ -38,13 +38,15 @@ def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> Non
 
 def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> None:
     def usual(method: str | None = None, **rules: str) -> str:
-        return choose_semantics(Rules(**rules), None, method, None, "max_load").label
+        rest = {"objective": "max_load", "memory": "peak"}
+        return choose_semantics(Rules(**rules), None, method, None, rest).label
 
-    assert usual() == "max_load chain add"
-    assert usual(objective="makespan") == "makespan port per_edge"
-    assert usual(channels="link") == "makespan link per_edge"
-    assert usual(memory="peak") == "max_load chain add peak"  # a rule of both
-    assert usual(method="heft") == "makespan port per_edge"  # heft does no max_load
+    assert usual() == "max_load chain add peak"
+    assert usual(memory="sum") == "max_load chain add"
+    assert usual(objective="makespan") == "makespan port per_edge peak"
+    assert usual(objective="latency_subgraphs") == "latency_subgraphs 1"  # has no such rule
+    assert usual(channels="link") == "makespan link per_edge peak"
+    assert usual(method="heft") == "makespan port per_edge peak"  # heft does no max_load
     assert usual(method="m-topo").startswith("max_load")
 
 
