@@ -14,7 +14,6 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.referee.plan import Evaluation
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import Result
-from placegap.solvers.solving.cheap_bounds import path_ns
 
 MOST_NAMES = 4
 """More devices are counted, not named."""
@@ -77,6 +76,8 @@ def _one_pass(instance: Instance, verdict: Evaluation, result: Result) -> str:
     used = [use.device for use in verdict.uses if use.num_ops]
     proven = result.status == "optimal"
     if len(used) == 1 and proven and result.value_ns:
+        from placegap.solvers.solving.cheap_bounds import path_ns  # loads a solver
+
         share = path_ns(instance, transfers=False) / result.value_ns
         return (
             f"{used[0]} alone is optimal for one pass: {share:.0%} of its time are ops of one path,"

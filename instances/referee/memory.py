@@ -65,10 +65,10 @@ def held_bytes(
 
     Examples
     --------
-    >>> from placegap.instances import example
+    >>> from placegap.instances import MaxLoad, example
     >>> load = MaxLoad(memory="peak")
     >>> held_bytes(example(), Plan.on([0, 0, 0, 0]), load, None).bytes.tolist()
-    [40, 0]
+    [31, 0]
     """
     on, op = _pairs(plan)
     if memory_rule(semantics) == "sum":

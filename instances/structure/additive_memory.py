@@ -51,11 +51,11 @@ def relax_memory(instance: Instance, semantics: Semantics) -> tuple[Instance, Se
 
     Examples
     --------
-    >>> from placegap.instances import example
+    >>> from placegap.instances import MaxLoad, example
     >>> peak = MaxLoad(memory="peak")
     >>> floor, semantics = relax_memory(example(), peak)
     >>> floor.arrays.resident_bytes.tolist(), semantics.label
-    ([21, 0, 10, 0], 'max_load any add')
+    ([0, 0, 30, 0], 'max_load any add')
     """
     if memory_rule(semantics) == "sum":
         return instance, semantics
@@ -81,11 +81,11 @@ def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:
 
     Examples
     --------
-    On one device op 3 finds the tensors of op 1 there, both of them, when it writes its own:
+    When the third op runs, its device holds the 20 bytes that it reads and the 10 that it writes:
 
-    >>> from placegap.instances import example
+    >>> from placegap.instances import MaxLoad, example
     >>> floor_bytes(example(), MaxLoad(memory="peak")).tolist()
-    [21, 0, 10, 0]
+    [0, 0, 30, 0]
     """
     sizes = instance.memory_arrays
     floor = sizes.state_bytes.copy()

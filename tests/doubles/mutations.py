@@ -27,6 +27,7 @@ from typing import Any
 
 from doubles.bad_files import good_dnn, good_document, good_rows, workbook
 
+from placegap.experiments.bench.process import peak_bytes
 from placegap.instances import InputError
 
 CPU_S = 10
@@ -628,7 +629,7 @@ def read_damaged(name: str, first: int, count: int, folder: Path) -> None:
         if time.process_time() - started > CPU_S / 2:
             print(json.dumps([number, "takes half of the time limit"]), flush=True)
     signal.alarm(0)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_bytes()
     if peak > MOST_RSS_BYTES:
         print(json.dumps([first, f"some input took {peak} bytes"]), flush=True)
 

@@ -68,7 +68,7 @@ def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
     Examples
     --------
     >>> from placegap.instances import Makespan, example
-    >>> task = Task(example(), Makespan())
+    >>> task = Task(example(), Makespan(channels="free"))
     >>> celeritas(task).plan.placement, celeritas(task, FusionParams(reach=1)).plan.placement
     (((0,), (0,), (0,), (0,)), ((0,), (1,), (0,), (1,)))
     """

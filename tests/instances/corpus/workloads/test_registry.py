@@ -6,12 +6,11 @@ import json
 import os
 import subprocess
 import sys
-import time
-from functools import cache
+from functools import lru_cache
 
 import pytest
 
-from placegap.instances import InputError, Makespan
+from placegap.instances import Graph, InputError, Makespan
 from placegap.instances.corpus.workloads.registry import (
     Workload,
     build_workload,
@@ -24,13 +23,10 @@ from placegap.instances.files.document import Document
 from placegap.solvers import solve
 
 LARGE = 20_000
-"""Workloads of more ops are counted, but not written out in the quick tests."""
+"""Ops of larger workloads are counted, but not looked at one by one in the quick tests."""
 
-SMALL = [name for name, workload in workloads().items() if (workload.ops or 0) < LARGE]
-
-
-built = cache(lambda name: build_workload(name).graph)
-"""Graphs at the papers' sizes, each built once."""
+built = lru_cache(maxsize=1)(lambda name: build_workload(name).graph)
+"""Graphs at the papers' sizes: the last one is kept, all of them are gigabytes."""
 
 
 def exact(workload: Workload) -> bool:
@@ -39,13 +35,33 @@ def exact(workload: Workload) -> bool:
 
 
 @pytest.mark.parametrize("name", workloads())
-def test_the_ops_are_as_many_as_in_the_paper_within_ten_percent(name: str) -> None:
+def test_a_graph_has_the_papers_size_and_is_sound(name: str) -> None:
     graph, workload = built(name), workloads()[name]
     assert workload.ops is not None
     assert len(graph.ops) == pytest.approx(workload.ops, rel=0.1)
     if workload.edges is not None and not name.endswith("layers-training"):
         # dnn-partitioning's layer graphs have no edges from forward to backward ops
         assert len(graph.edges) == pytest.approx(workload.edges, rel=0.2)
+    if len(graph.ops) < LARGE:
+        no_op_stands_alone_and_no_backward_op_comes_before_a_forward_op(graph)
+        memory_is_state_and_outputs(graph)
+
+
+def no_op_stands_alone_and_no_backward_op_comes_before_a_forward_op(graph: Graph) -> None:
+    assert {edge.producer for edge in graph.edges} | {edge.consumer for edge in graph.edges} == {
+        op.name for op in graph.ops
+    }
+    backward = {op.name for op in graph.ops if op.backward}
+    assert all(edge.consumer in backward for edge in graph.edges if edge.producer in backward)
+
+
+def memory_is_state_and_outputs(graph: Graph) -> None:
+    for op in graph.ops:
+        state = op.parameter_bytes if op.state_bytes is None else op.state_bytes
+        assert op.resident_bytes >= state + sum(op.shared_state.values())
+        assert op.resident_bytes >= op.parameter_bytes
+        if op.flops == op.bytes_moved == 0:  # views keep nothing of their own
+            assert op.resident_bytes == state + sum(op.shared_state.values())
 
 
 @pytest.mark.parametrize("name", [name for name in workloads() if exact(workloads()[name])])
@@ -69,12 +85,6 @@ def test_a_workload_reads_back_as_it_was_written(name: str) -> None:
     assert Document.model_validate(json.loads(document.model_dump_json())) == document
 
 
-def test_the_largest_workload_is_built_in_ten_seconds() -> None:
-    began = time.process_time()
-    build_workload("fd-dps:nasnet-large")
-    assert time.process_time() - began < 10
-
-
 def test_the_hash_seed_of_python_does_not_matter() -> None:
     program = (
         "from placegap.instances.corpus.workloads.registry import build_workload;"
@@ -91,26 +101,6 @@ def test_the_hash_seed_of_python_does_not_matter() -> None:
         for seed in ("1", "2")
     }
     assert len(outputs) == 1
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_no_op_stands_alone_and_no_backward_op_comes_before_a_forward_op(name: str) -> None:
-    graph = built(name)
-    assert {edge.producer for edge in graph.edges} | {edge.consumer for edge in graph.edges} == {
-        op.name for op in graph.ops
-    }
-    backward = {op.name for op in graph.ops if op.backward}
-    assert all(edge.consumer in backward for edge in graph.edges if edge.producer in backward)
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_memory_is_state_and_outputs(name: str) -> None:
-    for op in built(name).ops:
-        state = op.parameter_bytes if op.state_bytes is None else op.state_bytes
-        assert op.resident_bytes >= state + sum(op.shared_state.values())
-        assert op.resident_bytes >= op.parameter_bytes
-        if op.flops == op.bytes_moved == 0:  # views keep nothing of their own
-            assert op.resident_bytes == state + sum(op.shared_state.values())
 
 
 @pytest.mark.parametrize("name", ["celeritas:inception-v3", "fd-dps:resnet-50"])

@@ -139,7 +139,7 @@ def test_without_outputs_and_scratch_it_is_the_kernel_of_m_etf(seed: int) -> Non
 
 
 def test_sizes_beyond_64_bits_are_refused() -> None:
-    instance = line([2**61], [1], scratch=[2**61, 2**61])
+    instance = line([2**61], [1], scratch=[2**61, 0], resident=1)
     for name, params in (("m-etf", DYNAMIC), ("m-sct", SctParams(memory="dynamic"))):
         reason = METHODS[name].applies(Task(instance, SEMANTICS), params)
         assert reason is not None
