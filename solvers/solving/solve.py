@@ -17,7 +17,6 @@ from placegap.solvers.core.progress import Listener, listening
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Outcome, Result, finish
 from placegap.solvers.solving.default_methods import default_method
-from placegap.solvers.solving.peak_memory import run_at_peak
 
 
 def solve(
@@ -98,6 +97,8 @@ def solve(
 def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
     if memory_rule(task.semantics) not in method.memory_rules:
         is_exact = method.claim == "exact"
+        from placegap.solvers.solving.peak_memory import run_at_peak  # loads the referee
+
         return run_at_peak(
             task, lambda part: _run(method, part, params), method.name, is_exact=is_exact
         )
