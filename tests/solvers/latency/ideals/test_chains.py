@@ -92,7 +92,7 @@ def test_its_value_is_the_optimum_of_brute_force_on_many() -> None:
     assert sum(compare(seed) for seed in range(1000, 5000)) >= 2500
 
 
-@pytest.mark.parametrize("count", [63, 64, 65, 128])
+@pytest.mark.parametrize("count", [63, 64, 65, pytest.param(128, marks=pytest.mark.deep)])
 def test_two_lines_of_any_length_are_proven(count: int) -> None:
     # a call holds half of one line at most; nothing but the chains of ideals sees that
     instance = lines(count, count, 4, 1)
