@@ -38,7 +38,7 @@ EVEN_SPLIT = "m-topo"
 """The placer that gives each device an equal share of the bytes, in topological order."""
 
 HEADS = (
-    "network", "cluster", "ops", "edges", "width", "memory", "share", "CCR", "one device, ms",
+    "network", "cluster", "ops", "edges", "width", "rule", "memory", "CCR", "one device, ms",
     "best chain, ms", "gain", "even split, ms", "gain",
 )  # fmt: skip
 
@@ -156,8 +156,8 @@ def _figures_row(instance: Instance) -> tuple[str, ...]:
         str(instance.num_ops),
         str(len(instance.graph.edges)),
         str(figures.width),
-        memory_rule(semantics) + (", fits one" if figures.fits_one else ""),
-        f"{100 * figures.share:.0f} %",
+        memory_rule(semantics),
+        f"{100 * figures.share:.1f} %",
         f"{figures.ccr:.2f}",
         _ms(figures.one_device_ns),
         _ms(value),
