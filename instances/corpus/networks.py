@@ -59,7 +59,7 @@ def network_recipes() -> dict[str, NetworkRecipe]:
     Examples
     --------
     >>> network_recipes()["llama-7b"].cluster
-    '2xT4-pcie'
+    'moirai-inter-server'
     """
     raw = read_yaml(data_path("networks.yaml"))
     return TypeAdapter(dict[Name, NetworkRecipe]).validate_python(raw)
