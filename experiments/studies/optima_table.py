@@ -2,6 +2,7 @@
 
 ``python -m placegap.experiments.studies.optima_table [BEST_KNOWN_FILE]`` prints the tables of
 docs/optima.md in Markdown: the best values in ms, proven optimal unless a gap stands behind them.
+Networks, each on a cluster of its own, have another table: `experiments.show.network_table`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from placegap.instances.corpus.corpus import BestEntry, read_best_known
+from placegap.instances.corpus.corpus import (
+    NETWORK_FAMILY,
+    BestEntry,
+    corpus_names,
+    read_best_known,
+)
 from placegap.instances.reading.errors import InputError
 
 
@@ -25,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
-    print("\n".join(tables(entries)))
+    apart = set(corpus_names(NETWORK_FAMILY))
+    print("\n".join(tables([entry for entry in entries if entry.graph not in apart])))
     return 0
 
 

@@ -14,7 +14,12 @@ from pathlib import Path
 
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.log import Record, RunLog
-from placegap.instances.corpus.corpus import ONNX_FAMILY, corpus_names, record_best
+from placegap.instances.corpus.corpus import (
+    NETWORK_FAMILY,
+    ONNX_FAMILY,
+    corpus_names,
+    record_best,
+)
 from placegap.instances.problem.instance import BestKnown
 from placegap.instances.problem.semantics import (
     PLAN_CLASSES,
@@ -37,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise InputError("has no runs.jsonl: it is not the folder of a study", folder)
         with RunLog(folder / "runs.jsonl") as log:
             records = sorted(log.records.values(), key=lambda record: str(record["key"]))
-        graphs = corpus_names(ONNX_FAMILY)
+        graphs = {*corpus_names(ONNX_FAMILY), *corpus_names(NETWORK_FAMILY)}
         known = [record for record in records if record["source"]["model"] in graphs]
         for record in known:
             instance = load_source(Source(record["source"]["model"], record["source"]["cluster"]))

@@ -1,6 +1,7 @@
 """Builds the corpus: ``python -m placegap.instances.corpus.build instances/data/corpus``.
 
-With a folder of dnn-partitioning's files as second argument it also builds their family.
+With a folder of dnn-partitioning's files as second argument it also builds their family; with
+``--networks [NAME ...]`` it builds those of ``data/networks.yaml`` alone, all or the named ones.
 
 The same input gives the same decompressed JSON; a file whose content would not change is left
 alone, so that another zlib's compression is no change.
@@ -10,16 +11,20 @@ from __future__ import annotations
 
 import gzip
 import sys
+from argparse import ArgumentParser
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from placegap.instances.corpus.corpus import ONNX_FAMILY, PARTITIONING_FAMILY
+from placegap.instances.corpus.corpus import NETWORK_FAMILY, ONNX_FAMILY, PARTITIONING_FAMILY
+from placegap.instances.corpus.networks import build_network, network_recipes
 from placegap.instances.files.document import Document, load_document, save_document
 from placegap.instances.importers.dnn_partitioning import read_dnn_partitioning
 from placegap.instances.importers.onnx.model import read_onnx
 from placegap.instances.problem.instance import Provenance
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.near_names import instead_of
 
 ONNX_LIGHT = (
     "bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet",
@@ -101,15 +106,35 @@ def build_corpus(folder: Path, published: Path | None = None) -> list[Path]:
     if published is not None:
         inputs = sorted(published.glob("*-inputs/*Graphs/*.json"))
         families[PARTITIONING_FAMILY] = [build_partitioning(path) for path in inputs]
-    written = []
-    for family, documents in families.items():
-        (folder / family).mkdir(parents=True, exist_ok=True)
-        for document in documents:
-            path = folder / family / f"{document.name}.json.gz"
-            if not path.exists() or not _same(path, document):
-                save_document(document, path)
-                written.append(path)
-    return written
+    return [
+        path for family, documents in families.items() for path in _write(documents, folder, family)
+    ]
+
+
+def build_networks(folder: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Build the networks of the corpus under a folder, all or some; the files that were written.
+
+    Raises
+    ------
+    InputError
+        There is no such network, or PyTorch is missing.
+    """
+    for name in names:
+        if name not in network_recipes():
+            hint = instead_of(name, network_recipes(), "instances/data/networks.yaml")
+            raise InputError(f"there is no network {name!r}{hint}")
+    chosen = (build_network(name) for name in names or network_recipes())
+    return list(_write(chosen, folder, NETWORK_FAMILY))
+
+
+def _write(documents: Iterable[Document], folder: Path, family: str) -> Iterator[Path]:
+    """Write the documents of a family, but for those whose file holds the same already."""
+    (folder / family).mkdir(parents=True, exist_ok=True)
+    for document in documents:
+        path = folder / family / f"{document.name}.json.gz"
+        if not path.exists() or not _same(path, document):
+            save_document(document, path)
+            yield path
 
 
 def _same(path: Path, document: Document) -> bool:
@@ -120,12 +145,20 @@ def _same(path: Path, document: Document) -> bool:
         return gzip.decompress(path.read_bytes()) == fresh.read_bytes()
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Build into the folder that the command line names."""
-    if len(sys.argv) not in (2, 3):
-        sys.exit("usage: python -m placegap.instances.corpus.build FOLDER [DNN_PARTITIONING]")
+    parser = ArgumentParser(prog="python -m placegap.instances.corpus.build")
+    parser.add_argument("folder", type=Path, help="where the families are")
+    parser.add_argument("published", type=Path, nargs="?", help="dnn-partitioning's files")
+    parser.add_argument("--networks", nargs="*", metavar="NAME", help="build these alone, or all")
+    chosen = parser.parse_args(arguments)
     try:
-        for path in build_corpus(*map(Path, sys.argv[1:])):
+        written = (
+            build_corpus(chosen.folder, chosen.published)
+            if chosen.networks is None
+            else build_networks(chosen.folder, chosen.networks)
+        )
+        for path in written:
             graph = load_document(path).graph
             print(f"{path.name}: {len(graph.ops)} ops, {len(graph.edges)} edges")
     except InputError as error:

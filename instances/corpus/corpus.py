@@ -2,7 +2,8 @@
 
 Graphs lie in ``data/corpus/<family>/<name>.json.gz``; each family's README says where they come
 from, under which licence, and what was changed. `corpus.build` makes them. The graphs of
-`ONNX_FAMILY` bring no cluster, those of `PARTITIONING_FAMILY` their own devices and semantics.
+`ONNX_FAMILY` bring no cluster, those of `PARTITIONING_FAMILY` their own devices and semantics, and
+those of `NETWORK_FAMILY` a cluster that ships, on which placement matters (`corpus.networks`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.near_names import instead_of
 
 ONNX_FAMILY, PARTITIONING_FAMILY = "onnx-light", "dnn-partitioning"
+NETWORK_FAMILY = "networks"
 
 
 @cache

@@ -19,6 +19,7 @@ from placegap.instances import (
 )
 from placegap.instances.corpus.build import partitioning_name
 from placegap.instances.corpus.corpus import (
+    NETWORK_FAMILY,
     ONNX_FAMILY,
     PARTITIONING_FAMILY,
     best_known,
@@ -72,6 +73,10 @@ def test_a_graph_states_its_source_its_licence_and_what_was_changed(name: str) -
         assert document.cluster is None
         assert provenance.source.startswith("onnx wheel, ")
         assert provenance.licence == "Apache-2.0"
+    elif name in corpus_names(NETWORK_FAMILY):
+        assert document.cluster is not None
+        assert provenance.source.startswith(("traced from hf:", "placegap generate "))
+        assert provenance.licence in {"Apache-2.0", "MIT"}
     else:
         assert document.cluster is not None
         assert provenance.source.startswith("github.com/msr-fiddle/dnn-partitioning, commit ")

@@ -8,6 +8,7 @@ import pytest
 
 from placegap.instances import Instance
 from placegap.instances.corpus.corpus import (
+    NETWORK_FAMILY,
     ONNX_FAMILY,
     BestEntry,
     corpus_names,
@@ -18,7 +19,19 @@ from placegap.instances.files.cluster_file import cluster_names, load_cluster
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.solvers import solve
 
-ENTRIES = read_best_known()
+ENTRIES = [entry for entry in read_best_known() if entry.graph in corpus_names(ONNX_FAMILY)]
+"""Of the graphs that are placed on six clusters each."""
+
+NETWORKS = [entry for entry in read_best_known() if entry.graph in corpus_names(NETWORK_FAMILY)]
+"""Of those that bring a cluster of their own."""
+
+QUICK = (
+    "bert-24-layers-train", "bert-base-train", "bert-large", "bert-large-train", "gpt2-train",
+    "gpt2-xl", "gpt3-13b", "gpt3-13b-train", "inception-v3-layers-train", "llama-7b",
+    "resnet-50-layers-train", "resnet50-batch32", "resnet50-train", "swin-large", "vit-large",
+)  # fmt: skip
+"""Networks whose best chain is proven in less than a second."""
+
 SLOW = ("inception_v1", "inception_v2", "densenet121", "squeezenet")
 """Graphs whose proofs take seconds on some cluster."""
 
@@ -90,3 +103,49 @@ def test_every_graph_has_best_known_values_on_every_cluster_of_the_study(objecti
     clusters = study["tables"][0]["clusters"]
     assert set(clusters) <= set(cluster_names())
     assert known == {(graph, name) for graph in corpus_names(ONNX_FAMILY) for name in clusters}
+
+
+CHAINS = [
+    entry
+    for entry in NETWORKS
+    if entry.semantics.objective == "max_load" and entry.semantics.plans == "chain"
+]
+
+
+def proven_chains(*, quick: bool) -> list[object]:
+    return [
+        pytest.param(entry, id=entry.graph)
+        for entry in CHAINS
+        if entry.bound_ns == entry.value_ns and (entry.graph in QUICK) == quick
+    ]
+
+
+@pytest.mark.parametrize("entry", proven_chains(quick=True))
+def test_the_ideal_dp_proves_the_best_chain_of_a_network(entry: BestEntry) -> None:
+    proves_again(entry, "ideal-dp")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("entry", proven_chains(quick=False))
+def test_the_ideal_dp_proves_the_best_chain_of_a_large_network(entry: BestEntry) -> None:
+    proves_again(entry, "ideal-dp")
+
+
+@pytest.mark.parametrize("entry", CHAINS, ids=lambda entry: entry.graph)
+def test_no_even_split_beats_a_network_s_bound(entry: BestEntry) -> None:
+    value = solve(instance(entry), entry.semantics, "m-topo").value_ns
+    assert entry.bound_ns is not None
+    assert value is None or entry.bound_ns <= value
+
+
+def test_every_network_has_best_known_values_of_chains_of_any_plans_and_of_one_pass() -> None:
+    for objective, plans in (("max_load", "chain"), ("max_load", "any"), ("makespan", None)):
+        known = {
+            entry.graph
+            for entry in NETWORKS
+            if entry.semantics.objective == objective
+            and (plans is None or entry.semantics.plans == plans)
+            and entry.value_ns is not None
+            and entry.bound_ns is not None
+        }
+        assert known == set(corpus_names(NETWORK_FAMILY)), (objective, plans)

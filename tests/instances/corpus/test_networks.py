@@ -1,0 +1,88 @@
+"""The networks of the corpus: what their files hold, and that they are made anew as they are."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from placegap.instances import InputError, MaxLoad
+from placegap.instances.corpus.build import build_networks
+from placegap.instances.corpus.build import main as build
+from placegap.instances.corpus.corpus import (
+    NETWORK_FAMILY,
+    corpus_names,
+    corpus_path,
+    load_corpus,
+)
+from placegap.instances.corpus.networks import network_recipes
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.importers.torch_export.options import is_traced
+from placegap.instances.reading.data_files import data_path
+
+RECIPES = network_recipes()
+GENERATED = [name for name, recipe in RECIPES.items() if not is_traced(recipe.model)]
+
+
+def same_bytes(name: str, folder: Path) -> bool:
+    committed = corpus_path(name)
+    fresh = folder / NETWORK_FAMILY / committed.name
+    return gzip.decompress(fresh.read_bytes()) == gzip.decompress(committed.read_bytes())
+
+
+def test_every_recipe_has_its_file_and_every_file_its_recipe() -> None:
+    assert sorted(RECIPES) == sorted(corpus_names(NETWORK_FAMILY))
+
+
+def test_there_are_24_networks_in_inference_and_in_training() -> None:
+    assert len(RECIPES) >= 24
+    phases = {name: any(op.backward for op in load_corpus(name).graph.ops) for name in RECIPES}
+    assert min(list(phases.values()).count(training) for training in (True, False)) >= 8
+    assert all(training == name.endswith("-train") for name, training in phases.items())
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_network_brings_a_cluster_that_ships_and_its_semantics(name: str) -> None:
+    document, recipe = load_corpus(name), RECIPES[name]
+    assert document.cluster == load_cluster(recipe.cluster)
+    assert document.semantics == MaxLoad(plans="chain", memory=recipe.memory)
+
+
+def test_the_files_are_small() -> None:
+    files = list(data_path("corpus", NETWORK_FAMILY).glob("*.json.gz"))
+    assert sum(path.stat().st_size for path in files) < 3_000_000
+    # what methods take seconds for: about 5,000 ops; the largest is Moirai's AlphaFold2 with 5,522
+    assert max(len(load_corpus(name).graph.ops) for name in RECIPES) < 5_600
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_a_generated_network_is_made_anew_as_it_is(name: str, tmp_path: Path) -> None:
+    build_networks(tmp_path, [name])
+    assert same_bytes(name, tmp_path)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["resnet50-batch32", "gpt2-train"])
+def test_a_traced_network_is_made_anew_as_it_is(name: str, tmp_path: Path) -> None:
+    build_networks(tmp_path, [name])
+    assert same_bytes(name, tmp_path)
+
+
+def test_what_is_there_already_is_not_written_again(tmp_path: Path) -> None:
+    (written,) = build_networks(tmp_path, ["gnmt-layers"])
+    assert written.name == "gnmt-layers.json.gz"
+    assert build_networks(tmp_path, ["gnmt-layers"]) == []
+
+
+def test_the_script_builds_the_networks_that_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build([str(tmp_path), "--networks", "gnmt-layers"])
+    assert capsys.readouterr().out == "gnmt-layers.json.gz: 96 ops, 121 edges\n"
+    assert [path.name for path in tmp_path.rglob("*.json.gz")] == ["gnmt-layers.json.gz"]
+
+
+def test_an_unknown_network_is_one_line_that_offers_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no network 'gnmt-layer'.*did you mean .*'gnmt-layers'"):
+        build_networks(tmp_path, ["gnmt-layer"])
