@@ -10,7 +10,7 @@ import yaml
 
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.plan import plan_study
-from placegap.instances.corpus.corpus import corpus_names
+from placegap.instances.corpus.corpus import NETWORK_FAMILY, ONNX_FAMILY, corpus_names
 from placegap.solvers import METHODS
 
 EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
@@ -34,14 +34,17 @@ def test_the_studies_that_ship_run_every_method() -> None:
     assert set(METHODS) - set(entries) == set()
 
 
-def test_the_quickstart_has_six_models_and_two_clusters_per_table() -> None:
+def test_the_quickstart_has_six_networks_and_small_graphs_on_two_clusters() -> None:
     path = EXPERIMENTS / "quickstart.yaml"
     cells = list(plan_study(load_study(path), path))
     assert all(cell.run is not None for cell in cells)
-    real = [cell for cell in cells if cell.instance in corpus_names()]
-    for table in ("makespan", "max_load"):
-        rows = {(cell.instance, cell.cluster) for cell in real if cell.table == table}
-        assert len({instance for instance, _ in rows}) >= 6
+    for table in ("makespan", "max_load", "max_load, any plan"):
+        new = {cell.instance for cell in cells if cell.table == f"networks, {table}"}
+        assert len(new) >= 6
+        assert new <= set(corpus_names(NETWORK_FAMILY))
+        rows = {(cell.instance, cell.cluster) for cell in cells if cell.table == table}
+        assert len({instance for instance, _ in rows}) >= 3
+        assert {instance for instance, _ in rows} <= set(corpus_names(ONNX_FAMILY))
         assert len({cluster for _, cluster in rows}) == 2
 
 
