@@ -29,6 +29,8 @@ LONGEST_LIST = 160
 def near_names(name: str, known: Iterable[str]) -> list[str]:
     """The known names that are like a name, the nearest first; case and signs do not count.
 
+    Of names that are equally like it, those of more like length come first.
+
     Examples
     --------
     >>> near_names("resnet_5", ["resnet50", "vgg19", "ResNet-152"])
@@ -37,9 +39,12 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
     ['H100-80GB']
     """
     wanted, compared = _plain(name), islice(known, MOST_COMPARED)
-    ranked = sorted((-_likeness(wanted, each), at, each) for at, each in enumerate(compared))
+    ranked = sorted(
+        (-_likeness(wanted, each), abs(len(each) - len(name)), at, each)
+        for at, each in enumerate(compared)
+    )
     least = max(ALIKE, -ranked[0][0] - BEHIND) if ranked else ALIKE
-    return [each for likeness, _, each in ranked if -likeness >= least][:MOST_NEAR]
+    return [each for likeness, *_, each in ranked if -likeness >= least][:MOST_NEAR]
 
 
 def _likeness(wanted: str, name: str) -> float:
