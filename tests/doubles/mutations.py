@@ -531,8 +531,20 @@ CONFIGS: list[Any] = [
 
 
 def damaged_config(rng: random.Random) -> bytes:
-    """A damaged configuration of one of three small models."""
-    return json_damage(rng.choice(CONFIGS))(rng)
+    """A damaged configuration of one of three small models.
+
+    The number of layers stays: without it these are sound models of 12 or 32 layers, which take
+    longer to trace than an input may.
+    """
+    config = rng.choice(CONFIGS)
+    data = json_damage(config)(rng)
+    layers = {name: config[name] for name in ("n_layer", "num_hidden_layers") if name in config}
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return data
+    lost = isinstance(content, dict) and not layers.keys() & content.keys()
+    return as_json({**layers, **content}) if lost else data
 
 
 def read_config(path: Path) -> object:
