@@ -156,10 +156,12 @@ def works_on_weights(graph: Graph) -> list[bool]:
     order = index.topological_order.tolist()
 
     def entering(i: int) -> list[int]:
-        return index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]].tolist()  # type: ignore[no-any-return]
+        found: list[int] = index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]].tolist()
+        return found
 
     def readers(edges: Ints) -> list[int]:
-        return index.consumer[edges].tolist()  # type: ignore[no-any-return]
+        found: list[int] = index.consumer[edges].tolist()
+        return found
 
     of_weights = [False] * len(ops)
     for i in order:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from placegap.instances.corpus.workloads.dialect import Dialect
 from placegap.instances.corpus.workloads.draft import Draft
@@ -73,11 +74,10 @@ def _add_average(draft: Draft, weight: Weight, read: int, dialect: Dialect) -> N
     name, size = f"{weight.name}/ExponentialMovingAverage", weight.size * FLOAT_BYTES
     shadow = _add_slot(draft, weight, name, size, dialect)
     decay = draft.add(f"{name}/decay", "Const", [], INDEX_BYTES, view=True, group=weight.name)
-    common = {"flops": weight.size, "group": weight.name, "held_bytes": 0}
-    apart = draft.add(f"{name}/sub", "Sub", [shadow, read], size, **common)  # type: ignore[arg-type]
-    share = draft.add(f"{name}/mul", "Mul", [apart, decay], size, **common)  # type: ignore[arg-type]
-    draft.add(f"{name}/AssignSub", "AssignSub", [shadow, share], 0, flops=weight.size,
-              group=weight.name)  # fmt: skip
+    add = partial(draft.add, flops=weight.size, group=weight.name)
+    apart = add(f"{name}/sub", "Sub", [shadow, read], size, held_bytes=0)
+    share = add(f"{name}/mul", "Mul", [apart, decay], size, held_bytes=0)
+    add(f"{name}/AssignSub", "AssignSub", [shadow, share], 0)
 
 
 def add_update(

@@ -42,6 +42,9 @@ from placegap.instances.importers.torch_export.fx_nodes import (
 Tied = Literal["copy", "together"]
 
 
+HeldKind = Literal["parameter", "buffer", "constant"]
+
+
 @dataclass(frozen=True)
 class Held:
     """What an input node of a program stands for, if it is no input of the model.
@@ -49,7 +52,7 @@ class Held:
     Nodes of one `name` are one tensor (tied weights).
     """
 
-    kind: Literal["parameter", "buffer", "constant"]
+    kind: HeldKind
     name: str
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from placegap.instances.importers.torch_export.fx_reader import Held
+from placegap.instances.importers.torch_export.fx_reader import Held, HeldKind
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.reading.input_limits import MAX_TORCH_MODULES
 
@@ -95,14 +95,16 @@ def held_of(module: Any, signature: Any) -> dict[str, Held]:
     parameters = dict(module.named_parameters(remove_duplicate=False))
     for name, parameter in parameters.items():
         names.setdefault(id(parameter), name)
-    kinds = {"PARAMETER": "parameter", "BUFFER": "buffer", "CONSTANT_TENSOR": "constant"}
+    kinds: dict[str, HeldKind] = {
+        "PARAMETER": "parameter", "BUFFER": "buffer", "CONSTANT_TENSOR": "constant",
+    }  # fmt: skip
     held = {}
     for spec in signature.input_specs:
         kind = kinds.get(spec.kind.name)
         if kind is not None:
             parameter = parameters.get(spec.target)
             name = spec.target if parameter is None else names[id(parameter)]
-            held[spec.arg.name] = Held(kind, name)  # type: ignore[arg-type]
+            held[spec.arg.name] = Held(kind, name)
     return held
 
 
@@ -117,7 +119,7 @@ def one_line(source: str, what: str) -> Iterator[None]:
             yield
     except (InputError, MemoryError):
         raise
-    except Exception as error:
+    except Exception as error:  # torch and models of users raise whatever they like
         text = next((line for line in str(error).splitlines() if line.strip()), "")
         if type(error).__name__.startswith("GuardOnDataDependent"):
             text = f"it branches on the values of a tensor, which no static graph holds ({text})"
