@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from placegap.formulations.getf.groups import possible_placements
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
+from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
+from placegap.solvers.bounds.work_windows import window_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Limits, Task
+
+WINDOWS = "work windows"
+"""Origin of a bound: work between heads and tails."""
+
+WINDOWS_US = 60.0
+"""Microseconds per op and edge."""
 
 
 def bound(
@@ -77,7 +86,17 @@ def improving_bounds(
 
 
 def _dearer(instance: Instance, semantics: Semantics, clock: Clock, best: Bound) -> Iterator[Bound]:
+    """Bounds beyond the quick one, those that fit into the time, cheapest first."""
+    size = instance.num_ops + len(instance.graph.edges)
+    if semantics.objective == "makespan":
+        relaxed, _ = relax_memory(instance, semantics)
+        if possible_placements(relaxed).any(axis=1).all() and _fits(clock, WINDOWS_US * size):
+            yield Bound(window_bound(relaxed), WINDOWS)
     left_s = clock.left_s
     if left_s is None or left_s > 0:
         task = Task(instance, semantics, Limits(left_s))
         yield method_bound(task, best, 10.0 if left_s is None else left_s)
+
+
+def _fits(clock: Clock, us: float) -> bool:
+    return clock.left_s is None or 1e-6 * us <= clock.left_s
