@@ -1,3 +1,4 @@
+from .bounds.portfolio import bound
 from .core.method import Limits, Method, Task
 from .core.registry import METHODS
 from .core.result import Outcome, Result, SolverDisagreement
@@ -12,6 +13,7 @@ __all__ = [
     "Result",
     "SolverDisagreement",
     "Task",
+    "bound",
     "default_method",
     "solve",
 ]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from placegap.instances.files.verification import Verification
     from placegap.instances.problem.instance import Instance
     from placegap.instances.problem.semantics import Semantics
-    from placegap.solvers.solving.cheap_bounds import Bound
+    from placegap.solvers.bounds.cheap_bounds import Bound
 
 BROKEN_RULES = 1
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from placegap.instances.corpus.corpus import known_of
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PLAN_CLASSES, Semantics, plan_class, with_plans
+from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
 from placegap.solvers.core.result import Result
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.solving.cheap_bounds import Bound, quick_bound
 
 
 def best_bound(bounds: Iterable[Bound]) -> Bound | None:

@@ -76,7 +76,7 @@ def _one_pass(instance: Instance, verdict: Evaluation, result: Result) -> str:
     used = [use.device for use in verdict.uses if use.num_ops]
     proven = result.status == "optimal"
     if len(used) == 1 and proven and result.value_ns:
-        from placegap.solvers.solving.cheap_bounds import path_ns  # loads a solver
+        from placegap.solvers.bounds.cheap_bounds import path_ns  # loads a solver
 
         share = path_ns(instance, transfers=False) / result.value_ns
         return (

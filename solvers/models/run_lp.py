@@ -13,10 +13,10 @@ from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.back_ends.endings import ENDINGS
 from placegap.solvers.back_ends.highs import solve_model
 from placegap.solvers.back_ends.outcome import Ending, bound_ns
+from placegap.solvers.bounds.cheap_bounds import PATH
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.solving.cheap_bounds import PATH
 
 LONGEST = 1.001 * LARGEST_TIME
 """No time of a model is longer, in its unit, but for schedules that do not matter."""

@@ -1,1 +1,1 @@
-"""What happens around a method: cheap bounds, first plans, the rule for exact methods."""
+"""What happens around a method: first plans, the rule for exact methods."""

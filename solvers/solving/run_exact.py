@@ -1,7 +1,7 @@
 """The rule for every exact method: it is never worse than what costs next to nothing.
 
 It starts from the best plan of all placers that are fast at the instance's size (`start`), and its
-bound is never below what cheap methods prove (`cheap_bounds`). Where the method itself fails or
+bound is never below what cheap methods prove (`bounds`). Where the method itself fails or
 contradicts a plan that is known, the rest stands, and the result says what went wrong.
 
 What the method found by itself stays to be seen, for studies that compare methods: the details
@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import AnyMethod, ExactParams, Params, Start, Task
@@ -23,7 +24,6 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.result import Outcome, SolverDisagreement
 from placegap.solvers.core.starts import best_start, placers, starts
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.solving.cheap_bounds import Bound, method_bound, quick_bound
 
 
 class Fault(SolverDisagreement, RuntimeWarning):

@@ -30,8 +30,8 @@ from placegap.instances import (
 )
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers import METHODS, solve
+from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.progress import News
-from placegap.solvers.solving.cheap_bounds import quick_bound
 from placegap.solvers.solving.coarsened import solve_coarse
 
 MAKESPAN = ("decomposition", "cp-sat", "heft", "etf", "annealing")

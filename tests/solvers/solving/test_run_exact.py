@@ -30,13 +30,13 @@ from placegap.instances import (
 from placegap.instances.files.document import Document
 from placegap.instances.problem.semantics import has_two_levels
 from placegap.solvers import METHODS, Limits, Outcome, Task, solve
+from placegap.solvers.bounds.cheap_bounds import quick_bound
+from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import ExactParams, Method, Params
 from placegap.solvers.core.registry import parse_params, register, why_not
 from placegap.solvers.core.starts import best_start, placers, starts
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.solving.cheap_bounds import quick_bound
 from placegap.solvers.solving.run_exact import Fault, run_exact
-from placegap.solvers.solving.spread_bound import spread_bound
 
 PORT = Makespan()
 LOAD = MaxLoad()

@@ -18,10 +18,10 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import MaxLoad, Semantics
 from placegap.instances.structure.additive_memory import relax_memory
+from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, why_not
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.solving.spread_bound import spread_bound
 
 Flags = NDArray[np.bool_]
 

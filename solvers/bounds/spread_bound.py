@@ -50,19 +50,51 @@ def spread_bound(time_ns: Ints, possible: Flags) -> int:
     >>> spread_bound(time_ns, time_ns > 0)
     30
     """
-    somewhere = possible.any(axis=1)
-    masked = np.where(possible, time_ns, -1)[somewhere]
-    alike = Counter(column.tobytes() for column in masked.T if (column >= 0).any())
-    if not alike:
+    time, count, _ = _kinds(time_ns, possible)
+    if not len(count):
         return 0
-    time = np.stack([np.frombuffer(column, np.int64) for column in alike], axis=1)
-    count = np.array(list(alike.values()), np.int64)
     if len(count) == 1:
         return ceil_div(sum(time[:, 0].tolist()), int(count[0]))
-    choose = _two_weights if len(count) == 2 else _weights
-    return max(
-        _proven(time, count, weights) for weights in (np.ones(len(count)), choose(time, count))
-    )
+    return max(_proven(time, count, weights) for weights in _trials(time, count))
+
+
+def spread_weights(time_ns: Ints, possible: Flags) -> Floats:
+    """Weights (K,) of the devices, the largest 1, that prove the most of `spread_bound`.
+
+    Devices that can do nothing weigh 0.
+
+    Examples
+    --------
+    Each nanosecond of the fast device counts as three of the one three times as slow:
+
+    >>> time_ns = np.array([[10, 30], [30, 90]])
+    >>> spread_weights(time_ns, time_ns > 0).round(3).tolist()
+    [1.0, 0.333]
+    """
+    time, count, kind = _kinds(time_ns, possible)
+    if not len(count):
+        return np.zeros(time_ns.shape[1])
+    trials = [np.ones(1)] if len(count) == 1 else _trials(time, count)
+    best = max(trials, key=lambda weights: _proven(time, count, weights))
+    return np.where(kind >= 0, best[kind] / best.max(), 0.0)
+
+
+def _kinds(time_ns: Ints, possible: Flags) -> tuple[Ints, Ints, Ints]:
+    """Times on each kind of device, -1 where impossible; devices of it; the kind of each device."""
+    masked = np.where(possible, time_ns, -1)[possible.any(axis=1)]
+    columns = [column.tobytes() if (column >= 0).any() else None for column in masked.T]
+    alike = Counter(column for column in columns if column is not None)
+    number = {column: at for at, column in enumerate(alike)}
+    kind = np.array([-1 if column is None else number[column] for column in columns], np.int64)
+    if not alike:
+        return masked[:, :0], np.zeros(0, np.int64), kind
+    time = np.stack([np.frombuffer(column, np.int64) for column in alike], axis=1)
+    return time, np.array(list(alike.values()), np.int64), kind
+
+
+def _trials(time: Ints, count: Ints) -> tuple[Floats, Floats]:
+    """Equal weights, and the best ones."""
+    return np.ones(len(count)), (_two_weights if len(count) == 2 else _weights)(time, count)
 
 
 def _proven(time: Ints, count: Ints, weights: Floats) -> int:

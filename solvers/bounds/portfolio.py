@@ -1,0 +1,102 @@
+"""All bounds on one instance, cheapest first: what no plan is below, and which of them says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placegap.formulations.getf.groups import possible_placements
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.structure.additive_memory import relax_memory
+from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
+from placegap.solvers.bounds.work_windows import window_bound
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.method import Limits, Task
+
+WINDOWS = "work windows"
+"""Origin of a bound: work between heads and tails."""
+
+WINDOWS_US = 60.0
+"""Microseconds per op and edge."""
+
+
+def bound(
+    instance: Instance,
+    semantics: Semantics,
+    time_limit_s: float | None = None,
+    *,
+    best_ns: int | None = None,
+) -> Bound:
+    """The best bound that the portfolio proves within some seconds.
+
+    Parameters
+    ----------
+    instance : Instance
+    semantics : Semantics
+    time_limit_s : float, optional
+        The cheapest bound is computed in any case; without a limit, all are.
+    best_ns : int, optional
+        Value of a known plan: a bound that reaches it ends the search, and some bounds guess less.
+
+    Returns
+    -------
+    Bound
+        In nanoseconds, with the bound that won and what it rests on. It holds for every plan of the
+        semantics, whatever `best_ns` is.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> bound(example(), Makespan())
+    Bound(ns=33, origin='critical path', rests_on='proof')
+    """
+    best = Bound(0, "")
+    for found in improving_bounds(instance, semantics, time_limit_s, best_ns=best_ns):
+        best = found
+    return best
+
+
+def improving_bounds(
+    instance: Instance,
+    semantics: Semantics,
+    time_limit_s: float | None = None,
+    *,
+    best_ns: int | None = None,
+) -> Iterator[Bound]:
+    """The bounds of `bound` one by one, each higher than those before it.
+
+    The caller may work in between, and may stop at any time.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> [found.ns for found in improving_bounds(example(), Makespan())]
+    [33]
+    """
+    clock = Clock(time_limit_s)
+    best = quick_bound(instance, semantics)
+    yield best
+    for found in _dearer(instance, semantics, clock, best):
+        if found.ns > best.ns:
+            best = found
+            yield best
+        if stop_asked() or clock.left_s == 0.0 or (best_ns is not None and best.ns >= best_ns):
+            return
+
+
+def _dearer(instance: Instance, semantics: Semantics, clock: Clock, best: Bound) -> Iterator[Bound]:
+    """Bounds beyond the quick one, those that fit into the time, cheapest first."""
+    size = instance.num_ops + len(instance.graph.edges)
+    if semantics.objective == "makespan":
+        relaxed, _ = relax_memory(instance, semantics)
+        if possible_placements(relaxed).any(axis=1).all() and _fits(clock, WINDOWS_US * size):
+            yield Bound(window_bound(relaxed), WINDOWS)
+    left_s = clock.left_s
+    if left_s is None or left_s > 0:
+        task = Task(instance, semantics, Limits(left_s))
+        yield method_bound(task, best, 10.0 if left_s is None else left_s)
+
+
+def _fits(clock: Clock, us: float) -> bool:
+    return clock.left_s is None or 1e-6 * us <= clock.left_s

@@ -1,0 +1,150 @@
+"""Work between heads and tails: what must run between two moments needs devices in between.
+
+Weights w[k] >= 0 of the devices turn ops into masses m[i] = min over k of w[k] p[i, k]. However ops
+are placed, all devices together do no more than W = sum of w mass in a nanosecond. So if no op of a
+set S can start before a, and after each at least b must follow, then
+
+    makespan  >=  a + b + (sum of m over S) / W.
+
+**Heads.** All ancestors of v end before v starts. Those of them that cannot start before a hold v
+back until a + (sum of their masses) / W: a head of v, beside the longest path, and paths go on from
+there. Ancestors are looked at in the order of falling heads, by a heap: only the first few of
+them, as fewer ancestors prove less and nothing wrong. Tails are heads of the reversed graph.
+
+**Makespan.** The largest value over all pairs (a, b), by a sweep over falling heads with a segment
+tree over tails: O(n log n). Heads cost O(n MOST log MOST).
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+from numba import njit
+
+from placegap.formulations.getf.groups import possible_placements
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import ceil_div
+from placegap.solvers.bounds.spread_bound import spread_weights
+
+MOST, FEWEST, MOST_STEPS = 300, 16, 3_000_000
+"""Ancestors that are looked at for one head: at most, at least in large graphs, and for all ops."""
+
+BITS, MOST_BITS = 61, 20
+"""Products of times and weights stay below 2**61; bits of a weight."""
+
+
+def window_bound(instance: Instance, most: int | None = None) -> int:
+    """What work between heads and tails proves of every makespan, in ns; 0 if integers overflow.
+
+    Parameters
+    ----------
+    instance : Instance
+        Every op can be on some device.
+    most : int, optional
+        Ancestors and descendants that are looked at; by default as many as `MOST_STEPS` allow.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> window_bound(example())
+    33
+    """
+    arrays, index = instance.arrays, instance.arrays.index
+    possible, num_ops = possible_placements(instance), instance.num_ops
+    largest = sum(np.where(possible, arrays.time_ns, 0).max(axis=1).tolist())
+    largest += sum(arrays.transfer_ns.max(axis=1, initial=0)[index.tensor].tolist())
+    bits = min(MOST_BITS, BITS - (2 * largest * instance.num_devices).bit_length())
+    if bits < 0:
+        return 0
+    weights = np.rint(spread_weights(arrays.time_ns, possible) * 2.0**bits).astype(np.int64)
+    width = int(weights.sum())
+    mass = np.where(possible, arrays.time_ns * weights, np.iinfo(np.int64).max).min(axis=1)
+    time = np.where(possible, arrays.time_ns, NEVER)
+    if most is None:
+        most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
+    order, link = index.topological_order, arrays.link_class
+    head = _heads(time, mass, width, order, index.pred_ptr, index.pred_edge, index.producer,
+                  index.tensor, link, arrays.transfer_ns, most)  # fmt: skip
+    tail = _heads(time, mass, width, np.ascontiguousarray(order[::-1]), index.succ_ptr,
+                  index.succ_edge, index.consumer, index.tensor, np.ascontiguousarray(link.T),
+                  arrays.transfer_ns, most)  # fmt: skip
+    by_path = int(np.minimum(head + tail + time, NEVER).min(axis=1).max())
+    first = np.where(possible, head, NEVER).min(axis=1)
+    last = np.where(possible, tail, NEVER).min(axis=1)
+    by_work = int(_most_over_windows(first, last, mass, width))
+    return max(by_path, ceil_div(by_work, width))
+
+
+@njit(cache=True)
+def _heads(
+    time: Ints, mass: Ints, width: int, order: Ints, pointer: Ints, edges: Ints, other: Ints,
+    tensor: Ints, link: Ints, moves: Ints, most: int,
+) -> Ints:  # fmt: skip
+    """Least start of every op on every device, by paths and by the work of its ancestors."""
+    num_ops, num_devices = time.shape
+    start = np.zeros((num_ops, num_devices), np.int64)
+    first, seen = np.zeros(num_ops, np.int64), np.full(num_ops, -1)
+    for v in order:
+        heap = [(np.int64(1), np.int64(-1))]  # a mark that comes last
+        for e in edges[pointer[v] : pointer[v + 1]]:
+            u, to = other[e], moves[tensor[e]]
+            for b in range(num_devices):
+                least = NEVER
+                for a in range(num_devices):
+                    least = min(least, start[u, a] + time[u, a] + to[link[a, b]])
+                start[v, b] = max(start[v, b], least)
+            if seen[u] != v:
+                seen[u] = v
+                heapq.heappush(heap, (-first[u], np.int64(u)))
+        work, at_least, count = 0, 0, 0
+        while count < most:
+            u = heapq.heappop(heap)[1]
+            if u < 0:
+                break
+            work += mass[u]
+            at_least = max(at_least, first[u] + -(-work // width))
+            count += 1
+            for e in edges[pointer[u] : pointer[u + 1]]:
+                w = other[e]
+                if seen[w] != v:
+                    seen[w] = v
+                    heapq.heappush(heap, (-first[w], np.int64(w)))
+        first[v] = NEVER
+        for b in range(num_devices):
+            start[v, b] = min(NEVER, max(start[v, b], at_least))
+            if time[v, b] < NEVER:
+                first[v] = min(first[v], start[v, b])
+    return start
+
+
+@njit(cache=True)
+def _most_over_windows(head: Ints, tail: Ints, mass: Ints, width: int) -> int:
+    """Largest a width + b width + mass of the ops with heads >= a and tails >= b.
+
+    A segment tree over the tails b: of each node the mass below it, and the largest b width + mass
+    of the tails from b on, among the b of ops that are in.
+    """
+    num_ops = len(mass)
+    order = np.argsort(tail, kind="mergesort")
+    at = np.empty(num_ops, np.int64)
+    at[order] = np.arange(num_ops)
+    size = 1
+    while size < num_ops:
+        size *= 2
+    sums, best = np.zeros(2 * size, np.int64), np.full(2 * size, -(2**62))
+    most = 0
+    for i in np.argsort(-head, kind="mergesort"):
+        node = size + at[i]
+        sums[node] = mass[i]
+        best[node] = mass[i] + tail[i] * width
+        node //= 2
+        while node:
+            left, right = 2 * node, 2 * node + 1
+            sums[node] = sums[left] + sums[right]
+            best[node] = max(best[right], best[left] + sums[right])
+            node //= 2
+        most = max(most, head[i] * width + best[1])
+    return most
