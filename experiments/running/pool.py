@@ -16,19 +16,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
-from types import FrameType
 from typing import Any, Generic, Literal, TypeVar
 
 from placegap.experiments.running.stop_signals import allowed
-from placegap.solvers.core.interrupts import note_stop, stop_asked
+from placegap.solvers.core.interrupts import STOP, end_orderly, interruptible, stop_asked
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 
 T = TypeVar("T")
 Fate = Literal["done", "timeout", "crashed"]
-
-STOP = signal.SIGUSR1
-"""Tells a worker's task to stop. The signals that stop a command reach whole process groups: a
-worker hears none of them, or a second one would hit what the first has set off."""
 
 
 @dataclass(frozen=True)
@@ -285,7 +280,7 @@ def _serve(
         import_module(module)
     silence()
     if stoppable:
-        signal.signal(STOP, _interrupt_once)
+        signal.signal(STOP, end_orderly)
     lock = threading.Lock()
 
     def send(message: object) -> None:
@@ -296,27 +291,8 @@ def _serve(
     with _hearing(lambda news: send(_News(news))):
         while True:
             task = pipe.recv()
-            _state.working = True
-            if stop_asked():  # before it was here
-                return
-            answer = function(task)
-            _state.working = False
+            with interruptible():
+                if stop_asked():  # before it was here
+                    return
+                answer = function(task)
             send(answer)
-
-
-@dataclass
-class _State:
-    """Whether this worker is at a task."""
-
-    working: bool = False
-
-
-_state = _State()
-
-
-def _interrupt_once(signum: int, frame: FrameType | None) -> None:
-    """Let the task end like one that Ctrl-C stops, and leave it alone afterwards."""
-    asked = stop_asked()
-    note_stop()
-    if not asked and _state.working:
-        raise KeyboardInterrupt

@@ -57,7 +57,7 @@ def run(task: Task[Makespan], params: AnnealingParams) -> Outcome:
         value = evaluate(task.instance, plan, task.semantics).value_ns
         if value is not None and value < least:
             best, least = plan, value
-            tell(task.instance, task.semantics, "annealing", value_ns=value)
+            tell(task.instance, task.semantics, "annealing", value_ns=value, plan=plan)
     return Outcome(
         best,
         message="interrupted" if search.interrupted else "",

@@ -6,7 +6,10 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -15,6 +18,10 @@ STOP_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
 """What a terminal, `timeout` and batch systems send to stop a command and all of its processes."""
+
+STOP = signal.SIGUSR1
+"""Tells a worker's task to stop. The signals that stop a command reach whole process groups: a
+worker hears none of them, or a second one would hit what the first has set off."""
 
 POLL_S = 0.2
 PATIENCE_S = 3.0
@@ -35,6 +42,34 @@ def stop_asked() -> bool:
     A compiler that is interrupted fails with an error of its own, for example.
     """
     return _asked.is_set()
+
+
+@dataclass
+class _State:
+    """Whether this worker is at a task."""
+
+    working: bool = False
+
+
+_state = _State()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Be at a task, which `end_orderly` may interrupt."""
+    _state.working = True
+    try:
+        yield
+    finally:
+        _state.working = False
+
+
+def end_orderly(signum: int, frame: FrameType | None) -> None:
+    """Handler of `STOP`: let the task end like one that Ctrl-C stops, and leave it alone then."""
+    asked = stop_asked()
+    note_stop()
+    if not asked and _state.working:
+        raise KeyboardInterrupt
 
 
 def raise_if_stopped(error: Exception) -> None:

@@ -4,6 +4,7 @@ A method's module is loaded when the method is first asked for, because together
 """
 
 HOMES = {
+    "auto": "solving.auto.method",
     "brute-force": "brute_force.method",
     "ideal-dp": "ideal_dp.method",
     "moirai": "models.moirai",

@@ -14,18 +14,25 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.plan import Plan
 
 
-class News(NamedTuple):
-    """The best plan's value and the best bound so far, and who found that plan."""
+@dataclass(frozen=True)
+class News:
+    """The best plan's value and the best bound so far, and who found that plan.
+
+    `plan` is that plan, where whoever tells has one; `bound_by` is who proves the bound. News that
+    differ in nothing else are the same.
+    """
 
     value_ns: int | None = None
     bound_ns: int | None = None
     by: str = ""
+    plan: Plan | None = field(default=None, compare=False, repr=False)
+    bound_by: str = field(default="", compare=False, repr=False)
 
 
 NOTHING = News()
@@ -57,13 +64,15 @@ class Ledger:
     def enter(self, news: News) -> None:
         """Take over what is better; solvers call from threads of their own."""
         with self._lock:
-            value, bound, by = self.best
+            value, bound, by = self.best.value_ns, self.best.bound_ns, self.best.by
+            plan, bound_by = self.best.plan, self.best.bound_by
             if news.value_ns is not None and (value is None or news.value_ns < value):
-                value, by = news.value_ns, news.by
-            if news.bound_ns is not None and news.bound_ns > (bound or 0):
-                # one above a plan's value is a fault, which the result will name
-                bound = bound if value is not None and news.bound_ns > value else news.bound_ns
-            found = News(value, bound, by)
+                value, by, plan = news.value_ns, news.by, news.plan
+            # a bound above a plan's value is a fault, which the result will name
+            most = news.bound_ns if value is None else value
+            if news.bound_ns is not None and (bound or 0) < news.bound_ns <= (most or 0):
+                bound, bound_by = news.bound_ns, news.bound_by or news.by
+            found = News(value, bound, by, plan, bound_by)
             if found != self.best:
                 self.best = found
                 self.listener(found)
@@ -110,11 +119,12 @@ def tell(
     *,
     value_ns: int | None = None,
     bound_ns: int | None = None,
+    plan: Plan | None = None,
 ) -> None:
-    """Tell of a plan's value, a bound on all plans, or both."""
+    """Tell of a plan's value, with the plan where it is at hand, of a bound on all, or of both."""
     for known, rules, ledger in _open:
         if instance is known and semantics == rules:
-            ledger.enter(News(value_ns, bound_ns, by))
+            ledger.enter(News(value_ns, bound_ns, by, plan))
 
 
 def unheard(value_ns: int | None, bound_ns: int | None) -> None:

@@ -173,7 +173,7 @@ def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
     verdict = evaluate(task.instance, plan, task.semantics)
     if verdict.feasible and verdict.value_ns is not None:
         yield Start(plan, verdict.value_ns)
-        tell(task.instance, task.semantics, by, value_ns=verdict.value_ns)
+        tell(task.instance, task.semantics, by, value_ns=verdict.value_ns, plan=plan)
 
 
 def _narrower(task: Task, share_s: float) -> Iterator[Task]:

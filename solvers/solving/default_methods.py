@@ -6,18 +6,30 @@ from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, Max
 
 
 def default_method(semantics: Semantics) -> str:
-    """The exact method that proves most of a problem's instances.
-
-    For makespan decomposition; for max_load the ideal DP where plans are chains, and column
-    generation where they may be any; for latency_subgraphs rows of calls. Else the throughput IP.
+    """The method that runs where none is named: `auto`, whatever the semantics.
 
     Examples
     --------
     >>> default_method(Makespan())
+    'auto'
+    """
+    return "auto"
+
+
+def proving_method(semantics: Semantics) -> str:
+    """The exact method that proves most of a problem's instances.
+
+    For makespan decomposition; for max_load the ideal DP where plans are chains, and column
+    generation where they may be any; for latency_subgraphs rows of calls. Else the throughput IP.
+    `auto` begins with it.
+
+    Examples
+    --------
+    >>> proving_method(Makespan())
     'decomposition'
-    >>> default_method(MaxLoad(plans="chain"))
+    >>> proving_method(MaxLoad(plans="chain"))
     'ideal-dp'
-    >>> default_method(MaxLoad(plans="convex"))
+    >>> proving_method(MaxLoad(plans="convex"))
     'throughput-ip'
     """
     match semantics:

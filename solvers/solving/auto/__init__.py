@@ -1,0 +1,1 @@
+"""`auto`, the default method: fast placers, bounds, proofs and search side by side."""

@@ -1,0 +1,147 @@
+"""The best plan and the best bound of all parts of `auto`, judged as they come in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, plan_class
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.best import Best
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.progress import tell
+from placegap.solvers.core.result import Outcome, Result
+from placegap.solvers.core.trust import PROOF
+from placegap.solvers.solving.cheap_bounds import Bound
+
+
+@dataclass(eq=False, kw_only=True)
+class Board(Best):
+    """What is known of a task; a plan counts once the referee has judged it under its rules.
+
+    Attributes
+    ----------
+    task : Task
+    plan : Plan or None
+    plan_by : str
+        Who found the plan.
+    bound_class : PlanClass or None
+        The class of plans that the bound holds for, where it is wider than the task's.
+    no_plan_by, no_plan_rests_on : str
+        Who has proven that no plan exists, if anybody has, and on whose word.
+    notes : dict of str
+        The last words of each part.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> board = Board(gap=0.0, task=Task(example(), Makespan()))
+    >>> board.offer(Plan.on([0, 1, 0, 0]), "somebody"), board.value_ns
+    (True, 35)
+    >>> board.prove(33, "critical path")
+    >>> board.is_over
+    False
+    """
+
+    task: Task
+    plan: Plan | None = None
+    plan_by: str = ""
+    bound_class: PlanClass | None = None
+    no_plan_by: str = ""
+    no_plan_rests_on: str = ""
+
+    def __post_init__(self) -> None:
+        self.notes: dict[str, str] = {}
+
+    def offer(self, plan: Plan, by: str, value_ns: int | None = None) -> bool:
+        """Judge a plan, unless `value_ns` is the referee's already, and keep it if it is better."""
+        if value_ns is None:
+            verdict = evaluate(self.task.instance, plan, self.task.semantics)
+            value_ns = verdict.value_ns if verdict.feasible else None
+        if value_ns is None or not self.improve(value_ns):
+            return False
+        self.plan, self.plan_by = plan, by
+        if self.no_plan_by:
+            self.faults.append(f"{self.no_plan_by}: says that no plan exists; {by} has one")
+            self.no_plan_by = ""
+        if self.bound_ns > value_ns:
+            self.faults.append(
+                f"{self.origin}: its bound {self.bound_ns} is above the value {value_ns} of a plan"
+            )
+            self.bound_ns, self.origin, self.rests_on = 0, "", PROOF
+        tell(self.task.instance, self.task.semantics, by, value_ns=value_ns, plan=plan)
+        return True
+
+    def prove(
+        self,
+        bound_ns: int,
+        origin: str,
+        rests_on: str = PROOF,
+        bound_class: PlanClass | None = None,
+    ) -> None:
+        """Take over a bound if it is better, or as good and a proof of ours."""
+        before = self.bound_ns
+        is_proof = bound_ns == before and rests_on == PROOF != self.rests_on
+        super().prove(bound_ns, origin, rests_on)
+        if is_proof:
+            self.origin, self.rests_on = origin, rests_on
+        if self.bound_ns > before or is_proof:
+            self.bound_class = bound_class
+        if self.bound_ns > before:
+            tell(self.task.instance, self.task.semantics, origin, bound_ns=bound_ns)
+
+    def take(self, result: Result) -> None:
+        """What a part has found, perhaps for another class of plans or under other rules."""
+        own = self.task.semantics
+        if result.split is None and result.plan is not None:
+            known = result.value_ns if result.semantics == own else None
+            self.offer(result.plan, result.method, known)
+        theirs = plan_class(result.semantics)
+        is_wider = PLAN_CLASSES.index(theirs) >= PLAN_CLASSES.index(plan_class(own))
+        if is_wider and result.bound_ns is not None:
+            wider = result.bound_class if result.bound_class != plan_class(own) else None
+            self.prove(
+                result.bound_ns, result.bound_origin or result.method, result.rests_on, wider
+            )
+        if is_wider and result.status == "infeasible":
+            if self.value_ns is None:
+                self.no_plan_by, self.no_plan_rests_on = result.method, result.rests_on
+            else:
+                self.faults.append(
+                    f"{result.method}: says that no plan exists; {self.plan_by} has one"
+                )
+        self.faults += [fault for fault in result.faults if fault not in self.faults]
+        self.notes[result.method] = result.message
+
+    @property
+    def bound(self) -> Bound:
+        """The best bound, who has proven it and on whose word."""
+        return Bound(self.bound_ns, self.origin, self.rests_on)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to find."""
+        return self.is_close or bool(self.no_plan_by)
+
+    def outcome(self, message: str) -> Outcome:
+        """What `auto` returns."""
+        if self.no_plan_by:
+            return Outcome(
+                proven_infeasible=True,
+                bound_origin=self.no_plan_by,
+                rests_on=self.no_plan_rests_on,
+                faults=tuple(self.faults),
+                message=self.notes.get(self.no_plan_by) or f"proven by {self.no_plan_by}",
+                details=self.details,
+            )
+        return Outcome(
+            plan=self.plan,
+            claim_ns=self.value_ns,
+            bound_ns=self.bound_ns,
+            bound_origin=self.origin,
+            bound_class=self.bound_class,
+            rests_on=self.rests_on,
+            faults=tuple(self.faults),
+            message="" if self.is_close and not self.gap else message,
+            details={**self.details, "plan_by": self.plan_by},
+        )

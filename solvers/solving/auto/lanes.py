@@ -1,0 +1,188 @@
+"""The two lanes of `auto`: each one process, which takes the steps of its list one by one."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import wait
+from typing import Any
+
+from placegap.solvers.core.interrupts import STOP
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.progress import News
+from placegap.solvers.core.registry import METHODS
+from placegap.solvers.core.result import Result
+from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
+from placegap.solvers.core.worker_process import WorkerProcess
+from placegap.solvers.solving.auto.board import Board
+from placegap.solvers.solving.auto.deadline import Deadline
+from placegap.solvers.solving.auto.parts import Order, start_part
+from placegap.solvers.solving.auto.rules import SECOND_S, Step
+
+GRACE_S = 2.0
+"""What steps get at the end of all time to return what they have."""
+
+LATE_S, LATE_SHARE = 3.0, 0.5
+"""What a step gets beyond its own limit before it is asked to stop: seconds, and a share."""
+
+POLL_S = 0.5
+
+
+class Lane:
+    """A list of steps, and the process that runs one of them now.
+
+    Parameters
+    ----------
+    task : Task
+    steps : iterator of Step
+    is_nice : bool
+        Whether the process gives way to others.
+    """
+
+    def __init__(self, task: Task, steps: Iterator[Step], *, is_nice: bool) -> None:
+        self.task, self.steps, self.is_nice = task, steps, is_nice
+        self.process: WorkerProcess | None = None
+        self.step: Step | None = None
+        self.limit_s: float | None = None  # of the step, once it runs
+        self.began_s = 0.0
+        self.compiled_s = 0.0
+        self.is_stopped = self.is_done = False
+        with contextlib.suppress(OSError):  # the next step tries again
+            self.process = start_part(task.instance, is_nice=is_nice)
+
+    def feed(self, board: Board) -> None:
+        """Hand the process its next step, if it has none; the lane is done after the last one."""
+        if self.step is not None or self.is_done:
+            return
+        self.step, self.limit_s = next(self.steps, None), None
+        if self.step is None:
+            self.is_done = True
+            self.close()
+            return
+        try:
+            if self.process is None:
+                self.process = start_part(self.task.instance, is_nice=self.is_nice)
+                self.compiled_s = 0.0
+            self._send(Order(self.step, 0.0, self.task.limits.gap, board.plan))
+        except OSError as error:
+            board.notes[self.step.method] = f"its process cannot start ({error.strerror})"
+            self.step, self.is_done = None, True
+
+    def hear(self, board: Board, deadline: Deadline) -> None:
+        """Take in what the process has said, and see to it that it ends in time."""
+        while self.process is not None and self.process.pipe.poll():
+            try:
+                message = self.process.pipe.recv()
+            except (EOFError, ConnectionResetError):
+                self._has_died(board)
+                return
+            self._take(message, board, deadline)
+        if self.limit_s is None or self.process is None:
+            return
+        late_s = time.monotonic() - self.began_s - self.limit_s
+        patience_s = LATE_S + LATE_SHARE * self.limit_s
+        if late_s > 2 * patience_s:
+            self._over(board, "ended: it ran past its limit")
+            self.close()
+        elif late_s > patience_s:
+            self.stop()
+
+    def stop(self) -> None:
+        """Ask the step to return what it has."""
+        if self.process is not None and self.step is not None and not self.is_stopped:
+            self.is_stopped = True
+            self.process.send_signal(STOP)
+
+    def close(self) -> None:
+        """End the process now."""
+        if self.process is not None:
+            self.process.kill()
+            self.process = None
+        self.is_stopped = False
+
+    def _send(self, message: object) -> None:
+        assert self.process is not None
+        with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+            self.process.pipe.send(message)
+
+    def _take(self, message: Any, board: Board, deadline: Deadline) -> None:
+        assert self.step is not None
+        if isinstance(message, tuple):  # ready for the step
+            compiled_s = message[1]
+            deadline.stand_still(compiled_s - self.compiled_s)
+            self.compiled_s = compiled_s
+            left_s = deadline.left_s
+            self.limit_s = min(left_s, max(SECOND_S, self.step.share * left_s))
+            self.began_s = time.monotonic()
+            self._send(self.limit_s)
+        elif isinstance(message, News):
+            self._take_news(self.step, message, board)
+        else:
+            if isinstance(message, Result):
+                board.take(message)
+                self._over(board, None)
+            else:
+                self._over(board, message)
+            if self.is_stopped:  # such a process starts nothing any more
+                self.close()
+
+    def _take_news(self, step: Step, news: News, board: Board) -> None:
+        """Plans are judged; a bound rests on the solvers of the method until the result comes."""
+        if news.plan is not None:
+            board.offer(news.plan, news.by)
+        if step.semantics == self.task.semantics and news.bound_ns is not None:
+            words = [word_of(p) for p in METHODS[step.method].packages if p in SOLVERS]
+            board.prove(news.bound_ns, news.bound_by or step.method, ", ".join(words) or PROOF)
+
+    def _has_died(self, board: Board) -> None:
+        assert self.process is not None
+        self._over(board, f"its process died ({self.process.last_words()})")
+        self.close()
+
+    def _over(self, board: Board, note: str | None) -> None:
+        if note is not None and self.step is not None:
+            board.notes[self.step.method] = note
+        self.step = self.limit_s = None
+
+
+def run_lanes(lanes: list[Lane], board: Board, deadline: Deadline) -> None:
+    """Run the lanes until nothing is left to find, to do, or of the time."""
+    try:
+        while not board.is_over and deadline.left_s > 0:
+            for lane in lanes:
+                lane.feed(board)
+            if all(lane.is_done for lane in lanes):
+                return
+            _wait(lanes, min(POLL_S, deadline.left_s))
+            for lane in lanes:
+                lane.hear(board, deadline)
+        if not board.is_over:
+            last_words(lanes, board, deadline, GRACE_S)
+    except KeyboardInterrupt:
+        for lane in lanes:
+            lane.stop()
+        last_words(lanes, board, deadline, 2 * GRACE_S)
+        raise
+    finally:
+        for lane in lanes:
+            lane.close()
+
+
+def last_words(lanes: list[Lane], board: Board, deadline: Deadline, grace_s: float) -> None:
+    """Wait for the steps that run to end; those that do not are asked to stop half way."""
+    began_s = time.monotonic()
+    while (waited_s := time.monotonic() - began_s) < grace_s:
+        busy = [lane for lane in lanes if lane.limit_s is not None and lane.process is not None]
+        if not busy or board.is_over:
+            return
+        if waited_s > grace_s / 2:
+            for lane in busy:
+                lane.stop()
+        _wait(busy, 0.1)
+        for lane in busy:
+            lane.hear(board, deadline)
+
+
+def _wait(lanes: list[Lane], patience_s: float) -> None:
+    wait([lane.process.pipe for lane in lanes if lane.process is not None], timeout=patience_s)

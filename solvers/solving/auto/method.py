@@ -1,0 +1,238 @@
+"""auto, the default: fast placers, cheap bounds, then a proof and a search for plans side by side.
+
+1. The placers that are fast at the task's size, the cheapest first, and what paths and work prove.
+2. A small graph: the method that proves most of its problem, for a moment.
+3. Two lanes of steps (`rules`), each in a process: methods that prove, and methods that look for
+   plans. What one finds the next step of the other starts from. Where there is one core, or no
+   process may be started, they take turns.
+
+The value is that of the best plan of all parts, as the referee judges it, and the bound the best
+of all: no part makes another one worse. A part that crashes, runs out of memory or past its limit
+costs what it had not told, and a sentence. The time limit is used up unless the gap is small
+enough, or there is nothing left to try. What is found in time depends on the machine's speed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pydantic import Field
+
+from placegap.instances.problem.semantics import OBJECTIVES, memory_rule
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome, Result
+from placegap.solvers.core.starts import ALWAYS, LONGEST_S, SHARE, best_start, placers
+from placegap.solvers.core.worker_process import may_start_processes
+from placegap.solvers.solving.auto.board import Board
+from placegap.solvers.solving.auto.deadline import Deadline
+from placegap.solvers.solving.auto.lanes import Lane, run_lanes
+from placegap.solvers.solving.auto.parts import Order, run_step
+from placegap.solvers.solving.auto.rules import (
+    SECOND_S,
+    SMALL_PARTS,
+    TRY_S,
+    TRY_SHARE,
+    USUAL_S,
+    Step,
+    plans,
+    proofs,
+)
+from placegap.solvers.solving.cheap_bounds import quick_bound
+from placegap.solvers.solving.peak_memory import run_at_peak
+
+RESERVE_S, RESERVE_SHARE, US_PER_PART = 0.05, 0.01, 5.0
+"""Kept of the time limit for handing over the last plans: seconds, a share, and for the size."""
+
+USUAL = ("ended unproven", "stopped at the time limit", "interrupted")
+"""Last words of a part that say nothing beyond those of the whole."""
+
+TURN_SHARE = 0.2
+"""Of the time that is left, for a step that looks for plans where the lanes take turns."""
+
+
+class AutoParams(Params):
+    """Parameters of ``auto``.
+
+    Attributes
+    ----------
+    workers : int or None
+        Threads and processes at a time; by default as many as there are cores.
+    """
+
+    workers: int | None = Field(default=None, ge=1, le=1024, json_schema_extra=EFFORT)
+
+
+def run(task: Task, params: AutoParams) -> Outcome:
+    """Run the parts by the rules above.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> outcome = run(Task(example(), Makespan()), AutoParams())
+    >>> outcome.claim_ns, outcome.bound_ns, outcome.bound_origin
+    (34, 34, 'decomposition')
+    """
+    limit_s = task.limits.time_limit_s
+    clock = Clock(USUAL_S if limit_s is None else limit_s)
+    task = replace(task, limits=replace(task.limits, time_limit_s=clock.limit_s))
+    board = Board(task=task, gap=task.limits.gap)
+    workers = params.workers or _cores()
+    lanes: list[Lane] = []
+    try:
+        if workers > 1 and may_start_processes() and _parts(task) > SMALL_PARTS:
+            lanes = _lanes(task, workers)  # they load while the placers run
+        end = _search(task, board, clock, workers, lanes)
+    except KeyboardInterrupt:
+        end = "interrupted"
+    finally:
+        for lane in lanes:
+            lane.close()
+    if limit_s is None and not board.is_over:
+        end = f"{end} of {USUAL_S:g} s, the usual where none is given"
+    return board.outcome(_message(board, end))
+
+
+def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[Lane]) -> str:
+    """Run the stages until nothing is left to find or to do; how it ended."""
+    deadline = Deadline(clock, _reserve_s(task, clock))
+    for _ in _first_plans(task, board):
+        if board.is_over:
+            return ""
+    if _parts(task) <= SMALL_PARTS:
+        _try_at_once(task, board, deadline, workers)
+    if board.is_over:
+        return ""
+    if workers > 1 and may_start_processes():
+        lanes += [] if lanes else _lanes(task, workers)
+        run_lanes(lanes, board, deadline)
+    else:
+        _take_turns(task, board, deadline)
+    if stop_asked():
+        return "interrupted"
+    return "stopped at the time limit" if deadline.left_s <= 0 else "nothing is left to try"
+
+
+def _first_plans(task: Task, board: Board) -> Iterator[None]:
+    """Offer the plans of the fast placers; after the first of them, prove what is cheap."""
+    limit_s = task.limits.time_limit_s
+    clock = Clock(None if limit_s is None else max(SECOND_S, min(LONGEST_S, SHARE * limit_s)))
+    if task.incumbent is not None:
+        board.offer(task.incumbent, "the start")
+    waiting = True
+    for name in placers(task):
+        if clock.left_s == 0.0 and name not in ALWAYS:
+            break
+        plan = _placed(task, name)
+        if plan is not None:
+            board.offer(plan, name)
+        if waiting and board.value_ns is not None:
+            waiting = False
+            _prove_what_is_cheap(task, board)
+        yield
+    if waiting:
+        _prove_what_is_cheap(task, board)
+    yield
+
+
+def _placed(task: Task, name: str) -> Plan | None:
+    """The plan of a placer, if it has one that fits."""
+    asked = replace(task, incumbent=None)
+
+    def run(part: Task) -> Outcome:
+        start = best_start(part, [name])
+        return Outcome(None if start is None else start.plan)
+
+    if memory_rule(task.semantics) == "peak":
+        return run_at_peak(asked, run, name, is_exact=False).plan
+    return run(asked).plan
+
+
+def _prove_what_is_cheap(task: Task, board: Board) -> None:
+    floor = quick_bound(task.instance, task.semantics)
+    if floor.ns:
+        board.prove(floor.ns, floor.origin, floor.rests_on)
+
+
+def _try_at_once(task: Task, board: Board, deadline: Deadline, workers: int) -> None:
+    """Most small graphs are solved before a process has started."""
+    step = next(proofs(task, workers), None)
+    limit_s = min(TRY_S, TRY_SHARE * deadline.left_s)
+    if step is not None and limit_s > 0:
+        _run_here(step, limit_s, task, board)
+
+
+def _take_turns(task: Task, board: Board, deadline: Deadline) -> None:
+    """Steps of both lanes in turn, in this process; only when a proof ends early there is another.
+
+    The proof has most of the time, between two searches.
+    """
+    proving, looking = proofs(task, 1), plans(task, task.limits.seed)
+    turn = 0
+    while deadline.left_s > 0 and not board.is_over and not stop_asked():
+        step = next(looking if turn % 2 == 0 else proving, None)
+        other = next(proving, None) if step is None and turn % 2 == 0 else step
+        if other is None and turn % 2 == 1:
+            other = next(looking, None)
+        if other is None:
+            return
+        share = TURN_SHARE if turn % 2 == 0 else step.share if step is not None else TURN_SHARE
+        _run_here(other, max(min(SECOND_S, deadline.left_s), share * deadline.left_s), task, board)
+        turn += 1
+
+
+def _run_here(step: Step, limit_s: float, task: Task, board: Board) -> None:
+    order = Order(step, limit_s, task.limits.gap, board.plan)
+    found = run_step(task.instance, order, None)
+    if isinstance(found, Result):
+        board.take(found)
+    else:
+        board.notes[step.method] = found
+
+
+def _lanes(task: Task, workers: int) -> list[Lane]:
+    return [
+        Lane(task, proofs(task, workers), is_nice=False),
+        Lane(task, plans(task, task.limits.seed), is_nice=True),
+    ]
+
+
+def _message(board: Board, end: str) -> str:
+    """How it ended, and what became of parts that did not end as they should."""
+    notes = [f"{by}: {note}" for by, note in board.notes.items() if note and note not in USUAL]
+    return "; ".join(filter(None, [end, *notes]))
+
+
+def _parts(task: Task) -> int:
+    return task.instance.num_ops + len(task.instance.graph.edges)
+
+
+def _reserve_s(task: Task, clock: Clock) -> float:
+    limit_s = clock.limit_s or 0.0
+    return min(
+        0.1 * limit_s, RESERVE_S + RESERVE_SHARE * limit_s + 1e-6 * US_PER_PART * _parts(task)
+    )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+register(
+    Method(
+        name="auto",
+        claim="exact",
+        objectives=OBJECTIVES,
+        paper="placegap",
+        summary="fast placers, then the strongest proof and a search side by side; the best of all",
+        run=run,
+        params=AutoParams,
+        packages=("ortools", "highspy", "numba"),
+        memory_rules=("sum", "peak"),
+    )
+)

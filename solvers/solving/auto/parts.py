@@ -1,0 +1,115 @@
+"""One part of `auto` in a process of its own: it runs steps, and tells what they find.
+
+What the parent sends is an order, or None to end. What it hears is ``ready`` with the seconds spent
+on compiling, then `News` while a step runs, then a `Result`, or a text that says why there is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from multiprocessing.connection import Connection
+from typing import NamedTuple
+
+from placegap.instances.problem.example import example
+from placegap.instances.problem.instance import Instance
+from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.clock import compiled_s
+from placegap.solvers.core.interrupts import STOP, end_orderly, interruptible
+from placegap.solvers.core.progress import Listener
+from placegap.solvers.core.result import Result
+from placegap.solvers.core.worker_process import WorkerProcess, silence
+from placegap.solvers.solving.auto.rules import Step
+from placegap.solvers.solving.solve import solve
+
+NICE = 5
+"""The search for plans gives way to the proof where there are fewer cores than threads."""
+
+DIES_FIRST = "500"
+"""Where memory runs out, Linux ends a part before the process that holds the best plan."""
+
+
+class Order(NamedTuple):
+    """A step, with what the other parts know by now."""
+
+    step: Step
+    limit_s: float
+    gap: float
+    incumbent: Plan | None
+
+
+def run_step(instance: Instance, order: Order, listener: Listener | None) -> Result | str:
+    """The result of a step, judged; a sentence where it failed."""
+    step = order.step
+    try:
+        return solve(
+            instance,
+            step.semantics,
+            step.method,
+            step.params,
+            time_limit_s=order.limit_s,
+            gap=order.gap,
+            seed=step.seed,
+            incumbent=order.incumbent,
+            progress=listener,
+        )
+    except KeyboardInterrupt:
+        return "interrupted"
+    except InputError as error:
+        return str(error)
+    except MemoryError:
+        return "out of memory"
+    except Exception as error:  # the other parts go on
+        return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def serve(pipe: Connection, instance: Instance, is_nice: bool) -> None:
+    """Life of a part: one step after another, until None comes or the parent is gone."""
+    silence()
+    _be_modest(is_nice)
+    signal.signal(STOP, end_orderly)
+    lock = threading.Lock()
+
+    def send(message: object) -> None:
+        with lock:  # solvers tell of news from threads of their own
+            pipe.send(message)
+
+    warm: set[str] = set()
+    while (order := pipe.recv()) is not None:
+        if order.step.method not in warm:
+            warm.add(order.step.method)
+            _warm_up(order.step)
+        send(("ready", compiled_s()))
+        if (limit_s := pipe.recv()) is None:
+            return
+        with interruptible():
+            answer = run_step(instance, order._replace(limit_s=limit_s), send)
+        send(answer)
+
+
+def _be_modest(is_nice: bool) -> None:
+    if is_nice:
+        with contextlib.suppress(OSError):
+            os.nice(NICE)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(DIES_FIRST)
+
+
+def _warm_up(step: Step) -> None:
+    """Load the method, and compile its kernels, before its clock begins."""
+    with contextlib.suppress(Exception):  # what fails here fails in the run itself
+        solve(example(), step.semantics, step.method, step.params, time_limit_s=2.0)
+
+
+def start_part(instance: Instance, *, is_nice: bool) -> WorkerProcess:
+    """A process that serves steps of an instance.
+
+    Raises
+    ------
+    OSError
+        If it cannot be started.
+    """
+    return WorkerProcess(serve, (instance, is_nice))

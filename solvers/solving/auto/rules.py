@@ -1,0 +1,125 @@
+"""What `auto` runs, and when: one table per problem.
+
+Two lanes run side by side, each a list of steps: one proves, the other looks for plans. A step runs
+until it ends, or until its share of the time that is left is over; then the lane takes its next
+step. The plan lane begins again, with another seed, when it has no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from placegap.instances.problem.semantics import (
+    LatencySubgraphs,
+    LoadSemantics,
+    Makespan,
+    Semantics,
+    with_plans,
+)
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.registry import METHODS, parse_params, why_not
+from placegap.solvers.solving.default_methods import proving_method
+
+USUAL_S = 60.0
+"""The limit where none is given."""
+
+SMALL_PARTS, TRY_S, TRY_SHARE = 1_500, 1.0, 0.1
+"""Graphs of so few ops and edges are first tried without any process: a second, or a share."""
+
+SECOND_S = 2.0
+"""No step gets less, unless less is left."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One run of a method of the registry.
+
+    Attributes
+    ----------
+    method : str
+    semantics : Semantics
+        The task's own, or rules whose plans or bounds hold for it.
+    share : float
+        Of the time that is left when it begins.
+    params : mapping
+    seed : int
+    """
+
+    method: str
+    semantics: Semantics
+    share: float = 1.0
+    params: Mapping[str, object] = field(default_factory=dict)
+    seed: int = 0
+
+
+def proofs(task: Task, workers: int) -> Iterator[Step]:
+    """The steps that prove, the one that proves most first.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, MaxLoad, example
+    >>> [step.method for step in proofs(Task(example(), Makespan()), 2)]
+    ['decomposition', 'cp-sat']
+    >>> chains = MaxLoad(plans="chain")
+    >>> [(s.method, s.semantics.label) for s in proofs(Task(example(), chains), 2)][-1]
+    ('noncontiguous', 'max_load any add')
+    """
+    own = task.semantics
+    first = proving_method(own)
+    steps: list[Step] = []
+    if isinstance(own, Makespan):
+        steps = [Step(first, own), Step("cp-sat", own)]
+    elif isinstance(own, LatencySubgraphs):
+        steps = [Step(first, own), Step("latency-ip", own)]
+    else:
+        steps = [Step(first, own, share=0.7), Step("archer-exact", own, share=0.6)]
+        steps += [Step("throughput-ip", own, share=0.8)] * (first != "throughput-ip")
+        if own.plans != "any":  # a bound on all plans is one on some of them
+            steps.append(Step("noncontiguous", with_plans(own, "any")))
+    for step in steps:
+        if _applies(step, task):
+            yield _for_a_lane(step, workers)
+
+
+def plans(task: Task, seed: int) -> Iterator[Step]:
+    """The steps that look for plans, without end where a seed makes a difference.
+
+    Examples
+    --------
+    >>> from itertools import islice
+    >>> from placegap.instances import Makespan, example
+    >>> [(s.method, s.seed) for s in islice(plans(Task(example(), Makespan()), 7), 2)]
+    [('annealing', 7), ('annealing', 8)]
+    """
+    own = task.semantics
+    if isinstance(own, LoadSemantics) and own.plans != "chain":
+        yield from _able(task, Step("ideal-dp", with_plans(own, "chain"), share=0.3))
+    name = "annealing" if isinstance(own, Makespan) else "local-search"
+    share = 0.25 if isinstance(own, Makespan) else 0.1
+    again = list(_able(task, Step(name, own, share=share)))
+    round_ = 0
+    while again:
+        for step in again:
+            yield Step(step.method, step.semantics, step.share, step.params, seed + round_)
+        round_ += 1
+
+
+def _able(task: Task, *steps: Step) -> Iterator[Step]:
+    for step in steps:
+        if _applies(step, task):
+            yield _for_a_lane(step, 1)
+
+
+def _applies(step: Step, task: Task) -> bool:
+    method = METHODS[step.method]
+    other = Task(task.instance, step.semantics, task.limits)
+    return why_not(method, other, parse_params(method, step.params)) is None
+
+
+def _for_a_lane(step: Step, workers: int) -> Step:
+    """With as many threads as there are cores, and without asking the placers once more."""
+    known = METHODS[step.method].params.model_fields
+    chosen = {"workers": workers, "start": False}
+    params = {**{name: value for name, value in chosen.items() if name in known}, **step.params}
+    return Step(step.method, step.semantics, step.share, params, step.seed)
