@@ -143,6 +143,7 @@ def test_the_model_of_the_coarse_graph_is_written(
 ) -> None:
     out = tmp_path / "coarse.lp"
     command = ["place", model, "--method", "moirai", "--write", str(out), "--json"]
+    command += ["--time-limit", "0.5"]  # the rows count, not the plan
     sizes = []
     for more in ([], ["--coarsen", "pesto-merge", "--coarsen-param", "ops=2"]):
         assert main([*command, *more]) == 0
