@@ -11,6 +11,8 @@ back until a + (sum of their masses) / W: a head of v, beside the longest path, 
 there. Ancestors are looked at in the order of falling heads, by a heap: only the first few of
 them, as fewer ancestors prove less and nothing wrong. Tails are heads of the reversed graph.
 
+**Arcs.** The same for the ops between two others: `interval_arcs` counts in the longest paths.
+
 **Makespan.** The largest value over all pairs (a, b), by a sweep over falling heads with a segment
 tree over tails: O(n log n). Heads cost O(n MOST log MOST).
 """
@@ -24,9 +26,10 @@ from numba import njit
 
 from placegap.formulations.getf.groups import possible_placements
 from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
+from placegap.solvers.bounds.interval_arcs import interval_arcs
 from placegap.solvers.bounds.spread_bound import spread_weights
 
 MOST, FEWEST, MOST_STEPS = 300, 16, 3_000_000
@@ -65,12 +68,15 @@ def window_bound(instance: Instance, most: int | None = None) -> int:
     time = np.where(possible, arrays.time_ns, NEVER)
     if most is None:
         most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
+    arcs = interval_arcs(instance, time, mass, weights)
     order, link = index.topological_order, arrays.link_class
     head = _heads(time, mass, width, order, index.pred_ptr, index.pred_edge, index.producer,
-                  index.tensor, link, arrays.transfer_ns, most)  # fmt: skip
+                  index.tensor, link, arrays.transfer_ns, *group_by(arcs.exit, num_ops), arcs.entry,
+                  arcs.gap_ns, most)  # fmt: skip
     tail = _heads(time, mass, width, np.ascontiguousarray(order[::-1]), index.succ_ptr,
                   index.succ_edge, index.consumer, index.tensor, np.ascontiguousarray(link.T),
-                  arrays.transfer_ns, most)  # fmt: skip
+                  arrays.transfer_ns, *group_by(arcs.entry, num_ops), arcs.exit,
+                  np.ascontiguousarray(arcs.gap_ns.transpose(0, 2, 1)), most)  # fmt: skip
     by_path = int(np.minimum(head + tail + time, NEVER).min(axis=1).max())
     first = np.where(possible, head, NEVER).min(axis=1)
     last = np.where(possible, tail, NEVER).min(axis=1)
@@ -81,7 +87,8 @@ def window_bound(instance: Instance, most: int | None = None) -> int:
 @njit(cache=True)
 def _heads(
     time: Ints, mass: Ints, width: int, order: Ints, pointer: Ints, edges: Ints, other: Ints,
-    tensor: Ints, link: Ints, moves: Ints, most: int,
+    tensor: Ints, link: Ints, moves: Ints, arc_ptr: Ints, arcs: Ints, arc_other: Ints, gap: Ints,
+    most: int,
 ) -> Ints:  # fmt: skip
     """Least start of every op on every device, by paths and by the work of its ancestors."""
     num_ops, num_devices = time.shape
@@ -99,6 +106,13 @@ def _heads(
             if seen[u] != v:
                 seen[u] = v
                 heapq.heappush(heap, (-first[u], np.int64(u)))
+        for r in arcs[arc_ptr[v] : arc_ptr[v + 1]]:
+            u = arc_other[r]
+            for b in range(num_devices):
+                least = NEVER
+                for a in range(num_devices):
+                    least = min(least, start[u, a] + time[u, a] + gap[r, a, b])
+                start[v, b] = max(start[v, b], least)
         work, at_least, count = 0, 0, 0
         while count < most:
             u = heapq.heappop(heap)[1]

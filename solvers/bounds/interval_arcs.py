@@ -1,0 +1,251 @@
+"""Intervals as arcs: the least time between the end of one op and the start of another.
+
+Let u and v be ops, and X the ops strictly between them. All of X starts after the end of u and ends
+before the start of v. With u on device a and v on device b, G being the time between:
+
+- **Paths.** With x on device c a longest path from u over x to v takes through(x, c); G is at least
+  the least of these over c, for every x.
+- **Forced ops.** If through(x, c') > G for all devices c' but c, x is on c. All such ops run on c
+  one after the other: G >= least head + sum of their times there + least tail. So G is at least the
+  smallest number that keeps this condition. Where transfers are dear, it says that all of X runs
+  on one device.
+- **Work.** Device c can start with X only after h[c], the least head of any x there, and must end
+  t[c], the least tail, before v starts: sum over X of the masses <= sum of w[c] (G - h[c] - t[c])
+  over the c with G > h[c] + t[c] (masses and weights as in `work_windows`).
+
+Every condition holds in every schedule under every semantics of the makespan, so that the arcs may
+be counted beside the edges by longest paths.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.structure.intervals import intervals
+
+MOST_STEPS = 300_000_000
+"""Edges of all intervals times devices cubed, a second's worth."""
+
+MOST_CELLS = 20_000_000
+"""Of all tables together."""
+
+
+class Arcs(NamedTuple):
+    """Pairs of ops, and the least time from the end of the first to the start of the second.
+
+    ``gap_ns[r, a, b]``: with the first on device a and the second on b.
+    """
+
+    entry: Ints
+    exit: Ints
+    gap_ns: Ints
+
+
+def interval_arcs(instance: Instance, time: Ints, mass: Ints, weights: Ints) -> Arcs:
+    """Arcs of the instance's intervals, small ones first, as many as `MOST_STEPS` allow.
+
+    Parameters
+    ----------
+    instance : Instance
+    time : (n, K) int64
+        Times, `NEVER` where an op cannot be.
+    mass, weights : (n,) and (K,) int64
+        As in `work_windows`; products with all times together must fit into 2**61.
+
+    Examples
+    --------
+    The diamond: 20 and 10 ns side by side. It takes 20 ns if transfers were free; at 10 ns each,
+    the ops stay together, or the shorter one moves:
+
+    >>> import numpy as np
+    >>> from placegap.instances import example
+    >>> times = example().arrays.time_ns
+    >>> interval_arcs(example(), times, times[:, 0], np.ones(2, np.int64)).gap_ns.tolist()
+    []
+    """
+    arrays, index, num_devices = instance.arrays, instance.arrays.index, instance.num_devices
+    link, classes, multiple = arrays.link_class, num_devices, np.ones(num_devices, np.int64)
+    alike = num_devices > 3 and _alike(instance, time, weights)
+    if alike:  # the device of u, that of v, and all others
+        classes, multiple = 3, np.array([1, 1, num_devices - 2], np.int64)
+        link = link[:3, :3]
+    found = intervals(instance)
+    size = np.array([len(part.inner) for part in found], np.int64)
+    degree = np.diff(index.pred_ptr)
+    order, steps = np.argsort(size, kind="stable"), 0
+    chosen: list[int] = []
+    for r in order.tolist():
+        edges = int(degree[list(found[r].inner)].sum() + degree[found[r].exit])
+        steps += 2 * edges * classes**3
+        if steps > MOST_STEPS or (len(chosen) + 1) * num_devices**2 > MOST_CELLS:
+            break
+        chosen.append(r)
+    entry = np.array([found[r].entry for r in chosen], np.int64)
+    leave = np.array([found[r].exit for r in chosen], np.int64)
+    inner = np.array([i for r in chosen for i in found[r].inner], np.int64)
+    pointer = np.concatenate([[0], np.cumsum([len(found[r].inner) for r in chosen])])
+    gap = _gaps(
+        entry, leave, inner, pointer.astype(np.int64), np.ascontiguousarray(time[:, :classes]),
+        mass, weights[:classes] * multiple, index.pred_ptr, index.pred_edge, index.producer,
+        index.tensor, np.ascontiguousarray(link), arrays.transfer_ns, 2 if alike else classes,
+    )  # fmt: skip
+    if alike:
+        stay = np.eye(num_devices, dtype=np.bool_)
+        gap = np.where(stay, gap[:, 0, 0, None, None], gap[:, 0, 1, None, None])
+    return Arcs(entry, leave, gap)
+
+
+def _alike(instance: Instance, time: Ints, weights: Ints) -> bool:
+    """Whether no device can be told from another, nor any link."""
+    link = instance.arrays.link_class
+    away = link[~np.eye(len(link), dtype=np.bool_)]
+    same = bool((away == away[0]).all()) and bool((weights == weights[0]).all())
+    return same and bool((time == time[:, :1]).all())
+
+
+@njit(cache=True)
+def _gaps(
+    entry: Ints, leave: Ints, inner: Ints, pointer: Ints, time: Ints, mass: Ints, weights: Ints,
+    pred_ptr: Ints, pred_edge: Ints, producer: Ints, tensor: Ints, link: Ints, moves: Ints,
+    ends: int,
+) -> Ints:  # fmt: skip
+    """Least times of all intervals, for the first `ends` devices as ends."""
+    num_devices = time.shape[1]
+    gap = np.zeros((len(entry), ends, ends), np.int64)
+    local = np.full(len(time), -1)
+    for r in range(len(entry)):
+        ops = inner[pointer[r] : pointer[r + 1]]
+        size = len(ops)
+        local[entry[r]] = size
+        for x in range(size):
+            local[ops[x]] = x
+        own, away = np.empty((size, num_devices), np.int64), np.empty(size, np.int64)
+        for x in range(size):
+            own[x] = time[ops[x]]
+        head, direct = _from_entry(
+            entry[r], leave[r], ops, own, local, pred_ptr, pred_edge, producer, tensor, link,
+            moves, ends,
+        )  # fmt: skip
+        tail = _to_exit(leave[r], ops, own, local, pred_ptr, pred_edge, producer, tensor, link,
+                        moves, ends)  # fmt: skip
+        total = 0
+        for x in range(size):
+            total += mass[ops[x]]
+        for a in range(ends):
+            for b in range(ends):
+                least = direct[a, b]
+                for x in range(size):
+                    through = NEVER
+                    for c in range(num_devices):
+                        through = min(through, head[a, x, c] + own[x, c] + tail[b, x, c])
+                    least = max(least, through)
+                for c in (a, b):
+                    for x in range(size):
+                        away[x] = NEVER
+                        for other in range(num_devices):
+                            if other != c:
+                                way = head[a, x, other] + own[x, other] + tail[b, x, other]
+                                away[x] = min(away[x], way)
+                    least = max(least, _forced(away, head[a, :, c], own[:, c], tail[b, :, c]))
+                least = max(least, _by_work(total, weights, head[a], tail[b]))
+                gap[r, a, b] = min(NEVER, least)
+        local[entry[r]] = -1
+        for x in range(size):
+            local[ops[x]] = -1
+    return gap
+
+
+@njit(cache=True)
+def _from_entry(
+    entry: int, leave: int, ops: Ints, own: Ints, local: Ints, pred_ptr: Ints, pred_edge: Ints,
+    producer: Ints, tensor: Ints, link: Ints, moves: Ints, ends: int,
+) -> tuple[Ints, Ints]:  # fmt: skip
+    """Least time from the end of the entry on a to the start of x on c, and to that of the exit."""
+    size, num_devices = own.shape
+    head = np.zeros((ends, size, num_devices), np.int64)
+    direct = np.zeros((ends, ends), np.int64)
+    for x in range(size + 1):
+        op = leave if x == size else ops[x]
+        for e in pred_edge[pred_ptr[op] : pred_ptr[op + 1]]:
+            y, to = local[producer[e]], moves[tensor[e]]
+            if y < 0:
+                continue
+            for a in range(ends):
+                for c in range(ends if x == size else num_devices):
+                    least = NEVER
+                    if y == size:
+                        least = to[link[a, c]]
+                    else:
+                        for d in range(num_devices):
+                            least = min(least, head[a, y, d] + own[y, d] + to[link[d, c]])
+                    if x == size:
+                        direct[a, c] = max(direct[a, c], least)
+                    else:
+                        head[a, x, c] = min(NEVER, max(head[a, x, c], least))
+    return head, direct
+
+
+@njit(cache=True)
+def _to_exit(
+    leave: int, ops: Ints, own: Ints, local: Ints, pred_ptr: Ints, pred_edge: Ints, producer: Ints,
+    tensor: Ints, link: Ints, moves: Ints, ends: int,
+) -> Ints:  # fmt: skip
+    """Least time from the end of x on c to the start of the exit on b."""
+    size, num_devices = own.shape
+    tail = np.zeros((ends, size, num_devices), np.int64)
+    for x in range(size, -1, -1):
+        op = leave if x == size else ops[x]
+        for e in pred_edge[pred_ptr[op] : pred_ptr[op + 1]]:
+            y, to = local[producer[e]], moves[tensor[e]]
+            if y < 0 or y == size:
+                continue
+            for b in range(ends):
+                for d in range(num_devices):
+                    least = NEVER
+                    if x == size:
+                        least = to[link[d, b]]
+                    else:
+                        for c in range(num_devices):
+                            least = min(least, to[link[d, c]] + own[x, c] + tail[b, x, c])
+                    tail[b, y, d] = min(NEVER, max(tail[b, y, d], least))
+    return tail
+
+
+@njit(cache=True)
+def _forced(away: Ints, head: Ints, time: Ints, tail: Ints) -> int:
+    """Smallest G >= least head + sum of times + least tail of the ops with away > G."""
+    order = np.argsort(-away, kind="mergesort")
+    before, after, work, least = NEVER, NEVER, 0, 0
+    for at in range(len(order)):
+        x = order[at]
+        before, after = min(before, head[x]), min(after, tail[x])
+        work = min(NEVER, work + time[x])
+        # with G below away[x], all up to x are forced
+        bound = min(away[x], before + work + after)
+        least = max(least, bound)
+    return least
+
+
+@njit(cache=True)
+def _by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
+    """Smallest G with total <= sum over c of weights[c] (G - h[c] - t[c]), where positive."""
+    if total == 0:  # ops that devices of weight 0 can do
+        return 0
+    num_devices = len(weights)
+    closed = np.empty(num_devices, np.int64)
+    for c in range(num_devices):
+        closed[c] = min(NEVER, head[:, c].min() + tail[:, c].min())
+    width, shut, best = 0, 0, NEVER
+    for c in np.argsort(closed, kind="mergesort"):
+        if closed[c] >= NEVER or weights[c] == 0:
+            continue
+        width += weights[c]
+        shut += weights[c] * closed[c]
+        best = min(best, -(-(total + shut) // width))
+    return best if best < NEVER else 0

@@ -1,0 +1,40 @@
+"""Bounds by themselves: none above an optimum, each higher than those before it."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, more_makespan, oracle
+
+from placegap.instances import Instance, Makespan, MaxLoad, example
+from placegap.solvers import bound
+from placegap.solvers.bounds.portfolio import improving_bounds
+
+
+def check(instance: Instance, semantics: Makespan) -> None:
+    found = list(improving_bounds(instance, semantics))
+    values = [bound.ns for bound in found]
+    assert values == sorted(set(values))
+    optimum = oracle(instance, semantics)
+    assert optimum is None or values[-1] <= optimum, (instance.name, semantics.label, found)
+
+
+def test_no_bound_of_the_portfolio_is_above_an_optimum() -> None:
+    for number, instance in enumerate(makespan_draws()):
+        check(instance, MAKESPAN_SEMANTICS[number % len(MAKESPAN_SEMANTICS)])
+
+
+@pytest.mark.deep
+def test_no_bound_of_the_portfolio_is_above_an_optimum_of_thousands() -> None:
+    for number, instance in enumerate(islice(more_makespan(7000), 4000)):
+        check(instance, MAKESPAN_SEMANTICS[number % len(MAKESPAN_SEMANTICS)])
+
+
+def test_the_bound_is_the_last_and_best() -> None:
+    # the critical path a, b, d of the diamond: 5 + 20 + 8 ns; 43 ns of work on two devices: 22
+    assert (bound(example(), Makespan()).ns, bound(example(), MaxLoad()).ns) == (33, 22)
+
+
+def test_a_limit_of_no_time_leaves_the_cheapest_bound() -> None:
+    assert bound(example(), Makespan(), 0.0) == next(improving_bounds(example(), Makespan()))
