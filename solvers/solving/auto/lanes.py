@@ -18,7 +18,7 @@ from placegap.solvers.core.worker_process import WorkerProcess
 from placegap.solvers.solving.auto.board import Board
 from placegap.solvers.solving.auto.deadline import Deadline
 from placegap.solvers.solving.auto.parts import Order, start_part
-from placegap.solvers.solving.auto.rules import SECOND_S, Step
+from placegap.solvers.solving.auto.rules import SECOND_S, AutoStep
 
 GRACE_S = 2.0
 """What steps get at the end of all time to return what they have."""
@@ -35,15 +35,15 @@ class Lane:
     Parameters
     ----------
     task : Task
-    steps : iterator of Step
+    steps : iterator of AutoStep
     is_nice : bool
         Whether the process gives way to others.
     """
 
-    def __init__(self, task: Task, steps: Iterator[Step], *, is_nice: bool) -> None:
+    def __init__(self, task: Task, steps: Iterator[AutoStep], *, is_nice: bool) -> None:
         self.task, self.steps, self.is_nice = task, steps, is_nice
         self.process: WorkerProcess | None = None
-        self.step: Step | None = None
+        self.step: AutoStep | None = None
         self.limit_s: float | None = None  # of the step, once it runs
         self.began_s = 0.0
         self.compiled_s = 0.0
@@ -127,7 +127,7 @@ class Lane:
             if self.is_stopped:  # such a process starts nothing any more
                 self.close()
 
-    def _take_news(self, step: Step, news: News, board: Board) -> None:
+    def _take_news(self, step: AutoStep, news: News, board: Board) -> None:
         """Plans are judged; a bound rests on the solvers of the method until the result comes."""
         if news.plan is not None:
             board.offer(news.plan, news.by)

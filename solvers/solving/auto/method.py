@@ -24,7 +24,7 @@ from placegap.instances.problem.semantics import OBJECTIVES, memory_rule
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
-from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome, Result
 from placegap.solvers.core.starts import ALWAYS, LONGEST_S, SHARE, best_start, placers
@@ -39,7 +39,7 @@ from placegap.solvers.solving.auto.rules import (
     TRY_S,
     TRY_SHARE,
     USUAL_S,
-    Step,
+    AutoStep,
     plans,
     proofs,
 )
@@ -65,7 +65,7 @@ class AutoParams(Params):
         Threads and processes at a time; by default as many as there are cores.
     """
 
-    workers: int | None = Field(default=None, ge=1, le=1024, json_schema_extra=EFFORT)
+    workers: int | None = Field(default=None, ge=1, le=1024)
 
 
 def run(task: Task, params: AutoParams) -> Outcome:
@@ -186,7 +186,7 @@ def _take_turns(task: Task, board: Board, deadline: Deadline) -> None:
         turn += 1
 
 
-def _run_here(step: Step, limit_s: float, task: Task, board: Board) -> None:
+def _run_here(step: AutoStep, limit_s: float, task: Task, board: Board) -> None:
     order = Order(step, limit_s, task.limits.gap, board.plan)
     found = run_step(task.instance, order, None)
     if isinstance(found, Result):

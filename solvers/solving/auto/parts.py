@@ -19,10 +19,10 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import compiled_s
 from placegap.solvers.core.interrupts import STOP, end_orderly, interruptible
-from placegap.solvers.core.progress import Listener
+from placegap.solvers.core.progress import Listener, each_plan_once
 from placegap.solvers.core.result import Result
 from placegap.solvers.core.worker_process import WorkerProcess, silence
-from placegap.solvers.solving.auto.rules import Step
+from placegap.solvers.solving.auto.rules import AutoStep
 from placegap.solvers.solving.solve import solve
 
 NICE = 5
@@ -35,7 +35,7 @@ DIES_FIRST = "500"
 class Order(NamedTuple):
     """A step, with what the other parts know by now."""
 
-    step: Step
+    step: AutoStep
     limit_s: float
     gap: float
     incumbent: Plan | None
@@ -86,7 +86,7 @@ def serve(pipe: Connection, instance: Instance, is_nice: bool) -> None:
         if (limit_s := pipe.recv()) is None:
             return
         with interruptible():
-            answer = run_step(instance, order._replace(limit_s=limit_s), send)
+            answer = run_step(instance, order._replace(limit_s=limit_s), each_plan_once(send))
         send(answer)
 
 
@@ -98,7 +98,7 @@ def _be_modest(is_nice: bool) -> None:
         file.write(DIES_FIRST)
 
 
-def _warm_up(step: Step) -> None:
+def _warm_up(step: AutoStep) -> None:
     """Load the method, and compile its kernels, before its clock begins."""
     with contextlib.suppress(Exception):  # what fails here fails in the run itself
         solve(example(), step.semantics, step.method, step.params, time_limit_s=2.0)

@@ -32,7 +32,7 @@ SECOND_S = 2.0
 
 
 @dataclass(frozen=True)
-class Step:
+class AutoStep:
     """One run of a method of the registry.
 
     Attributes
@@ -53,7 +53,7 @@ class Step:
     seed: int = 0
 
 
-def proofs(task: Task, workers: int) -> Iterator[Step]:
+def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     """The steps that prove, the one that proves most first.
 
     Examples
@@ -67,22 +67,22 @@ def proofs(task: Task, workers: int) -> Iterator[Step]:
     """
     own = task.semantics
     first = proving_method(own)
-    steps: list[Step] = []
+    steps: list[AutoStep] = []
     if isinstance(own, Makespan):
-        steps = [Step(first, own), Step("cp-sat", own)]
+        steps = [AutoStep(first, own), AutoStep("cp-sat", own)]
     elif isinstance(own, LatencySubgraphs):
-        steps = [Step(first, own), Step("latency-ip", own)]
+        steps = [AutoStep(first, own), AutoStep("latency-ip", own)]
     else:
-        steps = [Step(first, own, share=0.7), Step("archer-exact", own, share=0.6)]
-        steps += [Step("throughput-ip", own, share=0.8)] * (first != "throughput-ip")
+        steps = [AutoStep(first, own, share=0.7), AutoStep("archer-exact", own, share=0.6)]
+        steps += [AutoStep("throughput-ip", own, share=0.8)] * (first != "throughput-ip")
         if own.plans != "any":  # a bound on all plans is one on some of them
-            steps.append(Step("noncontiguous", with_plans(own, "any")))
+            steps.append(AutoStep("noncontiguous", with_plans(own, "any")))
     for step in steps:
         if _applies(step, task):
             yield _for_a_lane(step, workers)
 
 
-def plans(task: Task, seed: int) -> Iterator[Step]:
+def plans(task: Task, seed: int) -> Iterator[AutoStep]:
     """The steps that look for plans, without end where a seed makes a difference.
 
     Examples
@@ -94,32 +94,32 @@ def plans(task: Task, seed: int) -> Iterator[Step]:
     """
     own = task.semantics
     if isinstance(own, LoadSemantics) and own.plans != "chain":
-        yield from _able(task, Step("ideal-dp", with_plans(own, "chain"), share=0.3))
+        yield from _able(task, AutoStep("ideal-dp", with_plans(own, "chain"), share=0.3))
     name = "annealing" if isinstance(own, Makespan) else "local-search"
     share = 0.25 if isinstance(own, Makespan) else 0.1
-    again = list(_able(task, Step(name, own, share=share)))
+    again = list(_able(task, AutoStep(name, own, share=share)))
     round_ = 0
     while again:
         for step in again:
-            yield Step(step.method, step.semantics, step.share, step.params, seed + round_)
+            yield AutoStep(step.method, step.semantics, step.share, step.params, seed + round_)
         round_ += 1
 
 
-def _able(task: Task, *steps: Step) -> Iterator[Step]:
+def _able(task: Task, *steps: AutoStep) -> Iterator[AutoStep]:
     for step in steps:
         if _applies(step, task):
             yield _for_a_lane(step, 1)
 
 
-def _applies(step: Step, task: Task) -> bool:
+def _applies(step: AutoStep, task: Task) -> bool:
     method = METHODS[step.method]
     other = Task(task.instance, step.semantics, task.limits)
     return why_not(method, other, parse_params(method, step.params)) is None
 
 
-def _for_a_lane(step: Step, workers: int) -> Step:
+def _for_a_lane(step: AutoStep, workers: int) -> AutoStep:
     """With as many threads as there are cores, and without asking the placers once more."""
     known = METHODS[step.method].params.model_fields
     chosen = {"workers": workers, "start": False}
     params = {**{name: value for name, value in chosen.items() if name in known}, **step.params}
-    return Step(step.method, step.semantics, step.share, params, step.seed)
+    return AutoStep(step.method, step.semantics, step.share, params, step.seed)
