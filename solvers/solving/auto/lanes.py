@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from multiprocessing.connection import wait
 from typing import Any
 
+from placegap.solvers.bounds.cheap_bounds import Bound
 from placegap.solvers.core.interrupts import STOP
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import News
@@ -64,7 +65,8 @@ class Lane:
             if self.process is None:
                 self.process = start_part(self.task.instance, is_nice=self.is_nice)
                 self.compiled_s = 0.0
-            self._send(Order(self.step, 0.0, self.task.limits.gap, board.plan))
+            known = (board.plan, board.value_ns)
+            self._send(Order(self.step, 0.0, self.task.limits.gap, *known))
         except OSError as error:
             board.notes[self.step.method] = f"its process cannot start ({error.strerror})"
             self.step, self.is_done = None, True
@@ -108,7 +110,11 @@ class Lane:
 
     def _take(self, message: Any, board: Board, deadline: Deadline) -> None:
         assert self.step is not None
-        if isinstance(message, tuple):  # ready for the step
+        if isinstance(message, Bound):
+            board.take_bound(message)
+        elif isinstance(message, News):
+            self._take_news(self.step, message, board)
+        elif isinstance(message, tuple):  # ready for the step
             compiled_s = message[1]
             deadline.stand_still(compiled_s - self.compiled_s)
             self.compiled_s = compiled_s
@@ -116,8 +122,6 @@ class Lane:
             self.limit_s = min(left_s, max(SECOND_S, self.step.share * left_s))
             self.began_s = time.monotonic()
             self._send(self.limit_s)
-        elif isinstance(message, News):
-            self._take_news(self.step, message, board)
         else:
             if isinstance(message, Result):
                 board.take(message)

@@ -27,6 +27,15 @@ USUAL_S = 60.0
 SMALL_PARTS, TRY_S, TRY_SHARE = 1_500, 1.0, 0.1
 """Graphs of so few ops and edges are first tried without any process: a second, or a share."""
 
+BOUNDS = "bounds"
+"""Stands for the portfolio of bounds where a step names its method."""
+
+BOUND_SHARE, LARGE_PARTS = 0.15, 20_000
+"""Of the time, for the portfolio before anything else proves; half of it in larger graphs."""
+
+MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
+"""Methods whose model of a larger graph fits neither into the time nor into the memory."""
+
 SECOND_S = 2.0
 """No step gets less, unless less is left."""
 
@@ -60,13 +69,14 @@ def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     --------
     >>> from placegap.instances import Makespan, MaxLoad, example
     >>> [step.method for step in proofs(Task(example(), Makespan()), 2)]
-    ['decomposition', 'cp-sat']
+    ['bounds', 'decomposition', 'cp-sat', 'bounds']
     >>> chains = MaxLoad(plans="chain")
-    >>> [(s.method, s.semantics.label) for s in proofs(Task(example(), chains), 2)][-1]
+    >>> [(s.method, s.semantics.label) for s in proofs(Task(example(), chains), 2)][-2]
     ('noncontiguous', 'max_load any add')
     """
     own = task.semantics
     first = proving_method(own)
+    parts = task.instance.num_ops + len(task.instance.graph.edges)
     steps: list[AutoStep] = []
     if isinstance(own, Makespan):
         steps = [AutoStep(first, own), AutoStep("cp-sat", own)]
@@ -77,9 +87,11 @@ def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
         steps += [AutoStep("throughput-ip", own, share=0.8)] * (first != "throughput-ip")
         if own.plans != "any":  # a bound on all plans is one on some of them
             steps.append(AutoStep("noncontiguous", with_plans(own, "any")))
+    yield AutoStep(BOUNDS, own, share=BOUND_SHARE if parts <= LARGE_PARTS else 0.5)
     for step in steps:
-        if _applies(step, task):
+        if parts <= MOST_PARTS.get(step.method, parts) and _applies(step, task):
             yield _for_a_lane(step, workers)
+    yield AutoStep(BOUNDS, own)
 
 
 def plans(task: Task, seed: int) -> Iterator[AutoStep]:
