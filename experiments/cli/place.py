@@ -60,9 +60,8 @@ def place_command(
         str | None,
         typer.Option(
             "--method",
-            help="See 'placegap methods'. Default: for makespan decomposition, started from"
-            " heft's plan; for max_load ideal-dp on chains, noncontiguous on any plans; for"
-            " latency_subgraphs latency; else throughput-ip.",
+            help="See 'placegap methods'. Default: auto, which runs fast placers, and then the"
+            " strongest proof and a search for plans side by side.",
         ),
     ] = None,
     param: ParamOption = None,
@@ -227,10 +226,10 @@ def coarsened(instance: Instance, attempt: Attempt) -> tuple[Instance, Semantics
 
 def _write_model(instance: Instance, attempt: Attempt, path: Path, as_json: bool) -> None:
     """Write the model of the method, or of the one that proves values by default, and say so."""
-    from placegap.experiments.running.placing import default_attempts
     from placegap.solvers.models.export import write_model
+    from placegap.solvers.solving.default_methods import proving_method
 
-    method = attempt.method or list(default_attempts(attempt))[-1].method
+    method = attempt.method or proving_method(attempt.semantics)
     with spinner(f"building the model of {method} for {instance.name}"):
         written = write_model(
             instance,

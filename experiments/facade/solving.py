@@ -145,8 +145,8 @@ def solve(
         ``makespan``, ``max_load``, ``max_load_fwd_bwd`` or ``latency_subgraphs``, or all rules at
         once. By default the file's own, max_load for a model that is traced, else makespan.
     method : str, optional
-        A name of ``placegap.solvers.METHODS``; by default a quick placer, and then the strongest
-        method for the objective, which starts from its plan.
+        A name of ``placegap.solvers.METHODS``; by default ``auto``: fast placers, then the
+        strongest proof and a search for plans side by side.
     params : mapping, optional
         The method's own parameters.
     plans, channels, transfers, load, replicas, levels, subgraphs, memory : optional

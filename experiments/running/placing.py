@@ -23,11 +23,11 @@ from placegap.instances.referee.plan import Plan
 from placegap.solvers import Result, solve
 from placegap.solvers.core.clock import compiled_s
 from placegap.solvers.core.interrupts import stop_asked
-from placegap.solvers.core.progress import Ledger, Listener, News
+from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import Outcome, SolverDisagreement, carry_bound, finish
 from placegap.solvers.solving.coarsened import solve_coarse
-from placegap.solvers.solving.default_methods import default_method, quick_method
+from placegap.solvers.solving.default_methods import default_method
 from placegap.solvers.solving.second_opinion import (
     Opinion,
     Verdict,
@@ -117,12 +117,7 @@ def choose_semantics(
 
 
 def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
-    """What runs where no method is named; `place` fills in incumbents.
-
-    First a placer that takes no time, whose plan stands if what follows fails.
-    """
-    quick = quick_method(attempt.semantics)
-    yield _with(attempt, method=quick, params={}, optional=True)
+    """What runs where no method is named; `place` fills in incumbents."""
     yield _with(attempt, method=default_method(attempt.semantics))
 
 
@@ -140,8 +135,8 @@ def place(
 ) -> tuple[Result, tuple[str, ...]]:
     """Run attempts one after another; the result of the best, and warnings.
 
-    Each attempt starts from the best plan of those before. If a later attempt fails or finds
-    nothing, the earlier plan stands, and a warning says so.
+    Each attempt starts from the best plan of those before. If one fails or finds nothing, the best
+    plan that was told of until then stands, and a warning says so.
 
     Parameters
     ----------
@@ -168,12 +163,21 @@ def place(
     warnings: list[str] = []
     names: list[str] = []
     ledger = Ledger(on_news or (lambda news: None))
+    told: list[Plan] = []  # the last plan of the attempt that runs
+    running: list[Attempt] = []
     if start is not None:
         ledger.enter(_news(start))
 
+    def hear(news: News) -> None:
+        if news.plan is not None:
+            told[:] = [news.plan]
+        ledger.enter(news)
+
     def tasks() -> Iterator[Attempt]:
         for attempt in attempts:
-            yield attempt if best is None else _with(attempt, incumbent=best.plan)
+            told.clear()
+            running[:] = [attempt if best is None else _with(attempt, incumbent=best.plan)]
+            yield running[0]
 
     endings = (pool or run_pool)(
         tasks(),
@@ -182,13 +186,15 @@ def place(
         hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
         modules=modules,
         stop_s=STOP_S,
-        on_news=ledger.enter,
+        on_news=hear,
     )
     try:
         with closing(endings):
             for ending in endings:
                 answer = _answer(ending)
                 names.append(ending.task.method)
+                if isinstance(answer, Failure) and told and not answer.is_disagreement:
+                    best = better(best, _judged_last(ending.task, told[0]))
                 if isinstance(answer, Result):
                     ledger.enter(_news(answer))
                     if answer.split is not None and best is not None:
@@ -202,6 +208,9 @@ def place(
                 elif not ending.task.optional:
                     raise (InputError if answer.is_input_error else RuntimeError)(answer.message)
     except KeyboardInterrupt:
+        if told:  # it may have been ended before it could return that plan
+            last = _judged_last(running[0], told[0])
+            best = last if best is None else better(last, best)
         raise Stopped(best) from None
     assert best is not None
     if best.method == START:
@@ -221,11 +230,20 @@ def better(best: Result | None, new: Result) -> Result:
     return carry_bound(best, new)
 
 
+def _judged_last(attempt: Attempt, plan: Plan) -> Result:
+    """The last plan that an attempt told of before it failed, as a result of its method."""
+    source = attempt.source
+    instance = source if isinstance(source, Instance) else load_source(source)
+    outcome = Outcome(plan, message="failed; the plan is what it had by then")
+    return finish(instance, attempt.semantics, attempt.method, outcome, solve_s=0.0)
+
+
 def _news(result: Result) -> News:
     """What a result adds to what is known; a plan of a finer instance is worth nothing here."""
     if result.split is not None:
         return News()
-    return News(result.value_ns, result.bound_ns, result.method)
+    proven_by = result.bound_origin or result.method
+    return News(result.value_ns, result.bound_ns, result.method, result.plan, proven_by)
 
 
 def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
@@ -322,7 +340,7 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
                 solve_coarse, transform=attempt.coarsen, transform_params=attempt.coarsen_params
             )
         else:
-            run = partial(solve, progress=send_news)
+            run = partial(solve, progress=each_plan_once(send_news))
         source = attempt.source
         result = run(
             source if isinstance(source, Instance) else load_source(source),

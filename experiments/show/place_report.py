@@ -75,6 +75,9 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
         for line in server_lines(result.evaluation):
             console.print(line, markup=False)
     value = "none" if result.value_ns is None else format_ns(result.value_ns)
+    found_by = result.details.get("plan_by")
+    if result.value_ns is not None and found_by:
+        value += f" (by {found_by})"
     bound = "none"
     if result.bound_ns is not None:
         basis = describe_basis(result.bound_origin or result.method, result.rests_on)
@@ -82,7 +85,7 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
     gap = "unknown" if result.gap is None else format_gap(result.gap)
     build = f"build {format_s(result.build_s)}, " if result.build_s else ""
     console.print(f"status  {result.status}")
-    console.print(f"value   {value}")
+    console.print(f"value   {value}", markup=False)
     console.print(f"bound   {bound}", markup=False)
     console.print(f"gap     {gap}")
     once = f"; compiling kernels, once: {format_s(result.setup_s)}" if result.setup_s else ""

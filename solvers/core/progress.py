@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
@@ -125,6 +125,27 @@ def tell(
     for known, rules, ledger in _open:
         if instance is known and semantics == rules:
             ledger.enter(News(value_ns, bound_ns, by, plan))
+
+
+def each_plan_once(listener: Listener) -> Listener:
+    """A listener that is given no plan that it was given before: large plans travel slowly.
+
+    Examples
+    --------
+    >>> hear = each_plan_once(lambda news: print(news.bound_ns, news.plan is not None))
+    >>> plan = Plan.on([0])
+    >>> hear(News(9, 5, "heft", plan)), hear(News(9, 6, "heft", plan))
+    5 True
+    6 False
+    (None, None)
+    """
+    last: list[Plan | None] = [None]
+
+    def hear(news: News) -> None:
+        is_new, last[0] = news.plan is not last[0], news.plan
+        listener(news if is_new else replace(news, plan=None))
+
+    return hear
 
 
 def unheard(value_ns: int | None, bound_ns: int | None) -> None:

@@ -63,7 +63,7 @@ def solve(
     >>> result.status, result.value_ns
     ('optimal', 34)
     >>> solve(example(), MaxLoad(plans="chain")).method
-    'ideal-dp'
+    'auto'
     """
     chosen = find_method(default_method(semantics) if method is None else method)
     parsed = parse_params(chosen, params or {})

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, plan_class
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
+from placegap.solvers.bounds.cheap_bounds import Bound
 from placegap.solvers.core.best import Best
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.result import Outcome, Result
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.solving.cheap_bounds import Bound
 
 
 @dataclass(eq=False, kw_only=True)
@@ -90,6 +90,11 @@ class Board(Best):
         if self.bound_ns > before:
             tell(self.task.instance, self.task.semantics, origin, bound_ns=bound_ns)
 
+    def take_bound(self, bound: Bound) -> None:
+        """A bound of the task's own rules."""
+        if bound.ns:
+            self.prove(bound.ns, bound.origin, bound.rests_on)
+
     def take(self, result: Result) -> None:
         """What a part has found, perhaps for another class of plans or under other rules."""
         own = self.task.semantics
@@ -112,11 +117,6 @@ class Board(Best):
                 )
         self.faults += [fault for fault in result.faults if fault not in self.faults]
         self.notes[result.method] = result.message
-
-    @property
-    def bound(self) -> Bound:
-        """The best bound, who has proven it and on whose word."""
-        return Bound(self.bound_ns, self.origin, self.rests_on)
 
     @property
     def is_over(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from multiprocessing.connection import wait
 from typing import Any
 
+from placegap.solvers.bounds.cheap_bounds import Bound
 from placegap.solvers.core.interrupts import STOP
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import News
@@ -18,7 +19,7 @@ from placegap.solvers.core.worker_process import WorkerProcess
 from placegap.solvers.solving.auto.board import Board
 from placegap.solvers.solving.auto.deadline import Deadline
 from placegap.solvers.solving.auto.parts import Order, start_part
-from placegap.solvers.solving.auto.rules import SECOND_S, Step
+from placegap.solvers.solving.auto.rules import SECOND_S, AutoStep
 
 GRACE_S = 2.0
 """What steps get at the end of all time to return what they have."""
@@ -35,15 +36,15 @@ class Lane:
     Parameters
     ----------
     task : Task
-    steps : iterator of Step
+    steps : iterator of AutoStep
     is_nice : bool
         Whether the process gives way to others.
     """
 
-    def __init__(self, task: Task, steps: Iterator[Step], *, is_nice: bool) -> None:
+    def __init__(self, task: Task, steps: Iterator[AutoStep], *, is_nice: bool) -> None:
         self.task, self.steps, self.is_nice = task, steps, is_nice
         self.process: WorkerProcess | None = None
-        self.step: Step | None = None
+        self.step: AutoStep | None = None
         self.limit_s: float | None = None  # of the step, once it runs
         self.began_s = 0.0
         self.compiled_s = 0.0
@@ -64,7 +65,8 @@ class Lane:
             if self.process is None:
                 self.process = start_part(self.task.instance, is_nice=self.is_nice)
                 self.compiled_s = 0.0
-            self._send(Order(self.step, 0.0, self.task.limits.gap, board.plan))
+            known = (board.plan, board.value_ns)
+            self._send(Order(self.step, 0.0, self.task.limits.gap, *known))
         except OSError as error:
             board.notes[self.step.method] = f"its process cannot start ({error.strerror})"
             self.step, self.is_done = None, True
@@ -108,7 +110,11 @@ class Lane:
 
     def _take(self, message: Any, board: Board, deadline: Deadline) -> None:
         assert self.step is not None
-        if isinstance(message, tuple):  # ready for the step
+        if isinstance(message, Bound):
+            board.take_bound(message)
+        elif isinstance(message, News):
+            self._take_news(self.step, message, board)
+        elif isinstance(message, tuple):  # ready for the step
             compiled_s = message[1]
             deadline.stand_still(compiled_s - self.compiled_s)
             self.compiled_s = compiled_s
@@ -116,8 +122,6 @@ class Lane:
             self.limit_s = min(left_s, max(SECOND_S, self.step.share * left_s))
             self.began_s = time.monotonic()
             self._send(self.limit_s)
-        elif isinstance(message, News):
-            self._take_news(self.step, message, board)
         else:
             if isinstance(message, Result):
                 board.take(message)
@@ -127,7 +131,7 @@ class Lane:
             if self.is_stopped:  # such a process starts nothing any more
                 self.close()
 
-    def _take_news(self, step: Step, news: News, board: Board) -> None:
+    def _take_news(self, step: AutoStep, news: News, board: Board) -> None:
         """Plans are judged; a bound rests on the solvers of the method until the result comes."""
         if news.plan is not None:
             board.offer(news.plan, news.by)

@@ -22,9 +22,10 @@ from pydantic import Field
 
 from placegap.instances.problem.semantics import OBJECTIVES, memory_rule
 from placegap.instances.referee.plan import Plan
+from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
-from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome, Result
 from placegap.solvers.core.starts import ALWAYS, LONGEST_S, SHARE, best_start, placers
@@ -34,16 +35,16 @@ from placegap.solvers.solving.auto.deadline import Deadline
 from placegap.solvers.solving.auto.lanes import Lane, run_lanes
 from placegap.solvers.solving.auto.parts import Order, run_step
 from placegap.solvers.solving.auto.rules import (
+    BOUNDS,
     SECOND_S,
     SMALL_PARTS,
     TRY_S,
     TRY_SHARE,
     USUAL_S,
-    Step,
+    AutoStep,
     plans,
     proofs,
 )
-from placegap.solvers.solving.cheap_bounds import quick_bound
 from placegap.solvers.solving.peak_memory import run_at_peak
 
 RESERVE_S, RESERVE_SHARE, US_PER_PART = 0.05, 0.01, 5.0
@@ -65,7 +66,7 @@ class AutoParams(Params):
         Threads and processes at a time; by default as many as there are cores.
     """
 
-    workers: int | None = Field(default=None, ge=1, le=1024, json_schema_extra=EFFORT)
+    workers: int | None = Field(default=None, ge=1, le=1024)
 
 
 def run(task: Task, params: AutoParams) -> Outcome:
@@ -161,7 +162,7 @@ def _prove_what_is_cheap(task: Task, board: Board) -> None:
 
 def _try_at_once(task: Task, board: Board, deadline: Deadline, workers: int) -> None:
     """Most small graphs are solved before a process has started."""
-    step = next(proofs(task, workers), None)
+    step = next((step for step in proofs(task, workers) if step.method != BOUNDS), None)
     limit_s = min(TRY_S, TRY_SHARE * deadline.left_s)
     if step is not None and limit_s > 0:
         _run_here(step, limit_s, task, board)
@@ -186,9 +187,9 @@ def _take_turns(task: Task, board: Board, deadline: Deadline) -> None:
         turn += 1
 
 
-def _run_here(step: Step, limit_s: float, task: Task, board: Board) -> None:
-    order = Order(step, limit_s, task.limits.gap, board.plan)
-    found = run_step(task.instance, order, None)
+def _run_here(step: AutoStep, limit_s: float, task: Task, board: Board) -> None:
+    order = Order(step, limit_s, task.limits.gap, board.plan, board.value_ns)
+    found = run_step(task.instance, order, None, board.take_bound)
     if isinstance(found, Result):
         board.take(found)
     else:

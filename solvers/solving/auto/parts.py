@@ -1,7 +1,8 @@
 """One part of `auto` in a process of its own: it runs steps, and tells what they find.
 
 What the parent sends is an order, or None to end. What it hears is ``ready`` with the seconds spent
-on compiling, then `News` while a step runs, then a `Result`, or a text that says why there is none.
+on compiling, then `News` or a `Bound` while a step runs, then a `Result`, or a text that says why
+there is none.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import os
 import signal
 import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -17,12 +19,14 @@ from placegap.instances.problem.example import example
 from placegap.instances.problem.instance import Instance
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
+from placegap.solvers.bounds.cheap_bounds import Bound
+from placegap.solvers.bounds.portfolio import improving_bounds
 from placegap.solvers.core.clock import compiled_s
 from placegap.solvers.core.interrupts import STOP, end_orderly, interruptible
-from placegap.solvers.core.progress import Listener
+from placegap.solvers.core.progress import Listener, each_plan_once
 from placegap.solvers.core.result import Result
 from placegap.solvers.core.worker_process import WorkerProcess, silence
-from placegap.solvers.solving.auto.rules import Step
+from placegap.solvers.solving.auto.rules import BOUNDS, AutoStep
 from placegap.solvers.solving.solve import solve
 
 NICE = 5
@@ -35,16 +39,28 @@ DIES_FIRST = "500"
 class Order(NamedTuple):
     """A step, with what the other parts know by now."""
 
-    step: Step
+    step: AutoStep
     limit_s: float
     gap: float
     incumbent: Plan | None
+    value_ns: int | None
 
 
-def run_step(instance: Instance, order: Order, listener: Listener | None) -> Result | str:
-    """The result of a step, judged; a sentence where it failed."""
+def run_step(
+    instance: Instance,
+    order: Order,
+    listener: Listener | None,
+    take_bound: Callable[[Bound], None],
+) -> Result | str:
+    """The result of a step, judged; a sentence where it failed, none after bounds alone."""
     step = order.step
     try:
+        if step.method == BOUNDS:
+            for bound in improving_bounds(
+                instance, step.semantics, order.limit_s, best_ns=order.value_ns
+            ):
+                take_bound(bound)
+            return ""
         return solve(
             instance,
             step.semantics,
@@ -86,7 +102,8 @@ def serve(pipe: Connection, instance: Instance, is_nice: bool) -> None:
         if (limit_s := pipe.recv()) is None:
             return
         with interruptible():
-            answer = run_step(instance, order._replace(limit_s=limit_s), send)
+            timed = order._replace(limit_s=limit_s)
+            answer = run_step(instance, timed, each_plan_once(send), send)
         send(answer)
 
 
@@ -98,9 +115,13 @@ def _be_modest(is_nice: bool) -> None:
         file.write(DIES_FIRST)
 
 
-def _warm_up(step: Step) -> None:
+def _warm_up(step: AutoStep) -> None:
     """Load the method, and compile its kernels, before its clock begins."""
     with contextlib.suppress(Exception):  # what fails here fails in the run itself
+        if step.method == BOUNDS:
+            for _ in improving_bounds(example(), step.semantics, 2.0):
+                pass
+            return
         solve(example(), step.semantics, step.method, step.params, time_limit_s=2.0)
 
 

@@ -27,12 +27,21 @@ USUAL_S = 60.0
 SMALL_PARTS, TRY_S, TRY_SHARE = 1_500, 1.0, 0.1
 """Graphs of so few ops and edges are first tried without any process: a second, or a share."""
 
+BOUNDS = "bounds"
+"""Stands for the portfolio of bounds where a step names its method."""
+
+BOUND_SHARE, LARGE_PARTS = 0.15, 20_000
+"""Of the time, for the portfolio before anything else proves; half of it in larger graphs."""
+
+MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
+"""Methods whose model of a larger graph fits neither into the time nor into the memory."""
+
 SECOND_S = 2.0
 """No step gets less, unless less is left."""
 
 
 @dataclass(frozen=True)
-class Step:
+class AutoStep:
     """One run of a method of the registry.
 
     Attributes
@@ -53,36 +62,39 @@ class Step:
     seed: int = 0
 
 
-def proofs(task: Task, workers: int) -> Iterator[Step]:
+def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     """The steps that prove, the one that proves most first.
 
     Examples
     --------
     >>> from placegap.instances import Makespan, MaxLoad, example
     >>> [step.method for step in proofs(Task(example(), Makespan()), 2)]
-    ['decomposition', 'cp-sat']
+    ['bounds', 'decomposition', 'cp-sat', 'bounds']
     >>> chains = MaxLoad(plans="chain")
-    >>> [(s.method, s.semantics.label) for s in proofs(Task(example(), chains), 2)][-1]
+    >>> [(s.method, s.semantics.label) for s in proofs(Task(example(), chains), 2)][-2]
     ('noncontiguous', 'max_load any add')
     """
     own = task.semantics
     first = proving_method(own)
-    steps: list[Step] = []
+    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    steps: list[AutoStep] = []
     if isinstance(own, Makespan):
-        steps = [Step(first, own), Step("cp-sat", own)]
+        steps = [AutoStep(first, own), AutoStep("cp-sat", own)]
     elif isinstance(own, LatencySubgraphs):
-        steps = [Step(first, own), Step("latency-ip", own)]
+        steps = [AutoStep(first, own), AutoStep("latency-ip", own)]
     else:
-        steps = [Step(first, own, share=0.7), Step("archer-exact", own, share=0.6)]
-        steps += [Step("throughput-ip", own, share=0.8)] * (first != "throughput-ip")
+        steps = [AutoStep(first, own, share=0.7), AutoStep("archer-exact", own, share=0.6)]
+        steps += [AutoStep("throughput-ip", own, share=0.8)] * (first != "throughput-ip")
         if own.plans != "any":  # a bound on all plans is one on some of them
-            steps.append(Step("noncontiguous", with_plans(own, "any")))
+            steps.append(AutoStep("noncontiguous", with_plans(own, "any")))
+    yield AutoStep(BOUNDS, own, share=BOUND_SHARE if parts <= LARGE_PARTS else 0.5)
     for step in steps:
-        if _applies(step, task):
+        if parts <= MOST_PARTS.get(step.method, parts) and _applies(step, task):
             yield _for_a_lane(step, workers)
+    yield AutoStep(BOUNDS, own)
 
 
-def plans(task: Task, seed: int) -> Iterator[Step]:
+def plans(task: Task, seed: int) -> Iterator[AutoStep]:
     """The steps that look for plans, without end where a seed makes a difference.
 
     Examples
@@ -94,32 +106,32 @@ def plans(task: Task, seed: int) -> Iterator[Step]:
     """
     own = task.semantics
     if isinstance(own, LoadSemantics) and own.plans != "chain":
-        yield from _able(task, Step("ideal-dp", with_plans(own, "chain"), share=0.3))
+        yield from _able(task, AutoStep("ideal-dp", with_plans(own, "chain"), share=0.3))
     name = "annealing" if isinstance(own, Makespan) else "local-search"
     share = 0.25 if isinstance(own, Makespan) else 0.1
-    again = list(_able(task, Step(name, own, share=share)))
+    again = list(_able(task, AutoStep(name, own, share=share)))
     round_ = 0
     while again:
         for step in again:
-            yield Step(step.method, step.semantics, step.share, step.params, seed + round_)
+            yield AutoStep(step.method, step.semantics, step.share, step.params, seed + round_)
         round_ += 1
 
 
-def _able(task: Task, *steps: Step) -> Iterator[Step]:
+def _able(task: Task, *steps: AutoStep) -> Iterator[AutoStep]:
     for step in steps:
         if _applies(step, task):
             yield _for_a_lane(step, 1)
 
 
-def _applies(step: Step, task: Task) -> bool:
+def _applies(step: AutoStep, task: Task) -> bool:
     method = METHODS[step.method]
     other = Task(task.instance, step.semantics, task.limits)
     return why_not(method, other, parse_params(method, step.params)) is None
 
 
-def _for_a_lane(step: Step, workers: int) -> Step:
+def _for_a_lane(step: AutoStep, workers: int) -> AutoStep:
     """With as many threads as there are cores, and without asking the placers once more."""
     known = METHODS[step.method].params.model_fields
     chosen = {"workers": workers, "start": False}
     params = {**{name: value for name, value in chosen.items() if name in known}, **step.params}
-    return Step(step.method, step.semantics, step.share, params, step.seed)
+    return AutoStep(step.method, step.semantics, step.share, params, step.seed)

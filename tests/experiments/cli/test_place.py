@@ -270,5 +270,5 @@ def test_without_a_method_the_diamond_is_solved_to_optimality(model: Path, capsy
     assert main(["place", str(model), "--time-limit", "10", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     # brute force finds 34 as well: the doctest of `solve`
-    assert (content["method"], content["status"]) == ("decomposition", "optimal")
+    assert (content["method"], content["status"]) == ("auto", "optimal")
     assert content["value_ns"] == 34

@@ -98,11 +98,10 @@ def test_ctrl_c_keeps_what_the_solver_has(tmp_path: Path, hard: Path, method: st
     out, err = finish(process)
     assert process.returncode == 130, err
     content = json.loads(out)
-    # without a method it is decomposition that is stopped, after heft, and not heft's plan alone
-    assert content["method"] == (method or "decomposition")
+    assert content["method"] == (method or "auto")
     assert content["status"] == "feasible"
     assert "interrupt" in content["message"]
-    assert f"stopped; this is the plan of {method or 'decomposition'}" in err
+    assert f"stopped; this is the plan of {method or 'auto'}" in err
     assert "Traceback" not in err
     if method is None:
         assert content["bound_ns"] is not None

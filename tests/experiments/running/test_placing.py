@@ -50,22 +50,10 @@ def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> No
     assert usual(method="m-topo").startswith("max_load")
 
 
-@pytest.mark.parametrize(
-    ("semantics", "methods"),
-    [
-        (Makespan(), ["heft", "decomposition"]),
-        (MaxLoad(plans="chain"), ["m-topo", "ideal-dp"]),
-        (MaxLoad(plans="chain", replicas=True), ["m-topo", "ideal-dp"]),
-        (MaxLoad(plans="any"), ["m-topo", "noncontiguous"]),
-        (MaxLoad(plans="convex"), ["m-topo", "throughput-ip"]),
-        (MaxLoad(plans="any", replicas=True), ["m-topo", "throughput-ip"]),
-        (MaxLoadFwdBwd(), ["m-topo", "throughput-ip"]),
-        (LatencySubgraphs(), ["m-topo", "latency"]),
-    ],
-)
-def test_the_default_method_follows_the_semantics(semantics: Semantics, methods: list[str]) -> None:
+@pytest.mark.parametrize("semantics", [Makespan(), MaxLoad(), MaxLoadFwdBwd(), LatencySubgraphs()])
+def test_the_default_method_is_auto_whatever_the_semantics(semantics: Semantics) -> None:
     attempts = default_attempts(Attempt(Source("vgg19"), semantics, ""))
-    assert [attempt.method for attempt in attempts] == methods
+    assert [attempt.method for attempt in attempts] == ["auto"]
 
 
 def test_if_a_later_attempt_crashes_the_plan_before_stands(
