@@ -168,11 +168,18 @@ def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> No
                     ends[r, 0] = x
                 ends[r, 1] = x
     item[before, AFTER], item[last, BEFORE] = last, before
-    x = item[first, AFTER]
-    while x != last:
+    all_starts(machines, orders, first)
+    all_tails(machines, orders)
+
+
+@njit(cache=True, nogil=True)
+def all_starts(machines: Machines, orders: Orders, begin: int) -> None:
+    """Compute the starts of all items behind one anew. O(n + m)."""
+    item = orders.item
+    x = item[begin, AFTER]
+    while x != machines.num_items + 1:
         item[x, START] = start_of(machines, orders, x)
         x = item[x, AFTER]
-    all_tails(machines, orders)
 
 
 @njit(cache=True, nogil=True)

@@ -10,15 +10,18 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.local_search.disjunctive import (
+    AFTER,
     DURATION,
     LABEL,
     MACHINE,
     MOST_TOUCHED,
+    PREV,
     START,
     TAIL,
     Machines,
     Orders,
     carrier,
+    ends_of,
     forget,
     propagate,
     propagate_tails,
@@ -28,6 +31,9 @@ from placegap.solvers.local_search.relocation import move_earlier, move_later, m
 
 LARGEST_SET = 64
 """Ops that are chosen for one move, beside those that they are colocated with."""
+
+MOST_TOGETHER = 4096
+"""Ops that one move takes along, those colocated included."""
 
 LOAD_WEIGHT = 0.1
 """What a nanosecond of work or transfer that a move adds counts, spread over all devices, where
@@ -90,6 +96,37 @@ def makespan_of(orders: Orders, window: Window, k: int) -> int:
 
 
 @njit(cache=True, nogil=True)
+def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> bool:
+    """The items from `end` on that wait for one before it; whether all of them could be noted."""
+    item, device = orders.item, orders.device
+    n = len(device)
+    border, x = item[end, LABEL], end
+    exits[0] = 0
+    while x != machines.num_items + 1:
+        waits = False
+        for slot in range(2):
+            p = item[x, PREV + slot]
+            waits = waits or (p >= 0 and item[p, LABEL] < border)
+        if x >= n:
+            waits = waits or item[ends_of(machines, device, x)[0], LABEL] < border
+        else:
+            for at in range(machines.pred_ptr[x], machines.pred_ptr[x + 1]):
+                e = machines.pred_edge[at]
+                u = machines.producer[e]
+                if device[u] != device[x] and not machines.free:
+                    u = carrier(machines, e, device[x])
+                waits = waits or item[u, LABEL] < border
+        if waits:
+            if exits[0] + 1 == len(exits):
+                exits[0] = 0
+                return False
+            exits[0] += 1
+            exits[exits[0]] = x
+        x = item[x, AFTER]
+    return True
+
+
+@njit(cache=True, nogil=True)
 def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     """Remember the current state as the best."""
     trace.best_item[:] = orders.item
@@ -111,16 +148,19 @@ def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
 @njit(cache=True, nogil=True)
 def anneal(
     machines: Machines, orders: Orders, rooms: Rooms, window: Window, trace: Trace,
-    rng: np.random.Generator, steps: int, hot_ns: float, cold_ns: float, saved: bool,
+    rng: np.random.Generator, done: int, steps: int, total: int, hot_ns: float, cold_ns: float,
+    saved: bool,
 ) -> bool:  # fmt: skip
-    """Try `steps` moves of a window's ops, cooling from `hot_ns` to `cold_ns`.
+    """Try moves number `done` to `done + steps` of `total`, cooling from `hot_ns` to `cold_ns`.
 
     Whether the best state is saved; else it is the current one.
     """
     k = machines.time_ns.shape[1]
     value, device, item = trace.value, orders.device, orders.item
-    for step in range(steps):
-        temperature = hot_ns * (cold_ns / hot_ns) ** (step / steps)
+    for step in range(done, done + steps):
+        temperature = 0.0
+        if hot_ns > 0:
+            temperature = hot_ns * (cold_ns / hot_ns) ** (step / total)
         forget(orders)
         count, added = 0, np.int64(0)
         v = window.ops[rng.integers(0, len(window.ops))]
@@ -147,6 +187,8 @@ def anneal(
                 added += _load(machines, orders, x)
         allowed = value[0] - temperature * np.log(1.0 - rng.random())
         allowed -= LOAD_WEIGHT * added / k
+        if hot_ns <= 0:
+            allowed = min(allowed, np.float64(value[0]))
         kept = propagate(
             machines, orders, window.begin, window.end, np.int64(allowed), window.exits
         )
