@@ -40,6 +40,7 @@ BELOW: dict[str, set[str]] = {
     "solvers/chains": {"core"},
     "solvers/models": {"core", "back_ends", "bounds", "solving", "chains"},
     "solvers/annealing": {"core"},
+    "solvers/local_search": {"core"},
     "solvers/brute_force": {"core"},
     "solvers/ideal_dp": {"core", "chains"},
     "solvers/noncontiguous": {"core", "back_ends"},

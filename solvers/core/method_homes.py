@@ -34,6 +34,7 @@ HOMES = {
     "peft": "placers.list_scheduling.peft",
     "cpop": "placers.list_scheduling.cpop",
     "annealing": "annealing.method",
+    "disjunctive-search": "local_search.method",
     "order-place": "placers.clustering.order_place",
     "celeritas": "placers.clustering.celeritas",
     "d-dps": "placers.critical_path.d_dps",

@@ -1,0 +1,1 @@
+"""`disjunctive-search`: orders on devices and channels, improved move by move."""

@@ -1,0 +1,87 @@
+"""disjunctive-search: placement and orders by local search in the disjunctive graph."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.progress import tell
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import best_start, placers
+from placegap.solvers.local_search.search import improve
+
+MOVES_PER_OP, LEAST_MOVES, MOST_MOVES = 200, 2_000, 200_000
+"""Moves where there is neither a time limit nor a number of steps."""
+
+
+class DisjunctiveSearchParams(Params):
+    """Parameters of ``disjunctive-search``.
+
+    Attributes
+    ----------
+    steps : int or None
+        Moves of each walk. By default they go on for the whole time limit; without one there are
+        200 for each op, and no more than 200,000.
+    workers : int
+        Walks side by side, in threads.
+    """
+
+    steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    workers: int = Field(default=2, ge=1, le=1024)
+
+
+def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
+    """Improve the best plan of all fast placers for as long as there is time.
+
+    A heuristic: simulated annealing over devices of ops and orders on devices and channels, with
+    exact recomputation of what a move changes (the disjunctive graph of Balas and Vazacopoulos
+    1998; moves of an op to any place on any device as in Mastrolilli and Gambardella 2000).
+    Deterministic for a seed without a time limit.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> task = Task(example(), Makespan())
+    >>> run(task, DisjunctiveSearchParams(workers=1)).plan.placement
+    ((1,), (0,), (1,), (1,))
+    """
+    clock, instance = task.limits.clock(), task.instance
+    start = best_start(task, placers(task))
+    if start is None:
+        return Outcome(message="no start: none of the fast placers found a plan")
+    left_s, steps = clock.left_s, params.steps
+    deadline = None if left_s is None else now_s() + left_s
+    if deadline is None and steps is None:
+        steps = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OP * instance.num_ops))
+    best, least, plans, message = start.plan, start.value_ns, 0, ""
+    found = improve(
+        instance, task.semantics, [best], deadline=deadline, steps=steps, seed=task.limits.seed,
+        workers=params.workers,
+    )  # fmt: skip
+    try:
+        for plan in found:
+            value_ns = evaluate(instance, plan, task.semantics).value_ns
+            if value_ns is not None and value_ns < least:
+                best, least, plans = plan, value_ns, plans + 1
+                tell(instance, task.semantics, "disjunctive-search", value_ns=value_ns)
+    except KeyboardInterrupt:
+        message = "interrupted"
+    return Outcome(best, message=message, details={"plans": plans})
+
+
+register(
+    Method(
+        name="disjunctive-search",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Balas and Vazacopoulos 1998; Mastrolilli and Gambardella 2000",
+        summary="local search over devices and orders, in the disjunctive graph",
+        run=run,
+        params=DisjunctiveSearchParams,
+        packages=("numba",),
+    )
+)

@@ -1,0 +1,281 @@
+"""Changes of a schedule: ops to other devices with their transfers, items to other places."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.solvers.local_search.disjunctive import (
+    AFTER,
+    BEFORE,
+    DURATION,
+    HIGHEST,
+    LABEL,
+    LAST_LABEL,
+    LONGEST_WALK,
+    MACHINE,
+    NEXT,
+    PREV,
+    START,
+    TAIL,
+    Machines,
+    Orders,
+    add_dirty,
+    add_seed,
+    carrier,
+    ends_of,
+    insert,
+    remove,
+    slot_of,
+)
+
+
+@njit(cache=True, nogil=True)
+def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) -> None:
+    """Move an op to a device, with the transfers of what it reads and makes.
+
+    It goes where it would be ready, or behind what is more urgent there; `early` in [0, 1] says
+    how long an op may have run there that goes behind it. Transfers go where their tensor is made,
+    behind what is more urgent on their channels.
+    """
+    item, device = orders.item, orders.device
+    free = machines.free
+    _detach(machines, orders, v)
+    item[v, MACHINE], item[v, DURATION] = b, machines.time_ns[v, b]
+    device[v] = b
+    low, high, ready = machines.num_items, machines.num_items + 1, np.int64(0)
+    for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
+        e = machines.pred_edge[at]
+        u = machines.producer[e]
+        if item[u, LABEL] > item[low, LABEL] or low == machines.num_items:
+            low = u
+        there = item[u, START] + item[u, DURATION]
+        if device[u] != b:
+            c = u if free else carrier(machines, e, b)
+            if not free and item[c, MACHINE] >= 0:
+                there = max(there, item[c, START] + item[c, DURATION])
+            else:
+                t = machines.tensor[e]
+                there += machines.transfer_ns[t, machines.link_class[device[u], b]]
+        ready = max(ready, there)
+    for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
+        w = machines.consumer[machines.succ_edge[at]]
+        if high == machines.num_items + 1 or item[w, LABEL] < item[high, LABEL]:
+            high = w
+    place, y = low, item[low, AFTER]
+    for _ in range(4 * LONGEST_WALK):
+        if y == high or y == machines.num_items + 1:
+            break
+        if item[y, MACHINE] == b and y < len(device):
+            if item[y, START] + early * item[y, DURATION] >= ready:
+                if item[y, START] < ready or item[y, TAIL] <= item[v, TAIL]:
+                    break
+        place, y = y, item[y, AFTER]
+    item[v, START] = ready
+    insert(orders, v, place)
+    if not free:
+        _attach(machines, orders, v)
+    else:
+        for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
+            add_dirty(orders, machines.consumer[machines.succ_edge[at]])
+        for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
+            add_seed(orders, machines.producer[machines.pred_edge[at]])
+    highest = item[v, LABEL]
+    orders.count[HIGHEST] = max(orders.count[HIGHEST], highest)
+
+
+@njit(cache=True, nogil=True)
+def _detach(machines: Machines, orders: Orders, v: int) -> None:
+    """Take an op out, and the transfers that nothing needs without it."""
+    item, device = orders.item, orders.device
+    a = device[v]
+    remove(orders, v)
+    if machines.free:
+        return
+    for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
+        e = machines.pred_edge[at]
+        u = machines.producer[e]
+        if device[u] == a:
+            add_seed(orders, u)
+            continue
+        c = carrier(machines, e, a)
+        add_seed(orders, c)
+        if machines.per_tensor and _is_shared(machines, device, e, v, a):
+            continue
+        if item[c, MACHINE] >= 0:
+            add_seed(orders, u)
+            remove(orders, c)
+    for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
+        e = machines.succ_edge[at]
+        b = device[machines.consumer[e]]
+        if b != a:
+            c = carrier(machines, e, b)
+            if item[c, MACHINE] >= 0:
+                remove(orders, c)
+
+
+@njit(cache=True, nogil=True)
+def _is_shared(machines: Machines, device: Ints, e: int, v: int, a: int) -> bool:
+    """Whether another op than v reads the tensor of an edge on device a."""
+    t = machines.tensor[e]
+    for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+        w = machines.consumer[machines.tensor_edge[at]]
+        if w != v and device[w] == a:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _attach(machines: Machines, orders: Orders, v: int) -> None:
+    """Put in the transfers that an op needs where it is now."""
+    item, device = orders.item, orders.device
+    b = device[v]
+    for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
+        e = machines.pred_edge[at]
+        u = machines.producer[e]
+        if device[u] == b:
+            add_seed(orders, u)
+            continue
+        c = carrier(machines, e, b)
+        if item[c, MACHINE] >= 0:
+            add_seed(orders, c)
+            if item[c, LABEL] < item[v, LABEL]:
+                continue
+            remove(orders, c)
+        _send(machines, orders, c, u, v, item[v, TAIL])
+    for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
+        e = machines.succ_edge[at]
+        w = machines.consumer[e]
+        if device[w] == b:
+            add_dirty(orders, w)
+            continue
+        c = carrier(machines, e, device[w])
+        if item[c, MACHINE] >= 0:
+            continue
+        first, tail = w, item[w, TAIL]
+        if machines.per_tensor:
+            t = machines.tensor[e]
+            for other in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+                x = machines.consumer[machines.tensor_edge[other]]
+                if device[x] == device[w]:
+                    tail = max(tail, item[x, TAIL])
+                    add_dirty(orders, x)
+                    if item[x, LABEL] < item[first, LABEL]:
+                        first = x
+        add_dirty(orders, w)
+        _send(machines, orders, c, v, first, tail)
+
+
+@njit(cache=True, nogil=True)
+def _send(machines: Machines, orders: Orders, c: int, u: int, before: int, tail: int) -> None:
+    """Put a transfer between its producer and its first consumer."""
+    item, device = orders.item, orders.device
+    k = machines.time_ns.shape[1]
+    _, a, b, t = ends_of(machines, device, c)
+    one, two = machines.channel[a * k + b, 0], machines.channel[a * k + b, 1]
+    duration = machines.transfer_ns[t, machines.link_class[a, b]]
+    item[c, MACHINE], item[c, MACHINE + 1], item[c, DURATION] = one, two, duration
+    ready, tail = item[u, START] + item[u, DURATION], tail + duration
+    place, y = u, item[u, AFTER]
+    for _ in range(LONGEST_WALK):
+        if y == before:
+            break
+        r, s = item[y, MACHINE], item[y, MACHINE + 1]
+        if r == one or s == one or (two >= 0 and (r == two or s == two)):
+            if item[y, START] >= ready and item[y, TAIL] <= tail:
+                break
+        place, y = y, item[y, AFTER]
+    item[c, START] = ready
+    insert(orders, c, place)
+    add_seed(orders, u)
+
+
+@njit(cache=True, nogil=True)
+def move_earlier(machines: Machines, orders: Orders, x: int, slot: int, steps: int) -> bool:
+    """Put an item before up to `steps` others that its machine does sooner; whether it moved."""
+    item = orders.item
+    r = item[x, MACHINE + slot]
+    y = item[x, PREV + slot]
+    if y < 0:
+        return False
+    latest = _last_input(machines, orders, x)
+    if item[latest, LABEL] >= item[y, LABEL]:
+        return False
+    for _ in range(steps - 1):
+        p = item[y, PREV + slot_of(item, y, r)]
+        if p < 0 or item[latest, LABEL] >= item[p, LABEL]:
+            break
+        y = p
+    _shift(machines, orders, x, item[y, BEFORE])
+    return True
+
+
+@njit(cache=True, nogil=True)
+def move_later(machines: Machines, orders: Orders, x: int, slot: int, steps: int) -> bool:
+    """Put an item behind up to `steps` others that its machine does later; whether it moved."""
+    item = orders.item
+    r = item[x, MACHINE + slot]
+    y = item[x, NEXT + slot]
+    if y < 0:
+        return False
+    limit = _first_output(machines, orders, x)
+    if limit <= item[y, LABEL]:
+        return False
+    for _ in range(steps - 1):
+        p = item[y, NEXT + slot_of(item, y, r)]
+        if p < 0 or limit <= item[p, LABEL]:
+            break
+        y = p
+    _shift(machines, orders, x, y)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _shift(machines: Machines, orders: Orders, x: int, before: int) -> None:
+    item = orders.item
+    one, two = item[x, MACHINE], item[x, MACHINE + 1]
+    remove(orders, x)
+    item[x, MACHINE], item[x, MACHINE + 1] = one, two
+    insert(orders, x, before)
+
+
+@njit(cache=True, nogil=True)
+def _last_input(machines: Machines, orders: Orders, x: int) -> int:
+    """The last item in the order of all that another one waits for."""
+    item, device = orders.item, orders.device
+    if x >= len(device):
+        return ends_of(machines, device, x)[0]
+    latest = machines.num_items
+    for at in range(machines.pred_ptr[x], machines.pred_ptr[x + 1]):
+        e = machines.pred_edge[at]
+        u = machines.producer[e]
+        if device[u] != device[x] and not machines.free:
+            u = carrier(machines, e, device[x])
+        if latest == machines.num_items or item[u, LABEL] > item[latest, LABEL]:
+            latest = u
+    return int(latest)
+
+
+@njit(cache=True, nogil=True)
+def _first_output(machines: Machines, orders: Orders, x: int) -> int:
+    """The least label of an item that waits for another one."""
+    item, device = orders.item, orders.device
+    n, k = machines.time_ns.shape
+    least = LAST_LABEL
+    if x < n:
+        for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
+            e = machines.succ_edge[at]
+            w = machines.consumer[e]
+            if device[w] != device[x] and not machines.free:
+                w = carrier(machines, e, device[w])
+            least = min(least, item[w, LABEL])
+    elif machines.per_tensor:
+        t, b = divmod(x - n, k)
+        for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+            w = machines.consumer[machines.tensor_edge[at]]
+            if device[w] == b:
+                least = min(least, item[w, LABEL])
+    else:
+        least = item[machines.consumer[x - n], LABEL]
+    return int(least)

@@ -1,0 +1,362 @@
+"""The walk from schedule to schedule: which moves are tried, and which are kept."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.solvers.local_search.disjunctive import (
+    AFTER,
+    DURATION,
+    LABEL,
+    MACHINE,
+    MOST_TOUCHED,
+    PREV,
+    START,
+    TAIL,
+    Machines,
+    Orders,
+    carrier,
+    ends_of,
+    forget,
+    propagate,
+    propagate_tails,
+    undo,
+)
+from placegap.solvers.local_search.relocation import move_earlier, move_later, move_op
+
+LARGEST_SET = 64
+"""Ops that are chosen for one move, beside those that they are colocated with."""
+
+MOST_TOGETHER = 4096
+"""Ops that one move takes along, those colocated included."""
+
+LOAD_WEIGHT = 0.1
+"""What a nanosecond of work or transfer that a move adds counts, spread over all devices, where
+the makespan stays: so ways that nobody waits for are kept short, too."""
+
+
+class Rooms(NamedTuple):
+    """What may move together and where it fits: colocation groups and memory.
+
+    `held_bytes` (K,) is what devices hold now.
+    """
+
+    group: Ints
+    member_ptr: Ints
+    member: Ints
+    size_bytes: Ints
+    memory_bytes: Ints
+    held_bytes: Ints
+
+
+class Window(NamedTuple):
+    """A part of a schedule that is searched while the rest waits.
+
+    Its `ops` lie between the items `begin` and `end`. `exits` are the items behind that wait for
+    something before `end`, their number first.
+    """
+
+    ops: Ints
+    begin: int
+    end: int
+    exits: Ints
+
+
+class Trace(NamedTuple):
+    """Where a walk is: ``value`` is (makespan now, least); the best state beside the current one."""
+
+    value: Ints
+    chosen: Ints
+    origin: Ints
+    best_item: Ints
+    best_ends: Ints
+    best_device: Ints
+    best_held: Ints
+
+
+@njit(cache=True, nogil=True)
+def makespan_of(orders: Orders, window: Window, k: int) -> int:
+    """The makespan, if nothing behind the window is done in another order."""
+    item, last = orders.item, orders.item[window.end, LABEL]
+    most = np.int64(0)
+    for r in range(k):
+        x = orders.ends[r, 1]
+        if x >= 0 and item[x, LABEL] < last:
+            most = max(most, item[x, START] + item[x, DURATION])
+    for at in range(1, window.exits[0] + 1):
+        x = window.exits[at]
+        if item[x, MACHINE] >= 0:
+            most = max(most, item[x, START] + item[x, TAIL])
+    return int(most)
+
+
+@njit(cache=True, nogil=True)
+def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> bool:
+    """The items from `end` on that wait for one before it; whether all of them could be noted."""
+    item, device = orders.item, orders.device
+    n = len(device)
+    border, x = item[end, LABEL], end
+    exits[0] = 0
+    while x != machines.num_items + 1:
+        waits = False
+        for slot in range(2):
+            p = item[x, PREV + slot]
+            waits = waits or (p >= 0 and item[p, LABEL] < border)
+        if x >= n:
+            waits = waits or item[ends_of(machines, device, x)[0], LABEL] < border
+        else:
+            for at in range(machines.pred_ptr[x], machines.pred_ptr[x + 1]):
+                e = machines.pred_edge[at]
+                u = machines.producer[e]
+                if device[u] != device[x] and not machines.free:
+                    u = carrier(machines, e, device[x])
+                waits = waits or item[u, LABEL] < border
+        if waits:
+            if exits[0] + 1 == len(exits):
+                exits[0] = 0
+                return False
+            exits[0] += 1
+            exits[exits[0]] = x
+        x = item[x, AFTER]
+    return True
+
+
+@njit(cache=True, nogil=True)
+def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
+    """Remember the current state as the best."""
+    trace.best_item[:] = orders.item
+    trace.best_ends[:] = orders.ends
+    trace.best_device[:] = orders.device
+    trace.best_held[:] = rooms.held_bytes
+
+
+@njit(cache=True, nogil=True)
+def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
+    """Go back to the best state."""
+    orders.item[:] = trace.best_item
+    orders.ends[:] = trace.best_ends
+    orders.device[:] = trace.best_device
+    rooms.held_bytes[:] = trace.best_held
+    forget(orders)
+
+
+@njit(cache=True, nogil=True)
+def anneal(
+    machines: Machines, orders: Orders, rooms: Rooms, window: Window, trace: Trace,
+    rng: np.random.Generator, done: int, steps: int, total: int, hot_ns: float, cold_ns: float,
+    saved: bool,
+) -> bool:  # fmt: skip
+    """Try moves number `done` to `done + steps` of `total`, cooling from `hot_ns` to `cold_ns`.
+
+    Whether the best state is saved; else it is the current one.
+    """
+    k = machines.time_ns.shape[1]
+    value, device, item = trace.value, orders.device, orders.item
+    for step in range(done, done + steps):
+        temperature = 0.0
+        if hot_ns > 0:
+            temperature = hot_ns * (cold_ns / hot_ns) ** (step / total)
+        forget(orders)
+        count, added = 0, np.int64(0)
+        v = window.ops[rng.integers(0, len(window.ops))]
+        if rng.random() < 0.5:  # of two, the op on the longer way
+            other = window.ops[rng.integers(0, len(window.ops))]
+            if item[other, START] + item[other, TAIL] > item[v, START] + item[v, TAIL]:
+                v = other
+        reorder = rng.random() < 0.3 or k == 1
+        if reorder:
+            if not _reorder(machines, orders, window, rng, v):
+                continue
+        else:
+            count = _choose(machines, orders, window, trace.chosen, rng, v)
+            to = _target(machines, orders, rng, v, k)
+            count = _admitted(machines, orders, rooms, window, trace, count, to)
+            if count == 0:
+                continue
+            early = rng.random()
+            for at in range(count):
+                x = trace.chosen[at]
+                added -= _load(machines, orders, x)
+                trace.origin[at] = device[x]
+                move_op(machines, orders, x, to, early)
+                added += _load(machines, orders, x)
+        allowed = value[0] - temperature * np.log(1.0 - rng.random())
+        allowed -= LOAD_WEIGHT * added / k
+        if hot_ns <= 0:
+            allowed = min(allowed, np.float64(value[0]))
+        kept = propagate(
+            machines, orders, window.begin, window.end, np.int64(allowed), window.exits
+        )
+        after = makespan_of(orders, window, k) if kept else np.int64(0)
+        if not kept or after > allowed:
+            undo(orders)
+            continue
+        if after > value[0] and not saved:  # the state before is the best: this move must wait
+            undo(orders)
+            save(orders, rooms, trace)
+            saved = True
+            continue
+        for at in range(count):
+            x = trace.chosen[at]
+            rooms.held_bytes[trace.origin[at]] -= rooms.size_bytes[x]
+            rooms.held_bytes[device[x]] += rooms.size_bytes[x]
+        propagate_tails(machines, orders, window.begin)
+        value[0] = after
+        if after < value[1]:
+            value[1] = after
+            saved = False
+    forget(orders)
+    return saved
+
+
+@njit(cache=True, nogil=True)
+def _reorder(
+    machines: Machines, orders: Orders, window: Window, rng: np.random.Generator, v: int
+) -> bool:
+    """An op, or a transfer to or from it, changes places with neighbours; whether anything did."""
+    item, device = orders.item, orders.device
+    x, slot = v, 0
+    if not machines.free and rng.random() < 0.6:
+        inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
+        degree = inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v]
+        if degree > 0:
+            at = rng.integers(0, degree)
+            if at < inputs:
+                e = machines.pred_edge[machines.pred_ptr[v] + at]
+            else:
+                e = machines.succ_edge[machines.succ_ptr[v] + at - inputs]
+            a, b = device[machines.producer[e]], device[machines.consumer[e]]
+            if a != b:
+                x = carrier(machines, e, b)
+                slot = rng.integers(0, 2) if item[x, MACHINE + 1] >= 0 else 0
+    if item[x, LABEL] >= item[window.end, LABEL]:
+        return False
+    steps = 1 + rng.integers(0, 1 << rng.integers(0, 4))
+    if rng.random() < 0.5:
+        return move_earlier(machines, orders, x, slot, steps)
+    return move_later(machines, orders, x, slot, steps)
+
+
+@njit(cache=True, nogil=True)
+def _choose(
+    machines: Machines, orders: Orders, window: Window, chosen: Ints, rng: np.random.Generator,
+    v: int,
+) -> int:  # fmt: skip
+    """An op, alone or with others around it on its device, breadth first; how many."""
+    item, device = orders.item, orders.device
+    chosen[0] = v
+    if rng.random() < 0.5:
+        return 1
+    most = 1 + rng.integers(1, 2 << rng.integers(0, 5))
+    low, high = item[window.begin, LABEL], item[window.end, LABEL]
+    backward, count, at = rng.random() < 0.7, 1, 0
+    while at < count < most:
+        i = chosen[at]
+        at += 1
+        for side in range(2 if backward else 1):
+            first, last = machines.succ_ptr[i], machines.succ_ptr[i + 1]
+            if side == 1:
+                first, last = machines.pred_ptr[i], machines.pred_ptr[i + 1]
+            if last - first > LARGEST_SET:  # a part of many neighbours, elsewhere each time
+                first += rng.integers(0, last - first - LARGEST_SET)
+                last = first + LARGEST_SET
+            for j in range(first, last):
+                w = machines.consumer[machines.succ_edge[j]] if side == 0 else (
+                    machines.producer[machines.pred_edge[j]]
+                )
+                if device[w] != device[v] or not low < item[w, LABEL] < high:
+                    continue
+                known = False
+                for c in range(count):
+                    known = known or chosen[c] == w
+                if not known and count < most and count < LARGEST_SET:
+                    chosen[count] = w
+                    count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _target(machines: Machines, orders: Orders, rng: np.random.Generator, v: int, k: int) -> int:
+    """A device for an op: often that of a neighbour."""
+    inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
+    degree = inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v]
+    if degree > 0 and rng.random() < 0.6:
+        at = rng.integers(0, degree)
+        if at < inputs:
+            u = machines.producer[machines.pred_edge[machines.pred_ptr[v] + at]]
+        else:
+            u = machines.consumer[machines.succ_edge[machines.succ_ptr[v] + at - inputs]]
+        return int(orders.device[u])
+    return int(rng.integers(0, k))
+
+
+@njit(cache=True, nogil=True)
+def _admitted(
+    machines: Machines, orders: Orders, rooms: Rooms, window: Window, trace: Trace, count: int,
+    to: int,
+) -> int:  # fmt: skip
+    """Complete chosen ops by those colocated with them, in the order of all; how many move.
+
+    None do where one cannot run on the device, is outside the window, or does not fit.
+    """
+    item, device, chosen = orders.item, orders.device, trace.chosen
+    low, high = item[window.begin, LABEL], item[window.end, LABEL]
+    total, touched, size = count, 0, np.int64(0)
+    for at in range(count):
+        g = rooms.group[chosen[at]]
+        first, last = rooms.member_ptr[g], rooms.member_ptr[g + 1]
+        if last - first == 1:
+            continue
+        for j in range(first, last):
+            w = rooms.member[j]
+            known = False
+            for c in range(total):
+                known = known or chosen[c] == w
+            if not known:
+                if total == len(chosen):
+                    return 0
+                chosen[total] = w
+                total += 1
+    moved = 0
+    for at in range(total):
+        x = chosen[at]
+        if device[x] == to:
+            continue
+        if machines.time_ns[x, to] == UNSUPPORTED or not low < item[x, LABEL] < high:
+            return 0
+        touched += machines.succ_ptr[x + 1] - machines.succ_ptr[x]
+        touched += machines.pred_ptr[x + 1] - machines.pred_ptr[x]
+        size += rooms.size_bytes[x]
+        place = moved
+        while place > 0 and item[chosen[place - 1], LABEL] > item[x, LABEL]:
+            chosen[place] = chosen[place - 1]
+            place -= 1
+        chosen[place] = x
+        moved += 1
+    if touched > MOST_TOUCHED:
+        return 0
+    if size > 0 and rooms.held_bytes[to] + size > rooms.memory_bytes[to]:
+        return 0
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def _load(machines: Machines, orders: Orders, v: int) -> int:
+    """Time of an op where it is and of the transfers at its edges."""
+    device = orders.device
+    b = device[v]
+    load = machines.time_ns[v, b]
+    for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
+        e = machines.pred_edge[at]
+        a = device[machines.producer[e]]
+        load += machines.transfer_ns[machines.tensor[e], machines.link_class[a, b]]
+    for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
+        e = machines.succ_edge[at]
+        a = device[machines.consumer[e]]
+        load += machines.transfer_ns[machines.tensor[e], machines.link_class[b, a]]
+    return int(load)
