@@ -26,6 +26,9 @@ from placegap.solvers.noncontiguous.merging import merge_blocks
 from placegap.solvers.noncontiguous.problem import build_split_problem
 from placegap.solvers.noncontiguous.search import NoncontiguousParams, SplitSearch
 
+MERGE_SHARE = 0.15
+"""Of the time that is left, for merging."""
+
 STARTS = ("ideal-dp", "m-topo", "single-device")
 
 
@@ -48,7 +51,7 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     whole = build_split_problem(task.instance, overlap=task.semantics.load == "overlap")
     device = np.zeros(whole.num_blocks, np.int64)
     device[whole.block] = start.plan.devices
-    merged = merge_blocks(whole, start.value_ns + 1, [device])
+    merged = merge_blocks(whole, start.value_ns + 1, [device], clock.part(MERGE_SHARE))
     problem = merged.problem
     progress = BestPartition(
         problem=problem, gap=task.limits.gap, value_ns=start.value_ns, origin="work",
