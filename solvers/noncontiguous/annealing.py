@@ -15,6 +15,7 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
 COLD = 1e-5
@@ -25,6 +26,9 @@ GROWTH = 5.0
 
 STAGE = 1024
 """Moves at one temperature."""
+
+CHUNK = 32 * STAGE
+"""Moves between looks at the clock."""
 
 
 class _Data(NamedTuple):
@@ -54,7 +58,7 @@ class _State(NamedTuple):
 
 def anneal(
     problem: SplitProblem, start: Ints, *, seed: int, moves: int,
-    hot: float = 0.02, power: float = 20.0,
+    hot: float = 0.02, power: float = 20.0, clock: Clock | None = None,
 ) -> Ints:  # fmt: skip
     """The best plan seen, never heavier than the start.
 
@@ -69,6 +73,8 @@ def anneal(
         Temperature at the beginning, relative to the energy; it falls to `COLD`.
     power : float
         p at the beginning.
+    clock : Clock, optional
+        When it is over, the best plan so far is returned; it cools faster where its time is short.
 
     Notes
     -----
@@ -96,31 +102,42 @@ def anneal(
     of_pin = np.repeat(np.arange(nets.num_nets), np.diff(nets.net_ptr))
     np.add.at(inside, (of_pin, device[nets.pin]), 1)
     state = _State(device, problem.loads(device), *problem.parts(device), held, inside)
-    best: Ints = _anneal(data, state, np.random.default_rng(seed), moves, hot, power)
+    best, least = device.copy(), int(state.load.max())
+    rng, mark = np.random.default_rng(seed), np.zeros(problem.num_blocks, np.int64)
+    done, part = 0, 0.0
+    while done < moves and part < 1.0:
+        count = min(CHUNK, moves - done)
+        least = _anneal(data, state, best, mark, least, rng, done, count, part, moves, hot, power)
+        done += count
+        part = done / moves
+        if clock is not None and clock.limit_s is not None:
+            part = max(part, clock.spent_s / clock.limit_s if clock.limit_s else 1.0)
     return best
 
 
 @njit(cache=True, nogil=True)
 def _anneal(
-    data: _Data, state: _State, rng: np.random.Generator, moves: int, hot: float, power: float
-) -> Ints:
+    data: _Data, state: _State, best: Ints, mark: Ints, least: int, rng: np.random.Generator,
+    done: int, count: int, part: float, moves: int, hot: float, power: float,
+) -> int:  # fmt: skip
+    """So many moves more, from a part of the way on; the least load seen, its plan in `best`."""
     num_blocks = len(state.device)
-    best, least = state.device.copy(), state.load.max()
-    group, mark = np.zeros(num_blocks + 1, np.int64), np.zeros(num_blocks, np.int64)
+    group = np.zeros(num_blocks + 1, np.int64)
     energy, p, temperature = 0.0, power, hot
-    for step in range(moves):
-        if step % STAGE == 0:
-            p = power * GROWTH ** (step / moves)
-            temperature = hot * (COLD / hot) ** (step / moves)
+    for step in range(done, done + count):
+        if (step - done) % STAGE == 0:
+            at = min(1.0, part + (step - done) / moves)
+            p = power * GROWTH**at
+            temperature = hot * (COLD / hot) ** at
             energy = _energy(state.load, p)
         v = int(rng.integers(0, num_blocks))
         a, b = int(state.device[v]), _destination(data, state, rng, v)
         if a == b:
             continue
-        count = _choose(data, state, rng, v, b, group, mark, step + 1)
-        if not _supported(data, state, group[:count], a, b):
+        size = _choose(data, state, rng, v, b, group, mark, step + 1)
+        if not _supported(data, state, group[:size], a, b):
             continue
-        _exchange(data, state, group[:count], a, b)
+        _exchange(data, state, group[:size], a, b)
         after = _energy(state.load, p)
         if (
             state.held[a] <= data.memory_bytes[a]
@@ -132,8 +149,8 @@ def _anneal(
                 least = state.load.max()
                 best[:] = state.device
         else:
-            _exchange(data, state, group[:count], a, b)
-    return best
+            _exchange(data, state, group[:size], a, b)
+    return int(least)
 
 
 @njit(cache=True, nogil=True)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.graph_index import Ints, freeze, group_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.nets import Nets
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.problem import SplitProblem, assemble
 
 Flags = NDArray[np.bool_]
@@ -44,8 +45,10 @@ class Merged(NamedTuple):
     plans: list[Ints]
 
 
-def merge_blocks(problem: SplitProblem, value_ns: int, plans: list[Ints]) -> Merged:
-    """Merge until no pair qualifies.
+def merge_blocks(
+    problem: SplitProblem, value_ns: int, plans: list[Ints], clock: Clock | None = None
+) -> Merged:
+    """Merge until no pair qualifies, or the clock is over.
 
     Parameters
     ----------
@@ -54,6 +57,7 @@ def merge_blocks(problem: SplitProblem, value_ns: int, plans: list[Ints]) -> Mer
         Plans of at least this load need not survive.
     plans : list of (b,) int64
         Devices of the blocks in feasible plans to carry over.
+    clock : Clock, optional
 
     Notes
     -----
@@ -73,7 +77,7 @@ def merge_blocks(problem: SplitProblem, value_ns: int, plans: list[Ints]) -> Mer
     """
     merging = _Merging(problem, value_ns, plans)
     waiting = dict.fromkeys(range(0 if problem.overlap else problem.num_blocks))
-    while waiting:
+    while waiting and (clock is None or clock.left_s != 0.0):
         v = next(iter(waiting))
         del waiting[v]
         if merging.home[v] != v:

@@ -26,6 +26,12 @@ from placegap.solvers.noncontiguous.merging import merge_blocks
 from placegap.solvers.noncontiguous.problem import build_split_problem
 from placegap.solvers.noncontiguous.search import NoncontiguousParams, SplitSearch
 
+FLOOR = "floor"
+"""Origin of the bound that the task brought along: its proof is the caller's."""
+
+MERGE_SHARE = 0.15
+"""Of the time that is left, for merging."""
+
 STARTS = ("ideal-dp", "m-topo", "single-device")
 
 
@@ -48,7 +54,7 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     whole = build_split_problem(task.instance, overlap=task.semantics.load == "overlap")
     device = np.zeros(whole.num_blocks, np.int64)
     device[whole.block] = start.plan.devices
-    merged = merge_blocks(whole, start.value_ns + 1, [device])
+    merged = merge_blocks(whole, start.value_ns + 1, [device], clock.part(MERGE_SHARE))
     problem = merged.problem
     progress = BestPartition(
         problem=problem, gap=task.limits.gap, value_ns=start.value_ns, origin="work",
@@ -56,6 +62,7 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
         on_news=teller(task.instance, task.semantics, "noncontiguous"),
     )  # fmt: skip
     progress.prove(least_work(problem), "work")
+    progress.prove(task.floor_ns, FLOOR)
     progress.details.update(blocks=problem.num_blocks, nets=problem.nets.num_nets)
     build_s = clock.spent_s
     search = SplitSearch(task, params, progress, clock)
@@ -66,7 +73,7 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     return Outcome(
         plan=Plan.on(progress.devices.tolist()),
         claim_ns=progress.plan_ns,
-        bound_ns=progress.bound_ns,
+        bound_ns=None if progress.origin == FLOOR else progress.bound_ns,
         bound_origin=progress.origin,
         rests_on=trust.word_of("highspy") if progress.origin == "highs" else trust.PROOF,
         faults=tuple(progress.faults),

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.solvers.noncontiguous.columns.frontier import IN, OUT, PAID, Frontier
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.noncontiguous.columns.frontier import CHECKED, IN, OUT, PAID, Frontier
 from placegap.solvers.noncontiguous.columns.knapsack import (
     TOTAL_PRICE,
     Grid,
@@ -62,9 +63,11 @@ class PairSplit:
 def split_pair(
     problem: SplitProblem, device: Ints, pair: tuple[int, int], order: Ints,
     *, limit_ns: int, num_cells: int, max_moves: int, mean: tuple[int, int] = (1, 1),
-    rent_ns: Ints | None = None,
+    rent_ns: Ints | None = None, clock: Clock | None = None,
 ) -> PairSplit | None:  # fmt: skip
     """All that two devices can do with the blocks that they hold; None if they are too entangled.
+
+    None as well if the clock is over before the moves of the DP are there.
 
     Parameters
     ----------
@@ -108,7 +111,7 @@ def split_pair(
     """
     work, transfer = mean if problem.overlap and _is_short(problem, sum(mean)) else (1, 1)
     rent = np.zeros(problem.num_blocks, np.int64) if rent_ns is None else rent_ns
-    moves = _build_moves(problem, device, pair, order, max_moves, work, transfer, rent)
+    moves = _build_moves(problem, device, pair, order, max_moves, work, transfer, rent, clock)
     if moves is None:
         return None
     frontier, first_ns, second_ns = moves
@@ -138,7 +141,7 @@ def _is_short(problem: SplitProblem, factor: int) -> bool:
 
 def _build_moves(
     problem: SplitProblem, device: Ints, pair: tuple[int, int], order: Ints, max_moves: int,
-    work: int, transfer: int, rent_ns: Ints,
+    work: int, transfer: int, rent_ns: Ints, clock: Clock | None,
 ) -> tuple[Frontier, Ints, Ints] | None:  # fmt: skip
     """The DP's moves, and what each adds to the first load and to the second."""
     first, second = pair
@@ -152,6 +155,8 @@ def _build_moves(
     rows: list[tuple[int, int, int, int, int]] = []
     step_ptr, num_states = [0], [1]
     for at, v in enumerate(own.tolist()):
+        if clock is not None and at % CHECKED == 0 and clock.left_s == 0.0:
+            return None
         rules = nets.rules(at)
         options = [(taken, time[v][1 - taken]) for taken in (0, 1)]
         reached: dict[int, int] = {}

@@ -42,6 +42,8 @@ TRIALS = 40
 MOST_MOVES = 100_000
 """Pairs whose DP has more moves are passed over."""
 
+MOST_ENTANGLED, TRIED_PAIRS = 12, 4
+"""Pairs in a row that are passed over before the search ends; those that are tried before it."""
 
 SHAKES = 40
 """Splits without a better plan after which a search with noise ends."""
@@ -84,7 +86,7 @@ def exchange_pairs(
     best = device = start.copy()
     load = problem.loads(device)
     least, idle = int(load.max()), 0
-    num_cells = FEWEST_CELLS
+    num_cells, entangled = FEWEST_CELLS, 0
     tight = bool((problem.memory_bytes < problem.size_bytes.sum()).any())
     trials = TRIALS if tight else 1
     while problem.num_devices > 1 and idle < patience and least > enough_ns:
@@ -100,9 +102,14 @@ def exchange_pairs(
             problem, device, pair, order,
             limit_ns=least + int(paid_ns.max()), num_cells=num_cells, max_moves=MOST_MOVES,
             mean=MEANS[int(rng.integers(len(MEANS)))], rent_ns=rent_ns,
+            clock=clock,
         )  # fmt: skip
         if found is None:
+            entangled += 1
+            if entangled == MOST_ENTANGLED:
+                break
             continue
+        entangled = 0
         moves = len(found.grid.frontier.source)
         num_cells = int(min(MOST_CELLS, max(FEWEST_CELLS, WORK / moves)))
         heaviest = load.max() in load[list(pair)]
@@ -120,6 +127,30 @@ def exchange_pairs(
         if load.max() < least:
             best, least, idle = device, int(load.max()), 0
     return best.copy()
+
+
+def can_split(problem: SplitProblem, device: Ints, order: Ints, clock: Clock) -> bool:
+    """Whether some of the heaviest device's pairs are not too entangled to be split.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
+    >>> can_split(
+    ...     build_split_problem(example()), np.zeros(4, np.int64), np.arange(4), Clock(None)
+    ... )
+    True
+    """
+    load = problem.loads(device)
+    heaviest = int(np.argmax(load))
+    others = [k for k in np.argsort(load, kind="stable").tolist() if k != heaviest]
+    return any(
+        split_pair(
+            problem, device, (heaviest, other), order,
+            limit_ns=int(load.max()), num_cells=1, max_moves=MOST_MOVES, clock=clock,
+        )
+        for other in others[:TRIED_PAIRS]
+    )  # fmt: skip
 
 
 def shake(

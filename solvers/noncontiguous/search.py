@@ -29,7 +29,8 @@ from placegap.solvers.noncontiguous.columns.generation import (
     cover_all,
 )
 from placegap.solvers.noncontiguous.columns.pricing import Pricer
-from placegap.solvers.noncontiguous.pair_search import exchange_pairs, shake
+from placegap.solvers.noncontiguous.multilevel import search_levels
+from placegap.solvers.noncontiguous.pair_search import can_split, exchange_pairs, shake
 
 GRIDS = (
     (8e6, 400, 4_000),
@@ -53,14 +54,29 @@ MOST_ROUNDS = len(PRICINGS) - 1
 PRICE_SHARE, SEARCH_SHARE, DIVES_SHARE, MIP_SHARE = 0.3, 0.3, 0.25, 0.25
 """Parts of the time that is left: pricing, local search and dives of a round; and the MIP."""
 
+SET_UP_SHARE = 0.2
+"""Of the time, for the frontiers: without them there is no pricing."""
+
+PRICED_PER_S, PRICING_SHARE = 2e8, 0.05
+"""Moves times cells that a pricing does in a second, at least; of the time left, for each."""
+
+LARGE = 1_000
+"""Blocks from which on local search begins on coarser problems."""
+
+PAIRS_SHARE = 0.2
+"""Of the time of a local search: to see whether two devices are too entangled to be split."""
+
+HEATS = (1.0, 0.3, 3.0)
+"""Factors of the temperatures of searches on levels, one after the other."""
+
 KICKS = 4
 """Plans that local search starts from anew, in each of the first rounds."""
 
 NOISE = (0.3, 0.1, 0.5, 0.2)
 """By which part times and transfers are drawn lower at most, kick by kick."""
 
-ANNEAL_EVERY = 3
-"""Of so many kicks one is annealing, which does not need the frontier of two devices."""
+OTHER_EVERY = 3
+"""Of so many kicks one does not need the frontier of two devices: annealing, on levels if LARGE."""
 
 NEAR = 2_000
 """On all but the finest grid a cell in so many is near enough: rounding costs more than that."""
@@ -127,6 +143,7 @@ class SplitSearch:
         self.searches = self.kicks = 0
         self.aimed: set[int] = set()
         self.pricer: Pricer | None = None
+        self.by_pairs = progress.problem.num_blocks <= LARGE
         self.ending = ""
 
     def run(self, device: Ints) -> None:
@@ -145,15 +162,23 @@ class SplitSearch:
         """A first bound and a first local search."""
         progress = self.progress
         self.clock.check()
-        self.pricer = self.attempt(
-            "the pricing's set-up",
-            choose_pricer, progress.problem, progress.plan_ns, self.params.workers,
-        )  # fmt: skip
+        self.pricer = self.attempt("the pricing's set-up", self.set_up)
         if self.pricer is not None:  # a first bound, from the work alone
             self.attempt("pricing", self.new_columns, self.pricer, 0)
         self.attempt("local search", self.improve, device, 0.25, 0)
         if self.pricer is not None and not progress.is_close:
             self.attempt("pricing", self.prove_first, self.pricer)
+
+    def set_up(self) -> Pricer | None:
+        """The frontiers, or None if the time for them is over."""
+        progress = self.progress
+        try:
+            return choose_pricer(
+                progress.problem, progress.plan_ns, self.params.workers, self.share(SET_UP_SHARE)
+            )
+        except LimitReached:
+            self.clock.check()
+            return None
 
     def rounds(self) -> None:
         """Rounds of pricing, local search and dives; after the first ones the MIP.
@@ -217,13 +242,16 @@ class SplitSearch:
         return self.clock.part(part)
 
     def improve(self, device: Ints, part: float, kicks: int | None) -> None:
-        """Pair splits from a plan, then from what kicks make of the best plan, so many or all."""
+        """Local search from a plan, then from what kicks make of the best plan, so many or all."""
         clock = self.share(part)
+        problem = self.progress.problem
+        if problem.num_blocks > LARGE:
+            if not self.by_pairs:
+                self.by_pairs = can_split(problem, device, self.order, clock.part(PAIRS_SHARE))
+            device = self.search_levels(device, clock)
         self.split_pairs(device, clock)
         for _ in count() if kicks is None else range(kicks):
-            try:
-                clock.check()
-            except LimitReached:
+            if clock.left_s == 0.0:
                 self.clock.check()
                 return
             if self.progress.is_close:
@@ -232,11 +260,15 @@ class SplitSearch:
 
     def kick(self, clock: Clock) -> Ints:
         """A plan elsewhere, not far from the best one."""
-        annealings, last = divmod(self.kicks, ANNEAL_EVERY)
+        others, last = divmod(self.kicks, OTHER_EVERY)
         self.kicks += 1
-        if last == ANNEAL_EVERY - 1:
-            return self.anneal(self.progress.merged, HEAT[annealings % len(HEAT)])
-        noise = NOISE[(self.kicks - 1 - annealings) % len(NOISE)]
+        if not self.by_pairs:
+            return self.search_levels(self.progress.merged, clock)
+        if last == OTHER_EVERY - 1:
+            if self.progress.problem.num_blocks > LARGE:
+                return self.search_levels(self.progress.merged, clock)
+            return self.anneal(self.progress.merged, HEAT[others % len(HEAT)], clock)
+        noise = NOISE[(self.kicks - 1 - others) % len(NOISE)]
         return shake(
             self.progress.problem, self.progress.merged, self.order,
             seed=self.next_seed(), noise=noise, patience=self.params.patience, clock=clock,
@@ -249,8 +281,10 @@ class SplitSearch:
         return np.arange(b) if self.pricer is None else self.pricer.order
 
     def split_pairs(self, device: Ints, clock: Clock) -> None:
-        """Pairs of devices share their blocks anew."""
+        """Pairs of devices share their blocks anew, unless all are too entangled."""
         progress = self.progress
+        if not self.by_pairs:
+            return
         progress.offer(
             exchange_pairs(
                 progress.problem, device, self.order, seed=self.next_seed(),
@@ -258,13 +292,23 @@ class SplitSearch:
             )
         )  # fmt: skip
 
-    def anneal(self, device: Ints, hot: float) -> Ints:
+    def search_levels(self, device: Ints, clock: Clock) -> Ints:
+        """Anneal from a plan on coarser problems, and on finer and finer ones."""
+        seed = self.next_seed()
+        heat = HEATS[self.searches % len(HEATS)]
+        found = search_levels(self.progress.problem, device, seed=seed, clock=clock, heat=heat)
+        self.progress.offer(found)
+        return found
+
+    def anneal(self, device: Ints, hot: float, clock: Clock) -> Ints:
         """Anneal from a plan."""
-        problem, left = self.progress.problem, self.clock.need_s()
+        problem, left = self.progress.problem, clock.left_s
         moves = min(self.params.moves, MOVES_PER_BLOCK * problem.num_blocks)
         if left is not None:
             moves = min(moves, int(MOVES_PER_S * left))
-        device = anneal(problem, device, seed=self.next_seed(), moves=moves, hot=hot, power=40.0)
+        device = anneal(
+            problem, device, seed=self.next_seed(), moves=moves, hot=hot, power=40.0, clock=clock
+        )
         self.progress.offer(device)
         return device
 
@@ -292,13 +336,22 @@ class SplitSearch:
         """Column generation on a grid, started from a coarser one."""
         self.clock.check()
         progress = self.progress
-        cells = pricer.cells(progress.plan_ns, *GRIDS[grid])
+        cells = self.cells(pricer, GRIDS[grid])
         columns = cover_all(pricer, progress.plan_ns, cells)
         if before is not None:
             columns.take_over(before)
         self.learn(columns)
         columns.begin(progress.bound_ns)
         return columns
+
+    def cells(self, pricer: Pricer, grid: tuple[float, int, int]) -> int:
+        """Cells of a grid, fewer where one pricing would take much of the time that is left."""
+        work, fewest, most = grid
+        left = self.clock.need_s()
+        if left is not None:
+            can = PRICING_SHARE * PRICED_PER_S * left / len(pricer.kinds)
+            work, fewest = min(work, can), min(fewest, int(can / pricer.num_moves))
+        return pricer.cells(self.progress.plan_ns, work, fewest, most)
 
     def learn(self, columns: ColumnGeneration) -> None:
         """Take over what the prices prove, unless the plan that is known shows it to be wrong."""
@@ -328,7 +381,7 @@ class SplitSearch:
         if progress.is_close:
             return
         pricer = columns.pricer
-        fine = cover_all(pricer, progress.plan_ns, pricer.cells(progress.plan_ns, *FINE))
+        fine = cover_all(pricer, progress.plan_ns, self.cells(pricer, FINE))
         for prices in (columns.proof, columns.best):
             if prices is not None:
                 self.clock.check()

@@ -77,8 +77,10 @@ class CoveringLP:
         self._highs.addRow(0.0, highspy.kHighsInf, len(columns), columns, values)
         self.num_sets += 1
 
-    def solve(self) -> Cover | None:
-        """The optimum over the sets known; None if HiGHS does not find it."""
+    def solve(self, limit_s: float | None = None) -> Cover | None:
+        """The optimum over the sets known; None if HiGHS does not find it, in so many seconds."""
+        if limit_s is not None:  # HiGHS counts the time of all runs
+            self._highs.setOptionValue("time_limit", self._highs.getRunTime() + limit_s)
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None

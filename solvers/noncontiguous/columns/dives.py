@@ -81,30 +81,37 @@ def _heaviest(
 
 
 def _complete(problem: SplitProblem, device: Ints) -> Ints | None:
-    """Put what is left where the heaviest load stays least."""
+    """Put what is left where the heaviest load stays least; O(d K) for a block of d nets."""
+    nets = problem.nets
     left = np.flatnonzero(device < 0)
     weight = np.where(problem.time_ns[left] == UNSUPPORTED, 0, problem.time_ns[left]).max(axis=1)
-    held = np.zeros(problem.num_devices, np.int64)
-    np.add.at(held, device[device >= 0], problem.size_bytes[device >= 0])
-    inside = device[:, None] == np.arange(problem.num_devices)
-    load = [problem.set_load(k, inside[:, k]) for k in range(problem.num_devices)]
+    placed = np.flatnonzero(device >= 0)
+    time, held = np.zeros((2, problem.num_devices), np.int64)
+    np.add.at(held, device[placed], problem.size_bytes[placed])
+    np.add.at(time, device[placed], problem.time_ns[placed, device[placed]])
+    sizes = np.diff(nets.net_ptr)
+    owner, on = np.repeat(np.arange(nets.num_nets), sizes), device[nets.pin]
+    inside = np.zeros((nets.num_nets, problem.num_devices), np.int64)
+    np.add.at(inside, (owner[on >= 0], on[on >= 0]), 1)
+    cut = (inside > 0) & (inside < sizes[:, None])
+    paid = np.where(cut, nets.weight_ns, 0).sum(axis=0)
     for v in left[np.argsort(-weight, kind="stable")].tolist():
-        best: tuple[int, int, int] | None = None
-        for k in range(problem.num_devices):
-            if (
-                problem.time_ns[v, k] == UNSUPPORTED
-                or held[k] + problem.size_bytes[v] > problem.memory_bytes[k]
-            ):
-                continue
-            inside[v, k] = True
-            after = problem.set_load(k, inside[:, k])
-            inside[v, k] = False
-            if best is None or (after, after - load[k]) < best[:2]:
-                best = after, after - load[k], k
-        if best is None:
+        possible = problem.time_ns[v] != UNSUPPORTED
+        possible &= held + problem.size_bytes[v] <= problem.memory_bytes
+        if not possible.any():
             return None
-        k = best[2]
-        device[v], load[k] = k, best[0]
-        inside[v, k] = True
+        own = nets.net[nets.block_ptr[v] : nets.block_ptr[v + 1]]
+        opens, closes = inside[own] == 0, inside[own] == sizes[own, None] - 1
+        pays = (nets.weight_ns[own] * (opens.astype(np.int64) - closes)).sum(axis=0)
+        before, after = (time, paid), (time + problem.time_ns[v], paid + pays)
+        load, rises = _load(problem, *after), _load(problem, *after) - _load(problem, *before)
+        k = min(np.flatnonzero(possible).tolist(), key=lambda k: (load[k], rises[k], k))
+        device[v] = k
+        time[k], paid[k] = after[0][k], after[1][k]
+        inside[own, k] += 1
         held[k] += problem.size_bytes[v]
     return device
+
+
+def _load(problem: SplitProblem, time: Ints, paid: Ints) -> Ints:
+    return np.maximum(time, paid) if problem.overlap else time + paid

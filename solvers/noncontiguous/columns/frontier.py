@@ -13,8 +13,12 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import Ints, freeze
 from placegap.instances.structure.nets import Nets
+from placegap.solvers.core.clock import Clock
 
 OUT, IN, PAID = 0, 1, 2
+
+CHECKED = 256
+"""Steps between looks at the clock."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +51,15 @@ class Frontier:
     num_states: Ints
 
 
-def build_frontier(nets: Nets, order: tuple[int, ...], max_moves: int) -> Frontier | None:
+def build_frontier(
+    nets: Nets, order: tuple[int, ...], max_moves: int, clock: Clock | None = None
+) -> Frontier | None:
     """The DP's moves, or None if there are more than `max_moves`; O(moves) but for nets per block.
+
+    Raises
+    ------
+    LimitReached
+        If the clock is over before it is built.
 
     Examples
     --------
@@ -67,6 +78,8 @@ def build_frontier(nets: Nets, order: tuple[int, ...], max_moves: int) -> Fronti
     moves: list[tuple[int, int, int, tuple[int, ...]]] = []
     step_ptr, num_states = [0], [1]
     for at, v in enumerate(order):
+        if clock is not None and at % CHECKED == 0:
+            clock.check()
         own = nets.net[nets.block_ptr[v] : nets.block_ptr[v + 1]].tolist()
         for e in own:
             if first[e] == at:

@@ -235,7 +235,7 @@ class ColumnGeneration:
                     worth = self.cover.price[blocks].sum()
                     cut |= bool(worth > self.cover.kind_value[kind] + TOLERANCE * 0.1)
             if cut:
-                self.cover, tries = lp.solve(), 0
+                self.cover, tries = lp.solve(clock.left_s), 0
             elif tries > MOST_TRIES:
                 return True  # the LP's own prices are the best there are, to its tolerances
             else:
@@ -244,7 +244,7 @@ class ColumnGeneration:
                 return True
             prices = self._next_prices(self.cover, best_theta, np.array(cuts), tries)
         if self.cover is None:
-            self.cover = lp.solve()
+            self.cover = lp.solve(clock.left_s)
         return True
 
     def _next_prices(self, cover: Cover, best_theta: float, cuts: Floats, tries: int) -> Floats:
@@ -313,11 +313,22 @@ def cover_all(pricer: Pricer, value_ns: int, num_cells: int) -> ColumnGeneration
     return search
 
 
-def choose_pricer(problem: SplitProblem, value_ns: int, threads: int = 1) -> Pricer:
-    """The pricer whose weights prove most with the first prices, on a coarse grid."""
+def choose_pricer(
+    problem: SplitProblem, value_ns: int, threads: int = 1, clock: Clock | None = None
+) -> Pricer:
+    """The pricer whose weights prove most with the first prices, on a coarse grid.
+
+    Raises
+    ------
+    LimitReached
+        If the clock is over before the first of them is there.
+    """
     tried: list[tuple[int, Pricer]] = []
     for weights in choices(problem, value_ns):
-        pricer = build_pricer(problem, weights, threads, like=tried[0][1] if tried else None)
+        if tried and clock is not None and clock.left_s == 0.0:
+            break
+        like = tried[0][1] if tried else None
+        pricer = build_pricer(problem, weights, threads, like, clock)
         cells = pricer.cells(value_ns, *COARSE)
         tried.append((cover_all(pricer, value_ns, cells).bound_ns, pricer))
     return max(tried, key=lambda found: found[0])[1]

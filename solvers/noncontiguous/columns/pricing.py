@@ -12,15 +12,17 @@ for any work, transfer and rent >= 0: rent brings memory into the pricing as Lag
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.nets import Nets
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.columns.covering_lp import Flags, Floats
 from placegap.solvers.noncontiguous.columns.elimination_order import elimination_orders
 from placegap.solvers.noncontiguous.columns.frontier import Frontier, build_frontier
@@ -29,6 +31,9 @@ from placegap.solvers.noncontiguous.problem import SplitProblem
 
 MOST_MOVES = 200_000
 """Frontiers with more moves leave out their lightest nets; the bound stays valid."""
+
+LIGHTER = 0.8
+"""Such a share of the nets is tried next."""
 
 MOST_BYTES = 500_000_000
 """Memory for the choices of one pricing."""
@@ -100,9 +105,14 @@ class Pricer:
         """An elimination order of the blocks, that of the kind with most moves."""
         return max((kind.frontier for kind in self.kinds), key=lambda f: len(f.source)).order
 
+    @property
+    def num_moves(self) -> int:
+        """Moves of the longest frontier."""
+        return max(len(kind.frontier.source) for kind in self.kinds)
+
     def cells(self, value_ns: int, work: float, fewest: int, most: int) -> int:
         """Cells of a grid up to a value, so that moves times cells is about `work`."""
-        moves = max(len(kind.frontier.source) for kind in self.kinds)
+        moves = self.num_moves
         states = max(int(kind.frontier.num_states.sum()) for kind in self.kinds)
         spare = max(kind.spare_ns // kind.scale for kind in self.kinds)
         room = int(MOST_BYTES / states / (1 + spare / max(1, value_ns)))
@@ -142,12 +152,22 @@ def build_pricer(
     weights: Weights | None = None,
     threads: int = 1,
     like: Pricer | None = None,
+    clock: Clock | None = None,
 ) -> Pricer:
-    """Frontiers for every kind of device, or those of another pricer of the problem; weights."""
+    """Frontiers for every kind of device, or those of another pricer of the problem; weights.
+
+    Raises
+    ------
+    LimitReached
+        If the clock is over before the frontiers are there.
+    """
     if weights is None:
         weights = Weights(1, 0) if problem.overlap else Weights()
     members = problem.members()
-    frontiers = _frontiers(problem) if like is None else [(k.frontier, k.net) for k in like.kinds]
+    if like is None:
+        frontiers = _frontiers(problem, clock)
+    else:
+        frontiers = [(k.frontier, k.net) for k in like.kinds]
     kinds, rents_ns = [], np.zeros(problem.num_blocks, np.int64)
     for (frontier, net), (k, *same) in zip(frontiers, members, strict=True):
         rent_ns = _rents_ns(problem, k, weights)
@@ -195,7 +215,7 @@ def choices(problem: SplitProblem, value_ns: int) -> Iterator[Weights]:
             yield Weights(work, transfer, part * scale * value_ns // whole)
 
 
-def _frontiers(problem: SplitProblem) -> list[tuple[Frontier, Ints]]:
+def _frontiers(problem: SplitProblem, clock: Clock | None = None) -> list[tuple[Frontier, Ints]]:
     """For each kind a frontier and the nets that it knows."""
     known: dict[tuple[bytes, bytes], tuple[Frontier, Ints]] = {}
     found = []
@@ -204,38 +224,54 @@ def _frontiers(problem: SplitProblem) -> list[tuple[Frontier, Ints]]:
         nets = select_nets(problem.nets, paid)
         key = nets.pin.tobytes(), nets.net_ptr.tobytes()
         if key not in known:
-            known[key] = _light_frontier(nets, problem.num_blocks)
+            known[key] = _light_frontier(nets, problem.num_blocks, clock)
         frontier, kept = known[key]
         found.append((frontier, paid[kept]))
     return found
 
 
 def select_nets(nets: Nets, kept: Ints) -> Nets:
-    """Some of the nets, in that order."""
-    pins = [nets.pin[nets.net_ptr[e] : nets.net_ptr[e + 1]] for e in kept.tolist()]
-    sizes = np.array([len(own) for own in pins], np.int64)
+    """Some of the nets, in that order, ascending."""
+    sizes = np.diff(nets.net_ptr)
+    chosen = np.zeros(nets.num_nets, np.bool_)
+    chosen[kept] = True
+    pin = nets.pin[np.repeat(chosen, sizes)]
+    sizes = sizes[kept]
     net_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    pin = np.concatenate([np.zeros(0, np.int64), *pins])
-    order = np.argsort(pin, kind="stable")
-    num_blocks = len(nets.block_ptr) - 1
-    block_ptr = np.concatenate(
-        [np.zeros(1, np.int64), np.cumsum(np.bincount(pin, minlength=num_blocks))]
-    )
-    owner = np.repeat(np.arange(len(pins)), sizes)[order]
+    block_ptr, at = group_by(pin, len(nets.block_ptr) - 1)
+    owner = np.repeat(np.arange(len(kept)), sizes)[at]
     return Nets(net_ptr, pin, block_ptr, owner, nets.weight_ns[kept])
 
 
-def _light_frontier(nets: Nets, num_blocks: int) -> tuple[Frontier, Ints]:
+def _light_frontier(
+    nets: Nets, num_blocks: int, clock: Clock | None = None
+) -> tuple[Frontier, Ints]:
     """A frontier with few enough moves, and the nets that it knows.
 
-    Nets that are left out cost nothing: loads only fall.
+    Nets that are left out cost nothing: loads only fall. The heaviest nets are kept, as many as the
+    frontier bears: shares of 4/5, (4/5)^2, ... of them, found by bisection where all are too many.
     """
-    kept = np.arange(nets.num_nets)
     by_weight = np.argsort(-nets.weight_ns.max(axis=1, initial=0), kind="stable")
-    while True:
-        chosen = select_nets(nets, kept)
-        for order in elimination_orders(chosen, num_blocks)[:2]:
-            frontier = build_frontier(chosen, order, MOST_MOVES)
+
+    def tried(step: int) -> tuple[Frontier, Ints] | None:
+        size = int(nets.num_nets * LIGHTER**step)
+        kept = np.sort(by_weight[:size])
+        chosen = nets if size == nets.num_nets else select_nets(nets, kept)
+        for order in elimination_orders(chosen, num_blocks, clock)[:2]:
+            frontier = build_frontier(chosen, order, MOST_MOVES, clock)
             if frontier is not None:
                 return frontier, kept
-        kept = np.sort(by_weight[: len(kept) * 4 // 5])
+        return None
+
+    best = tried(0)
+    if best is not None:
+        return best
+    least, most = 0, math.ceil(math.log(max(2, nets.num_nets)) / -math.log(LIGHTER)) + 1
+    while most - least > 1:
+        middle = (least + most) // 2
+        found = tried(middle)
+        best, least, most = (best, middle, most) if found is None else (found, least, middle)
+    if best is None:
+        best = tried(most)
+    assert best is not None  # no net at all is left
+    return best
