@@ -27,6 +27,19 @@ def path_bounds(instance: Instance, section: Section) -> Ints:
     [[28, 29], [29, 28]]
     """
     arrays, num_devices = instance.arrays, instance.num_devices
+    end = _ends(instance, section)
+    if section.exit is not None:
+        lengths: Ints = np.minimum(end[:, -1], NEVER)
+        if section.entry is not None and arrays.group[section.entry] == arrays.group[section.exit]:
+            lengths[~np.eye(num_devices, dtype=np.bool_)] = NEVER
+        return lengths
+    through: Ints = np.minimum(end.min(axis=2).max(axis=1)[:, None], NEVER)
+    return through
+
+
+def _ends(instance: Instance, section: Section) -> Ints:
+    """Earliest end of each op on each device, by the device of the entry: (rows, ops, K), in ns."""
+    arrays, num_devices = instance.arrays, instance.num_devices
     index, possible = arrays.index, possible_devices(instance)[list(section.ops)]
     local = {i: at for at, i in enumerate(section.ops)}
     time = arrays.time_ns[list(section.ops)]
@@ -44,14 +57,39 @@ def path_bounds(instance: Instance, section: Section) -> Ints:
             move = arrays.transfer_ns[u][arrays.link_class]
             arrival = ((head[:, i] + time[i])[:, :, None] + move).min(axis=1)
             head[:, j] = np.minimum(np.maximum(head[:, j], arrival), NEVER)
-    end = np.where(head >= NEVER, NEVER, head + time)
-    if section.exit is not None:
-        lengths: Ints = np.minimum(end[:, -1], NEVER)
-        if section.entry is not None and arrays.group[section.entry] == arrays.group[section.exit]:
-            lengths[~np.eye(num_devices, dtype=np.bool_)] = NEVER
-        return lengths
-    through: Ints = np.minimum(end.min(axis=2).max(axis=1)[:, None], NEVER)
-    return through
+    return np.where(head >= NEVER, NEVER, head + time)
+
+
+def through_lengths(instance: Instance, section: Section) -> Ints:
+    """Least time through a section with both ends on one device and an op on another, (K, ops, K).
+
+    Entry [a, i, c]: entry and exit are on device a, and the i-th op of the section on c. By paths
+    alone, under every semantics; `NEVER` where that cannot be. O(e K^3) for e edges.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.instances.structure.sections import sections_between
+    >>> through_lengths(example(), sections_between(example(), (0, 3))[1])[0].tolist()
+    [[28, 1152921504606846976], [28, 30], [28, 48], [28, 1152921504606846976]]
+    """
+    arrays, num_devices, index = instance.arrays, instance.num_devices, instance.arrays.index
+    end = _ends(instance, section)
+    local = {i: at for at, i in enumerate(section.ops)}
+    tail = np.zeros((num_devices, len(section.ops), num_devices), np.int64)
+    tail[:, -1] = np.where(np.eye(num_devices, dtype=np.bool_), 0, NEVER)
+    time = np.where(possible_devices(instance), arrays.time_ns, NEVER)[list(section.ops)]
+    out_of: list[list[tuple[int, int]]] = [[] for _ in section.ops]
+    for e in section.edges:
+        i, j = local[int(index.producer[e])], local[int(index.consumer[e])]
+        out_of[i].append((j, int(index.tensor[e])))
+    for i in range(len(out_of) - 1, -1, -1):
+        for j, u in out_of[i]:
+            move = arrays.transfer_ns[u][arrays.link_class]
+            rest = np.minimum(tail[:, j] + time[j], NEVER)[:, None, :]
+            tail[:, i] = np.maximum(tail[:, i], np.minimum((move + rest).min(axis=2), NEVER))
+    longest = end[:, -1][np.arange(num_devices), np.arange(num_devices)]
+    return np.minimum(np.maximum(end + tail, longest[:, None, None]), NEVER)
 
 
 def bare_lengths(instance: Instance, section: Section, semantics: Makespan) -> Ints:

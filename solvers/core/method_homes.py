@@ -45,6 +45,7 @@ HOMES = {
     "getf": "placers.list_scheduling.getf",
     "lc-glb": "placers.clustering.lc_glb",
     "dsc-glb": "placers.clustering.dsc_glb",
+    "memory-cuts": "placers.pipelines.memory_cuts",
     "round-robin": "placers.baselines.round_robin",
     "random": "placers.baselines.random_placement",
     "getf-milp": "models.getf_milp",
