@@ -25,6 +25,7 @@ from placegap.instances.importers.torch_export.options import (
 from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.near_names import instead_of
+from placegap.instances.transforms.device_memory import with_device_memory
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Source:
         How a model is traced; None: the usual way.
     times : Path or None
         File of measured times of its ops.
+    device_memory : float or None
+        What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     """
 
     model: str
@@ -57,6 +60,7 @@ class Source:
     dims: tuple[tuple[str, int], ...] = ()
     tracing: TraceOptions | None = None
     times: Path | None = None
+    device_memory: float | None = None
 
 
 @lru_cache(maxsize=4)
@@ -77,7 +81,10 @@ def load_source(source: Source) -> Instance:
             f"{source.model} brings no devices; choose a cluster (--cluster): a file, or a name"
             " that 'placegap instances' lists"
         )
-    return on_cluster(document, cluster, source.times)
+    instance = on_cluster(document, cluster, source.times)
+    if source.device_memory is not None:
+        return with_device_memory(instance, source.device_memory)
+    return instance
 
 
 def on_cluster(document: Document, cluster: Cluster | None, times: Path | None = None) -> Instance:

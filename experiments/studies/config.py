@@ -17,6 +17,7 @@ from placegap.instances.reading.yaml_file import read_yaml
 Scalar = bool | int | float | str
 ParamValue = Scalar | None
 Seed = Annotated[int, Field(strict=True, ge=0)]
+MemoryShare = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=10**7, allow_inf_nan=False)]
 
 
@@ -37,7 +38,8 @@ class InstanceEntry(Entry):
     """A model: a name of the corpus, a workload, or a path; or a generator family with parameters
     and seeds.
 
-    An `optional` file is left out, with a warning, where it is not there.
+    An `optional` file is left out, with a warning, where it is not there. Each value of
+    `device_memory` makes a row of its own, where every device holds that share of all bytes.
     """
 
     model: Name | None = None
@@ -46,6 +48,7 @@ class InstanceEntry(Entry):
     params: dict[str, Scalar] = Field(default_factory=dict)
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
     time_unit: TimeUnit | None = None
+    device_memory: tuple[MemoryShare, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -98,7 +101,9 @@ class TableEntry(Entry):
     @property
     def num_runs(self) -> int:
         """Cells of the table, if every optional file is there: no fewer than its runs."""
-        rows = sum(len(entry.seeds) for entry in self.instances) * max(1, len(self.clusters))
+        rows = sum(
+            len(entry.seeds) * max(1, len(entry.device_memory)) for entry in self.instances
+        ) * max(1, len(self.clusters))
         return rows * len(self.seeds) * sum(len(entry.params) for entry in self.methods)
 
     @model_validator(mode="after")

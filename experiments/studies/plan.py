@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -141,7 +141,8 @@ def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
             if cluster is not None and not is_shipped_cluster(cluster):
                 where = str((folder / cluster).resolve())
             for source in _expand(entry, where, folder):
-                yield source, entry.optional
+                for share in entry.device_memory or (None,):
+                    yield replace(source, device_memory=share), entry.optional
 
 
 def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator[Source]:

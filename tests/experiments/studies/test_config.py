@@ -55,6 +55,23 @@ def test_cells_are_instances_x_clusters_x_seeds_x_methods_x_params(
     assert [cell.seed for cell in cells[:6]] == [0, 0, 0, 5, 5, 5]
 
 
+def test_each_share_of_memory_is_a_row_of_its_own(tmp_path: Path, fakes: list[str]) -> None:
+    tight = "{model: zfnet512, device_memory: [0.5, 0.3]}"
+    path = written(tmp_path, GOOD.replace("- zfnet512", f"- {tight}"))
+    study = load_study(path)
+    cells = list(plan_study(study, path))
+    assert len(cells) == study.tables[0].num_runs == 4 * 2 * 2 * 3
+    first, other = (cell for cell in cells if cell.label == "fake" and cell.seed == 0 and
+                    cell.instance == "zfnet512" and "H100" in cell.cluster)  # fmt: skip
+    assert (first.cluster, other.cluster) == (
+        "8xH100-nvlink, memory 50%",
+        "8xH100-nvlink, memory 30%",
+    )
+    assert first.run is not None
+    assert other.run is not None
+    assert first.run.key != other.run.key
+
+
 def test_a_cell_says_why_a_method_does_not_apply(tmp_path: Path, fakes: list[str]) -> None:
     path = written(tmp_path, GOOD.replace("channels: link", "channels: free"))
     cells = list(plan_study(load_study(path), path))
