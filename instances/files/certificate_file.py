@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from placegap.instances.files.certificate_checker import check
 from placegap.instances.files.document import Document, Version, read_json, write_json
 from placegap.instances.problem.instance import Count, Instance, InstancePart
 from placegap.instances.problem.semantics import StatedSemantics
@@ -73,6 +72,8 @@ class Leaf(InstancePart):
     ----------
     flows : tuple of (edge, flow)
         Flow along the edges, by which paths count.
+    alone : tuple of (op, flow)
+        More flow through an op, from the start to the end of all.
     windows : tuple of Window
     prices : tuple of (edge, end, device, price)
         What it brings that the producer (end 0) or the consumer (1) of an edge is on a device,
@@ -82,6 +83,7 @@ class Leaf(InstancePart):
     """
 
     flows: tuple[tuple[Number, Number], ...] = ()
+    alone: tuple[tuple[Number, Number], ...] = ()
     windows: tuple[Window, ...] = ()
     prices: tuple[tuple[Number, Number, Number, Price], ...] = ()
     memory: tuple[Number, ...] | None = None
@@ -108,10 +110,8 @@ class ArcRow(InstancePart):
     Either a tree proves it, or a solver (`of`) says that it is `bound_ns`.
     """
 
-    model_config = {"populate_by_name": True}
-
-    start: Number | None = Field(default=None, alias="from")
-    to: Number | None = None
+    start: Number | None = None
+    end: Number | None = None
     tree: Branch | Leaf | None = None
     of: str | None = None
     bound_ns: Count | None = None
@@ -159,3 +159,38 @@ class Certificate(InstancePart):
     proof: Proof
     printed_bound_ns: Count | None = None
     printed_rests_on: str = ""
+
+
+def certificate_content(certificate: Certificate) -> dict[str, Any]:
+    """The JSON of a certificate: what a file holds, and the checker reads."""
+    return certificate.model_dump(mode="json", exclude_none=True)
+
+
+def save_certificate(certificate: Certificate, path: str | Path) -> None:
+    """Write a certificate."""
+    write_json(certificate_content(certificate), path)
+
+
+def load_certificate(path: str | Path) -> Certificate:
+    """Read a certificate; nothing of what it claims is checked.
+
+    Raises
+    ------
+    InputError
+        If the file is no certificate.
+    """
+    raw = read_json(path)
+    if not isinstance(raw, dict) or raw.get("format") != "placegap-certificate":
+        refuse_other(raw, "a certificate", path)
+        raise InputError("is not a certificate (its format is not 'placegap-certificate')", path)
+    try:
+        return Certificate.model_validate(raw)
+    except ValidationError as error:
+        raise from_validation_error(error, raw, path) from None
+    except RecursionError:
+        raise InputError("nested too deeply", path) from None
+
+
+def plain_document(instance: Instance) -> dict[str, Any]:
+    """The JSON of an instance, as the checker reads it from a file."""
+    return Document.of(instance).model_dump(mode="json", exclude_defaults=True)

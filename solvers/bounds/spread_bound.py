@@ -50,28 +50,47 @@ def spread_bound(time_ns: Ints, possible: Flags) -> int:
     >>> spread_bound(time_ns, time_ns > 0)
     30
     """
+    return spread_weights(time_ns, possible)[0]
+
+
+def spread_weights(time_ns: Ints, possible: Flags) -> tuple[int, list[int]]:
+    """The bound of `spread_bound`, and integer weights of the devices that prove it.
+
+    Examples
+    --------
+    >>> time_ns = np.array([[10, 30], [30, 90]])
+    >>> bound, (first, second) = spread_weights(time_ns, time_ns > 0)
+    >>> bound, round(first / second, 6)
+    (30, 3.0)
+    """
     somewhere = possible.any(axis=1)
     masked = np.where(possible, time_ns, -1)[somewhere]
-    alike = Counter(column.tobytes() for column in masked.T if (column >= 0).any())
+    columns = [column.tobytes() for column in masked.T]
+    alike = Counter(
+        name for name, column in zip(columns, masked.T, strict=True) if (column >= 0).any()
+    )
     if not alike:
-        return 0
+        return 0, [1] * len(columns)
     time = np.stack([np.frombuffer(column, np.int64) for column in alike], axis=1)
     count = np.array(list(alike.values()), np.int64)
-    if len(count) == 1:
-        return ceil_div(sum(time[:, 0].tolist()), int(count[0]))
-    choose = _two_weights if len(count) == 2 else _weights
-    return max(
-        _proven(time, count, weights) for weights in (np.ones(len(count)), choose(time, count))
+    trials = [np.ones(len(count))]
+    if len(count) > 1:
+        trials.append((_two_weights if len(count) == 2 else _weights)(time, count))
+    bound, whole = max(
+        (_proven(time, count, weights) for weights in trials), key=lambda found: found[0]
     )
+    weight = dict(zip(alike, whole, strict=True))
+    return bound, [weight.get(name, 0) for name in columns]
 
 
-def _proven(time: Ints, count: Ints, weights: Floats) -> int:
-    """What weights prove, after they were made integers."""
+def _proven(time: Ints, count: Ints, weights: Floats) -> tuple[int, list[int]]:
+    """What weights prove, after they were made integers, and these."""
     bits = max(1, min(MOST_BITS, 61 - int(time.max()).bit_length()))
     whole = np.rint(weights / weights.max() * 2.0**bits).astype(np.int64)
     products = np.where(time >= 0, time * whole, np.iinfo(np.int64).max)
     total = sum(products.min(axis=1).tolist())
-    return ceil_div(total, sum(w * c for w, c in zip(whole.tolist(), count.tolist(), strict=True)))
+    weight = sum(w * c for w, c in zip(whole.tolist(), count.tolist(), strict=True))
+    return ceil_div(total, weight), whole.tolist()
 
 
 def _two_weights(time: Ints, count: Ints) -> Floats:
