@@ -50,60 +50,47 @@ def spread_bound(time_ns: Ints, possible: Flags) -> int:
     >>> spread_bound(time_ns, time_ns > 0)
     30
     """
-    time, count, _ = _kinds(time_ns, possible)
-    if not len(count):
-        return 0
-    if len(count) == 1:
-        return ceil_div(sum(time[:, 0].tolist()), int(count[0]))
-    return max(_proven(time, count, weights) for weights in _trials(time, count))
+    return spread_weights(time_ns, possible)[0]
 
 
-def spread_weights(time_ns: Ints, possible: Flags) -> Floats:
-    """Weights (K,) of the devices, the largest 1, that prove the most of `spread_bound`.
-
-    Devices that can do nothing weigh 0.
+def spread_weights(time_ns: Ints, possible: Flags) -> tuple[int, list[int]]:
+    """The bound of `spread_bound`, and integer weights of the devices that prove it.
 
     Examples
     --------
-    Each nanosecond of the fast device counts as three of the one three times as slow:
-
     >>> time_ns = np.array([[10, 30], [30, 90]])
-    >>> spread_weights(time_ns, time_ns > 0).round(3).tolist()
-    [1.0, 0.333]
+    >>> bound, (first, second) = spread_weights(time_ns, time_ns > 0)
+    >>> bound, round(first / second, 6)
+    (30, 3.0)
     """
-    time, count, kind = _kinds(time_ns, possible)
-    if not len(count):
-        return np.zeros(time_ns.shape[1])
-    trials = [np.ones(1)] if len(count) == 1 else _trials(time, count)
-    best = max(trials, key=lambda weights: _proven(time, count, weights))
-    return np.where(kind >= 0, best[kind] / best.max(), 0.0)
-
-
-def _kinds(time_ns: Ints, possible: Flags) -> tuple[Ints, Ints, Ints]:
-    """Times on each kind of device, -1 where impossible; devices of it; the kind of each device."""
-    masked = np.where(possible, time_ns, -1)[possible.any(axis=1)]
-    columns = [column.tobytes() if (column >= 0).any() else None for column in masked.T]
-    alike = Counter(column for column in columns if column is not None)
-    number = {column: at for at, column in enumerate(alike)}
-    kind = np.array([-1 if column is None else number[column] for column in columns], np.int64)
+    somewhere = possible.any(axis=1)
+    masked = np.where(possible, time_ns, -1)[somewhere]
+    columns = [column.tobytes() for column in masked.T]
+    alike = Counter(
+        name for name, column in zip(columns, masked.T, strict=True) if (column >= 0).any()
+    )
     if not alike:
-        return masked[:, :0], np.zeros(0, np.int64), kind
+        return 0, [1] * len(columns)
     time = np.stack([np.frombuffer(column, np.int64) for column in alike], axis=1)
-    return time, np.array(list(alike.values()), np.int64), kind
+    count = np.array(list(alike.values()), np.int64)
+    trials = [np.ones(len(count))]
+    if len(count) > 1:
+        trials.append((_two_weights if len(count) == 2 else _weights)(time, count))
+    bound, whole = max(
+        (_proven(time, count, weights) for weights in trials), key=lambda found: found[0]
+    )
+    weight = dict(zip(alike, whole, strict=True))
+    return bound, [weight.get(name, 0) for name in columns]
 
 
-def _trials(time: Ints, count: Ints) -> tuple[Floats, Floats]:
-    """Equal weights, and the best ones."""
-    return np.ones(len(count)), (_two_weights if len(count) == 2 else _weights)(time, count)
-
-
-def _proven(time: Ints, count: Ints, weights: Floats) -> int:
-    """What weights prove, after they were made integers."""
+def _proven(time: Ints, count: Ints, weights: Floats) -> tuple[int, list[int]]:
+    """What weights prove, after they were made integers, and these."""
     bits = max(1, min(MOST_BITS, 61 - int(time.max()).bit_length()))
     whole = np.rint(weights / weights.max() * 2.0**bits).astype(np.int64)
     products = np.where(time >= 0, time * whole, np.iinfo(np.int64).max)
     total = sum(products.min(axis=1).tolist())
-    return ceil_div(total, sum(w * c for w, c in zip(whole.tolist(), count.tolist(), strict=True)))
+    weight = sum(w * c for w, c in zip(whole.tolist(), count.tolist(), strict=True))
+    return ceil_div(total, weight), whole.tolist()
 
 
 def _two_weights(time: Ints, count: Ints) -> Floats:

@@ -62,7 +62,8 @@ def window_bound(instance: Instance, most: int | None = None) -> int:
     bits = min(MOST_BITS, BITS - (2 * largest * instance.num_devices).bit_length())
     if bits < 0:
         return 0
-    weights = np.rint(spread_weights(arrays.time_ns, possible) * 2.0**bits).astype(np.int64)
+    _, best = spread_weights(arrays.time_ns, possible)
+    weights = np.rint(np.array(best) / max(best) * 2.0**bits).astype(np.int64)
     width = int(weights.sum())
     mass = np.where(possible, arrays.time_ns * weights, np.iinfo(np.int64).max).min(axis=1)
     time = np.where(possible, arrays.time_ns, NEVER)
