@@ -20,6 +20,9 @@ WINDOWS = "work windows"
 WINDOWS_US = 60.0
 """Microseconds per op and edge."""
 
+MOST_METHOD_S = 10.0
+"""For the registry's own bounds, where there is no limit."""
+
 
 def bound(
     instance: Instance,
@@ -49,7 +52,7 @@ def bound(
     --------
     >>> from placegap.instances import Makespan, example
     >>> bound(example(), Makespan())
-    Bound(ns=33, origin='critical path', rests_on='proof')
+    Bound(ns=34, origin='work windows', rests_on='proof')
     """
     best = Bound(0, "")
     for found in improving_bounds(instance, semantics, time_limit_s, best_ns=best_ns):
@@ -72,30 +75,47 @@ def improving_bounds(
     --------
     >>> from placegap.instances import Makespan, example
     >>> [found.ns for found in improving_bounds(example(), Makespan())]
-    [33]
+    [33, 34]
     """
-    clock = Clock(time_limit_s)
+    task = Task(instance, semantics, Limits(time_limit_s))
     best = quick_bound(instance, semantics)
     yield best
-    for found in _dearer(instance, semantics, clock, best):
-        if found.ns > best.ns:
-            best = found
-            yield best
-        if stop_asked() or clock.left_s == 0.0 or (best_ns is not None and best.ns >= best_ns):
+    for found in dearer_bounds(task, best):
+        yield found
+        if best_ns is not None and found.ns >= best_ns:
             return
 
 
-def _dearer(instance: Instance, semantics: Semantics, clock: Clock, best: Bound) -> Iterator[Bound]:
-    """Bounds beyond the quick one, those that fit into the time, cheapest first."""
-    size = instance.num_ops + len(instance.graph.edges)
-    if semantics.objective == "makespan":
-        relaxed, _ = relax_memory(instance, semantics)
-        if possible_placements(relaxed).any(axis=1).all() and _fits(clock, WINDOWS_US * size):
+def dearer_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[Bound]:
+    """Bounds beyond a known one, each higher than those before it, cheapest first.
+
+    Parameters
+    ----------
+    task : Task
+    known : Bound
+        What `quick_bound` proves, or better.
+    share : float
+        Of the task's time; bounds that are likely to take longer are left out.
+    """
+    clock, best = task.limits.clock().part(share), known
+    for found in _dearer(task, clock):
+        if found.ns > best.ns:
+            best = found
+            yield best
+        if stop_asked() or clock.left_s == 0.0:
+            return
+
+
+def _dearer(task: Task, clock: Clock) -> Iterator[Bound]:
+    size = task.instance.num_ops + len(task.instance.graph.edges)
+    if task.semantics.objective == "makespan":
+        relaxed, _ = relax_memory(task.instance, task.semantics)
+        somewhere = possible_placements(relaxed).any(axis=1).all()
+        if somewhere and _fits(clock, WINDOWS_US * size):
             yield Bound(window_bound(relaxed), WINDOWS)
     left_s = clock.left_s
     if left_s is None or left_s > 0:
-        task = Task(instance, semantics, Limits(left_s))
-        yield method_bound(task, best, 10.0 if left_s is None else left_s)
+        yield method_bound(task, Bound(0, ""), MOST_METHOD_S if left_s is None else left_s)
 
 
 def _fits(clock: Clock, us: float) -> bool:

@@ -53,7 +53,7 @@ def window_bound(instance: Instance, most: int | None = None) -> int:
     --------
     >>> from placegap.instances import example
     >>> window_bound(example())
-    33
+    34
     """
     arrays, index = instance.arrays, instance.arrays.index
     possible, num_ops = possible_placements(instance), instance.num_ops

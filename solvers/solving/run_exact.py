@@ -17,6 +17,7 @@ from dataclasses import replace
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
+from placegap.solvers.bounds.portfolio import dearer_bounds
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import AnyMethod, ExactParams, Params, Start, Task
@@ -37,7 +38,7 @@ AFTERWARDS = ("ideal-dp",)
 """Methods with quick starts of their own: placers are asked only if they end without a proof."""
 
 BOUND_SHARE = 0.1
-"""Of the time for the registry's cheap bounds, before the method begins."""
+"""Of the time for bounds that cost more than the quick one, before the method begins."""
 
 SMALL = 60
 """Ops and edges of instances that an exact method mostly closes faster than an LP is built."""
@@ -93,12 +94,11 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
 
 
 def _floor(task: Task, floor: Bound, start: Start | None) -> Bound:
-    """What cheap methods prove; the registry's are asked where the plan known leaves a gap."""
+    """What cheap bounds prove; the dearer ones are asked where the plan known leaves a gap."""
     small = task.instance.num_ops + len(task.instance.graph.edges) <= SMALL
     if small or (start is not None and start.value_ns <= floor.ns):
         return floor
-    limit_s = task.limits.time_limit_s
-    return method_bound(task, floor, 10.0 if limit_s is None else BOUND_SHARE * limit_s)
+    return max((floor, *dearer_bounds(task, floor, BOUND_SHARE)), key=lambda bound: bound.ns)
 
 
 def _failed(method: AnyMethod, task: Task, error: Exception) -> Outcome:
