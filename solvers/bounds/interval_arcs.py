@@ -19,6 +19,7 @@ be counted beside the edges by longest paths.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from numba import njit
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.structure.intervals import intervals
+from placegap.instances.structure.intervals import Interval
 
 MOST_STEPS = 300_000_000
 """Edges of all intervals times devices cubed, a second's worth."""
@@ -37,22 +38,28 @@ MOST_CELLS = 20_000_000
 
 
 class Arcs(NamedTuple):
-    """Pairs of ops, and the least time from the end of the first to the start of the second.
+    """Pairs of ops, and what lies between the end of the first and the start of the second.
 
-    ``gap_ns[r, a, b]``: with the first on device a and the second on b.
+    ``gap_ns[r, a, b]``: the least time with the first on device a and the second on b.
+    ``apart_ns[r, a]``: with both on a, and at least one op between them elsewhere; `NEVER` if none
+    can be.
     """
 
     entry: Ints
     exit: Ints
     gap_ns: Ints
+    apart_ns: Ints
 
 
-def interval_arcs(instance: Instance, time: Ints, mass: Ints, weights: Ints) -> Arcs:
-    """Arcs of the instance's intervals, small ones first, as many as `MOST_STEPS` allow.
+def interval_arcs(
+    instance: Instance, parts: Sequence[Interval], time: Ints, mass: Ints, weights: Ints
+) -> Arcs:
+    """Arcs of some intervals, in their order, as many as `MOST_STEPS` allow.
 
     Parameters
     ----------
     instance : Instance
+    parts : sequence of Interval
     time : (n, K) int64
         Times, `NEVER` where an op cannot be.
     mass, weights : (n,) and (K,) int64
@@ -64,8 +71,9 @@ def interval_arcs(instance: Instance, time: Ints, mass: Ints, weights: Ints) -> 
     between ends on one device, and 21 ns between ends on two:
 
     >>> from placegap.instances import example
-    >>> times = example().arrays.time_ns
-    >>> interval_arcs(example(), times, times[:, 0], np.ones(2, np.int64)).gap_ns.tolist()
+    >>> from placegap.instances.structure.intervals import intervals
+    >>> times, weights = example().arrays.time_ns, np.ones(2, np.int64)
+    >>> interval_arcs(example(), intervals(example()), times, times[:, 0], weights).gap_ns.tolist()
     [[[22, 21], [21, 22]]]
     """
     arrays, index, num_devices = instance.arrays, instance.arrays.index, instance.num_devices
@@ -74,22 +82,18 @@ def interval_arcs(instance: Instance, time: Ints, mass: Ints, weights: Ints) -> 
     if alike:  # the device of u, that of v, and all others
         classes, multiple = 3, np.array([1, 1, num_devices - 2], np.int64)
         link = link[:3, :3]
-    found = intervals(instance)
-    size = np.array([len(part.inner) for part in found], np.int64)
-    degree = np.diff(index.pred_ptr)
-    order, steps = np.argsort(size, kind="stable"), 0
-    chosen: list[int] = []
-    for r in order.tolist():
-        edges = int(degree[list(found[r].inner)].sum() + degree[found[r].exit])
+    degree, steps, chosen = np.diff(index.pred_ptr), 0, list[Interval]()
+    for part in parts:
+        edges = int(degree[list(part.inner)].sum() + degree[part.exit])
         steps += 2 * edges * classes**3
         if steps > MOST_STEPS or (len(chosen) + 1) * num_devices**2 > MOST_CELLS:
             break
-        chosen.append(r)
-    entry = np.array([found[r].entry for r in chosen], np.int64)
-    leave = np.array([found[r].exit for r in chosen], np.int64)
-    inner = np.array([i for r in chosen for i in found[r].inner], np.int64)
-    pointer = np.concatenate([[0], np.cumsum([len(found[r].inner) for r in chosen])])
-    gap = _gaps(
+        chosen.append(part)
+    entry = np.array([part.entry for part in chosen], np.int64)
+    leave = np.array([part.exit for part in chosen], np.int64)
+    inner = np.array([i for part in chosen for i in part.inner], np.int64)
+    pointer = np.concatenate([[0], np.cumsum([len(part.inner) for part in chosen])])
+    gap, apart = _gaps(
         entry, leave, inner, pointer.astype(np.int64), np.ascontiguousarray(time[:, :classes]),
         mass, weights[:classes] * multiple, index.pred_ptr, index.pred_edge, index.producer,
         index.tensor, np.ascontiguousarray(link), arrays.transfer_ns, 2 if alike else classes,
@@ -97,7 +101,8 @@ def interval_arcs(instance: Instance, time: Ints, mass: Ints, weights: Ints) -> 
     if alike:
         stay = np.eye(num_devices, dtype=np.bool_)
         gap = np.where(stay, gap[:, 0, 0, None, None], gap[:, 0, 1, None, None])
-    return Arcs(entry, leave, gap)
+        apart = np.repeat(apart[:, :1], num_devices, axis=1)
+    return Arcs(entry, leave, gap, apart)
 
 
 def _alike(instance: Instance, time: Ints, weights: Ints) -> bool:
@@ -113,10 +118,11 @@ def _gaps(
     entry: Ints, leave: Ints, inner: Ints, pointer: Ints, time: Ints, mass: Ints, weights: Ints,
     pred_ptr: Ints, pred_edge: Ints, producer: Ints, tensor: Ints, link: Ints, moves: Ints,
     ends: int,
-) -> Ints:  # fmt: skip
-    """Least times of all intervals, for the first `ends` devices as ends."""
+) -> tuple[Ints, Ints]:  # fmt: skip
+    """Least times of all intervals, for the first `ends` devices as ends; and with an op apart."""
     num_devices = time.shape[1]
     gap = np.zeros((len(entry), ends, ends), np.int64)
+    apart = np.full((len(entry), ends), NEVER)
     local = np.full(len(time), -1)
     for r in range(len(entry)):
         ops = inner[pointer[r] : pointer[r + 1]]
@@ -151,13 +157,15 @@ def _gaps(
                             if other != c:
                                 way = head[a, x, other] + own[x, other] + tail[b, x, other]
                                 away[x] = min(away[x], way)
+                        if a == b:
+                            apart[r, a] = min(apart[r, a], away[x])
                     least = max(least, _forced(away, head[a, :, c], own[:, c], tail[b, :, c]))
                 least = max(least, _by_work(total, weights, head[a], tail[b]))
                 gap[r, a, b] = min(NEVER, least)
         local[entry[r]] = -1
         for x in range(size):
             local[ops[x]] = -1
-    return gap
+    return gap, apart
 
 
 @njit(cache=True)

@@ -8,14 +8,16 @@ from placegap.formulations.getf.groups import possible_placements
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.structure.additive_memory import relax_memory
+from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
-from placegap.solvers.bounds.work_windows import window_bound
+from placegap.solvers.bounds.memory_chain import memory_bound
+from placegap.solvers.bounds.work_windows import window_bound, work_windows
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Limits, Task
 
-WINDOWS = "work windows"
-"""Origin of a bound: work between heads and tails."""
+WINDOWS, MEMORY = "work windows", "memory chain"
+"""Origins of bounds: work between heads and tails; memory along a chain of intervals."""
 
 WINDOWS_US = 60.0
 """Microseconds per op and edge."""
@@ -112,7 +114,11 @@ def _dearer(task: Task, clock: Clock) -> Iterator[Bound]:
         relaxed, _ = relax_memory(task.instance, task.semantics)
         somewhere = possible_placements(relaxed).any(axis=1).all()
         if somewhere and _fits(clock, WINDOWS_US * size):
-            yield Bound(window_bound(relaxed), WINDOWS)
+            windows = work_windows(relaxed)
+            if windows is not None:
+                yield Bound(window_bound(windows), WINDOWS)
+                if not memory_is_slack(relaxed):
+                    yield Bound(memory_bound(relaxed, windows), MEMORY)
     left_s = clock.left_s
     if left_s is None or left_s > 0:
         yield method_bound(task, Bound(0, ""), MOST_METHOD_S if left_s is None else left_s)

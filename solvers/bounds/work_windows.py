@@ -20,6 +20,7 @@ tree over tails: O(n log n). Heads cost O(n MOST log MOST).
 from __future__ import annotations
 
 import heapq
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -29,6 +30,7 @@ from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.structure.intervals import Interval, intervals
 from placegap.solvers.bounds.interval_arcs import interval_arcs
 from placegap.solvers.bounds.spread_bound import spread_weights
 
@@ -39,8 +41,34 @@ BITS, MOST_BITS = 61, 20
 """Products of times and weights stay below 2**61; bits of a weight."""
 
 
-def window_bound(instance: Instance, most: int | None = None) -> int:
-    """What work between heads and tails proves of every makespan, in ns; 0 if integers overflow.
+class Windows(NamedTuple):
+    """What of an instance is between heads and tails.
+
+    Attributes
+    ----------
+    time_ns : (n, K) int64
+        `NEVER` where an op cannot be.
+    mass, weights : (n,) and (K,) int64
+        Weights of the devices, and what the ops are worth by them.
+    head_ns, tail_ns : (n, K) int64
+        An op starts no earlier, and so much follows its end at least, on each device.
+    intervals : list of Interval
+        The small ones first.
+    bits : int
+        All times together, times this power of two and the devices, are below 2**61.
+    """
+
+    time_ns: Ints
+    mass: Ints
+    weights: Ints
+    head_ns: Ints
+    tail_ns: Ints
+    intervals: list[Interval]
+    bits: int
+
+
+def work_windows(instance: Instance, most: int | None = None) -> Windows | None:
+    """Heads and tails by paths, intervals and work; None if integers would overflow.
 
     Parameters
     ----------
@@ -48,12 +76,6 @@ def window_bound(instance: Instance, most: int | None = None) -> int:
         Every op can be on some device.
     most : int, optional
         Ancestors and descendants that are looked at; by default as many as `MOST_STEPS` allow.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> window_bound(example())
-    34
     """
     arrays, index = instance.arrays, instance.arrays.index
     possible, num_ops = possible_placements(instance), instance.num_ops
@@ -61,7 +83,7 @@ def window_bound(instance: Instance, most: int | None = None) -> int:
     largest += sum(arrays.transfer_ns.max(axis=1, initial=0)[index.tensor].tolist())
     bits = min(MOST_BITS, BITS - (2 * largest * instance.num_devices).bit_length())
     if bits < 0:
-        return 0
+        return None
     _, best = spread_weights(arrays.time_ns, possible)
     weights = np.rint(np.array(best) / max(best) * 2.0**bits).astype(np.int64)
     width = int(weights.sum())
@@ -69,7 +91,8 @@ def window_bound(instance: Instance, most: int | None = None) -> int:
     time = np.where(possible, arrays.time_ns, NEVER)
     if most is None:
         most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
-    arcs = interval_arcs(instance, time, mass, weights)
+    found = sorted(intervals(instance), key=lambda part: len(part.inner))
+    arcs = interval_arcs(instance, found, time, mass, weights)
     order, link = index.topological_order, arrays.link_class
     head = _heads(time, mass, width, order, index.pred_ptr, index.pred_edge, index.producer,
                   index.tensor, link, arrays.transfer_ns, *group_by(arcs.exit, num_ops), arcs.entry,
@@ -78,10 +101,24 @@ def window_bound(instance: Instance, most: int | None = None) -> int:
                   index.succ_edge, index.consumer, index.tensor, np.ascontiguousarray(link.T),
                   arrays.transfer_ns, *group_by(arcs.entry, num_ops), arcs.exit,
                   np.ascontiguousarray(arcs.gap_ns.transpose(0, 2, 1)), most)  # fmt: skip
+    return Windows(time, mass, weights, head, tail, found, bits)
+
+
+def window_bound(windows: Windows) -> int:
+    """What work between heads and tails proves of every makespan, in ns.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> window_bound(work_windows(example()))
+    34
+    """
+    head, tail, time = windows.head_ns, windows.tail_ns, windows.time_ns
     by_path = int(np.minimum(head + tail + time, NEVER).min(axis=1).max())
-    first = np.where(possible, head, NEVER).min(axis=1)
-    last = np.where(possible, tail, NEVER).min(axis=1)
-    by_work = int(_most_over_windows(first, last, mass, width))
+    first = np.where(time < NEVER, head, NEVER).min(axis=1)
+    last = np.where(time < NEVER, tail, NEVER).min(axis=1)
+    width = int(windows.weights.sum())
+    by_work = int(_most_over_windows(first, last, windows.mass, width))
     return max(by_path, ceil_div(by_work, width))
 
 
