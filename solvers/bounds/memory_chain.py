@@ -82,10 +82,11 @@ def memory_bound(instance: Instance, windows: Windows) -> int:
     broken[:, stay, stay] = np.maximum(arcs.gap_ns[:, stay, stay], arcs.apart_ns) + end
     first = windows.head_ns[parts[0].entry] + time[parts[0].entry]
     last = windows.tail_ns[parts[-1].exit]
-    scaled = [_scaled(part, windows.bits) for part in (first, clean, broken, last)]
+    bits = windows.bits
+    first, clean, broken, last = (_scaled(part, bits) for part in (first, clean, broken, last))
     most = int(between.sum() + own.sum())
     room = np.array([min(most, ceil_div(m, unit)) for m in arrays.memory_bytes.tolist()], np.int64)
-    return ceil_div(_best_multipliers(*scaled, between, own, room), 2**windows.bits)
+    return ceil_div(_best_multipliers(first, clean, broken, last, between, own, room), 2**bits)
 
 
 def _sizes(instance: Instance, parts: list[Interval], unit: int) -> tuple[Ints, Ints]:
@@ -192,7 +193,7 @@ def _shortest(
                 front[b] += 1
     used, at = np.zeros(num_devices, np.int64), num_parts
     ends = done[at] + last
-    a = np.argmin(ends)
+    a = int(np.argmin(ends))
     length = ends[a]
     while length < BIG:
         i = since[at, a]
