@@ -29,8 +29,8 @@ class Board(Best):
         The class of plans that the bound holds for, where it is wider than the task's.
     no_plan_by, no_plan_rests_on : str
         Who has proven that no plan exists, if anybody has, and on whose word.
-    notes : dict of str
-        The last words of each part.
+    notes, words : dict of str
+        How parts have failed, and the last words of those that have not, by method.
 
     Examples
     --------
@@ -52,6 +52,7 @@ class Board(Best):
 
     def __post_init__(self) -> None:
         self.notes: dict[str, str] = {}
+        self.words: dict[str, str] = {}
 
     def offer(self, plan: Plan, by: str, value_ns: int | None = None) -> bool:
         """Judge a plan, unless `value_ns` is the referee's already, and keep it if it is better."""
@@ -116,7 +117,7 @@ class Board(Best):
                     f"{result.method}: says that no plan exists; {self.plan_by} has one"
                 )
         self.faults += [fault for fault in result.faults if fault not in self.faults]
-        self.notes[result.method] = result.message
+        self.words[result.method] = result.message
 
     @property
     def is_over(self) -> bool:
@@ -131,7 +132,7 @@ class Board(Best):
                 bound_origin=self.no_plan_by,
                 rests_on=self.no_plan_rests_on,
                 faults=tuple(self.faults),
-                message=self.notes.get(self.no_plan_by) or f"proven by {self.no_plan_by}",
+                message=self.words.get(self.no_plan_by) or f"proven by {self.no_plan_by}",
                 details=self.details,
             )
         return Outcome(

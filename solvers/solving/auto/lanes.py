@@ -18,7 +18,7 @@ from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
 from placegap.solvers.core.worker_process import WorkerProcess
 from placegap.solvers.solving.auto.board import Board
 from placegap.solvers.solving.auto.deadline import Deadline
-from placegap.solvers.solving.auto.parts import Order, start_part
+from placegap.solvers.solving.auto.parts import COMPILING, Order, start_part
 from placegap.solvers.solving.auto.rules import SECOND_S, AutoStep
 
 GRACE_S = 2.0
@@ -28,6 +28,9 @@ LATE_S, LATE_SHARE = 3.0, 0.5
 """What a step gets beyond its own limit before it is asked to stop: seconds, and a share."""
 
 POLL_S = 0.5
+
+COMPILE_S = 120.0
+"""The longest wait for kernels after the time limit; how much of it was compiling is known then."""
 
 
 class Lane:
@@ -48,7 +51,7 @@ class Lane:
         self.limit_s: float | None = None  # of the step, once it runs
         self.began_s = 0.0
         self.compiled_s = 0.0
-        self.is_stopped = self.is_done = False
+        self.is_stopped = self.is_done = self.is_compiling = False
         with contextlib.suppress(OSError):  # the next step tries again
             self.process = start_part(task.instance, is_nice=is_nice)
 
@@ -110,12 +113,14 @@ class Lane:
 
     def _take(self, message: Any, board: Board, deadline: Deadline) -> None:
         assert self.step is not None
-        if isinstance(message, Bound):
+        if message == COMPILING:
+            self.is_compiling = True
+        elif isinstance(message, Bound):
             board.take_bound(message)
         elif isinstance(message, News):
             self._take_news(self.step, message, board)
         elif isinstance(message, tuple):  # ready for the step
-            compiled_s = message[1]
+            compiled_s, self.is_compiling = message[1], False
             deadline.stand_still(compiled_s - self.compiled_s)
             self.compiled_s = compiled_s
             left_s = deadline.left_s
@@ -141,6 +146,7 @@ class Lane:
 
     def _has_died(self, board: Board) -> None:
         assert self.process is not None
+        self.is_compiling = False
         self._over(board, f"its process died ({self.process.last_words()})")
         self.close()
 
@@ -153,12 +159,13 @@ class Lane:
 def run_lanes(lanes: list[Lane], board: Board, deadline: Deadline) -> None:
     """Run the lanes until nothing is left to find, to do, or of the time."""
     try:
-        while not board.is_over and deadline.left_s > 0:
+        while not board.is_over and (deadline.left_s > 0 or _compile(lanes, deadline)):
             for lane in lanes:
-                lane.feed(board)
+                if deadline.left_s > 0:
+                    lane.feed(board)
             if all(lane.is_done for lane in lanes):
                 return
-            _wait(lanes, min(POLL_S, deadline.left_s))
+            _wait(lanes, min(POLL_S, deadline.left_s or POLL_S))
             for lane in lanes:
                 lane.hear(board, deadline)
         if not board.is_over:
@@ -171,6 +178,11 @@ def run_lanes(lanes: list[Lane], board: Board, deadline: Deadline) -> None:
     finally:
         for lane in lanes:
             lane.close()
+
+
+def _compile(lanes: list[Lane], deadline: Deadline) -> bool:
+    """Whether kernels are compiled, which no limit includes, if that does not take forever."""
+    return any(lane.is_compiling for lane in lanes) and deadline.over_s < COMPILE_S
 
 
 def last_words(lanes: list[Lane], board: Board, deadline: Deadline, grace_s: float) -> None:

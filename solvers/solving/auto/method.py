@@ -50,8 +50,13 @@ from placegap.solvers.solving.peak_memory import run_at_peak
 RESERVE_S, RESERVE_SHARE, US_PER_PART = 0.05, 0.01, 5.0
 """Kept of the time limit for handing over the last plans: seconds, a share, and for the size."""
 
+ENDED = "nothing is left to try"
+
 USUAL = ("ended unproven", "stopped at the time limit", "interrupted")
 """Last words of a part that say nothing beyond those of the whole."""
+
+PROCESS_S = 3.0
+"""With less time left no process is started: that alone takes about a second."""
 
 TURN_SHARE = 0.2
 """Of the time that is left, for a step that looks for plans where the lanes take turns."""
@@ -86,7 +91,7 @@ def run(task: Task, params: AutoParams) -> Outcome:
     workers = params.workers or _cores()
     lanes: list[Lane] = []
     try:
-        if workers > 1 and may_start_processes() and _parts(task) > SMALL_PARTS:
+        if workers > 1 and may_start_processes() and _is_worth_processes(task, clock):
             lanes = _lanes(task, workers)  # they load while the placers run
         end = _search(task, board, clock, workers, lanes)
     except KeyboardInterrupt:
@@ -109,14 +114,14 @@ def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[La
         _try_at_once(task, board, deadline, workers)
     if board.is_over:
         return ""
-    if workers > 1 and may_start_processes():
+    if workers > 1 and may_start_processes() and (lanes or deadline.left_s > PROCESS_S):
         lanes += [] if lanes else _lanes(task, workers)
         run_lanes(lanes, board, deadline)
     else:
         _take_turns(task, board, deadline)
     if stop_asked():
         return "interrupted"
-    return "stopped at the time limit" if deadline.left_s <= 0 else "nothing is left to try"
+    return "stopped at the time limit" if deadline.left_s <= 0 else ENDED
 
 
 def _first_plans(task: Task, board: Board) -> Iterator[None]:
@@ -204,9 +209,15 @@ def _lanes(task: Task, workers: int) -> list[Lane]:
 
 
 def _message(board: Board, end: str) -> str:
-    """How it ended, and what became of parts that did not end as they should."""
-    notes = [f"{by}: {note}" for by, note in board.notes.items() if note and note not in USUAL]
+    """How it ended, what became of parts that failed, and why all ended before the time did."""
+    said = {**(board.words if end == ENDED else {}), **board.notes}
+    notes = [f"{by}: {note}" for by, note in said.items() if note and note not in USUAL]
     return "; ".join(filter(None, [end, *notes]))
+
+
+def _is_worth_processes(task: Task, clock: Clock) -> bool:
+    """Whether processes start at once, and load while the placers run."""
+    return _parts(task) > SMALL_PARTS and (clock.limit_s or 0.0) > PROCESS_S
 
 
 def _parts(task: Task) -> int:

@@ -2,7 +2,7 @@
 
 What the parent sends is an order, or None to end. What it hears is ``ready`` with the seconds spent
 on compiling, then `News` or a `Bound` while a step runs, then a `Result`, or a text that says why
-there is none.
+there is none. Before it is ready it may say that it compiles.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -34,6 +34,10 @@ NICE = 5
 
 DIES_FIRST = "500"
 """Where memory runs out, Linux ends a part before the process that holds the best plan."""
+
+
+COMPILING = "compiling"
+"""Said once, before the first ``ready``, by a part that has kernels to compile."""
 
 
 class Order(NamedTuple):
@@ -97,7 +101,8 @@ def serve(pipe: Connection, instance: Instance, is_nice: bool) -> None:
     while (order := pipe.recv()) is not None:
         if order.step.method not in warm:
             warm.add(order.step.method)
-            _warm_up(order.step)
+            with _when_compiling(lambda: send(COMPILING)):
+                _warm_up(order.step)
         send(("ready", compiled_s()))
         if (limit_s := pipe.recv()) is None:
             return
@@ -113,6 +118,26 @@ def _be_modest(is_nice: bool) -> None:
             os.nice(NICE)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(DIES_FIRST)
+
+
+@contextlib.contextmanager
+def _when_compiling(call: Callable[[], None]) -> Iterator[None]:
+    """Call a function as soon as numba begins to compile, for the first time."""
+    from numba.core import event
+
+    class Begun(event.Listener):
+        told = False
+
+        def on_start(self, started: object) -> None:
+            if not self.told:
+                self.told = True
+                call()
+
+        def on_end(self, ended: object) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Begun()):
+        yield
 
 
 def _warm_up(step: AutoStep) -> None:
