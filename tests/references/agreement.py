@@ -18,6 +18,7 @@ Params = Mapping[str, object]
 Part = TypeVar("Part")
 
 DEFAULTS: Mapping[str, Params] = {
+    "auto": {"workers": 1},
     "cp-sat": {"workers": 1},
     "decomposition": {"workers": 1},
     "latency": {"workers": 1, "moves": 500},

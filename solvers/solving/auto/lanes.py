@@ -39,13 +39,17 @@ class Lane:
     Parameters
     ----------
     task : Task
+    packed : bytes
+        Its instance, pickled.
     steps : iterator of AutoStep
     is_nice : bool
         Whether the process gives way to others.
     """
 
-    def __init__(self, task: Task, steps: Iterator[AutoStep], *, is_nice: bool) -> None:
-        self.task, self.steps, self.is_nice = task, steps, is_nice
+    def __init__(
+        self, task: Task, packed: bytes, steps: Iterator[AutoStep], *, is_nice: bool
+    ) -> None:
+        self.task, self.packed, self.steps, self.is_nice = task, packed, steps, is_nice
         self.process: WorkerProcess | None = None
         self.step: AutoStep | None = None
         self.limit_s: float | None = None  # of the step, once it runs
@@ -53,7 +57,7 @@ class Lane:
         self.compiled_s = 0.0
         self.is_stopped = self.is_done = self.is_compiling = False
         with contextlib.suppress(OSError):  # the next step tries again
-            self.process = start_part(task.instance, is_nice=is_nice)
+            self.process = start_part(packed, is_nice=is_nice)
 
     def feed(self, board: Board) -> None:
         """Hand the process its next step, if it has none; the lane is done after the last one."""
@@ -66,7 +70,7 @@ class Lane:
             return
         try:
             if self.process is None:
-                self.process = start_part(self.task.instance, is_nice=self.is_nice)
+                self.process = start_part(self.packed, is_nice=self.is_nice)
                 self.compiled_s = 0.0
             known = (board.plan, board.value_ns)
             self._send(Order(self.step, 0.0, self.task.limits.gap, *known))

@@ -15,6 +15,7 @@ enough, or there is nothing left to try. What is found in time depends on the ma
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -91,8 +92,6 @@ def run(task: Task, params: AutoParams) -> Outcome:
     workers = params.workers or _cores()
     lanes: list[Lane] = []
     try:
-        if workers > 1 and may_start_processes() and _is_worth_processes(task, clock):
-            lanes = _lanes(task, workers)  # they load while the placers run
         end = _search(task, board, clock, workers, lanes)
     except KeyboardInterrupt:
         end = "interrupted"
@@ -107,14 +106,18 @@ def run(task: Task, params: AutoParams) -> Outcome:
 def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[Lane]) -> str:
     """Run the stages until nothing is left to find or to do; how it ended."""
     deadline = Deadline(clock, _reserve_s(task, clock))
+    may = workers > 1 and may_start_processes()
+    early = may and _parts(task) > SMALL_PARTS and deadline.left_s > PROCESS_S
     for _ in _first_plans(task, board):
         if board.is_over:
             return ""
+        if board.value_ns is not None and not lanes and early:
+            lanes += _lanes(task, workers)  # they load while the other placers run
     if _parts(task) <= SMALL_PARTS:
         _try_at_once(task, board, deadline, workers)
     if board.is_over:
         return ""
-    if workers > 1 and may_start_processes() and (lanes or deadline.left_s > PROCESS_S):
+    if may and (lanes or deadline.left_s > PROCESS_S):
         lanes += [] if lanes else _lanes(task, workers)
         run_lanes(lanes, board, deadline)
     else:
@@ -202,9 +205,10 @@ def _run_here(step: AutoStep, limit_s: float, task: Task, board: Board) -> None:
 
 
 def _lanes(task: Task, workers: int) -> list[Lane]:
+    packed = pickle.dumps(task.instance, pickle.HIGHEST_PROTOCOL)
     return [
-        Lane(task, proofs(task, workers), is_nice=False),
-        Lane(task, plans(task, task.limits.seed), is_nice=True),
+        Lane(task, packed, proofs(task, workers), is_nice=False),
+        Lane(task, packed, plans(task, task.limits.seed), is_nice=True),
     ]
 
 
@@ -213,11 +217,6 @@ def _message(board: Board, end: str) -> str:
     said = {**(board.words if end == ENDED else {}), **board.notes}
     notes = [f"{by}: {note}" for by, note in said.items() if note and note not in USUAL]
     return "; ".join(filter(None, [end, *notes]))
-
-
-def _is_worth_processes(task: Task, clock: Clock) -> bool:
-    """Whether processes start at once, and load while the placers run."""
-    return _parts(task) > SMALL_PARTS and (clock.limit_s or 0.0) > PROCESS_S
 
 
 def _parts(task: Task) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -86,8 +87,9 @@ def run_step(
         return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def serve(pipe: Connection, instance: Instance, is_nice: bool) -> None:
+def serve(pipe: Connection, packed: bytes, is_nice: bool) -> None:
     """Life of a part: one step after another, until None comes or the parent is gone."""
+    instance: Instance = pickle.loads(packed)
     silence()
     _be_modest(is_nice)
     signal.signal(STOP, end_orderly)
@@ -150,12 +152,12 @@ def _warm_up(step: AutoStep) -> None:
         solve(example(), step.semantics, step.method, step.params, time_limit_s=2.0)
 
 
-def start_part(instance: Instance, *, is_nice: bool) -> WorkerProcess:
-    """A process that serves steps of an instance.
+def start_part(packed: bytes, *, is_nice: bool) -> WorkerProcess:
+    """A process that serves steps of an instance, which is pickled once for all of them.
 
     Raises
     ------
     OSError
         If it cannot be started.
     """
-    return WorkerProcess(serve, (instance, is_nice))
+    return WorkerProcess(serve, (packed, is_nice))

@@ -102,13 +102,13 @@ def plans(task: Task, seed: int) -> Iterator[AutoStep]:
     >>> from itertools import islice
     >>> from placegap.instances import Makespan, example
     >>> [(s.method, s.seed) for s in islice(plans(Task(example(), Makespan()), 7), 2)]
-    [('annealing', 7), ('annealing', 8)]
+    [('disjunctive-search', 7), ('disjunctive-search', 8)]
     """
     own = task.semantics
     if isinstance(own, LoadSemantics) and own.plans != "chain":
         yield from _able(task, AutoStep("ideal-dp", with_plans(own, "chain"), share=0.3))
-    name = "annealing" if isinstance(own, Makespan) else "local-search"
-    share = 0.25 if isinstance(own, Makespan) else 0.1
+    name = "disjunctive-search" if isinstance(own, Makespan) else "local-search"
+    share = 0.34 if isinstance(own, Makespan) else 0.1
     again = list(_able(task, AutoStep(name, own, share=share)))
     round_ = 0
     while again:

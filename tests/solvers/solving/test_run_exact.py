@@ -42,6 +42,7 @@ PORT = Makespan()
 LOAD = MaxLoad()
 EXACT = [m.name for m in METHODS.values() if m.claim == "exact" and m.name != "brute-force"]
 QUICK: dict[str, dict[str, object]] = {
+    "auto": {"workers": 1},
     "cp-sat": {"workers": 1},
     "decomposition": {"workers": 1},
     "latency": {"workers": 1, "moves": 0},
