@@ -1,9 +1,10 @@
 from . import experiments, formulations, instances, solvers
-from .solving import Solution, solve
+from .solving import Solution, StopSearch, solve
 from .version import __version__
 
 __all__ = [
     "Solution",
+    "StopSearch",
     "__version__",
     "experiments",
     "formulations",

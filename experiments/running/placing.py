@@ -21,6 +21,7 @@ from placegap.instances.problem.semantics import FIELDS, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.solvers import Result, solve
+from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import compiled_s
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once
@@ -327,6 +328,16 @@ def _answer(ending: Ending[Attempt]) -> Result | Failure:
     return Failure(f"{ending.task.method}: {ending.message}", is_input_error=False)
 
 
+def _with_cheap_bound(instance: Instance, result: Result) -> Result:
+    """A plan of a method that proves nothing, with what paths and work prove."""
+    if result.value_ns is None or result.bound_ns is not None or result.split is not None:
+        return result
+    cheap = quick_bound(instance, result.semantics)
+    outcome = Outcome(bound_ns=cheap.ns, bound_origin=cheap.origin, rests_on=cheap.rests_on)
+    known = finish(instance, result.semantics, result.method, outcome, solve_s=0.0, bound_only=True)
+    return carry_bound(result, known)
+
+
 def run_attempt(attempt: Attempt) -> Result | Failure:
     """What the worker does: read the instance, solve, judge."""
     try:
@@ -342,8 +353,9 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
         else:
             run = partial(solve, progress=each_plan_once(send_news))
         source = attempt.source
+        instance = source if isinstance(source, Instance) else load_source(source)
         result = run(
-            source if isinstance(source, Instance) else load_source(source),
+            instance,
             attempt.semantics,
             attempt.method,
             attempt.params,
@@ -352,6 +364,7 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
             seed=attempt.seed,
             incumbent=attempt.incumbent,
         )
+        result = _with_cheap_bound(instance, result)
         return replace(result, setup_s=compiled_s() - compiled)  # with what the warm-up took
     except InputError as error:
         return Failure(str(error), is_input_error=True)
