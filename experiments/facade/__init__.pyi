@@ -1,5 +1,6 @@
 from . import experiments, formulations, instances, solvers
-from .solving import Solution, StopSearch, solve
+from .solvers.core.control import StopSearch
+from .solving import Solution, solve
 from .version import __version__
 
 __all__ = [

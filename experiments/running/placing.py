@@ -194,7 +194,7 @@ def place(
             for ending in endings:
                 answer = _answer(ending)
                 names.append(ending.task.method)
-                if isinstance(answer, Failure) and told and not answer.is_disagreement:
+                if told and _has_lost_its_plan(answer):
                     best = better(best, _judged_last(ending.task, told[0]))
                 if isinstance(answer, Result):
                     ledger.enter(_news(answer))
@@ -229,6 +229,13 @@ def better(best: Result | None, new: Result) -> Result:
     if new.value_ns is not None and new.value_ns <= best.value_ns:
         return carry_bound(new, best)
     return carry_bound(best, new)
+
+
+def _has_lost_its_plan(answer: Result | Failure) -> bool:
+    """Whether an attempt ended without a plan, but perhaps not before it told of one."""
+    if isinstance(answer, Failure):
+        return not answer.is_disagreement
+    return answer.plan is None and answer.status == "no_plan"
 
 
 def _judged_last(attempt: Attempt, plan: Plan) -> Result:

@@ -89,7 +89,7 @@ def solve(
     hear = control.hear if asked else progress
     with listening(instance, semantics, hear), stopped_quietly(control):
         outcome = _run(chosen, task, parsed)
-    if outcome is None:
+    if outcome is None or (control.is_stopped and outcome.plan is None):
         outcome = Outcome(control.plan, message="stopped by a callback")
     elapsed = now_s() - began
     return finish(

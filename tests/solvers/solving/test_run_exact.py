@@ -40,9 +40,10 @@ from placegap.solvers.solving.run_exact import Fault, run_exact
 
 PORT = Makespan()
 LOAD = MaxLoad()
-EXACT = [m.name for m in METHODS.values() if m.claim == "exact" and m.name != "brute-force"]
+EXACT = [
+    m.name for m in METHODS.values() if m.claim == "exact" and m.name not in ("brute-force", "auto")
+]
 QUICK: dict[str, dict[str, object]] = {
-    "auto": {"workers": 1},
     "cp-sat": {"workers": 1},
     "decomposition": {"workers": 1},
     "latency": {"workers": 1, "moves": 0},
