@@ -28,7 +28,7 @@ from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_onc
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import Outcome, SolverDisagreement, carry_bound, finish
 from placegap.solvers.solving.coarsened import solve_coarse
-from placegap.solvers.solving.default_methods import default_method
+from placegap.solvers.solving.default_methods import default_method, quick_method
 from placegap.solvers.solving.second_opinion import (
     Opinion,
     Verdict,
@@ -118,7 +118,12 @@ def choose_semantics(
 
 
 def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
-    """What runs where no method is named; `place` fills in incumbents."""
+    """What runs where no method is named; `place` fills in incumbents.
+
+    First a placer that takes no time, whose plan stands if what follows fails.
+    """
+    quick = quick_method(attempt.semantics)
+    yield _with(attempt, method=quick, params={}, optional=True)
     yield _with(attempt, method=default_method(attempt.semantics))
 
 
@@ -210,7 +215,7 @@ def place(
                     raise (InputError if answer.is_input_error else RuntimeError)(answer.message)
     except KeyboardInterrupt:
         if told:  # it may have been ended before it could return that plan
-            last = _judged_last(running[0], told[0])
+            last = _judged_last(running[0], told[0], "interrupted")
             best = last if best is None else better(last, best)
         raise Stopped(best) from None
     assert best is not None
@@ -238,11 +243,11 @@ def _has_lost_its_plan(answer: Result | Failure) -> bool:
     return answer.plan is None and answer.status == "no_plan"
 
 
-def _judged_last(attempt: Attempt, plan: Plan) -> Result:
+def _judged_last(attempt: Attempt, plan: Plan, how: str = "failed") -> Result:
     """The last plan that an attempt told of before it failed, as a result of its method."""
     source = attempt.source
     instance = source if isinstance(source, Instance) else load_source(source)
-    outcome = Outcome(plan, message="failed; the plan is what it had by then")
+    outcome = Outcome(plan, message=f"{how}; the plan is what it had by then")
     return finish(instance, attempt.semantics, attempt.method, outcome, solve_s=0.0)
 
 

@@ -27,6 +27,8 @@ class Board(Best):
         Who found the plan.
     bound_class : PlanClass or None
         The class of plans that the bound holds for, where it is wider than the task's.
+    is_first_word : bool
+        Whether the part that has proven the bound has not ended yet.
     no_plan_by, no_plan_rests_on : str
         Who has proven that no plan exists, if anybody has, and on whose word.
     notes, words : dict of str
@@ -47,6 +49,7 @@ class Board(Best):
     plan: Plan | None = None
     plan_by: str = ""
     bound_class: PlanClass | None = None
+    is_first_word: bool = False
     no_plan_by: str = ""
     no_plan_rests_on: str = ""
 
@@ -79,15 +82,22 @@ class Board(Best):
         origin: str,
         rests_on: str = PROOF,
         bound_class: PlanClass | None = None,
+        *,
+        is_first_word: bool = False,
     ) -> None:
-        """Take over a bound if it is better, or as good and a proof of ours."""
+        """Take over a bound if it is better, or as good and a proof of ours.
+
+        Of a part that still runs it is the first word: what it rests on is known at the end.
+        """
         before = self.bound_ns
-        is_proof = bound_ns == before and rests_on == PROOF != self.rests_on
+        is_known_better = bound_ns == before and (
+            (rests_on == PROOF != self.rests_on) or (self.is_first_word and not is_first_word)
+        )
         super().prove(bound_ns, origin, rests_on)
-        if is_proof:
+        if is_known_better:
             self.origin, self.rests_on = origin, rests_on
-        if self.bound_ns > before or is_proof:
-            self.bound_class = bound_class
+        if self.bound_ns > before or is_known_better:
+            self.bound_class, self.is_first_word = bound_class, is_first_word
         if self.bound_ns > before:
             tell(self.task.instance, self.task.semantics, origin, bound_ns=bound_ns)
 

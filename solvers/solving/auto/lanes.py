@@ -146,7 +146,8 @@ class Lane:
             board.offer(news.plan, news.by)
         if step.semantics == self.task.semantics and news.bound_ns is not None:
             words = [word_of(p) for p in METHODS[step.method].packages if p in SOLVERS]
-            board.prove(news.bound_ns, news.bound_by or step.method, ", ".join(words) or PROOF)
+            origin, rests_on = news.bound_by or step.method, ", ".join(words) or PROOF
+            board.prove(news.bound_ns, origin, rests_on, is_first_word=True)
 
     def _has_died(self, board: Board) -> None:
         assert self.process is not None
@@ -172,12 +173,12 @@ def run_lanes(lanes: list[Lane], board: Board, deadline: Deadline) -> None:
             _wait(lanes, min(POLL_S, deadline.left_s or POLL_S))
             for lane in lanes:
                 lane.hear(board, deadline)
-        if not board.is_over:
+        if not board.is_over or board.is_first_word:
             last_words(lanes, board, deadline, GRACE_S)
     except KeyboardInterrupt:
         for lane in lanes:
             lane.stop()
-        last_words(lanes, board, deadline, 2 * GRACE_S)
+        last_words(lanes, board, deadline, GRACE_S)
         raise
     finally:
         for lane in lanes:
@@ -194,7 +195,7 @@ def last_words(lanes: list[Lane], board: Board, deadline: Deadline, grace_s: flo
     began_s = time.monotonic()
     while (waited_s := time.monotonic() - began_s) < grace_s:
         busy = [lane for lane in lanes if lane.limit_s is not None and lane.process is not None]
-        if not busy or board.is_over:
+        if not busy or (board.is_over and not board.is_first_word):
             return
         if waited_s > grace_s / 2:
             for lane in busy:

@@ -24,13 +24,13 @@ from placegap.solvers.solving.default_methods import proving_method
 USUAL_S = 60.0
 """The limit where none is given."""
 
-SMALL_PARTS, TRY_S, TRY_SHARE = 1_500, 1.0, 0.1
-"""Graphs of so few ops and edges are first tried without any process: a second, or a share."""
+SMALL_PARTS, TRY_S, TRY_SHARE = 1_500, 3.0, 0.1
+"""Graphs of so few ops and edges are first tried without any process: some seconds, or a share."""
 
 BOUNDS = "bounds"
 """Stands for the portfolio of bounds where a step names its method."""
 
-BOUND_SHARE, LARGE_PARTS = 0.15, 20_000
+BOUND_SHARE, LARGE_PARTS = 0.05, 20_000
 """Of the time, for the portfolio before anything else proves; half of it in larger graphs."""
 
 MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
