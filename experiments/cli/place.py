@@ -30,6 +30,7 @@ from placegap.experiments.show.live_line import live_line
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.place_report import opinion_object, print_result, result_object
 from placegap.experiments.show.rendering import output, spinner, warn
+from placegap.experiments.show.search_log import both, check_plot, search_log
 from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LoadSemantics, Semantics
@@ -109,6 +110,20 @@ def place_command(
             help="A plan file to start from; the result is no worse.",
         ),
     ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            "--log",
+            metavar="FILE",
+            help="Write each better plan and bound as a JSON line: seconds, value, bound, source.",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot", metavar="FILE", help="Draw value and bound over time (.png or .svg)."
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -130,7 +145,8 @@ def place_command(
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
     if not 0 <= gap < 1 or seed < 0:
         raise InputError("--gap must be in [0, 1), --seed not negative")
-    check_outputs(out, write)
+    check_outputs(out, write, log, plot)
+    check_plot(plot)
     if out is not None:
         check_outputs(finer_file(out))
     if out is not None and method is not None and find_method(method).claim == "bound":
@@ -173,8 +189,11 @@ def place_command(
     attempts = iter([first]) if method is not None else default_attempts(first)
     try:
         what = f"placing {instance.name}, {first.semantics.label}"
-        with live_line(what, quiet=quiet or as_json) as on_news:
-            result, warnings = place(attempts, start=known, on_news=on_news)
+        with (
+            live_line(what, quiet=quiet or as_json) as show,
+            search_log(log, plot, what) as on_news,
+        ):
+            result, warnings = place(attempts, start=known, on_news=both(show, on_news))
     except Stopped as stopped:
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None

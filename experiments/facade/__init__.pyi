@@ -1,9 +1,11 @@
 from . import experiments, formulations, instances, solvers
+from .solvers.core.control import StopSearch
 from .solving import Solution, solve
 from .version import __version__
 
 __all__ = [
     "Solution",
+    "StopSearch",
     "__version__",
     "experiments",
     "formulations",

@@ -31,6 +31,7 @@ from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.problem.semantics import MemoryRule, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.control import Control, OnBound, OnPlan
 from placegap.solvers.core.progress import Listener
 from placegap.solvers.core.result import Result, Status
 
@@ -131,6 +132,8 @@ def solve(
     seed: int = 0,
     start: Plan | str | Path | None = None,
     progress: Listener | None = None,
+    on_plan: OnPlan | None = None,
+    on_bound: OnBound | None = None,
 ) -> Solution:
     """Place a model on a cluster, as ``placegap place`` does, in this process.
 
@@ -157,6 +160,10 @@ def solve(
         A plan, or the file of one, to start from: the result is no worse.
     progress : callable, optional
         Called with a `placegap.solvers.core.progress.News` whenever something better is known.
+    on_plan, on_bound : callable, optional
+        Called with ``(value_ns, plan or None)`` and with ``(bound_ns, by)`` whenever one is better.
+        If one returns False or raises `StopSearch`, the search ends with the plan so far; for this
+        `solve` has to be called from the main thread.
 
     Raises
     ------
@@ -200,10 +207,14 @@ def solve(
     elif start is not None:
         known = given_plan(instance, semantics, str(start))
     attempts = default_attempts(first) if method is None else iter([first])
+    control = Control(on_plan, on_bound, progress)
+    hear = progress if on_plan is None and on_bound is None else control.hear
     try:
-        result, warnings = place(attempts, start=known, on_news=progress, pool=run_here)
-    except Stopped:
-        raise KeyboardInterrupt from None
+        result, warnings = place(attempts, start=known, on_news=hear, pool=run_here)
+    except Stopped as stopped:
+        if not control.is_stopped or stopped.best is None:
+            raise KeyboardInterrupt from None
+        result, warnings = stopped.best, ()
     fine = instance if result.split is None else result.split.fine
     return Solution(fine, result, warnings)
 

@@ -21,13 +21,14 @@ from placegap.instances.problem.semantics import FIELDS, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.solvers import Result, solve
+from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import compiled_s
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import Outcome, SolverDisagreement, carry_bound, finish
 from placegap.solvers.solving.coarsened import solve_coarse
-from placegap.solvers.solving.default_methods import default_method
+from placegap.solvers.solving.default_methods import default_method, quick_method
 from placegap.solvers.solving.second_opinion import (
     Opinion,
     Verdict,
@@ -117,7 +118,12 @@ def choose_semantics(
 
 
 def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
-    """What runs where no method is named; `place` fills in incumbents."""
+    """What runs where no method is named; `place` fills in incumbents.
+
+    First a placer that takes no time, whose plan stands if what follows fails.
+    """
+    quick = quick_method(attempt.semantics)
+    yield _with(attempt, method=quick, params={}, optional=True)
     yield _with(attempt, method=default_method(attempt.semantics))
 
 
@@ -193,7 +199,7 @@ def place(
             for ending in endings:
                 answer = _answer(ending)
                 names.append(ending.task.method)
-                if isinstance(answer, Failure) and told and not answer.is_disagreement:
+                if told and _has_lost_its_plan(answer):
                     best = better(best, _judged_last(ending.task, told[0]))
                 if isinstance(answer, Result):
                     ledger.enter(_news(answer))
@@ -209,7 +215,7 @@ def place(
                     raise (InputError if answer.is_input_error else RuntimeError)(answer.message)
     except KeyboardInterrupt:
         if told:  # it may have been ended before it could return that plan
-            last = _judged_last(running[0], told[0])
+            last = _judged_last(running[0], told[0], "interrupted")
             best = last if best is None else better(last, best)
         raise Stopped(best) from None
     assert best is not None
@@ -230,11 +236,18 @@ def better(best: Result | None, new: Result) -> Result:
     return carry_bound(best, new)
 
 
-def _judged_last(attempt: Attempt, plan: Plan) -> Result:
+def _has_lost_its_plan(answer: Result | Failure) -> bool:
+    """Whether an attempt ended without a plan, but perhaps not before it told of one."""
+    if isinstance(answer, Failure):
+        return not answer.is_disagreement
+    return answer.plan is None and answer.status == "no_plan"
+
+
+def _judged_last(attempt: Attempt, plan: Plan, how: str = "failed") -> Result:
     """The last plan that an attempt told of before it failed, as a result of its method."""
     source = attempt.source
     instance = source if isinstance(source, Instance) else load_source(source)
-    outcome = Outcome(plan, message="failed; the plan is what it had by then")
+    outcome = Outcome(plan, message=f"{how}; the plan is what it had by then")
     return finish(instance, attempt.semantics, attempt.method, outcome, solve_s=0.0)
 
 
@@ -327,6 +340,16 @@ def _answer(ending: Ending[Attempt]) -> Result | Failure:
     return Failure(f"{ending.task.method}: {ending.message}", is_input_error=False)
 
 
+def _with_cheap_bound(instance: Instance, result: Result) -> Result:
+    """A plan of a method that proves nothing, with what paths and work prove."""
+    if result.value_ns is None or result.bound_ns is not None or result.split is not None:
+        return result
+    cheap = quick_bound(instance, result.semantics)
+    outcome = Outcome(bound_ns=cheap.ns, bound_origin=cheap.origin, rests_on=cheap.rests_on)
+    known = finish(instance, result.semantics, result.method, outcome, solve_s=0.0, bound_only=True)
+    return carry_bound(result, known)
+
+
 def run_attempt(attempt: Attempt) -> Result | Failure:
     """What the worker does: read the instance, solve, judge."""
     try:
@@ -342,8 +365,9 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
         else:
             run = partial(solve, progress=each_plan_once(send_news))
         source = attempt.source
+        instance = source if isinstance(source, Instance) else load_source(source)
         result = run(
-            source if isinstance(source, Instance) else load_source(source),
+            instance,
             attempt.semantics,
             attempt.method,
             attempt.params,
@@ -352,6 +376,7 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
             seed=attempt.seed,
             incumbent=attempt.incumbent,
         )
+        result = _with_cheap_bound(instance, result)
         return replace(result, setup_s=compiled_s() - compiled)  # with what the warm-up took
     except InputError as error:
         return Failure(str(error), is_input_error=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placegap.instances.reading.errors import MissingExtra
@@ -88,3 +89,21 @@ def png(figure: Figure, dpi: int = 150) -> bytes:
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=dpi, metadata={"Software": None})
     return data.getvalue()
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG or SVG, by the name of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "empty.svg")
+    ...     write_figure(new_figure(1, 1), path)
+    ...     "<svg" in path.read_text()
+    True
+    """
+    if path.suffix.lower() == ".png":
+        path.write_bytes(png(figure))
+    else:
+        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})

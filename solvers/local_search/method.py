@@ -28,10 +28,13 @@ class DisjunctiveSearchParams(Params):
         200 for each op, and no more than 200,000.
     workers : int
         Walks side by side, in threads.
+    start : bool
+        Whether placers are asked for a first plan besides the task's incumbent.
     """
 
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
     workers: int = Field(default=2, ge=1, le=1024)
+    start: bool = True
 
 
 def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
@@ -50,7 +53,7 @@ def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
     ((1,), (0,), (1,), (1,))
     """
     clock, instance = task.limits.clock(), task.instance
-    start = best_start(task, placers(task))
+    start = best_start(task, placers(task) if params.start else ())
     if start is None:
         return Outcome(message="no start: none of the fast placers found a plan")
     left_s, steps = clock.left_s, params.steps
@@ -67,7 +70,7 @@ def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
             value_ns = evaluate(instance, plan, task.semantics).value_ns
             if value_ns is not None and value_ns < least:
                 best, least, plans = plan, value_ns, plans + 1
-                tell(instance, task.semantics, "disjunctive-search", value_ns=value_ns)
+                tell(instance, task.semantics, "disjunctive-search", value_ns=value_ns, plan=plan)
     except KeyboardInterrupt:
         message = "interrupted"
     return Outcome(best, message=message, details={"plans": plans})

@@ -43,3 +43,14 @@ def proving_method(semantics: Semantics) -> str:
             return "noncontiguous"
         case _:
             return "throughput-ip"
+
+
+def quick_method(semantics: Semantics) -> str:
+    """A placer that takes no time, whose plan stands if all else fails.
+
+    Examples
+    --------
+    >>> quick_method(Makespan())
+    'heft'
+    """
+    return "heft" if semantics.objective == "makespan" else "m-topo"

@@ -12,6 +12,7 @@ from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.servers import check_semantics
 from placegap.solvers.back_ends import SolverName, require
 from placegap.solvers.core.clock import compiled_s, now_s
+from placegap.solvers.core.control import Control, OnBound, OnPlan, stopped_quietly
 from placegap.solvers.core.method import AnyMethod, Limits, Params, Task
 from placegap.solvers.core.progress import Listener, listening
 from placegap.solvers.core.registry import find_method, parse_params, why_not
@@ -30,6 +31,8 @@ def solve(
     seed: int = 0,
     incumbent: Plan | None = None,
     progress: Listener | None = None,
+    on_plan: OnPlan | None = None,
+    on_bound: OnBound | None = None,
 ) -> Result:
     """Run one method on one instance and let the referee judge it.
 
@@ -48,6 +51,10 @@ def solve(
     progress : callable, optional
         Called with a `progress.News` whenever a better plan or bound is known, by methods that
         tell, perhaps from other threads.
+    on_plan, on_bound : callable, optional
+        Called with ``(value_ns, plan or None)`` and with ``(bound_ns, by)`` whenever one is better.
+        If one returns False or raises `control.StopSearch`, the search ends with the plan so far,
+        as after Ctrl-C; for this `solve` has to be called from the main thread.
 
     Raises
     ------
@@ -76,8 +83,14 @@ def solve(
             raise InputError(f"{chosen.name} {reason}")
         raise InputError(f"{chosen.name} does not apply to {instance.name}: {reason}")
     began, compiled = now_s(), compiled_s()
-    with listening(instance, semantics, progress):
+    control = Control(on_plan, on_bound, progress)
+    asked = on_plan is not None or on_bound is not None
+    outcome = None
+    hear = control.hear if asked else progress
+    with listening(instance, semantics, hear), stopped_quietly(control):
         outcome = _run(chosen, task, parsed)
+    if outcome is None or (control.is_stopped and outcome.plan is None):
+        outcome = Outcome(control.plan, message="stopped by a callback")
     elapsed = now_s() - began
     return finish(
         instance,

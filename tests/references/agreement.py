@@ -41,8 +41,9 @@ DEAR = ("throughput-ip",)
 
 
 def methods(*claims: str) -> list[Method]:
-    """The registered methods of these claims, brute force aside."""
-    return [m for m in METHODS.values() if m.claim in claims and m.name != "brute-force"]
+    """The registered methods of these claims, but brute force, and auto, which runs the others."""
+    aside = ("brute-force", "auto")
+    return [m for m in METHODS.values() if m.claim in claims and m.name not in aside]
 
 
 def run(instance: Instance, semantics: Semantics, name: str, params: Params) -> Result | None:

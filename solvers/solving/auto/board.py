@@ -27,10 +27,12 @@ class Board(Best):
         Who found the plan.
     bound_class : PlanClass or None
         The class of plans that the bound holds for, where it is wider than the task's.
+    is_first_word : bool
+        Whether the part that has proven the bound has not ended yet.
     no_plan_by, no_plan_rests_on : str
         Who has proven that no plan exists, if anybody has, and on whose word.
-    notes : dict of str
-        The last words of each part.
+    notes, words : dict of str
+        How parts have failed, and the last words of those that have not, by method.
 
     Examples
     --------
@@ -47,11 +49,13 @@ class Board(Best):
     plan: Plan | None = None
     plan_by: str = ""
     bound_class: PlanClass | None = None
+    is_first_word: bool = False
     no_plan_by: str = ""
     no_plan_rests_on: str = ""
 
     def __post_init__(self) -> None:
         self.notes: dict[str, str] = {}
+        self.words: dict[str, str] = {}
 
     def offer(self, plan: Plan, by: str, value_ns: int | None = None) -> bool:
         """Judge a plan, unless `value_ns` is the referee's already, and keep it if it is better."""
@@ -78,15 +82,22 @@ class Board(Best):
         origin: str,
         rests_on: str = PROOF,
         bound_class: PlanClass | None = None,
+        *,
+        is_first_word: bool = False,
     ) -> None:
-        """Take over a bound if it is better, or as good and a proof of ours."""
+        """Take over a bound if it is better, or as good and a proof of ours.
+
+        Of a part that still runs it is the first word: what it rests on is known at the end.
+        """
         before = self.bound_ns
-        is_proof = bound_ns == before and rests_on == PROOF != self.rests_on
+        is_known_better = bound_ns == before and (
+            (rests_on == PROOF != self.rests_on) or (self.is_first_word and not is_first_word)
+        )
         super().prove(bound_ns, origin, rests_on)
-        if is_proof:
+        if is_known_better:
             self.origin, self.rests_on = origin, rests_on
-        if self.bound_ns > before or is_proof:
-            self.bound_class = bound_class
+        if self.bound_ns > before or is_known_better:
+            self.bound_class, self.is_first_word = bound_class, is_first_word
         if self.bound_ns > before:
             tell(self.task.instance, self.task.semantics, origin, bound_ns=bound_ns)
 
@@ -116,7 +127,7 @@ class Board(Best):
                     f"{result.method}: says that no plan exists; {self.plan_by} has one"
                 )
         self.faults += [fault for fault in result.faults if fault not in self.faults]
-        self.notes[result.method] = result.message
+        self.words[result.method] = result.message
 
     @property
     def is_over(self) -> bool:
@@ -131,7 +142,7 @@ class Board(Best):
                 bound_origin=self.no_plan_by,
                 rests_on=self.no_plan_rests_on,
                 faults=tuple(self.faults),
-                message=self.notes.get(self.no_plan_by) or f"proven by {self.no_plan_by}",
+                message=self.words.get(self.no_plan_by) or f"proven by {self.no_plan_by}",
                 details=self.details,
             )
         return Outcome(

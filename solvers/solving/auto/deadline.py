@@ -31,6 +31,14 @@ class Deadline:
     @property
     def left_s(self) -> float:
         """Seconds left, at least 0."""
-        left_s = self.clock.limit_s
-        assert left_s is not None
-        return max(0.0, left_s + self._stood_s - self.clock.spent_s - self.reserve_s)
+        return max(0.0, -self._beyond_s())
+
+    @property
+    def over_s(self) -> float:
+        """Seconds since the end, at least 0."""
+        return max(0.0, self._beyond_s())
+
+    def _beyond_s(self) -> float:
+        limit_s = self.clock.limit_s
+        assert limit_s is not None
+        return self.clock.spent_s + self.reserve_s - limit_s - self._stood_s

@@ -18,7 +18,7 @@ from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
 from placegap.solvers.core.worker_process import WorkerProcess
 from placegap.solvers.solving.auto.board import Board
 from placegap.solvers.solving.auto.deadline import Deadline
-from placegap.solvers.solving.auto.parts import Order, start_part
+from placegap.solvers.solving.auto.parts import COMPILING, Order, start_part
 from placegap.solvers.solving.auto.rules import SECOND_S, AutoStep
 
 GRACE_S = 2.0
@@ -29,6 +29,9 @@ LATE_S, LATE_SHARE = 3.0, 0.5
 
 POLL_S = 0.5
 
+COMPILE_S = 120.0
+"""The longest wait for kernels after the time limit; how much of it was compiling is known then."""
+
 
 class Lane:
     """A list of steps, and the process that runs one of them now.
@@ -36,21 +39,25 @@ class Lane:
     Parameters
     ----------
     task : Task
+    packed : bytes
+        Its instance, pickled.
     steps : iterator of AutoStep
     is_nice : bool
         Whether the process gives way to others.
     """
 
-    def __init__(self, task: Task, steps: Iterator[AutoStep], *, is_nice: bool) -> None:
-        self.task, self.steps, self.is_nice = task, steps, is_nice
+    def __init__(
+        self, task: Task, packed: bytes, steps: Iterator[AutoStep], *, is_nice: bool
+    ) -> None:
+        self.task, self.packed, self.steps, self.is_nice = task, packed, steps, is_nice
         self.process: WorkerProcess | None = None
         self.step: AutoStep | None = None
         self.limit_s: float | None = None  # of the step, once it runs
         self.began_s = 0.0
         self.compiled_s = 0.0
-        self.is_stopped = self.is_done = False
+        self.is_stopped = self.is_done = self.is_compiling = False
         with contextlib.suppress(OSError):  # the next step tries again
-            self.process = start_part(task.instance, is_nice=is_nice)
+            self.process = start_part(packed, is_nice=is_nice)
 
     def feed(self, board: Board) -> None:
         """Hand the process its next step, if it has none; the lane is done after the last one."""
@@ -63,7 +70,7 @@ class Lane:
             return
         try:
             if self.process is None:
-                self.process = start_part(self.task.instance, is_nice=self.is_nice)
+                self.process = start_part(self.packed, is_nice=self.is_nice)
                 self.compiled_s = 0.0
             known = (board.plan, board.value_ns)
             self._send(Order(self.step, 0.0, self.task.limits.gap, *known))
@@ -110,12 +117,14 @@ class Lane:
 
     def _take(self, message: Any, board: Board, deadline: Deadline) -> None:
         assert self.step is not None
-        if isinstance(message, Bound):
+        if message == COMPILING:
+            self.is_compiling = True
+        elif isinstance(message, Bound):
             board.take_bound(message)
         elif isinstance(message, News):
             self._take_news(self.step, message, board)
         elif isinstance(message, tuple):  # ready for the step
-            compiled_s = message[1]
+            compiled_s, self.is_compiling = message[1], False
             deadline.stand_still(compiled_s - self.compiled_s)
             self.compiled_s = compiled_s
             left_s = deadline.left_s
@@ -137,10 +146,12 @@ class Lane:
             board.offer(news.plan, news.by)
         if step.semantics == self.task.semantics and news.bound_ns is not None:
             words = [word_of(p) for p in METHODS[step.method].packages if p in SOLVERS]
-            board.prove(news.bound_ns, news.bound_by or step.method, ", ".join(words) or PROOF)
+            origin, rests_on = news.bound_by or step.method, ", ".join(words) or PROOF
+            board.prove(news.bound_ns, origin, rests_on, is_first_word=True)
 
     def _has_died(self, board: Board) -> None:
         assert self.process is not None
+        self.is_compiling = False
         self._over(board, f"its process died ({self.process.last_words()})")
         self.close()
 
@@ -153,24 +164,30 @@ class Lane:
 def run_lanes(lanes: list[Lane], board: Board, deadline: Deadline) -> None:
     """Run the lanes until nothing is left to find, to do, or of the time."""
     try:
-        while not board.is_over and deadline.left_s > 0:
+        while not board.is_over and (deadline.left_s > 0 or _compile(lanes, deadline)):
             for lane in lanes:
-                lane.feed(board)
+                if deadline.left_s > 0:
+                    lane.feed(board)
             if all(lane.is_done for lane in lanes):
                 return
-            _wait(lanes, min(POLL_S, deadline.left_s))
+            _wait(lanes, min(POLL_S, deadline.left_s or POLL_S))
             for lane in lanes:
                 lane.hear(board, deadline)
-        if not board.is_over:
+        if not board.is_over or board.is_first_word:
             last_words(lanes, board, deadline, GRACE_S)
     except KeyboardInterrupt:
         for lane in lanes:
             lane.stop()
-        last_words(lanes, board, deadline, 2 * GRACE_S)
+        last_words(lanes, board, deadline, GRACE_S)
         raise
     finally:
         for lane in lanes:
             lane.close()
+
+
+def _compile(lanes: list[Lane], deadline: Deadline) -> bool:
+    """Whether kernels are compiled, which no limit includes, if that does not take forever."""
+    return any(lane.is_compiling for lane in lanes) and deadline.over_s < COMPILE_S
 
 
 def last_words(lanes: list[Lane], board: Board, deadline: Deadline, grace_s: float) -> None:
@@ -178,7 +195,7 @@ def last_words(lanes: list[Lane], board: Board, deadline: Deadline, grace_s: flo
     began_s = time.monotonic()
     while (waited_s := time.monotonic() - began_s) < grace_s:
         busy = [lane for lane in lanes if lane.limit_s is not None and lane.process is not None]
-        if not busy or board.is_over:
+        if not busy or (board.is_over and not board.is_first_word):
             return
         if waited_s > grace_s / 2:
             for lane in busy:

@@ -15,6 +15,7 @@ enough, or there is nothing left to try. What is found in time depends on the ma
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -50,8 +51,13 @@ from placegap.solvers.solving.peak_memory import run_at_peak
 RESERVE_S, RESERVE_SHARE, US_PER_PART = 0.05, 0.01, 5.0
 """Kept of the time limit for handing over the last plans: seconds, a share, and for the size."""
 
+ENDED = "nothing is left to try"
+
 USUAL = ("ended unproven", "stopped at the time limit", "interrupted")
 """Last words of a part that say nothing beyond those of the whole."""
+
+PROCESS_S = 3.0
+"""With less time left no process is started: that alone takes about a second."""
 
 TURN_SHARE = 0.2
 """Of the time that is left, for a step that looks for plans where the lanes take turns."""
@@ -86,8 +92,6 @@ def run(task: Task, params: AutoParams) -> Outcome:
     workers = params.workers or _cores()
     lanes: list[Lane] = []
     try:
-        if workers > 1 and may_start_processes() and _parts(task) > SMALL_PARTS:
-            lanes = _lanes(task, workers)  # they load while the placers run
         end = _search(task, board, clock, workers, lanes)
     except KeyboardInterrupt:
         end = "interrupted"
@@ -102,21 +106,25 @@ def run(task: Task, params: AutoParams) -> Outcome:
 def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[Lane]) -> str:
     """Run the stages until nothing is left to find or to do; how it ended."""
     deadline = Deadline(clock, _reserve_s(task, clock))
+    may = workers > 1 and may_start_processes()
+    early = may and _parts(task) > SMALL_PARTS and deadline.left_s > PROCESS_S
     for _ in _first_plans(task, board):
         if board.is_over:
             return ""
+        if board.value_ns is not None and not lanes and early:
+            lanes += _lanes(task, workers)  # they load while the other placers run
     if _parts(task) <= SMALL_PARTS:
         _try_at_once(task, board, deadline, workers)
     if board.is_over:
         return ""
-    if workers > 1 and may_start_processes():
+    if may and (lanes or deadline.left_s > PROCESS_S):
         lanes += [] if lanes else _lanes(task, workers)
         run_lanes(lanes, board, deadline)
     else:
         _take_turns(task, board, deadline)
     if stop_asked():
         return "interrupted"
-    return "stopped at the time limit" if deadline.left_s <= 0 else "nothing is left to try"
+    return "stopped at the time limit" if deadline.left_s <= 0 else ENDED
 
 
 def _first_plans(task: Task, board: Board) -> Iterator[None]:
@@ -197,15 +205,17 @@ def _run_here(step: AutoStep, limit_s: float, task: Task, board: Board) -> None:
 
 
 def _lanes(task: Task, workers: int) -> list[Lane]:
+    packed = pickle.dumps(task.instance, pickle.HIGHEST_PROTOCOL)
     return [
-        Lane(task, proofs(task, workers), is_nice=False),
-        Lane(task, plans(task, task.limits.seed), is_nice=True),
+        Lane(task, packed, proofs(task, workers), is_nice=False),
+        Lane(task, packed, plans(task, task.limits.seed), is_nice=True),
     ]
 
 
 def _message(board: Board, end: str) -> str:
-    """How it ended, and what became of parts that did not end as they should."""
-    notes = [f"{by}: {note}" for by, note in board.notes.items() if note and note not in USUAL]
+    """How it ended, what became of parts that failed, and why all ended before the time did."""
+    said = {**(board.words if end == ENDED else {}), **board.notes}
+    notes = [f"{by}: {note}" for by, note in said.items() if note and note not in USUAL]
     return "; ".join(filter(None, [end, *notes]))
 
 

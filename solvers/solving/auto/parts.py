@@ -2,16 +2,17 @@
 
 What the parent sends is an order, or None to end. What it hears is ``ready`` with the seconds spent
 on compiling, then `News` or a `Bound` while a step runs, then a `Result`, or a text that says why
-there is none.
+there is none. Before it is ready it may say that it compiles.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -34,6 +35,10 @@ NICE = 5
 
 DIES_FIRST = "500"
 """Where memory runs out, Linux ends a part before the process that holds the best plan."""
+
+
+COMPILING = "compiling"
+"""Said once, before the first ``ready``, by a part that has kernels to compile."""
 
 
 class Order(NamedTuple):
@@ -82,8 +87,9 @@ def run_step(
         return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def serve(pipe: Connection, instance: Instance, is_nice: bool) -> None:
+def serve(pipe: Connection, packed: bytes, is_nice: bool) -> None:
     """Life of a part: one step after another, until None comes or the parent is gone."""
+    instance: Instance = pickle.loads(packed)
     silence()
     _be_modest(is_nice)
     signal.signal(STOP, end_orderly)
@@ -97,7 +103,8 @@ def serve(pipe: Connection, instance: Instance, is_nice: bool) -> None:
     while (order := pipe.recv()) is not None:
         if order.step.method not in warm:
             warm.add(order.step.method)
-            _warm_up(order.step)
+            with _when_compiling(lambda: send(COMPILING)):
+                _warm_up(order.step)
         send(("ready", compiled_s()))
         if (limit_s := pipe.recv()) is None:
             return
@@ -115,6 +122,26 @@ def _be_modest(is_nice: bool) -> None:
         file.write(DIES_FIRST)
 
 
+@contextlib.contextmanager
+def _when_compiling(call: Callable[[], None]) -> Iterator[None]:
+    """Call a function as soon as numba begins to compile, for the first time."""
+    from numba.core import event
+
+    class Begun(event.Listener):
+        told = False
+
+        def on_start(self, started: object) -> None:
+            if not self.told:
+                self.told = True
+                call()
+
+        def on_end(self, ended: object) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Begun()):
+        yield
+
+
 def _warm_up(step: AutoStep) -> None:
     """Load the method, and compile its kernels, before its clock begins."""
     with contextlib.suppress(Exception):  # what fails here fails in the run itself
@@ -125,12 +152,12 @@ def _warm_up(step: AutoStep) -> None:
         solve(example(), step.semantics, step.method, step.params, time_limit_s=2.0)
 
 
-def start_part(instance: Instance, *, is_nice: bool) -> WorkerProcess:
-    """A process that serves steps of an instance.
+def start_part(packed: bytes, *, is_nice: bool) -> WorkerProcess:
+    """A process that serves steps of an instance, which is pickled once for all of them.
 
     Raises
     ------
     OSError
         If it cannot be started.
     """
-    return WorkerProcess(serve, (instance, is_nice))
+    return WorkerProcess(serve, (packed, is_nice))

@@ -24,13 +24,13 @@ from placegap.solvers.solving.default_methods import proving_method
 USUAL_S = 60.0
 """The limit where none is given."""
 
-SMALL_PARTS, TRY_S, TRY_SHARE = 1_500, 1.0, 0.1
-"""Graphs of so few ops and edges are first tried without any process: a second, or a share."""
+SMALL_PARTS, TRY_S, TRY_SHARE = 1_500, 3.0, 0.1
+"""Graphs of so few ops and edges are first tried without any process: some seconds, or a share."""
 
 BOUNDS = "bounds"
 """Stands for the portfolio of bounds where a step names its method."""
 
-BOUND_SHARE, LARGE_PARTS = 0.15, 20_000
+BOUND_SHARE, LARGE_PARTS = 0.05, 20_000
 """Of the time, for the portfolio before anything else proves; half of it in larger graphs."""
 
 MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
@@ -102,13 +102,13 @@ def plans(task: Task, seed: int) -> Iterator[AutoStep]:
     >>> from itertools import islice
     >>> from placegap.instances import Makespan, example
     >>> [(s.method, s.seed) for s in islice(plans(Task(example(), Makespan()), 7), 2)]
-    [('annealing', 7), ('annealing', 8)]
+    [('disjunctive-search', 7), ('disjunctive-search', 8)]
     """
     own = task.semantics
     if isinstance(own, LoadSemantics) and own.plans != "chain":
         yield from _able(task, AutoStep("ideal-dp", with_plans(own, "chain"), share=0.3))
-    name = "annealing" if isinstance(own, Makespan) else "local-search"
-    share = 0.25 if isinstance(own, Makespan) else 0.1
+    name = "disjunctive-search" if isinstance(own, Makespan) else "local-search"
+    share = 0.34 if isinstance(own, Makespan) else 0.1
     again = list(_able(task, AutoStep(name, own, share=share)))
     round_ = 0
     while again:

@@ -50,10 +50,18 @@ def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> No
     assert usual(method="m-topo").startswith("max_load")
 
 
-@pytest.mark.parametrize("semantics", [Makespan(), MaxLoad(), MaxLoadFwdBwd(), LatencySubgraphs()])
-def test_the_default_method_is_auto_whatever_the_semantics(semantics: Semantics) -> None:
+@pytest.mark.parametrize(
+    ("semantics", "quick"),
+    [
+        (Makespan(), "heft"), (MaxLoad(), "m-topo"), (MaxLoadFwdBwd(), "m-topo"),
+        (LatencySubgraphs(), "m-topo"),
+    ],
+)  # fmt: skip
+def test_the_default_is_auto_after_a_placer_that_takes_no_time(
+    semantics: Semantics, quick: str
+) -> None:
     attempts = default_attempts(Attempt(Source("vgg19"), semantics, ""))
-    assert [attempt.method for attempt in attempts] == ["auto"]
+    assert [attempt.method for attempt in attempts] == [quick, "auto"]
 
 
 def test_if_a_later_attempt_crashes_the_plan_before_stands(

@@ -40,7 +40,9 @@ from placegap.solvers.solving.run_exact import Fault, run_exact
 
 PORT = Makespan()
 LOAD = MaxLoad()
-EXACT = [m.name for m in METHODS.values() if m.claim == "exact" and m.name != "brute-force"]
+EXACT = [
+    m.name for m in METHODS.values() if m.claim == "exact" and m.name not in ("brute-force", "auto")
+]
 QUICK: dict[str, dict[str, object]] = {
     "cp-sat": {"workers": 1},
     "decomposition": {"workers": 1},

@@ -1,0 +1,52 @@
+"""Callbacks hear of better plans and bounds, and may end the search with the plan so far."""
+
+from __future__ import annotations
+
+import pytest
+from draws.tiny import tiny_instance
+
+import placegap
+from placegap.instances import Makespan, Plan, example
+from placegap.solvers import solve
+from placegap.solvers.core.control import StopSearch
+
+PORT = Makespan()
+
+
+def test_callbacks_hear_of_each_better_plan_and_bound() -> None:
+    values: list[int] = []
+    bounds: list[tuple[int, str]] = []
+    found = solve(
+        example(), PORT, "cp-sat", {"workers": 1},
+        on_plan=lambda value_ns, plan: values.append(value_ns),
+        on_bound=lambda bound_ns, by: bounds.append((bound_ns, by)),
+    )  # fmt: skip
+    assert values == sorted(values, reverse=True)
+    assert bounds[0] == (33, "critical path")  # the doctest of `quick_bound`
+    assert (values[-1], found.value_ns) == (34, 34)
+
+
+@pytest.mark.parametrize("method", ["auto", "decomposition", "disjunctive-search"])
+def test_a_callback_that_returns_false_ends_the_search(method: str) -> None:
+    instance = tiny_instance(9, num_ops=30, num_devices=4, density=0.3)  # minutes from a proof
+    found = solve(
+        instance, PORT, method, {"workers": 1}, time_limit_s=300, on_plan=lambda value, plan: False
+    )
+    assert found.value_ns is not None
+    assert found.solve_s < 60
+
+
+def test_a_callback_may_raise_what_ends_the_search() -> None:
+    plans: list[Plan | None] = []
+
+    def stop(value_ns: int, plan: Plan | None) -> None:
+        plans.append(plan)
+        raise StopSearch
+
+    found = placegap.solve(
+        tiny_instance(9, num_ops=30, num_devices=4, density=0.3), objective="makespan",
+        time_limit_s=300, on_plan=stop,
+    )  # fmt: skip
+    assert found.plan is not None
+    assert len(plans) == 1
+    assert isinstance(plans[0], Plan)

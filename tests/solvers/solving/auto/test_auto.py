@@ -1,0 +1,185 @@
+"""auto: no part makes another one worse, the time is used, and what fails costs nothing known."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+from draws.tiny import tiny_instance
+from references.brute_force import oracle
+
+from placegap.instances import Instance, Makespan, MaxLoad, Plan, Semantics, evaluate, example
+from placegap.instances.problem.semantics import LatencySubgraphs, MaxLoadFwdBwd, memory_rule
+from placegap.solvers import METHODS, Limits, Outcome, Result, Task, solve
+from placegap.solvers.bounds.cheap_bounds import quick_bound
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.method import Params
+from placegap.solvers.core.result import finish
+from placegap.solvers.core.starts import placers, starts
+from placegap.solvers.core.trust import PROOF
+from placegap.solvers.solving.auto.board import Board
+from placegap.solvers.solving.auto.deadline import Deadline
+from placegap.solvers.solving.auto.lanes import Lane, run_lanes
+from placegap.solvers.solving.auto.rules import AutoStep, plans, proofs
+
+PORT = Makespan()
+ALONE = {"workers": 1}
+
+
+def hard() -> Instance:
+    """30 ops on 4 devices: minutes away from a proof by either solver, and by no cheap bound."""
+    return tiny_instance(9, num_ops=30, num_devices=4, density=0.3)
+
+
+@pytest.mark.parametrize(
+    "semantics",
+    [
+        PORT, Makespan(channels="free", memory="peak"), MaxLoad(plans="chain"),
+        MaxLoad(plans="convex", memory="peak"), MaxLoad(), MaxLoad(plans="chain", replicas=True),
+        MaxLoadFwdBwd(), LatencySubgraphs(),
+    ],
+    ids=lambda semantics: semantics.label,
+)  # fmt: skip
+def test_it_is_no_worse_than_its_placers_and_its_cheap_bounds(semantics: Semantics) -> None:
+    instance = tiny_instance(3, num_ops=6, num_devices=3)
+    found = solve(instance, semantics, "auto", ALONE, time_limit_s=2.0)
+    assert found.value_ns is not None
+    assert found.bound_ns is not None
+    assert found.bound_ns >= quick_bound(instance, semantics).ns
+    if memory_rule(semantics) == "sum":  # brute force knows no other rule
+        optimum = oracle(instance, semantics)
+        assert optimum is not None
+        assert found.bound_ns <= optimum <= found.value_ns
+        task = Task(instance, semantics)
+        assert found.value_ns <= min(start.value_ns for start in starts(task, placers(task)))
+
+
+def test_the_whole_time_is_used_where_nothing_is_proven() -> None:
+    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=2.0)
+    assert found.status == "feasible"
+    assert found.message == "stopped at the time limit"
+    assert 1.5 < found.solve_s < 20.0  # busy machines are late
+
+
+def test_it_stops_at_the_gap_that_suffices() -> None:
+    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=300.0, gap=0.9)
+    assert found.status == "gap_met"
+
+
+def test_without_a_limit_it_says_which_one_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("placegap.solvers.solving.auto.method.USUAL_S", 0.5)
+    found = solve(hard(), PORT, "auto", ALONE)
+    assert found.message == "stopped at the time limit of 0.5 s, the usual where none is given"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(MemoryError(), "out of memory"), (RuntimeError("broken"), "broken")],
+)
+@pytest.mark.filterwarnings("ignore::placegap.solvers.solving.run_exact.Fault")
+def test_a_part_that_fails_costs_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
+) -> None:
+    def fail(task: Task, params: Params) -> Outcome:
+        raise error
+
+    failing = replace(METHODS["disjunctive-search"], run=fail)
+    monkeypatch.setitem(METHODS._loaded, "disjunctive-search", failing)
+    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=1.0)
+    assert found.plan is not None
+    assert found.bound_ns is not None
+    assert message in found.message
+
+
+def test_two_processes_are_no_worse_than_one_plan_after_another() -> None:
+    instance = hard()
+    found = solve(instance, PORT, "auto", {"workers": 2}, time_limit_s=5.0)
+    assert found.value_ns is not None
+    task = Task(instance, PORT)
+    assert found.value_ns <= min(start.value_ns for start in starts(task, placers(task)))
+
+
+def test_a_process_that_dies_is_replaced_for_the_next_step() -> None:
+    instance = example()
+    task = Task(instance, PORT, Limits(60.0))
+    steps = [AutoStep("getf", PORT), AutoStep("heft", PORT)]
+    lane = Lane(task, pickle.dumps(task.instance), iter(steps), is_nice=False)
+    board = Board(task=task, gap=0.0)
+    lane.feed(board)
+    assert lane.process is not None
+    lane.process.send_signal(signal.SIGKILL)
+    run_lanes([lane], board, Deadline(Clock(60.0), 0.0))
+    assert board.notes == {"getf": "its process died (signal SIGKILL)"}
+    assert board.plan_by == "heft"
+
+
+def test_a_process_that_hangs_is_ended_at_the_limit() -> None:
+    task = Task(hard(), PORT, Limits(1.0))
+    lane = Lane(
+        task, pickle.dumps(task.instance), iter([AutoStep("decomposition", PORT)]), is_nice=False
+    )
+    board = Board(task=task, gap=0.0)
+    assert lane.process is not None
+    lane.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    run_lanes([lane], board, Deadline(Clock(1.0), 0.0))
+    assert time.monotonic() - began < 10.0
+    assert lane.process is None
+
+
+# ----------------------------------------------------------------------------------------- board
+
+
+def judged(semantics: Semantics, outcome: Outcome, method: str = "somebody") -> Result:
+    return finish(example(), semantics, method, outcome, solve_s=0.0)
+
+
+def test_a_plan_under_stricter_channels_counts_under_the_looser_ones() -> None:
+    free = Makespan(channels="free")
+    board = Board(task=Task(example(), free), gap=0.0)
+    plan = Plan.on([0, 1, 0, 0])
+    board.take(judged(PORT, Outcome(plan)))
+    assert board.value_ns == evaluate(example(), plan, free).value_ns
+
+
+def test_bounds_on_wider_classes_count_and_on_narrower_ones_do_not() -> None:
+    chain, whole = MaxLoad(plans="chain"), MaxLoad()
+    board = Board(task=Task(example(), chain), gap=0.0)
+    board.take(judged(whole, Outcome(bound_ns=25, bound_origin="columns", rests_on=PROOF)))
+    assert (board.bound_ns, board.bound_class) == (25, "any")
+    other = Board(task=Task(example(), whole), gap=0.0)
+    other.take(judged(chain, Outcome(bound_ns=39, bound_origin="ideal-dp", rests_on=PROOF)))
+    assert other.bound_ns == 0
+
+
+def test_a_bound_that_a_plan_refutes_becomes_a_fault() -> None:
+    board = Board(task=Task(example(), PORT), gap=0.0)
+    board.prove(40, "a wrong one")  # the optimum is 34
+    assert board.offer(Plan.on([0, 1, 0, 0]), "somebody")
+    assert (board.value_ns, board.bound_ns) == (35, 0)
+    assert "above the value 35 of a plan" in board.faults[0]
+    board.take(judged(PORT, Outcome(proven_infeasible=True), "a liar"))
+    assert not board.is_over
+    assert "says that no plan exists" in board.faults[1]
+
+
+def test_of_equal_bounds_the_one_that_is_a_proof_counts() -> None:
+    board = Board(task=Task(example(), PORT), gap=0.0)
+    board.prove(30, "cp-sat", "CP-SAT 9")
+    board.prove(30, "critical path", PROOF)
+    board.prove(30, "cp-sat", "CP-SAT 9")
+    assert (board.origin, board.rests_on) == ("critical path", PROOF)
+
+
+# ----------------------------------------------------------------------------------------- rules
+
+
+def test_steps_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
+    convex = Task(example(), MaxLoad(plans="convex"))
+    assert [step.semantics.label for step in proofs(convex, 2)][-2:] == [
+        "max_load any add", "max_load convex add",
+    ]  # fmt: skip
+    assert next(plans(convex, 0)).semantics.label == "max_load chain add"
