@@ -27,7 +27,7 @@ GROWTH = 5.0
 STAGE = 1024
 """Moves at one temperature."""
 
-CHUNK = 32 * STAGE
+CHUNK = 4 * STAGE
 """Moves between looks at the clock."""
 
 
@@ -59,6 +59,7 @@ class _State(NamedTuple):
 def anneal(
     problem: SplitProblem, start: Ints, *, seed: int, moves: int,
     hot: float = 0.02, power: float = 20.0, clock: Clock | None = None,
+    doublings: int = 6,
 ) -> Ints:  # fmt: skip
     """The best plan seen, never heavier than the start.
 
@@ -75,6 +76,8 @@ def anneal(
         p at the beginning.
     clock : Clock, optional
         When it is over, the best plan so far is returned; it cools faster where its time is short.
+    doublings : int
+        Groups that move have at most 2^doublings blocks.
 
     Notes
     -----
@@ -104,10 +107,12 @@ def anneal(
     state = _State(device, problem.loads(device), *problem.parts(device), held, inside)
     best, least = device.copy(), int(state.load.max())
     rng, mark = np.random.default_rng(seed), np.zeros(problem.num_blocks, np.int64)
-    done, part = 0, 0.0
+    done, part = 0, float(clock is not None and clock.left_s == 0.0)
     while done < moves and part < 1.0:
         count = min(CHUNK, moves - done)
-        least = _anneal(data, state, best, mark, least, rng, done, count, part, moves, hot, power)
+        least = _anneal(
+            data, state, best, mark, least, rng, done, count, part, moves, hot, power, doublings
+        )
         done += count
         part = done / moves
         if clock is not None and clock.limit_s is not None:
@@ -118,7 +123,7 @@ def anneal(
 @njit(cache=True, nogil=True)
 def _anneal(
     data: _Data, state: _State, best: Ints, mark: Ints, least: int, rng: np.random.Generator,
-    done: int, count: int, part: float, moves: int, hot: float, power: float,
+    done: int, count: int, part: float, moves: int, hot: float, power: float, doublings: int,
 ) -> int:  # fmt: skip
     """So many moves more, from a part of the way on; the least load seen, its plan in `best`."""
     num_blocks = len(state.device)
@@ -134,7 +139,7 @@ def _anneal(
         a, b = int(state.device[v]), _destination(data, state, rng, v)
         if a == b:
             continue
-        size = _choose(data, state, rng, v, b, group, mark, step + 1)
+        size = _choose(data, state, rng, v, b, group, mark, step + 1, doublings)
         if not _supported(data, state, group[:size], a, b):
             continue
         _exchange(data, state, group[:size], a, b)
@@ -177,13 +182,13 @@ def _destination(data: _Data, state: _State, rng: np.random.Generator, v: int) -
 @njit(cache=True, nogil=True)
 def _choose(
     data: _Data, state: _State, rng: np.random.Generator, v: int, to: int, group: Ints,
-    mark: Ints, stamp: int,
+    mark: Ints, stamp: int, doublings: int,
 ) -> int:  # fmt: skip
     """Blocks that move: v with others around it, v and one in exchange, or v alone; how many."""
     group[0] = v
     kind = rng.integers(0, 8)
     if kind < 4:
-        most = 1 + int(rng.integers(0, 2 << int(rng.integers(0, 6))))
+        most = 1 + int(rng.integers(0, 2 << int(rng.integers(0, doublings))))
         return int(_surroundings(data, state, most, group, mark, stamp))
     if kind == 4:
         w = rng.integers(0, len(mark))

@@ -33,14 +33,18 @@ WIDEST = 64
 HOT, WARM = 0.01, 0.002
 """Temperatures on the coarsest level and below."""
 
+DOUBLINGS = 2
+"""Groups of at most 2^2 blocks move: larger ones are blocks of coarser levels."""
+
 MOVES = 300
 """Moves of annealing for each block of a level."""
 
 
 def search_levels(
-    problem: SplitProblem, start: Ints, *, seed: int, clock: Clock, heat: float = 1.0
-) -> Ints:
-    """The best plan seen, (b,), never heavier than the start.
+    problem: SplitProblem, start: Ints, *, seed: int, clock: Clock, heat: float = 1.0,
+    afresh: bool = False,
+) -> Ints:  # fmt: skip
+    """The best plan seen, (b,), never heavier than the start, unless it is made afresh.
 
     Parameters
     ----------
@@ -52,6 +56,9 @@ def search_levels(
         When it is over, the best plan so far is returned.
     heat : float
         Factor of the temperatures.
+    afresh : bool
+        Whether blocks of different devices are paired as well, so that the plan's cuts may go: a
+        coarse block is then where the start has most of its work, if all fit there.
 
     Notes
     -----
@@ -70,26 +77,35 @@ def search_levels(
     levels: list[tuple[SplitProblem, Ints]] = []  # problems, and where their blocks go
     coarse, device = problem, start
     while coarse.num_blocks > COARSEST * problem.num_devices and clock.left_s != 0.0:
-        home = match(coarse, device, rng)
+        home = match(coarse, np.zeros_like(device) if afresh else device, rng)
         smaller = contract(coarse, home)
         if smaller.num_blocks > SHRINKS * coarse.num_blocks:
             break
         levels.append((coarse, home))
-        on = np.zeros(smaller.num_blocks, np.int64)
-        on[home] = device
-        coarse, device = smaller, on
+        coarse, device = smaller, _carry(coarse, home, device)
     hot = HOT
+    if not coarse.fits(device):
+        return start.copy()
     while True:
         left = sum(level.num_blocks for level, _ in levels)
         share = max(0.3, coarse.num_blocks / (coarse.num_blocks + left))
         device = anneal(
             coarse, device, seed=int(rng.integers(2**62)), moves=MOVES * coarse.num_blocks,
-            hot=heat * hot, power=40.0, clock=clock.part(share),
+            hot=heat * hot, power=40.0, clock=clock.part(share), doublings=DOUBLINGS,
         )  # fmt: skip
         if not levels:
             return device
         coarse, home = levels.pop()
         device, hot = device[home], WARM
+
+
+def _carry(problem: SplitProblem, home: Ints, device: Ints) -> Ints:
+    """For each group of a numbering the device that has most of its work."""
+    work = np.zeros((int(home.max()) + 1, problem.num_devices))
+    b = np.arange(problem.num_blocks)
+    np.add.at(work, (home, device), 1.0 + problem.time_ns[b, device].astype(np.float64))
+    most: Ints = work.argmax(axis=1).astype(np.int64)
+    return most
 
 
 def match(problem: SplitProblem, device: Ints, rng: np.random.Generator) -> Ints:

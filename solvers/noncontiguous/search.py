@@ -140,7 +140,7 @@ class SplitSearch:
         clock: Clock,
     ) -> None:
         self.task, self.params, self.progress, self.clock = task, params, progress, clock
-        self.searches = self.kicks = 0
+        self.searches = self.kicks = self.level_searches = 0
         self.aimed: set[int] = set()
         self.pricer: Pricer | None = None
         self.by_pairs = progress.problem.num_blocks <= LARGE
@@ -293,10 +293,17 @@ class SplitSearch:
         )  # fmt: skip
 
     def search_levels(self, device: Ints, clock: Clock) -> Ints:
-        """Anneal from a plan on coarser problems, and on finer and finer ones."""
+        """Anneal from a plan on coarser problems, then on finer and finer ones.
+
+        By turns the coarse blocks keep the plan's cuts, or are made afresh.
+        """
         seed = self.next_seed()
-        heat = HEATS[self.searches % len(HEATS)]
-        found = search_levels(self.progress.problem, device, seed=seed, clock=clock, heat=heat)
+        again, afresh = divmod(self.level_searches, 2)
+        self.level_searches += 1
+        found = search_levels(
+            self.progress.problem, device, seed=seed, clock=clock,
+            heat=HEATS[again % len(HEATS)], afresh=bool(afresh),
+        )  # fmt: skip
         self.progress.offer(found)
         return found
 

@@ -24,7 +24,9 @@ from placegap.instances import (
 from placegap.instances.importers.reader import read_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, Outcome, Result, Task, solve
+from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.registry import why_not
+from placegap.solvers.noncontiguous import multilevel
 from placegap.solvers.noncontiguous import search as split_search
 from placegap.solvers.noncontiguous.annealing import anneal
 from placegap.solvers.noncontiguous.problem import build_split_problem
@@ -74,6 +76,34 @@ def test_it_finds_what_brute_force_finds(instance: Instance) -> None:
     result = split(instance)
     assert result.status == ("infeasible" if best is None else "optimal")
     assert result.value_ns == best
+
+
+@pytest.mark.parametrize("instance", max_load_draws()[3::12], ids=lambda instance: instance.name)
+def test_searches_on_coarser_problems_stay_exact(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on large graphs: coarse blocks first, and two devices that are never split."""
+    monkeypatch.setattr(split_search, "LARGE", 0)
+    monkeypatch.setattr(multilevel, "COARSEST", 1)
+    monkeypatch.setattr(split_search, "can_split", lambda *args: False)
+    best = oracle(instance, ANY)
+    result = split(instance)
+    assert result.value_ns == best
+    assert result.status == ("infeasible" if best is None else "optimal")
+
+
+def test_without_time_for_frontiers_there_is_still_a_plan_and_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def late(*args: object) -> None:
+        raise LimitReached("the time limit is over")
+
+    monkeypatch.setattr(split_search, "choose_pricer", late)
+    result = split(open_instance(), rounds=1)
+    assert result.faults == ()
+    assert result.value_ns is not None
+    assert result.bound_ns is not None
+    assert result.bound_ns <= result.value_ns
 
 
 @pytest.mark.parametrize("instance", max_load_draws()[3::9], ids=lambda instance: instance.name)
