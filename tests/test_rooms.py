@@ -36,7 +36,7 @@ BELOW: dict[str, set[str]] = {
     "solvers/core": set(),
     "solvers/back_ends": {"core"},
     "solvers/solving": {"core", "back_ends"},
-    "solvers/chains": {"core"},
+    "solvers/chains": {"core", "back_ends"},
     "solvers/models": {"core", "back_ends", "solving", "chains"},
     "solvers/annealing": {"core"},
     "solvers/brute_force": {"core"},
