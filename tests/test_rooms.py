@@ -37,7 +37,7 @@ BELOW: dict[str, set[str]] = {
     "solvers/back_ends": {"core"},
     "solvers/bounds": {"core", "back_ends"},
     "solvers/solving": {"core", "back_ends", "bounds"},
-    "solvers/chains": {"core"},
+    "solvers/chains": {"core", "back_ends"},
     "solvers/models": {"core", "back_ends", "bounds", "solving", "chains"},
     "solvers/annealing": {"core"},
     "solvers/local_search": {"core"},

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import time
+from typing import NamedTuple
 
 import highspy
 import numpy as np
 import pyomo.environ as pyo
+from numpy.typing import NDArray
 from pyomo.common.errors import InfeasibleConstraintException
 
 from placegap.instances.reading.collector import paused_collector
@@ -26,6 +28,9 @@ from placegap.solvers.core.method import Limits
 
 WATCH_S = 0.1
 """A watch is called so often at most."""
+
+SMALL_LP = 20_000
+"""Entries of an LP that is over so soon that Ctrl-C can wait: a thread would take longer."""
 
 PROBING, ENUMERATION = 1 << 15, 1 << 16
 """Presolve rules without which HiGHS 1.13.1 was right on models that it otherwise took for
@@ -99,6 +104,42 @@ def solve_model(
         columns=lp.num_col_,
         nodes=max(0, info.mip_node_count),
     )
+
+
+class ProvenLp(NamedTuple):
+    """What the duals of an LP prove, and its solution: None where there is none."""
+
+    proven: float | None
+    values: NDArray[np.float64] | None
+
+
+def solve_form(form: StandardForm, time_limit_s: float | None) -> ProvenLp:
+    """Solve a compiled LP whose columns are all bounded; its bound is what its duals prove.
+
+    Examples
+    --------
+    The most of x with 2 x <= 3, 0 <= x <= 9:
+
+    >>> from scipy import sparse
+    >>> one, no = np.ones(1), np.zeros(1, np.bool_)
+    >>> twice = sparse.csc_array(2 * np.eye(1))
+    >>> form = StandardForm((), (), twice, -one, 0.0, 0 * one, 9 * one, no, -np.inf * one, 3 * one)
+    >>> round(solve_form(form, None).proven, 9)
+    -1.5
+    """
+    solver = _new_solver(Limits(time_limit_s))
+    if time_limit_s is not None:
+        solver.setOptionValue("time_limit", max(0.0, time_limit_s))
+    solver.passModel(to_highs(form))
+    if form.matrix.nnz <= SMALL_LP:
+        solver.run()
+    elif _run(solver, None):
+        raise KeyboardInterrupt
+    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return ProvenLp(None, None)
+    solution = solver.getSolution()
+    proven = proven_bound(form, np.array(solution.row_dual, float), 0.0)
+    return ProvenLp(proven, np.array(solution.col_value, float))
 
 
 def hand_over(

@@ -6,10 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.idle_blocks import Flags
-from placegap.solvers.core.clock import Clock
+from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
+from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.progress import Told, unheard
 from placegap.solvers.core.result import relative_gap
 from placegap.solvers.ideal_dp.ideals.ideals import Ideals, joined
@@ -20,6 +24,9 @@ MOST_BYTES = 800_000_000
 
 PER_BUCKET = 8
 """The beam: how many ideals of least cut are kept, in each interval of work."""
+
+EXACT_SHARE = 0.6
+"""Of the time that is left, for the DP over all ideals; then stage LPs raise the bound."""
 
 
 class BracketProblem(Protocol):
@@ -56,6 +63,8 @@ class Bracket(ABC):
         How many ideals there are, and how many were kept.
     on_news : callable (value, bound)
         Called when one of the two is better.
+    proves : bool
+        Whether its bounds are of use: the problem is exact or a relaxation.
     """
 
     def __init__(self, problem: BracketProblem, clock: Clock, gap: float) -> None:
@@ -65,6 +74,7 @@ class Bracket(ABC):
         self.plan: Plan | None = None
         self.counts: dict[str, int] = {}
         self.on_news: Told = unheard
+        self.proves = True
 
     @abstractmethod
     def cut(self) -> None:
@@ -79,6 +89,14 @@ class Bracket(ABC):
         LimitReached
             If there are too many ideals; then the value comes from the ideals of some orders alone.
         """
+
+    @abstractmethod
+    def stage_costs(self) -> ChainCosts | None:
+        """What `chains.stage_bounds` computes on; None where it does not hold."""
+
+    @abstractmethod
+    def of_flags(self, flags: NDArray[np.bool_]) -> Ideals:
+        """Ideals from their members, (N, b) bool."""
 
     @abstractmethod
     def search(self, ideals: Ideals) -> LayerSearch:
@@ -124,6 +142,50 @@ class Bracket(ABC):
     def recombine(self, parts: Iterable[Ideals]) -> None:
         """Improve the value: the DP over ideals that several topological orders run through."""
         self.beam(joined(list(parts)))
+
+    def close_in_time(self, max_ideals: int) -> None:
+        """Close the gap with the DP; where that does not end in its share of the time, with LPs.
+
+        Raises
+        ------
+        LimitReached
+            Of the DP, if the gap is still open.
+        """
+        whole = self.clock
+        self.clock = whole.part(EXACT_SHARE)
+        try:
+            self.close(max_ideals)
+        except LimitReached:
+            self.clock = whole
+            whole.check()
+            self.raise_bound()
+            if not self.closed:
+                raise
+        finally:
+            self.clock = whole
+
+    def raise_bound(self) -> None:
+        """Raise the bound by stage LPs, and try chains of the ideals that they suggest."""
+        # loads Pyomo and HiGHS
+        from placegap.solvers.chains.stage_bounds.raise_bound import ORIGIN, raise_bound
+        from placegap.solvers.chains.stage_bounds.suggested import Suggested
+
+        costs = self.stage_costs() if self.proves else None
+        if costs is None:
+            return
+        suggested = Suggested(costs)
+
+        def best() -> int | None:
+            flags = suggested.take()
+            if flags is not None:
+                ideals = self.of_flags(flags)
+                self.improve(self.search(ideals).best(self.limit, self.lower))
+            return self.value
+
+        raise_bound(
+            costs, self.lower, best, lambda bound: self.prove(bound, ORIGIN), suggested.see,
+            self.clock, self.gap,
+        )  # fmt: skip
 
     def start(self, ideals: Ideals, total: int, few: int) -> bool:
         """Note the ideals that matter, and improve the value by a beam unless they are few.

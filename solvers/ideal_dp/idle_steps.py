@@ -113,7 +113,7 @@ class Steps(Generic[B]):
             if self._done:
                 return
             self._known(moved)
-            self._work(moved, partial(moved.close, self.max_ideals), proves=False)
+            self._work(moved, partial(moved.close_in_time, self.max_ideals), proves=False)
             if self._done:
                 return
             if self._reached is not None:
@@ -122,7 +122,7 @@ class Steps(Generic[B]):
             moved = self._start(rule)
             exact = moved.problem.blocks.exact
             self._work(moved, moved.cut, proves=exact)
-        self._work(moved, partial(moved.close, self.max_ideals))
+        self._work(moved, partial(moved.close_in_time, self.max_ideals))
         self.impossible = self.value is None
 
     @property
@@ -163,6 +163,7 @@ class Steps(Generic[B]):
             self.last = bracket
             told = teller(self.task.instance, self.task.semantics, "ideal-dp")
             bracket.on_news = told if proves else lambda value_ns, _: told(value_ns, None)
+            bracket.proves = proves
             try:
                 work()
             finally:
@@ -199,7 +200,7 @@ class Steps(Generic[B]):
         try:
             if value is None:
                 dropped.cut()
-            dropped.close(self.max_ideals)
+            dropped.close_in_time(self.max_ideals)
             self.impossible = dropped.value is None
         except LimitReached as limit:
             self._reached = limit  # after the next step, which may find a better plan

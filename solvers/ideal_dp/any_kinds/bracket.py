@@ -10,8 +10,10 @@ from itertools import islice
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.idle_blocks import Flags
 from placegap.solvers.chains.cut_places import places_to_cut
 from placegap.solvers.chains.orders import orders
+from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs, ChainCosts, chain_costs
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.starts import best_start
@@ -27,7 +29,14 @@ from placegap.solvers.ideal_dp.any_kinds.windows import (
 )
 from placegap.solvers.ideal_dp.bracket import MOST_BYTES, PER_BUCKET, Bracket
 from placegap.solvers.ideal_dp.ideals.enumerate import enumerate_ideals
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals, cuts_only, of_least_cut, prefixes
+from placegap.solvers.ideal_dp.ideals.ideals import (
+    Ideals,
+    cuts_only,
+    joined,
+    of_flags,
+    of_least_cut,
+    prefixes,
+)
 
 NUM_ORDERS, MOST_CUTS = 6, 400
 """Orders that are cut first, and at how many places at most."""
@@ -100,6 +109,23 @@ class KindsBracket(Bracket):
                     f"{ideals.size} ideals, with servers at most {MOST_SERVER_IDEALS}"
                 )
         self.finish(self.search(ideals), BISECTION)
+
+    def stage_costs(self) -> ChainCosts | None:
+        """The blocks and nets as each kind sees them, servers aside; None with replicas."""
+        problem, guide = self.problem, self.problem.guide
+        if self.task.semantics.replicas:
+            return None
+        return chain_costs(
+            BlockArcs(problem.blocks.arc_tail, problem.blocks.arc_head),
+            (problem.time, problem.need, problem.room),
+            (problem.weight, guide.net_ptr, guide.pin),
+            problem.counts, overlap=guide.overlap,
+        )  # fmt: skip
+
+    def of_flags(self, flags: Flags) -> Ideals:
+        """Ideals from their members, (N, b) bool."""
+        guide = self.problem.guide
+        return joined([of_flags(guide, cuts_only(guide, guide.nets.weight), flags)])
 
     def search(self, ideals: Ideals) -> KindsSearch:
         """The DP over some ideals, with servers if there are any."""

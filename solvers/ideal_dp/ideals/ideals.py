@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.structure.idle_blocks import Flags
@@ -163,6 +164,30 @@ def _write_prefixes(
             flip(amounts, now, order[length], 1)
             length += 1
         write(now, ideals, row)
+
+
+def of_flags(problem: ChainProblem, amounts: Amounts, flags: NDArray[np.bool_]) -> Ideals:
+    """Ideals from their members, (N, b) bool, in any order.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.chains.problem import build_problem
+    >>> problem = build_problem(example())
+    >>> flags = np.array([[True, True, False, False]])
+    >>> of_flags(problem, times_and_needs(problem), flags).sums[:, 0].tolist()
+    [21]
+    """
+    ideals = room_for(problem, amounts, len(flags))
+    for row, own in enumerate(flags):
+        pins_in = np.add.reduceat(np.append(own[problem.pin], 0), problem.net_ptr)[:-1]
+        is_cut = (pins_in > 0) & (pins_in < amounts.nets.size)
+        ideals.members[row] = bit_set(own)
+        if len(is_cut):
+            ideals.cut_nets[row] = bit_set(is_cut)
+        ideals.sums[row, 0] = amounts.nets.weight[is_cut].sum()
+        ideals.sums[row, 1:] = amounts.of_block[own].sum(axis=0)
+    return ideals
 
 
 def joined(parts: list[Ideals]) -> Ideals:

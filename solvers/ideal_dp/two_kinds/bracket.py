@@ -15,15 +15,19 @@ from itertools import islice
 import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.structure.idle_blocks import Flags
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem
 from placegap.solvers.chains.slice_two_kinds import Slices, best_slices
+from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs, ChainCosts, chain_costs
 from placegap.solvers.chains.work_bound import Relief, work_bound
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.ideal_dp.bracket import MOST_BYTES, PER_BUCKET, Bracket
 from placegap.solvers.ideal_dp.ideals.enumerate import MemoryFull, enumerate_ideals
 from placegap.solvers.ideal_dp.ideals.ideals import (
     Ideals,
+    joined,
+    of_flags,
     of_least_cut,
     prefixes,
     times_and_needs,
@@ -44,6 +48,9 @@ NODES_PER_IDEAL, LEAST_NODES = 200, 20_000_000
 
 BOUND_ROUNDS, BOUND_NODES_PER_IDEAL = 6, 1000
 """Decisions for a bound where not all ideals fit the memory, and what each may cost."""
+
+BOUND_SHARE = 0.2
+"""Of the time that the DP has left, for those decisions."""
 
 SWEEP_ORDERS = 6
 """Topological orders among which the sweep chooses that in which nets are under way least."""
@@ -91,6 +98,20 @@ class TwoKindsBracket(Bracket):
         sweeps = why_no_sweep(self.problem) is None
         if not self._close_by_search(max_ideals, sweeps=sweeps) and not self._close_by_sweep():
             self._close_by_search(max_ideals, sweeps=False)
+
+    def stage_costs(self) -> ChainCosts:
+        """The blocks and nets as accelerators and hosts see them."""
+        problem, weight = self.problem, self.problem.nets.weight
+        return chain_costs(
+            BlockArcs(problem.blocks.arc_tail, problem.blocks.arc_head),
+            (problem.time, problem.need, problem.room),
+            (np.stack([weight, np.zeros_like(weight)]), problem.net_ptr, problem.pin),
+            np.array(problem.counts, np.int64), overlap=problem.overlap,
+        )  # fmt: skip
+
+    def of_flags(self, flags: Flags) -> Ideals:
+        """Ideals from their members, (N, b) bool."""
+        return joined([of_flags(self.problem, self.amounts, flags)])
 
     def search(self, ideals: Ideals, max_nodes: int | None = None) -> TwoKindsSearch:
         """The DP over some ideals."""
@@ -182,6 +203,14 @@ class TwoKindsBracket(Bracket):
 
         By bisection; each search may only cost so much, as it may decide nothing.
         """
+        whole = self.clock
+        self.clock = whole.part(BOUND_SHARE)
+        try:
+            self._bisect_in_memory(max_ideals)
+        finally:
+            self.clock = whole
+
+    def _bisect_in_memory(self, max_ideals: int) -> None:
         high = self.limit
         for _ in range(BOUND_ROUNDS):
             limit = (self.lower + high) // 2

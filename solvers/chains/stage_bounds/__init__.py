@@ -1,0 +1,1 @@
+"""Bounds on the max_load of chains where the ideals are too many: what stages can reach."""

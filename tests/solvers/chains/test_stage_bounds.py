@@ -1,0 +1,125 @@
+"""Bounds from how far stages can come: never above an optimum, and better than work alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from draws.chains import best_chain, chain_instance
+
+from placegap.instances import Cluster, Device, Instance, Link, MaxLoad
+from placegap.instances.corpus.generate import generate
+from placegap.solvers import solve
+from placegap.solvers.chains.problem import build_problem
+from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs, ChainCosts, chain_costs
+from placegap.solvers.chains.stage_bounds.raise_bound import raise_bound
+from placegap.solvers.chains.stage_bounds.stage_lp import Range, reach
+from placegap.solvers.chains.stage_bounds.windows import first_windows, narrow
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.trust import PROOF
+from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds
+
+CHAIN = MaxLoad(plans="chain")
+
+
+def costs_of(instance: Instance, semantics: MaxLoad = CHAIN) -> ChainCosts:
+    problem = build_kinds(instance, semantics)
+    guide = problem.guide
+    return chain_costs(
+        BlockArcs(problem.blocks.arc_tail, problem.blocks.arc_head),
+        (problem.time, problem.need, problem.room),
+        (problem.weight, guide.net_ptr, guide.pin), problem.counts, overlap=guide.overlap,
+    )  # fmt: skip
+
+
+def bound_of(instance: Instance, optimum: int, semantics: MaxLoad = CHAIN) -> int:
+    found = [0]
+    raise_bound(
+        costs_of(instance, semantics), 0, lambda: optimum, found.append, lambda reach: None,
+        Clock(None),
+    )  # fmt: skip
+    return found[-1]
+
+
+def on_gpus(family: str, params: dict[str, object], count: int) -> Instance:
+    devices = tuple(Device(name=f"gpu{k}", kind="gpu") for k in range(count))
+    links = tuple(
+        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**10)
+        for a in devices
+        for b in devices
+        if a is not b
+    )
+    cluster = Cluster(name="gpus", devices=devices, links=links)
+    return Instance(name=family, graph=generate(family, params, 1), cluster=cluster)
+
+
+def never_above(seeds: range) -> None:
+    """Compare with the enumeration of all chains; some of the bounds are the optimum."""
+    reached = 0
+    for seed in seeds:
+        instance = chain_instance(seed, most_ops=6)
+        for load in ("add", "overlap"):
+            optimum = best_chain(instance, overlap=load == "overlap")
+            if optimum:
+                bound = bound_of(instance, optimum, MaxLoad(plans="chain", load=load))  # type: ignore[arg-type]
+                assert bound <= optimum, seed
+                reached += bound == optimum
+    assert reached > len(seeds) // 3
+
+
+def test_no_bound_is_above_the_optimum() -> None:
+    never_above(range(15))
+
+
+@pytest.mark.deep
+def test_no_bound_is_above_the_optimum_of_many_draws() -> None:
+    never_above(range(1000, 4000))
+
+
+def test_one_stage_comes_as_far_as_by_hand() -> None:
+    """The diamond, times 5, 20, 10, 8 and nets of 1, 20, 1, 10 ns (a-b, a-c, b-d, c-d).
+
+    Within 26 ns a first stage holds {a, c}: 5 + 10 + 1 + 10. {a, b} takes 5 + 20 + 20 + 1, {a} 26.
+    The LP mixes them with all of the diamond, 43 ns of work, so that it says a little more.
+    """
+    from placegap.instances import example
+
+    costs = costs_of(example())
+    found = reach(costs, 0, Range(0, 0), Range(0, 26), 26, None)
+    assert 15 <= found.most <= 26
+    # 25 ns is not enough for {a}, without which there is nothing: the LP knows that something is
+    # in as soon as more work than that of b, c and d has to be
+    assert reach(costs, 0, Range(0, 0), Range(39, 43), 25, None).most < 39
+
+
+def test_work_before_and_after_is_that_of_the_reachable_blocks() -> None:
+    """More blocks than a word has bits; compared with closures by definition."""
+    costs = costs_of(on_gpus("layered", {"ops": 150, "width": 5}, 2))
+    b = costs.num_blocks
+    above = np.eye(b, dtype=bool)
+    for tail, head in sorted(zip(costs.arcs.tail, costs.arcs.head, strict=True)):
+        above[head] |= above[tail]  # blocks are numbered topologically, tails come in order
+    assert costs.before.tolist() == (above @ costs.work).tolist()
+    assert costs.after.tolist() == (above.T @ costs.work).tolist()
+    assert costs.backwards().before.tolist() == costs.after.tolist()
+
+
+def test_communication_that_no_chain_avoids_raises_the_bound() -> None:
+    """Work alone proves 0.9 of the value of the best slices here; ideals would take gigabytes."""
+    instance = on_gpus("layered", {"ops": 200, "width": 8}, 8)
+    problem = build_problem(instance)
+    costs, work = costs_of(instance), -(-int(problem.time[0].sum()) // 8)
+    limit = work + work // 50
+    windows = first_windows(costs, limit)
+    assert windows is not None
+    assert narrow(costs, windows, limit, 0, Clock(None), lambda reach: None) is None
+
+
+def test_where_ideals_are_too_many_the_bound_goes_on_rising() -> None:
+    instance = on_gpus("fork-join", {"stages": 4, "width": 12}, 3)
+    optimum = solve(instance, CHAIN, "ideal-dp").value_ns
+    result = solve(instance, CHAIN, "ideal-dp", {"max_ideals": 100})
+    assert result.bound_ns is not None
+    assert optimum is not None
+    assert result.bound_ns <= optimum
+    assert result.bound_ns > 0.95 * optimum
+    assert result.rests_on == PROOF
