@@ -155,8 +155,8 @@ class Runs:
                 a = 0 if len(uses) == 1 else at[self.last]
                 b = 0 if len(uses[0]) == 1 else at[self.first]
             else:
-                a, b = np.unravel_index(int(tables[s].argmin()), tables[s].shape)
-            path.append(uses[int(a)][int(b)])
+                a, b = divmod(int(tables[s].argmin()), tables[s].shape[1])
+            path.append(uses[a][b])
         return path
 
 

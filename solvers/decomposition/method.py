@@ -27,7 +27,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
-from placegap.instances.structure.intervals import choose_chain, intervals
+from placegap.instances.structure.intervals import Interval, choose_chain, intervals
 from placegap.instances.structure.sections import Section, sections_between
 from placegap.solvers.annealing.moves import Annealing, usual_moves
 from placegap.solvers.back_ends.endings import say_rest
@@ -36,9 +36,10 @@ from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import PROOF, word_of
-from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable
-from placegap.solvers.decomposition.chain import interval_chain, tiling
+from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable, lower_table
+from placegap.solvers.decomposition.chain import Chain, interval_chain, tiling
 from placegap.solvers.decomposition.jobs import Step
+from placegap.solvers.decomposition.memory_runs import Runs, runs_of
 from placegap.solvers.decomposition.search import Known, SectionSearch
 from placegap.solvers.decomposition.whole_model import solve_whole, whole_parts
 from placegap.solvers.decomposition.workers import SectionWorkers
@@ -157,6 +158,9 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
         search.join_plans(chains[0], exact=exact)
 
     large = any(_too_large(section) for section in sections)
+    runs = None if exact else (yield from _look_at_memory(search, chains[0]))
+    if search.over:
+        return
     with search.within(SECTIONS_SHARE if large else 1.0):
         yield from search.look(chains[0], join)
         if not large or search.promises(chains[0], _step):
@@ -165,14 +169,15 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
     if not search.over and not exact:
         yield from _anneal(search)
         yield from search.dive_into_memory(chains[0], _step)
+        if runs is not None:
+            with search.within(SECTIONS_SHARE):
+                yield from search.refine_runs(runs, chains[0], _step)
     if search.over:
         return
     if large and instance.num_ops <= MOST_OPS_OF_CHAINS:
-        search.intervals = intervals(instance)
-        chosen = choose_chain(instance, search.intervals)
+        chosen = choose_chain(instance, _intervals(search))
         if chosen:
-            limit = serial_horizon_ns(instance) if search.value_ns is None else search.value_ns
-            chains.append(interval_chain(search.table, chosen, limit))
+            chains.append(interval_chain(search.table, chosen, _limit(search)))
             with search.within(SECTIONS_SHARE):
                 yield from search.look(chains[1], lambda: None)
                 if search.promises(chains[1], _lp_step):
@@ -188,6 +193,42 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
     yield Known(search.value_ns, search.bound_ns)
     while search.clock.left_s is not None and (yield from _anneal(search, 1.0)):
         pass  # nothing else is left to do
+
+
+def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, None, Runs | None]:
+    """What runs that fit into memory prove along the tiles, a chain of intervals and a path.
+
+    The runs that prove the most, if any do.
+    """
+    instance, chains = search.task.instance, [tiles]
+    if instance.num_ops <= MOST_OPS_OF_CHAINS:
+        for candidates in (_intervals(search), []):
+            chosen = choose_chain(instance, candidates)
+            if chosen:
+                chains.append(interval_chain(search.table, chosen, _limit(search)))
+    best: tuple[int, Runs] | None = None
+    for chain in chains:
+        runs = runs_of(instance, chain)
+        if runs is None:
+            continue
+        yield from search.look(chain, lambda: None, runs.shortest)
+        length, _ = runs.shortest(lower_table)
+        if best is None or length > best[0]:
+            best = length, runs
+    return None if best is None else best[1]
+
+
+def _intervals(search: SectionSearch) -> list[Interval]:
+    if search.intervals is None:
+        search.intervals = intervals(search.task.instance)
+    return search.intervals
+
+
+def _limit(search: SectionSearch) -> int:
+    """Longer plans are of no interest."""
+    if search.value_ns is None:
+        return serial_horizon_ns(search.task.instance)
+    return search.value_ns
 
 
 def _anneal(search: SectionSearch, share: float | None = None) -> Generator[Known, None, bool]:
