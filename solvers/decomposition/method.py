@@ -17,7 +17,7 @@ With slack memory the first step alone is exact; the last makes the method exact
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 
 from pydantic import Field
 
@@ -62,6 +62,9 @@ of more parts than this, and annealing has the larger share beside them, all bes
 SECTIONS_SHARE = 1 / 3
 """Where some section is too large, those that are not get so much of the time that is left, and so
 do intervals: what is left open is left to annealing and the whole model."""
+
+PRICE_SHARE = 0.05
+"""Of the time that is left, for prices of bytes along one chain."""
 
 MOST_OPS_OF_CHAINS = 20_000
 """Larger graphs are not searched for intervals, whose windows alone would take many seconds."""
@@ -158,7 +161,7 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
         search.join_plans(chains[0], exact=exact)
 
     large = any(_too_large(section) for section in sections)
-    runs = None if exact else (yield from _look_at_memory(search, chains[0]))
+    runs = [] if exact else (yield from _look_at_memory(search, chains[0]))
     if search.over:
         return
     with search.within(SECTIONS_SHARE if large else 1.0):
@@ -169,9 +172,7 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
     if not search.over and not exact:
         yield from _anneal(search)
         yield from search.dive_into_memory(chains[0], _step)
-        if runs is not None:
-            with search.within(SECTIONS_SHARE):
-                yield from search.refine_runs(runs, chains[0], _step)
+        yield from _refine_memory(search, runs, chains[0])
     if search.over:
         return
     if large and instance.num_ops <= MOST_OPS_OF_CHAINS:
@@ -195,10 +196,10 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
         pass  # nothing else is left to do
 
 
-def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, None, Runs | None]:
+def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, None, list[Runs]]:
     """What runs that fit into memory prove along the tiles, a chain of intervals and a path.
 
-    The runs that prove the most, if any do.
+    The runs come back, those that prove most first.
     """
     instance, chains = search.task.instance, [tiles]
     if instance.num_ops <= MOST_OPS_OF_CHAINS:
@@ -206,16 +207,36 @@ def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, Non
             chosen = choose_chain(instance, candidates)
             if chosen:
                 chains.append(interval_chain(search.table, chosen, _limit(search)))
-    best: tuple[int, Runs] | None = None
+    found: list[tuple[int, Runs]] = []
     for chain in chains:
-        runs = runs_of(instance, chain)
+        runs = None if search.over else runs_of(instance, chain)
         if runs is None:
             continue
         yield from search.look(chain, lambda: None, runs.shortest)
-        length, _ = runs.shortest(lower_table)
-        if best is None or length > best[0]:
-            best = length, runs
-    return None if best is None else best[1]
+        runs = yield from _price(search, runs)
+        found.append((runs.shortest(lower_table)[0], runs))
+    return [runs for _, runs in sorted(found, key=lambda each: -each[0])]
+
+
+def _refine_memory(search: SectionSearch, found: Iterable[Runs], tiles: Chain) -> Generator[Known]:
+    """Refine the arcs of runs that promise more than is proven, and price them anew."""
+    for runs in found:
+        if search.over or not search.promises(runs.chain, _step, runs.shortest):
+            continue
+        with search.within(SECTIONS_SHARE):
+            yield from search.refine_runs(runs, tiles, _step)
+        yield from _price(search, runs)
+
+
+def _price(search: SectionSearch, runs: Runs) -> Generator[Known, None, Runs]:
+    """The runs with prices for bytes, where devices differ; the bound counts."""
+    alike = search.table.classes
+    if search.over or (len(alike) == 1 and len(alike[0]) == search.task.instance.num_devices):
+        return runs
+    with search.within(PRICE_SHARE):
+        runs = runs.priced(lower_table, _limit(search), lambda: search.over)
+    yield from search.look(runs.chain, lambda: None, runs.shortest)
+    return runs
 
 
 def _intervals(search: SectionSearch) -> list[Interval]:

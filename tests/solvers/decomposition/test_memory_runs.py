@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from draws.bottlenecks import bottleneck_instance
@@ -122,6 +123,8 @@ def compare(seed: int, seen: Counter[str]) -> None:
                 bound, path = runs.shortest(lower_table)
                 assert bound >= NEVER or len(path) == len(chain.sections)
                 assert best is None or bound <= best, (make.__name__, seed, exact)
+                dear = runs.priced(lower_table, limit).shortest(lower_table)[0]
+                assert best is None or bound <= dear <= best, (make.__name__, seed, exact)
                 seen["all"] += 1
                 seen["higher"] += bound > chain.shortest(lower_table)[0]
                 seen["tight"] += bound == best
@@ -156,3 +159,30 @@ def test_memory_explains_a_training_step_over_slow_links() -> None:
     # the optimum is 44792.773710 ms (docs/corpus.md); paths and work prove 28885 ms
     bound_ns = best_runs(load_corpus("bert-24-layers-train").instance())
     assert 44_791_000_000 < bound_ns <= 44_792_773_710
+
+
+def test_prices_keep_runs_from_sharing_one_device() -> None:
+    # Devices d0 (3 bytes, 1 ms a layer) and d1 (9 bytes, 10 ms a layer), eight layers of a byte,
+    # free transfers. Runs of three on d0 need only a layer on d1 between them. But d0 holds three,
+    # so that five take 10 ms. With a price of 9 ms per byte of d0, each layer costs 10 ms, and
+    # 8 * 10 - 9 * 3 = 53.
+    names = [f"op{i}" for i in range(8)]
+    ops = tuple(Op(name=x, time_ns={"fast": 10**6, "slow": 10**7}, resident_bytes=1) for x in names)
+    edges = tuple(Edge(producer=x, consumer=y, bytes=0) for x, y in pairwise(names))
+    devices = (
+        Device(name="d0", kind="fast", memory_bytes=3),
+        Device(name="d1", kind="slow", memory_bytes=9),
+    )
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=GB_PER_S)
+        for a, b in (("d0", "d1"), ("d1", "d0"))
+    )
+    cluster = Cluster(name="c", devices=devices, links=links)
+    instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=edges), cluster=cluster)
+    chain = next(chains_of(instance, 10**9))
+    runs = runs_of(instance, chain)
+    assert runs is not None
+    # d0 three times, d1, d0 three times, d1
+    assert runs.shortest(lower_table)[0] == (6 + 2 * 10) * 10**6
+    priced = runs.priced(lower_table, 53 * 10**6)
+    assert 52.9 * 10**6 <= priced.shortest(lower_table)[0] <= 53 * 10**6
