@@ -57,7 +57,8 @@ def _ends(instance: Instance, section: Section) -> Ints:
             move = arrays.transfer_ns[u][arrays.link_class]
             arrival = ((head[:, i] + time[i])[:, :, None] + move).min(axis=1)
             head[:, j] = np.minimum(np.maximum(head[:, j], arrival), NEVER)
-    return np.where(head >= NEVER, NEVER, head + time)
+    end: Ints = np.where(head >= NEVER, NEVER, head + time)
+    return end
 
 
 def through_lengths(instance: Instance, section: Section) -> Ints:
@@ -89,7 +90,8 @@ def through_lengths(instance: Instance, section: Section) -> Ints:
             rest = np.minimum(tail[:, j] + time[j], NEVER)[:, None, :]
             tail[:, i] = np.maximum(tail[:, i], np.minimum((move + rest).min(axis=2), NEVER))
     longest = end[:, -1][np.arange(num_devices), np.arange(num_devices)]
-    return np.minimum(np.maximum(end + tail, longest[:, None, None]), NEVER)
+    lengths: Ints = np.minimum(np.maximum(end + tail, longest[:, None, None]), NEVER)
+    return lengths
 
 
 def bare_lengths(instance: Instance, section: Section, semantics: Makespan) -> Ints:

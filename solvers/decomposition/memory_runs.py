@@ -15,15 +15,22 @@ longer than some threshold.
 
 All costs are what others prove (arcs, paths, sums of times); the search is a shortest path with a
 resource (the bytes of the current run), in integers.
+
+Several runs may be on one device. Where devices differ, *prices* see to that: for prices p[k] >= 0,
+the least of cost + sum over k of p[k] (bytes on k - room of k) is a bound as well. A subgradient
+method looks for prices that prove much (`priced`); any that it finds are valid.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from placegap.formulations.sections.paths import through_lengths
 from placegap.formulations.shared.families import possible_devices
@@ -34,6 +41,8 @@ from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.decomposition.arcs import Use
 from placegap.solvers.decomposition.chain import Chain, Lengths
+
+Floats = NDArray[np.float64]
 
 MODES = 4
 """Ways to count what lies between two stops on one device."""
@@ -47,6 +56,14 @@ MOST_WORK = 20_000_000
 
 MOST_INNER = 2_000
 """Of larger sections no way through is looked at: what lies between their ends counts nowhere."""
+
+
+PRICE_BITS, MOST_BITS = 20, 60
+"""A price is an integer of about so many bits over a power of two; with bytes it has at most so
+many."""
+
+MOST_STEPS, STALL = 40, 8
+"""Steps of the subgradient method; after so many without progress its steps are halved."""
 
 
 class Passage(NamedTuple):
@@ -98,6 +115,9 @@ class Runs:
     room_bytes : (K,) int64
     first, last : int
         Stops of the chain's first and last node.
+    price : tuple of int
+        Of a byte on each device, in ns times 2 to the power of `shift`; empty: nothing.
+    shift : int
     """
 
     chain: Chain
@@ -108,9 +128,16 @@ class Runs:
     room_bytes: Ints
     first: int
     last: int
+    price: tuple[int, ...] = ()
+    shift: int = 0
 
     def shortest(self, lengths: Lengths) -> tuple[int, list[Use]]:
         """Least cost of runs that fit, and the arcs that it is made of; `NEVER` if none fit."""
+        total, path, _ = self.cheapest(lengths)
+        return total, path
+
+    def cheapest(self, lengths: Lengths) -> tuple[int, list[Use], Ints]:
+        """The same, and the bytes that these runs hold on each device, (K,)."""
         tables = [lengths(uses) for uses in self.chain.uses]
         num, num_devices = len(self.size_bytes), len(self.room_bytes)
         unary = np.zeros((num, num_devices), np.int64)
@@ -134,12 +161,87 @@ class Runs:
                 table = tables[passage.section]
                 pair[c] = np.minimum(pair[c] + (table.T if passage.backward else table), NEVER)
             _modes(link, tables, np.diag(pair[c]), cost[c], held[c])
-        total, at = _least_runs(
+        if self.price:
+            constant -= self._charge(unary, pair, cost, held)
+        total, at, mode = _least_runs(
             unary, pair, cost, held, self.size_bytes, self.room_bytes, MOST_LABELS
         )
         if total >= NEVER:
-            return NEVER, []
-        return min(NEVER, int(total) + constant), self._path(tables, at.tolist())
+            return NEVER, [], np.zeros(num_devices, np.int64)
+        path = self._path(tables, at.tolist())
+        return max(0, min(NEVER, int(total) + constant)), path, self._bytes(held, at, mode)
+
+    def _charge(self, unary: Ints, pair: Ints, cost: Ints, held: Ints) -> int:
+        """Add what bytes cost, rounded down, and return what the room is worth, rounded up.
+
+        What is not on the device of a run is where a byte costs least.
+        """
+        price = np.array(self.price, np.int64)
+        between = np.array([link.size_bytes.sum() for link in self.links], np.int64)
+        least = int(price.min())
+        unary += (self.size_bytes[:, None] * price) >> self.shift
+        pair += ((between * least) >> self.shift)[:, None, None]
+        away = (between[:, None, None] - held) * least
+        cost += (held * price[None, :, None] + away) >> self.shift
+        for costs in (unary, pair, cost):
+            np.minimum(costs, NEVER, out=costs)
+        charged = zip(self.price, self.room_bytes.tolist(), strict=True)
+        worth: int = sum(each * room for each, room in charged if each)
+        return -(-worth >> self.shift)
+
+    def _bytes(self, held: Ints, at: Ints, mode: Ints) -> Ints:
+        used = np.bincount(at, weights=self.size_bytes, minlength=len(self.room_bytes))
+        cheap = int(np.argmin(self.price)) if self.price else 0
+        for c, link in enumerate(self.links):
+            inside = held[c, at[c], mode[c]] if mode[c] >= 0 else 0
+            used[at[c]] += inside
+            used[cheap] += link.size_bytes.sum() - inside
+        return used.astype(np.int64)
+
+    def priced(
+        self, lengths: Lengths, value_ns: int, stop: Callable[[], bool] = lambda: False
+    ) -> Runs:
+        """The same runs with the prices that prove most, of those that a subgradient method tries.
+
+        Its steps are those of Polyak (1969) towards the value of a known plan, until `stop`.
+        """
+        best, found, price = self.shortest(lengths)[0], self, np.zeros(len(self.room_bytes))
+        if best >= NEVER:
+            return self
+        finite = self.room_bytes < np.iinfo(np.int64).max
+        scale, stalled, trial = 1.0, 0, replace(self, price=(), shift=0)
+        for _ in range(MOST_STEPS):
+            if stop():
+                break
+            total, _, used = trial.cheapest(lengths)
+            if total >= NEVER:  # dearer than numbers reach: it says nothing
+                break
+            stalled += 1
+            if total > best:
+                best, found, stalled = total, trial, 0
+            if stalled == STALL:
+                scale, stalled = scale / 2, 0
+            slope = np.where(finite, used - np.where(finite, self.room_bytes, 0), 0.0).astype(float)
+            slope[(price == 0) & (slope < 0)] = 0.0
+            steep = float(slope @ slope)
+            if steep == 0.0 or value_ns <= total:
+                break
+            price = np.maximum(0.0, price + scale * (value_ns - total) / steep * slope)
+            trial = self._at(price)
+        return found
+
+    def _at(self, price: Floats) -> Runs:
+        """The runs at prices near the given ones that are integers over a power of two."""
+        most = float(price.max())
+        if most <= 0.0:
+            return replace(self, price=(), shift=0)
+        total = int(self.size_bytes.sum()) + sum(int(x.size_bytes.sum()) for x in self.links)
+        highest, exponent = MOST_BITS - total.bit_length(), math.frexp(most)[1]
+        shift = max(0, min(PRICE_BITS, highest) - exponent)
+        if exponent > highest or shift >= MOST_BITS:
+            return replace(self, price=(), shift=0)
+        whole = np.floor(price * 2.0**shift).astype(np.int64)
+        return replace(self, price=tuple(whole.tolist()), shift=shift)
 
     def _path(self, tables: list[Ints], at: list[int]) -> list[Use]:
         """The arcs of the sections in the chain's order, by the devices of the stops."""
@@ -155,8 +257,8 @@ class Runs:
                 a = 0 if len(uses) == 1 else at[self.last]
                 b = 0 if len(uses[0]) == 1 else at[self.first]
             else:
-                a, b = np.unravel_index(int(tables[s].argmin()), tables[s].shape)
-            path.append(uses[int(a)][int(b)])
+                a, b = divmod(int(tables[s].argmin()), tables[s].shape[1])
+            path.append(uses[a][b])
         return path
 
 
@@ -268,8 +370,8 @@ def _modes(link: Link, tables: list[Ints], together: Ints, cost: Ints, held: Int
 @njit(cache=True)
 def _least_runs(
     unary: Ints, pair: Ints, cost: Ints, held: Ints, size: Ints, room: Ints, most: int
-) -> tuple[int, Ints]:
-    """Least cost of runs that fit, and the device of each stop.
+) -> tuple[int, Ints, Ints]:
+    """Least cost of runs that fit, the device of each stop, and the mode after it, -1 for a cut.
 
     A label is the cost so far and the bytes of the current run; labels of a stop and device are
     sorted by cost, and of rising cost each has fewer bytes.
@@ -281,12 +383,14 @@ def _least_runs(
     bytes_ = np.zeros((num, num_devices, most), np.int64)
     from_device = np.zeros((num, num_devices, most), np.int64)
     from_label = np.zeros((num, num_devices, most), np.int64)
+    from_mode = np.full((num, num_devices, most), -1)
     for a in range(num_devices):
         if unary[0, a] < NEVER and size[0] <= room[a]:
             count[0, a], spent[0, a, 0], bytes_[0, a, 0] = 1, unary[0, a], size[0]
     wide = most * modes + 1
     c_spent, c_bytes = np.zeros(wide, np.int64), np.zeros(wide, np.int64)
     c_device, c_label = np.zeros(wide, np.int64), np.zeros(wide, np.int64)
+    c_mode = np.zeros(wide, np.int64)
     for c in range(1, num):
         for b in range(num_devices):
             if unary[c, b] >= NEVER or size[c] > room[b]:
@@ -298,12 +402,14 @@ def _least_runs(
                     if total < best:
                         best, n = total, 1
                         c_spent[0], c_bytes[0], c_device[0], c_label[0] = total, size[c], a, 0
+                        c_mode[0] = -1
             for at in range(count[c - 1, b]):
                 for mode in range(modes):
                     total = spent[c - 1, b, at] + cost[c - 1, b, mode] + unary[c, b]
                     load = bytes_[c - 1, b, at] + held[c - 1, b, mode] + size[c]
                     if total < NEVER and load <= room[b]:
                         c_spent[n], c_bytes[n], c_device[n], c_label[n] = total, load, b, at
+                        c_mode[n] = mode
                         n += 1
             order = np.argsort(c_spent[:n], kind="mergesort")
             kept = 0
@@ -319,15 +425,18 @@ def _least_runs(
                 last = order[min(q + step, kept) - 1]
                 spent[c, b, m], bytes_[c, b, m] = c_spent[order[q]], c_bytes[last]
                 from_device[c, b, m], from_label[c, b, m] = c_device[order[q]], c_label[order[q]]
+                from_mode[c, b, m] = c_mode[order[q]]
                 m += 1
             count[c, b] = m
     at_device, least = -1, NEVER
     for a in range(num_devices):
         if count[num - 1, a] > 0 and spent[num - 1, a, 0] < least:
             at_device, least = a, spent[num - 1, a, 0]
-    device, label = np.zeros(num, np.int64), 0
+    device, passed, label = np.zeros(num, np.int64), np.full(num, -1), 0
     if at_device >= 0:
         for c in range(num - 1, -1, -1):
             device[c] = at_device
+            if c > 0:
+                passed[c - 1] = from_mode[c, at_device, label]
             at_device, label = from_device[c, at_device, label], from_label[c, at_device, label]
-    return least, device
+    return least, device, passed

@@ -17,7 +17,7 @@ With slack memory the first step alone is exact; the last makes the method exact
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 
 from pydantic import Field
 
@@ -27,7 +27,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
-from placegap.instances.structure.intervals import choose_chain, intervals
+from placegap.instances.structure.intervals import Interval, choose_chain, intervals
 from placegap.instances.structure.sections import Section, sections_between
 from placegap.solvers.annealing.moves import Annealing, usual_moves
 from placegap.solvers.back_ends.endings import say_rest
@@ -36,9 +36,10 @@ from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import PROOF, word_of
-from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable
-from placegap.solvers.decomposition.chain import interval_chain, tiling
+from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable, lower_table
+from placegap.solvers.decomposition.chain import Chain, interval_chain, tiling
 from placegap.solvers.decomposition.jobs import Step
+from placegap.solvers.decomposition.memory_runs import Runs, runs_of
 from placegap.solvers.decomposition.search import Known, SectionSearch
 from placegap.solvers.decomposition.whole_model import solve_whole, whole_parts
 from placegap.solvers.decomposition.workers import SectionWorkers
@@ -61,6 +62,9 @@ of more parts than this, and annealing has the larger share beside them, all bes
 SECTIONS_SHARE = 1 / 3
 """Where some section is too large, those that are not get so much of the time that is left, and so
 do intervals: what is left open is left to annealing and the whole model."""
+
+PRICE_SHARE = 0.05
+"""Of the time that is left, for prices of bytes along one chain."""
 
 MOST_OPS_OF_CHAINS = 20_000
 """Larger graphs are not searched for intervals, whose windows alone would take many seconds."""
@@ -157,6 +161,9 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
         search.join_plans(chains[0], exact=exact)
 
     large = any(_too_large(section) for section in sections)
+    runs = [] if exact else (yield from _look_at_memory(search, chains[0]))
+    if search.over:
+        return
     with search.within(SECTIONS_SHARE if large else 1.0):
         yield from search.look(chains[0], join)
         if not large or search.promises(chains[0], _step):
@@ -165,14 +172,13 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
     if not search.over and not exact:
         yield from _anneal(search)
         yield from search.dive_into_memory(chains[0], _step)
+        yield from _refine_memory(search, runs, chains[0])
     if search.over:
         return
     if large and instance.num_ops <= MOST_OPS_OF_CHAINS:
-        search.intervals = intervals(instance)
-        chosen = choose_chain(instance, search.intervals)
+        chosen = choose_chain(instance, _intervals(search))
         if chosen:
-            limit = serial_horizon_ns(instance) if search.value_ns is None else search.value_ns
-            chains.append(interval_chain(search.table, chosen, limit))
+            chains.append(interval_chain(search.table, chosen, _limit(search)))
             with search.within(SECTIONS_SHARE):
                 yield from search.look(chains[1], lambda: None)
                 if search.promises(chains[1], _lp_step):
@@ -188,6 +194,62 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
     yield Known(search.value_ns, search.bound_ns)
     while search.clock.left_s is not None and (yield from _anneal(search, 1.0)):
         pass  # nothing else is left to do
+
+
+def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, None, list[Runs]]:
+    """What runs that fit into memory prove along the tiles, a chain of intervals and a path.
+
+    The runs come back, those that prove most first.
+    """
+    instance, chains = search.task.instance, [tiles]
+    if instance.num_ops <= MOST_OPS_OF_CHAINS:
+        for candidates in (_intervals(search), []):
+            chosen = choose_chain(instance, candidates)
+            if chosen:
+                chains.append(interval_chain(search.table, chosen, _limit(search)))
+    found: list[tuple[int, Runs]] = []
+    for chain in chains:
+        runs = None if search.over else runs_of(instance, chain)
+        if runs is None:
+            continue
+        yield from search.look(chain, lambda: None, runs.shortest)
+        runs = yield from _price(search, runs)
+        found.append((runs.shortest(lower_table)[0], runs))
+    return [runs for _, runs in sorted(found, key=lambda each: -each[0])]
+
+
+def _refine_memory(search: SectionSearch, found: Iterable[Runs], tiles: Chain) -> Generator[Known]:
+    """Refine the arcs of runs that promise more than is proven, and price them anew."""
+    for runs in found:
+        if search.over or not search.promises(runs.chain, _step, runs.shortest):
+            continue
+        with search.within(SECTIONS_SHARE):
+            yield from search.refine_runs(runs, tiles, _step)
+        yield from _price(search, runs)
+
+
+def _price(search: SectionSearch, runs: Runs) -> Generator[Known, None, Runs]:
+    """The runs with prices for bytes, where devices differ; the bound counts."""
+    alike = search.table.classes
+    if search.over or (len(alike) == 1 and len(alike[0]) == search.task.instance.num_devices):
+        return runs
+    with search.within(PRICE_SHARE):
+        runs = runs.priced(lower_table, _limit(search), lambda: search.over)
+    yield from search.look(runs.chain, lambda: None, runs.shortest)
+    return runs
+
+
+def _intervals(search: SectionSearch) -> list[Interval]:
+    if search.intervals is None:
+        search.intervals = intervals(search.task.instance)
+    return search.intervals
+
+
+def _limit(search: SectionSearch) -> int:
+    """Longer plans are of no interest."""
+    if search.value_ns is None:
+        return serial_horizon_ns(search.task.instance)
+    return search.value_ns
 
 
 def _anneal(search: SectionSearch, share: float | None = None) -> Generator[Known, None, bool]:

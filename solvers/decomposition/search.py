@@ -26,6 +26,7 @@ from placegap.solvers.decomposition.chain import Chain, Lengths
 from placegap.solvers.decomposition.jobs import Job, SectionAnswer, Step, place
 from placegap.solvers.decomposition.join_plans import join
 from placegap.solvers.decomposition.memory_path import fitting_path
+from placegap.solvers.decomposition.memory_runs import Runs
 from placegap.solvers.decomposition.workers import SectionWorkers
 
 Steps = Callable[[Arc], Step | None]
@@ -168,22 +169,35 @@ class SectionSearch:
 
     def dive_into_memory(self, tiles: Chain, step: Steps) -> Generator[Known]:
         """Solve, once each, arcs on a short path whose plans fit into memory together."""
-        instance = self.task.instance
 
         def route(_: Lengths) -> tuple[int, list[Use]]:
-            return fitting_path(instance, tiles, NEVER if self.value_ns is None else self.value_ns)
-
-        def make_plans() -> None:
-            length, path = route(upper_table)
-            if length < NEVER:
-                self.found_plan(join(instance, self.task.semantics, self.maker, path))
+            return self._fitting(tiles)
 
         limit = NEVER if self.value_ns is None else self.value_ns
         room = tiles.room(limit, lower_table)
         worth = [arc for arc, most in room.items() if arc.open and arc.lower_ns <= most]
         worth.sort(key=lambda arc: arc.lower_ns - room[arc])
         self._place_all(worth[:MOST_PLACED])
-        yield from self._loop(tiles, make_plans, _once(step), upper_table, route)
+        yield from self._loop(tiles, lambda: self._pack(tiles), _once(step), upper_table, route)
+
+    def refine_runs(self, runs: Runs, tiles: Chain, step: Steps) -> Generator[Known]:
+        """Refine the arcs of the cheapest runs that fit into memory; plans come from the tiles."""
+
+        def make_plans() -> None:
+            if runs.chain is tiles:
+                self._pack(tiles)
+
+        yield from self._loop(runs.chain, make_plans, step, lower_table, shortest=runs.shortest)
+
+    def _fitting(self, tiles: Chain) -> tuple[int, list[Use]]:
+        limit = NEVER if self.value_ns is None else self.value_ns
+        return fitting_path(self.task.instance, tiles, limit)
+
+    def _pack(self, tiles: Chain) -> None:
+        """Put plans of sections together that fit into memory together."""
+        length, path = self._fitting(tiles)
+        if length < NEVER:
+            self.found_plan(join(self.task.instance, self.task.semantics, self.maker, path))
 
     def refine(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> Generator[Known]:
         """Refine the arcs on the chain's shortest paths until none is left or a limit is reached.
@@ -198,9 +212,11 @@ class SectionSearch:
         """
         yield from self._loop(chain, make_plans, step, lower_table)
 
-    def look(self, chain: Chain, make_plans: Callable[[], None]) -> Generator[Known]:
+    def look(
+        self, chain: Chain, make_plans: Callable[[], None], shortest: Route | None = None
+    ) -> Generator[Known]:
         """What the chain proves as it is."""
-        yield from self._loop(chain, make_plans, lambda _: None, lower_table)
+        yield from self._loop(chain, make_plans, lambda _: None, lower_table, shortest=shortest)
 
     def _loop(
         self,
@@ -209,9 +225,11 @@ class SectionSearch:
         step: Steps,
         guide: Lengths,
         route: Route | None = None,
+        shortest: Route | None = None,
     ) -> Generator[Known]:
+        shortest = shortest or chain.shortest
         while True:
-            length, path = chain.shortest(lower_table)
+            length, path = shortest(lower_table)
             if length < NEVER or self.value_ns is not None:
                 self.found_bound(length, max((use.arc.proof for use in path), default=0))
             self.infeasible |= length >= NEVER and self.value_ns is None
@@ -220,7 +238,7 @@ class SectionSearch:
             yield Known(self.value_ns, self.bound_ns)
             if self.over or length >= NEVER:
                 return
-            self._submit(chain, step, guide, route or chain.shortest)
+            self._submit(chain, step, guide, route or shortest)
             if not self.running:
                 return
             for ticket, answer in self.workers.answers(self.clock.left_s):
@@ -311,7 +329,7 @@ class SectionSearch:
             arc.proof = PROOFS.index("section lp" if arc.kind == "lp" else "cp-sat")
         arc.final |= answer.final
 
-    def promises(self, chain: Chain, step: Steps) -> bool:
+    def promises(self, chain: Chain, step: Steps, shortest: Route | None = None) -> bool:
         """Whether refining a chain may raise the bound: by a guess, which decides no proof.
 
         It takes the ops of a section that can be refined one after the other, each where it is
@@ -329,7 +347,7 @@ class SectionSearch:
                         lengths[a, b] = max(lengths[a, b], serial)
             return lengths
 
-        return chain.shortest(guess)[0] > self.bound_ns
+        return (shortest or chain.shortest)(guess)[0] > self.bound_ns
 
     def join_plans(self, tiles: Chain, *, exact: bool) -> None:
         """Put the plans of the sections together, if that is better than the incumbent."""

@@ -303,9 +303,8 @@ def test_section_plans_are_packed_into_memory_that_binds() -> None:
     tight = problem.model_copy(update={"cluster": cluster})
     with without_the_whole_model():
         result = solve(tight, PORT, "decomposition", ONE)
-    assert result.bound_ns == 423_673
-    assert result.value_ns is not None
-    assert 453_464 <= result.value_ns < 465_000  # the whole model proves the optimum of 453,464
+    # the whole model proves the same optimum; runs that fit into memory do so without it
+    assert (result.status, result.value_ns) == ("optimal", 453_464)
 
 
 def test_the_three_ops_of_the_documentation_take_11_ns() -> None:

@@ -1,0 +1,188 @@
+"""Runs of a chain that fit into memory: never above the optimum, and far above paths."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from draws.bottlenecks import bottleneck_instance
+from draws.mirrored import mirrored_instance
+from references.brute_force import MAKESPAN_SEMANTICS, oracle
+
+from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Link,
+    Makespan,
+    Op,
+    load_corpus,
+)
+from placegap.instances.structure.bottlenecks import cuts
+from placegap.instances.structure.intervals import choose_chain, intervals
+from placegap.instances.structure.sections import SectionMaker, sections_between
+from placegap.solvers import solve
+from placegap.solvers.decomposition.arcs import ArcTable, lower_table
+from placegap.solvers.decomposition.chain import Chain, interval_chain, tiling
+from placegap.solvers.decomposition.memory_runs import runs_of
+
+GB_PER_S = 10**9
+
+
+def line(layers: int, memory: int, *, moved: list[int], devices: int = 2) -> Instance:
+    """Layers of 1 ns and 1 byte forward and backward, each on one device; a tensor after layer i
+    takes ``moved[i]`` ns, either way.
+    """
+    names = [f"f{i}" for i in range(layers)] + [f"b{i}" for i in reversed(range(layers))]
+    ops = tuple(
+        Op(name=x, time_ns={"gpu": 1}, resident_bytes=1 if x[0] == "f" else 0, colocation=x[1:])
+        for x in names
+    )
+    sizes = [*moved, 0, *reversed(moved)]
+    edges = tuple(
+        Edge(producer=x, consumer=y, bytes=size)
+        for x, y, size in zip(names, names[1:], sizes, strict=False)
+    )
+    gpus = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=memory) for k in range(devices))
+    links = tuple(
+        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=GB_PER_S)
+        for a in gpus for b in gpus if a is not b
+    )  # fmt: skip
+    graph = Graph(name="line", ops=ops, edges=edges)
+    return Instance(name="line", graph=graph, cluster=Cluster(name="c", devices=gpus, links=links))
+
+
+def chains_of(instance: Instance, limit_ns: int) -> Iterator[Chain]:
+    table = ArcTable(instance, Makespan())
+    sections = sections_between(instance, cuts(instance))
+    if len(sections) > 1:
+        yield tiling(table, sections)
+    for candidates in (intervals(instance), []):
+        chosen = choose_chain(instance, candidates)
+        if chosen:
+            yield interval_chain(table, chosen, limit_ns)
+
+
+def best_runs(instance: Instance) -> int:
+    found = [
+        runs.shortest(lower_table)[0]
+        for chain in chains_of(instance, serial_horizon_ns(instance))
+        if (runs := runs_of(instance, chain)) is not None
+    ]
+    return max(found)
+
+
+@pytest.mark.parametrize(
+    ("memory", "moved", "least"),
+    [
+        # four layers, two to a device at most: the middle cut, forward and backward
+        (2, [5, 7, 5], 8 + 2 * 7),
+        # three to a device at most: any single cut, the cheapest one
+        (3, [5, 7, 6], 8 + 2 * 5),
+    ],
+)
+def test_a_training_step_pays_both_ways_where_memory_cuts_it(
+    memory: int, moved: list[int], least: int
+) -> None:
+    instance = line(4, memory, moved=moved)
+    assert best_runs(instance) == least
+    assert solve(instance, Makespan(), "decomposition", {"workers": 1}).value_ns == least
+
+
+def test_slack_memory_asks_nothing() -> None:
+    chain = next(chains_of(line(4, 4, moved=[5, 7, 5]), 100))
+    assert runs_of(line(4, 4, moved=[5, 7, 5]), chain) is None
+
+
+def test_what_fits_in_no_way_is_proven_to() -> None:
+    # one layer fits on neither device
+    instance = line(2, 0, moved=[5])
+    assert best_runs(instance) == NEVER
+
+
+def compare(seed: int, seen: Counter[str]) -> None:
+    """The bound beside the optimum, arcs by paths, and by every fifth seed at their optima."""
+    for make in (mirrored_instance, bottleneck_instance):
+        instance = make(seed)
+        semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
+        best = oracle(instance, semantics)
+        limit = serial_horizon_ns(instance) if best is None else best
+        for chain in chains_of(instance, limit):
+            runs = runs_of(instance, chain)
+            for exact in (False, True) if seed % 5 == 0 else (False,):
+                if runs is None:
+                    continue
+                if exact:
+                    solve_arcs(instance, semantics, chain)
+                bound, path = runs.shortest(lower_table)
+                assert bound >= NEVER or len(path) == len(chain.sections)
+                assert best is None or bound <= best, (make.__name__, seed, exact)
+                dear = runs.priced(lower_table, limit).shortest(lower_table)[0]
+                assert best is None or bound <= dear <= best, (make.__name__, seed, exact)
+                seen["all"] += 1
+                seen["higher"] += bound > chain.shortest(lower_table)[0]
+                seen["tight"] += bound == best
+
+
+def solve_arcs(instance: Instance, semantics: Makespan, chain: Chain) -> None:
+    """Raise the arcs to the optima of their sections."""
+    maker = SectionMaker(instance)
+    for use in (use for uses in chain.uses for row in uses for use in row):
+        if use.arc.open:
+            best = oracle(maker.make(use.arc.section, use.arc.entry, use.arc.leave), semantics)
+            use.arc.lower_ns, use.arc.final = NEVER if best is None else best, True
+
+
+def test_runs_are_never_above_the_optimum() -> None:
+    seen = Counter[str]()
+    for seed in range(12):
+        compare(seed, seen)
+    assert seen["higher"] > seen["all"] // 5
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("first", range(100, 900, 100))
+def test_runs_are_never_above_the_optimum_of_hundreds(first: int) -> None:
+    seen = Counter[str]()
+    for seed in range(first, first + 100):
+        compare(seed, seen)
+    assert seen["tight"] > seen["all"] // 5
+
+
+def test_memory_explains_a_training_step_over_slow_links() -> None:
+    # the optimum is 44792.773710 ms (docs/corpus.md); paths and work prove 28885 ms
+    bound_ns = best_runs(load_corpus("bert-24-layers-train").instance())
+    assert 44_791_000_000 < bound_ns <= 44_792_773_710
+
+
+def test_prices_keep_runs_from_sharing_one_device() -> None:
+    # Devices d0 (3 bytes, 1 ms a layer) and d1 (9 bytes, 10 ms a layer), eight layers of a byte,
+    # free transfers. Runs of three on d0 need only a layer on d1 between them. But d0 holds three,
+    # so that five take 10 ms. With a price of 9 ms per byte of d0, each layer costs 10 ms, and
+    # 8 * 10 - 9 * 3 = 53.
+    names = [f"op{i}" for i in range(8)]
+    ops = tuple(Op(name=x, time_ns={"fast": 10**6, "slow": 10**7}, resident_bytes=1) for x in names)
+    edges = tuple(Edge(producer=x, consumer=y, bytes=0) for x, y in pairwise(names))
+    devices = (
+        Device(name="d0", kind="fast", memory_bytes=3),
+        Device(name="d1", kind="slow", memory_bytes=9),
+    )
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=GB_PER_S)
+        for a, b in (("d0", "d1"), ("d1", "d0"))
+    )
+    cluster = Cluster(name="c", devices=devices, links=links)
+    instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=edges), cluster=cluster)
+    chain = next(chains_of(instance, 10**9))
+    runs = runs_of(instance, chain)
+    assert runs is not None
+    # d0 three times, d1, d0 three times, d1
+    assert runs.shortest(lower_table)[0] == (6 + 2 * 10) * 10**6
+    priced = runs.priced(lower_table, 53 * 10**6)
+    assert 52.9 * 10**6 <= priced.shortest(lower_table)[0] <= 53 * 10**6
