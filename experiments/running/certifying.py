@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from placegap.instances.files.certificate_checker import Rejected, check
+from placegap.instances.files.certificate_checker import Rejected
 from placegap.instances.files.certificate_file import (
     Certificate,
+    check_content,
     plain_document,
     save_certificate,
 )
@@ -67,7 +68,7 @@ def check_certificate(instance: Instance, path: str | Path) -> Verdict:
     raw = read_json(path)
     refuse_other(raw, "a certificate", path)
     try:
-        words = check(plain_document(instance), raw)
+        words = check_content(plain_document(instance), raw)
         return Verdict(
             raw["bound_ns"],
             parse_semantics(raw["semantics"]),
