@@ -28,7 +28,13 @@ from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.stop_signals import held, stop_status
 from placegap.experiments.show.live_line import live_line
 from placegap.experiments.show.output_files import check_outputs
-from placegap.experiments.show.place_report import opinion_object, print_result, result_object
+from placegap.experiments.show.place_report import (
+    certificate_line,
+    certificate_object,
+    opinion_object,
+    print_result,
+    result_object,
+)
 from placegap.experiments.show.rendering import output, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, search_log
 from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
@@ -38,11 +44,13 @@ from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
     from placegap.experiments.running.placing import Attempt
+    from placegap.instances.files.certificate_file import Certificate
     from placegap.instances.referee.plan import Plan
     from placegap.solvers import Result
     from placegap.solvers.solving.second_opinion import Opinion
 
 NO_PLAN = 1
+NO_CERTIFICATE = "no bound of latency_subgraphs has one, nor of ops that fit no device"
 LONGEST_S = 10**7
 
 
@@ -92,6 +100,15 @@ def place_command(
             "--write",
             metavar="FILE",
             help="Write the method's MIP to this .mps or .lp file (or .gz of it); do not solve it.",
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            "--certificate",
+            metavar="FILE",
+            help="Write a bound that 'placegap verify --certificate' checks without any solver;"
+            " it takes up to a quarter of the time limit more, and a minute at most.",
         ),
     ] = None,
     second_opinion: Annotated[
@@ -145,7 +162,7 @@ def place_command(
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
     if not 0 <= gap < 1 or seed < 0:
         raise InputError("--gap must be in [0, 1), --seed not negative")
-    check_outputs(out, write, log, plot)
+    check_outputs(out, write, log, plot, certificate)
     check_plot(plot)
     if out is not None:
         check_outputs(finer_file(out))
@@ -153,6 +170,8 @@ def place_command(
         raise InputError(f"{method} makes no plans: there is none for -o")
     if write is not None and out is not None:
         raise InputError("--write solves nothing: there is no plan for -o")
+    if write is not None and certificate is not None:
+        raise InputError("--write solves nothing: there is no bound for --certificate")
     source = Source(model, cluster, time_unit, dims=parse_dims(dim), tracing=tracing, times=times)
     instance = read_instance(source)
     params = parse_pairs(param or ())
@@ -209,15 +228,37 @@ def place_command(
     opinion = None
     if second_opinion:
         result, opinion = _ask_second(instance, replace(first, time_limit_s=time_limit), result)
+    written = None
+    if certificate is not None:
+        written = _certify(instance, result, certificate, time_limit)
     with (
         held()
     ):  # a signal that comes now keeps neither the plan nor what is printed from being whole
-        _report(instance, result, out, as_json, opinion, model=model)
+        _report(instance, result, out, as_json, opinion, model=model, certificate=written)
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
     if result.plan is None and result.status != "bound":
         raise typer.Exit(NO_PLAN)
+
+
+def _certify(
+    instance: Instance, result: Result, path: Path, time_limit_s: float
+) -> Certificate | None:
+    """Write what of the bound can be certified; a stop signal leaves the result as it is."""
+    from placegap.experiments.running.certifying import write_certificate
+
+    seen = instance if result.split is None else result.split.fine
+    found = None
+    try:
+        with spinner(f"certifying a bound of {instance.name}"):
+            found = write_certificate(seen, result, path, time_limit_s)
+    except KeyboardInterrupt:
+        warn("stopped: there is no certificate")
+    else:
+        if found is None:
+            warn(f"no certificate: {NO_CERTIFICATE}")
+    return found
 
 
 def _ask_second(instance: Instance, first: Attempt, result: Result) -> tuple[Result, Opinion]:
@@ -289,6 +330,7 @@ def _report(
     opinion: Opinion | None = None,
     *,
     model: str,
+    certificate: Certificate | None = None,
 ) -> None:
     """Print a result, explain a missing plan, write the plan.
 
@@ -305,11 +347,15 @@ def _report(
         content["notes"] += open_questions(instance.graph, model)
         if opinion is not None:
             content["second_opinion"] = opinion_object(opinion)
+        if certificate is not None:
+            content["certificate"] = certificate_object(certificate)
         print(json.dumps(content, ensure_ascii=False), flush=True)
     else:
         print_result(output(), instance, result)
         if opinion is not None:
             output().print(f"second  {opinion.verdict}: {opinion.sentence}", markup=False)
+        if certificate is not None:
+            output().print(f"certified {certificate_line(certificate)}", markup=False)
     for fault in result.faults:
         warn(f"a solver was wrong: {fault}")
     if result.plan is None or result.evaluation is None:

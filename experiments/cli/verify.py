@@ -24,8 +24,10 @@ from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.device_table import device_table, server_lines
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.rendering import output, print_line, spinner, warn
+from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
+    from placegap.experiments.running.certifying import Verdict
     from placegap.experiments.running.sources import Source
     from placegap.instances.files.verification import Verification
     from placegap.instances.problem.instance import Instance
@@ -38,7 +40,9 @@ BROKEN_RULES = 1
 @with_rules
 def verify_command(
     model: Model,
-    plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file.")],
+    plan_file: Annotated[
+        Path | None, typer.Argument(metavar="[PLAN]", help="A plan's JSON file.")
+    ] = None,
     *,
     cluster: ClusterOption = None,
     rules: Rules,
@@ -48,6 +52,15 @@ def verify_command(
         bool,
         typer.Option("--any-content", help="Judge a plan that was made for another content."),
     ] = False,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            "--certificate",
+            metavar="FILE",
+            help="Check the bound of 'place --certificate' without any solver; PLAN may be left"
+            " out.",
+        ),
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option("--method", help="Let this method prove a bound, from the plan on."),
@@ -62,7 +75,8 @@ def verify_command(
 
     Every broken rule is listed. The exit status is 1 if there is one, if the referees disagree, or
     if a bound contradicts the plan. The plan's own semantics applies; options replace single fields
-    of it, and then only the plan is judged, not what its file says about its value and times.
+    of it, and then only the plan is judged, not what its file says about its value and times. With
+    --certificate the exit status is 1, too, if the certificate does not prove its bound.
     """
     from dataclasses import replace
 
@@ -73,6 +87,17 @@ def verify_command(
 
     source = Source(model, cluster, time_unit, dims=parse_dims(dim))
     instance = read_instance(source)
+    if plan_file is None and certificate is None:
+        raise InputError("name a plan to judge, or a certificate to check (--certificate)")
+    certified = None if certificate is None else _certified(instance, rules, certificate)
+    if plan_file is None:
+        assert certified is not None
+        if as_json:
+            content = {"instance": instance.name, "certificate": _certificate_json(certified)}
+            print(json.dumps(content, ensure_ascii=False), flush=True)
+        else:
+            print_line(f"{instance.name}: {_certificate_line(certified)}")
+        raise typer.Exit(0 if certified.holds else BROKEN_RULES)
     stated = load_stated_plan(instance, plan_file)
     own, semantics = stated.semantics, rules.override(stated.semantics)
     if semantics != own:
@@ -84,20 +109,24 @@ def verify_command(
     bound, best_ns = None, None
     if verdict.agree and verdict.first.value_ns is not None:
         proof = None if method is None else (method, parse_pairs(param or ()), time_limit)
-        bound, best_ns = _known(source, instance, verdict, semantics, proof)
+        bound, best_ns = _known(source, instance, verdict, semantics, proof, certified)
     contradicted = verdict.holds and bound is not None and bound.ns > _value(verdict)
     if as_json:
         content = _json(instance, semantics, verdict, bound, best_ns)
+        if certified is not None:
+            content["certificate"] = _certificate_json(certified)
         print(json.dumps(content, ensure_ascii=False), flush=True)
     else:
         _print(instance, semantics, verdict, bound, best_ns)
+        if certified is not None:
+            print_line(_certificate_line(certified))
     if not verdict.agree:
         warn("the two referees disagree: one of them is wrong; please report this plan")
     if contradicted:
         warn(
             "the bound is above the value of a feasible plan: the bound is wrong; please report it"
         )
-    if not verdict.holds or contradicted:
+    if not verdict.holds or contradicted or (certified is not None and not certified.holds):
         raise typer.Exit(BROKEN_RULES)
     if verdict.first.idle_devices:
         warn(f"the plan leaves unused: {', '.join(verdict.first.idle_devices)}")
@@ -114,11 +143,14 @@ def _known(
     verdict: Verification,
     semantics: Semantics,
     proof: tuple[str, dict[str, str], float] | None,
+    certified: Verdict | None,
 ) -> tuple[Bound | None, int | None]:
     """The best bound, and the best value that is recorded."""
     from placegap.experiments.running import known_bounds as known
 
     bounds = [*known.recorded_bounds(instance, semantics), *known.cheap_bounds(instance, semantics)]
+    if certified is not None and certified.semantics == semantics:
+        bounds += known.certified_bound(certified)
     if proof is not None:
         from placegap.experiments.running.placing import Attempt, place
 
@@ -135,6 +167,37 @@ def _known(
                 for sentence in (*warnings, *result.faults):
                     warn(sentence)
     return known.best_bound(bounds), known.recorded_value_ns(instance, semantics)
+
+
+def _certified(instance: Instance, rules: Rules, path: Path) -> Verdict:
+    """What the checker says; a certificate under other rules than the options' does not hold."""
+    from placegap.experiments.running.certifying import Verdict, check_certificate
+
+    with spinner(f"checking {path}"):
+        found = check_certificate(instance, path)
+    if found.semantics is not None and rules.override(found.semantics) != found.semantics:
+        return Verdict(reason=f"it is one under {found.semantics.label}")
+    return found
+
+
+def _certificate_line(verdict: Verdict) -> str:
+    if verdict.semantics is None or verdict.bound_ns is None:
+        return f"the certificate does NOT hold: {verdict.reason}"
+    basis = f"on the word of {', '.join(verdict.words)}" if verdict.words else "checked"
+    bound = f"no plan is below {format_ns(verdict.bound_ns)} ({verdict.bound_ns} ns)"
+    return f"the certificate holds: {bound}, {verdict.semantics.label} ({verdict.kind}, {basis})"
+
+
+def _certificate_json(verdict: Verdict) -> dict[str, Any]:
+    semantics = None if verdict.semantics is None else verdict.semantics.model_dump(mode="json")
+    return {
+        "holds": verdict.holds,
+        "bound_ns": verdict.bound_ns,
+        "semantics": semantics,
+        "kind": verdict.kind,
+        "rests_on": list(verdict.words),
+        "reason": verdict.reason,
+    }
 
 
 def _json(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from placegap.experiments.running.certifying import Verdict
 from placegap.instances.corpus.corpus import known_of
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PLAN_CLASSES, Semantics, plan_class, with_plans
@@ -41,6 +42,13 @@ def recorded_value_ns(instance: Instance, semantics: Semantics) -> int | None:
 def cheap_bounds(instance: Instance, semantics: Semantics) -> Iterator[Bound]:
     """What paths, work and the longest op prove."""
     yield quick_bound(instance, semantics)
+
+
+def certified_bound(verdict: Verdict) -> Iterator[Bound]:
+    """What a certificate proves that was checked."""
+    if verdict.bound_ns is not None:
+        words = ", ".join(verdict.words)
+        yield Bound(verdict.bound_ns, "certificate", words or PROOF)
 
 
 def bound_of(result: Result) -> Iterator[Bound]:

@@ -13,6 +13,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.referee.plan import Plan
 
 if TYPE_CHECKING:
+    from placegap.instances.files.certificate_file import Certificate
     from placegap.solvers import Result
     from placegap.solvers.solving.second_opinion import Opinion
 
@@ -63,6 +64,36 @@ def opinion_object(opinion: Opinion) -> dict[str, Any]:
         "rests_on": "" if result is None else result.rests_on,
         "solve_s": None if result is None else round(result.solve_s, 6),
     }
+
+
+def certificate_object(certificate: Certificate) -> dict[str, Any]:
+    """What ``--json`` prints of a certificate that was written."""
+    return {
+        "bound_ns": certificate.bound_ns,
+        "kind": certificate.proof.kind,
+        "printed_bound_ns": certificate.printed_bound_ns or certificate.bound_ns,
+        "printed_rests_on": certificate.printed_rests_on,
+    }
+
+
+def certificate_line(certificate: Certificate) -> str:
+    """How much of the bound a certificate proves, and what the rest relies on.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> from placegap.solvers.bounds.certificates.write import certify
+    >>> certificate_line(certify(example(), Makespan()))
+    '34.0 ns (tree), the whole bound'
+    """
+    from placegap.solvers.core.trust import describe_basis
+
+    mine, printed = certificate.bound_ns, certificate.printed_bound_ns
+    line = f"{format_ns(mine)} ({certificate.proof.kind})"
+    if printed is None:
+        return f"{line}, the whole bound"
+    basis = describe_basis("", certificate.printed_rests_on) or "a method"
+    return f"{line}, {format_gap((printed - mine) / printed)} less than what rests on {basis}"
 
 
 def print_result(console: Console, instance: Instance, result: Result) -> None:

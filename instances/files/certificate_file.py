@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from placegap.instances.files import certificate_checker, certificate_ideals
 from placegap.instances.files.document import Document, Version, read_json, write_json
 from placegap.instances.problem.instance import Count, Instance, InstancePart
 from placegap.instances.problem.semantics import StatedSemantics
@@ -132,8 +133,15 @@ class ChainProof(InstancePart):
     arcs: tuple[Arc, ...] = ()
 
 
+class IdealsProof(InstancePart):
+    """No data: the checker goes through all ideals, and finds no chain of a lower load."""
+
+    kind: Literal["ideals"] = "ideals"
+
+
 Proof = Annotated[
-    PathProof | LongestProof | WorkProof | TreeProof | ChainProof, Field(discriminator="kind")
+    PathProof | LongestProof | WorkProof | TreeProof | ChainProof | IdealsProof,
+    Field(discriminator="kind"),
 ]
 
 
@@ -194,3 +202,21 @@ def load_certificate(path: str | Path) -> Certificate:
 def plain_document(instance: Instance) -> dict[str, Any]:
     """The JSON of an instance, as the checker reads it from a file."""
     return Document.of(instance).model_dump(mode="json", exclude_defaults=True)
+
+
+def check_content(document: Any, certificate: Any) -> list[str]:
+    """Let the checker of its kind judge a certificate; the solvers on whose word it relies.
+
+    Parameters
+    ----------
+    document, certificate : parsed JSON
+
+    Raises
+    ------
+    Rejected
+        If the certificate does not prove its bound; one line says why.
+    """
+    proof = certificate.get("proof") if isinstance(certificate, dict) else None
+    ideals = isinstance(proof, dict) and proof.get("kind") == "ideals"
+    judge = certificate_ideals.check if ideals else certificate_checker.check
+    return judge(document, certificate)

@@ -11,11 +11,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from placegap.instances.files.certificate_file import Certificate
 from placegap.instances.files.document import Document, write_json
 from placegap.instances.files.plan_file import PlanFile
 from placegap.instances.reading.data_files import data_path
 
-SCHEMAS: dict[str, type[BaseModel]] = {"placegap-1": Document, "placegap-plan-1": PlanFile}
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "placegap-1": Document,
+    "placegap-plan-1": PlanFile,
+    "placegap-certificate-1": Certificate,
+}
 """Published schemas by the name and version of their format."""
 
 _SECTION = re.compile(r"\n\n\w[\w ]*\n-{3,}\n.*", re.DOTALL)

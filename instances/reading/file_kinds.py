@@ -19,6 +19,8 @@ def kind_of(raw: Any) -> str | None:
         return None
     if raw.get("format") == "placegap-plan" or {"placement", "semantics"} <= raw.keys():
         return "a plan"
+    if raw.get("format") == "placegap-certificate":
+        return "a certificate"
     if "graph" in raw or raw.get("format") == "placegap":
         return "a model"
     if "nodes" in raw:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from placegap.formulations.getf.groups import colocated_times
-from placegap.instances.files.certificate_checker import Problem
+from placegap.instances.files.certificate_checker import Problem, Rejected
 from placegap.instances.files.certificate_file import (
     Certificate,
+    IdealsProof,
     LongestProof,
     PathProof,
     Proof,
@@ -16,8 +18,9 @@ from placegap.instances.files.certificate_file import (
     WorkProof,
     plain_document,
 )
+from placegap.instances.files.certificate_ideals import MOST_STAGES, Blocks, chain_within
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, Semantics
+from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad, Semantics
 from placegap.instances.structure.intervals import choose_chain, intervals
 from placegap.solvers.bounds.certificates.chain import prove_chain
 from placegap.solvers.bounds.certificates.multipliers import SectionLp
@@ -32,6 +35,9 @@ MOST_PARTS = 20_000
 """Of instances whose sections are looked at: ops and edges."""
 
 MOST_LEAVES = 200
+
+STAGES_PER_S = 60_000
+"""That the check of ideals tries: it gives up by number, so that it is deterministic."""
 
 
 def certify(
@@ -78,6 +84,8 @@ def certify(
             best = bound, proof
         if best is not None and best[0] >= target_ns:
             break
+    if _no_chain_below(problem, parts, semantics, clock, target_ns, best):
+        best = int(target_ns), IdealsProof()
     if best is None:
         return None
     return Certificate(
@@ -87,6 +95,26 @@ def certify(
         bound_ns=best[0],
         proof=best[1],
     )
+
+
+def _no_chain_below(
+    problem: Problem, parts: dict[str, Any], semantics: Semantics, clock: Clock, target_ns: float,
+    best: tuple[int, Proof] | None,
+) -> bool:  # fmt: skip
+    """Whether the check of ideals proves the target in the time, and nothing else does."""
+    if not isinstance(semantics, MaxLoad) or semantics.plans != "chain":
+        return False
+    if semantics.replicas or semantics.levels == 2 or not math.isfinite(target_ns):
+        return False
+    if clock.left_s == 0 or (best is not None and best[0] >= target_ns):
+        return False
+    left_s = math.inf if clock.left_s is None else clock.left_s
+    most = int(min(MOST_STAGES, STAGES_PER_S * left_s))
+    try:
+        blocks, overlap = Blocks(problem, parts), semantics.load == "overlap"
+        return not chain_within(blocks, int(target_ns) - 1, overlap, most)
+    except Rejected:  # too large
+        return False
 
 
 def _proofs(
