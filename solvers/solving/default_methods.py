@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad, Semantics
+from placegap.instances.problem.semantics import (
+    LatencySubgraphs,
+    Makespan,
+    MaxLoad,
+    PipelineIteration,
+    Semantics,
+)
 
 
 def default_method(semantics: Semantics) -> str:
     """The exact method that proves most of a problem's instances.
 
     For makespan decomposition; for max_load the ideal DP where plans are chains, and column
-    generation where they may be any; for latency_subgraphs rows of calls. Else the throughput IP.
+    generation where they may be any; for latency_subgraphs rows of calls; for pipeline_iteration
+    cuts of a chain of stages. Else the throughput IP.
 
     Examples
     --------
@@ -25,6 +32,8 @@ def default_method(semantics: Semantics) -> str:
             return "decomposition"
         case LatencySubgraphs():
             return "latency"
+        case PipelineIteration():
+            return "stage-cuts"
         case MaxLoad(plans="chain"):
             return "ideal-dp"
         case MaxLoad(plans="any", replicas=False, levels=1):
@@ -41,4 +50,6 @@ def quick_method(semantics: Semantics) -> str:
     >>> quick_method(Makespan())
     'heft'
     """
+    if semantics.objective == "pipeline_iteration":
+        return "even-split"
     return "heft" if semantics.objective == "makespan" else "m-topo"
