@@ -30,13 +30,12 @@ def best_chain(instance: Instance, semantics: PipelineIteration) -> tuple[int, P
 
     Examples
     --------
-    One device takes 43 ns for each of two microbatches. With a second stage of 8 ns, after
-    messages of 1 + 10 ns, the second microbatch ends 2 * 35 + 11 + 8 = 89 ns; and with the first op
-    alone in a stage, after messages of 21 ns, at 5 + 21 + 2 * 38 = 102 ns:
+    Ops 1 and 3 take 15 ns, their messages 1 + 10, and ops 2 and 4 take 28 ns for each of two
+    microbatches; one device takes 43 ns for each.
 
     >>> from placegap.instances import example
     >>> best_chain(example(), PipelineIteration(microbatches=2))[0]
-    86
+    82
     """
     best = None
     for plan in _chains(instance, semantics):

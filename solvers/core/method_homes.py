@@ -6,6 +6,7 @@ A method's module is loaded when the method is first asked for, because together
 HOMES = {
     "brute-force": "brute_force.method",
     "ideal-dp": "ideal_dp.method",
+    "stage-cuts": "ideal_dp.stage_cuts.method",
     "moirai": "models.moirai",
     "pesto": "models.pesto",
     "throughput-ip": "models.throughput_ip",
