@@ -19,11 +19,17 @@ from .problem.instance import (
     Op,
     Provenance,
 )
-from .problem.semantics import LatencySubgraphs, Makespan, MaxLoad, MaxLoadFwdBwd, Semantics
+from .problem.semantics import (
+    LatencySubgraphs,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    Semantics,
+)
 from .reading.errors import InputError
 from .referee.check import check, check_schedule
 from .referee.evaluate import evaluate
-from .referee.explain import explain_infeasible
 from .referee.orders import plan_from_times
 from .referee.plan import (
     DeviceUse,
@@ -37,6 +43,7 @@ from .referee.plan import (
 )
 from .referee.recheck.recheck import recheck
 from .referee.simulate import PlanError, simulate
+from .structure.explain import explain_infeasible
 
 __all__ = [
     "BestKnown",
@@ -55,6 +62,7 @@ __all__ = [
     "MaxLoad",
     "MaxLoadFwdBwd",
     "Op",
+    "PipelineIteration",
     "Plan",
     "PlanError",
     "Provenance",

@@ -19,7 +19,9 @@ from placegap.instances.problem.semantics import (
     LoadRule,
     MemoryRule,
     Objective,
+    PipelineSchedule,
     PlanClass,
+    Sending,
     Transfers,
 )
 from placegap.instances.reading.errors import InputError
@@ -82,6 +84,24 @@ RULES: Mapping[str, object] = {
     ],
     "subgraphs": Annotated[
         int | None, typer.Option(min=1, help="latency_subgraphs: calls per accelerator.")
+    ],
+    "schedule": Annotated[
+        PipelineSchedule | None,
+        typer.Option(help="pipeline_iteration: in which order devices run microbatches."),
+    ],
+    "stages_per_device": Annotated[
+        int | None,
+        typer.Option(
+            "--stages-per-device", min=1, help="pipeline_iteration: 2 or more if interleaved."
+        ),
+    ],
+    "microbatches": Annotated[
+        int | None,
+        typer.Option("--microbatches", min=1, help="pipeline_iteration: how many there are."),
+    ],
+    "sending": Annotated[
+        Sending | None,
+        typer.Option(help="pipeline_iteration: by links beside the work, or by the devices."),
     ],
     "memory": Annotated[
         MemoryRule | None,

@@ -391,8 +391,8 @@ def finer_file(plan: Path) -> Path:
 
 def _explain(instance: Instance, result: Result) -> None:
     """Why there is no plan, as far as cheap conditions tell."""
-    from placegap.instances.referee.explain import explain_infeasible
     from placegap.instances.structure.additive_memory import relax_memory
+    from placegap.instances.structure.explain import explain_infeasible
 
     warn(f"{result.instance}: no feasible plan ({result.message or result.status})")
     for sentence in explain_infeasible(relax_memory(instance, result.semantics)[0]):

@@ -127,6 +127,10 @@ def solve(
     levels: int | None = None,
     subgraphs: int | None = None,
     memory: MemoryRule | None = None,
+    schedule: str | None = None,
+    stages_per_device: int | None = None,
+    microbatches: int | None = None,
+    sending: str | None = None,
     time_limit_s: float = DEFAULT_TIME_LIMIT_S,
     gap: float = 0.0,
     seed: int = 0,
@@ -145,14 +149,16 @@ def solve(
     cluster : str, Path or Cluster, optional
         Name of a shipped cluster, a file, or a cluster; by default the model's own devices.
     objective : str or Semantics, optional
-        ``makespan``, ``max_load``, ``max_load_fwd_bwd`` or ``latency_subgraphs``, or all rules at
-        once. By default the file's own, max_load for a model that is traced, else makespan.
+        ``makespan``, ``max_load``, ``max_load_fwd_bwd``, ``latency_subgraphs`` or
+        ``pipeline_iteration``, or all rules at once. By default the file's own, max_load for a
+        model that is traced, else makespan.
     method : str, optional
         A name of ``placegap.solvers.METHODS``; by default ``auto``: fast placers, then the
         strongest proof and a search for plans side by side.
     params : mapping, optional
         The method's own parameters.
     plans, channels, transfers, load, replicas, levels, subgraphs, memory : optional
+    schedule, stages_per_device, microbatches, sending : optional
         Single rules, as the options of ``placegap place``.
     time_limit_s, gap, seed
         When the method stops, and the seed of one that draws numbers.
@@ -182,7 +188,8 @@ def solve(
     instance = _instance(model, cluster)
     rules = Rules(
         None if isinstance(objective, Semantics) else objective,
-        plans, channels, transfers, load, replicas, levels, subgraphs, memory,
+        plans, channels, transfers, load, replicas, levels, subgraphs, memory, schedule,
+        stages_per_device, microbatches, sending,
     )  # fmt: skip
     own = instance.semantics
     if isinstance(objective, Semantics):

@@ -23,6 +23,10 @@ class Rules:
     levels: int | None = None
     subgraphs: int | None = None
     memory: str | None = None
+    schedule: str | None = None
+    stages_per_device: int | None = None
+    microbatches: int | None = None
+    sending: str | None = None
 
     def override(self, own: Semantics | None, default: str = "makespan") -> Semantics:
         """The semantics to use: the file's own, with single fields replaced.

@@ -59,6 +59,8 @@ class PlanFile(InstancePart):
     ----------
     call : dict of str to int, or None
         latency_subgraphs: which call of its accelerator runs each op, counted from 0.
+    stage : dict of str to int, or None
+        pipeline_iteration: the stage of each op, counted from 0.
     value_ns : int or None
         What the plan is said to be worth; a claim that is checked.
     times : TimesFile or None
@@ -76,6 +78,7 @@ class PlanFile(InstancePart):
     device_order: dict[str, tuple[str, ...]] | None = None
     channel_order: dict[str, tuple[TransferName, ...]] | None = Field(default=None)
     call: dict[str, CallNumber] | None = None
+    stage: dict[str, CallNumber] | None = None
     value_ns: Count | None = None
     times: TimesFile | None = None
 
@@ -151,6 +154,7 @@ def describe_plan(
         device_order=device_order,
         channel_order=channel_order,
         call=None if plan.call is None else dict(zip(ops, plan.call, strict=True)),
+        stage=None if plan.stage is None else dict(zip(ops, plan.stage, strict=True)),
         value_ns=value_ns,
         times=None if times is None else _name_times(instance, semantics, times),
     )
@@ -248,7 +252,9 @@ def _resolve(instance: Instance, content: PlanFile) -> Plan:
             )
             for name, transfers in content.channel_order.items()
         }
-    return Plan(placement, device_order, channel_order, _resolve_calls(content.call, op_index))
+    call = _resolve_numbers("call", content.call, op_index)
+    stage = _resolve_numbers("stage", content.stage, op_index)
+    return Plan(placement, device_order, channel_order, call, stage)
 
 
 def _resolve_times(instance: Instance, content: PlanFile) -> Times | None:
@@ -275,18 +281,18 @@ def _resolve_times(instance: Instance, content: PlanFile) -> Times | None:
     return Times(tuple((span.start_ns, span.end_ns) for span in spans), transfers)
 
 
-def _resolve_calls(
-    call: Mapping[str, int] | None, op_index: Mapping[str, int]
+def _resolve_numbers(
+    field: str, number: Mapping[str, int] | None, op_index: Mapping[str, int]
 ) -> tuple[int, ...] | None:
-    if call is None:
+    if number is None:
         return None
     op = _finder("op", op_index)
-    for name in call:
+    for name in number:
         op(name)
-    missing = [name for name in op_index if name not in call]
+    missing = [name for name in op_index if name not in number]
     if missing:
-        raise LookupError(f"call: op {missing[0]!r} has none")
-    return tuple(call[name] for name in op_index)
+        raise LookupError(f"{field}: op {missing[0]!r} has none")
+    return tuple(number[name] for name in op_index)
 
 
 def _of_makespan(semantics: Semantics, field: str) -> Makespan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -15,15 +15,23 @@ from pydantic import (
     model_validator,
 )
 
-Objective = Literal["makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs"]
+Objective = Literal[
+    "makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs", "pipeline_iteration"
+]
 Transfers = Literal["per_edge", "per_tensor"]
 Channels = Literal["free", "link", "port", "half_duplex"]
 PlanClass = Literal["any", "convex", "chain"]
 LoadRule = Literal["add", "overlap"]
 MemoryRule = Literal["sum", "peak"]
+PipelineSchedule = Literal["gpipe", "1f1b", "interleaved"]
+Sending = Literal["overlap", "blocking"]
 
 MAX_SUBGRAPHS = 1024
 """Calls of one accelerator; methods make something of each, used or not."""
+
+MAX_MICROBATCHES = 4096
+MAX_STAGES_PER_DEVICE = 64
+"""A schedule has two events for each microbatch and stage."""
 
 PLAN_CLASSES: tuple[PlanClass, ...] = ("chain", "convex", "any")
 """Each class is contained in all that follow it."""
@@ -148,10 +156,57 @@ class LatencySubgraphs(_Rules):
         return f"latency_subgraphs {self.subgraphs}"
 
 
+class PipelineIteration(_Rules):
+    """Time of one training iteration of a pipeline of stages (`referee.pipeline`).
+
+    Without backward ops: the time of so many samples.
+
+    Examples
+    --------
+    >>> PipelineIteration(microbatches=4).label
+    'pipeline_iteration 1f1b m=4 overlap'
+    >>> PipelineIteration(schedule="interleaved", stages_per_device=2, sending="blocking").label
+    'pipeline_iteration interleaved v=2 m=8 blocking'
+    """
+
+    objective: Literal["pipeline_iteration"] = "pipeline_iteration"
+    schedule: PipelineSchedule = "1f1b"
+    """In which order a device runs the microbatches: all forward, then all backward; one forward,
+    one backward; or that with several stages per device (`pipeline.device_orders`)."""
+
+    stages_per_device: Annotated[int, Field(ge=1, le=MAX_STAGES_PER_DEVICE)] = 1
+    """How many stages a device has under ``interleaved``; else 1."""
+
+    microbatches: Annotated[int, Field(ge=1, le=MAX_MICROBATCHES)] = 8
+    """How many microbatches an iteration has; the times of ops are those of one."""
+
+    sending: Sending = "overlap"
+    """Who moves tensors: the links, beside the work of the devices; or the devices themselves, as
+    under max_load with ``load: add``."""
+
+    @model_validator(mode="after")
+    def _check_stages(self) -> Self:
+        if self.schedule == "interleaved" and self.stages_per_device == 1:
+            raise ValueError("stages_per_device: the schedule interleaved needs 2 or more")
+        if self.schedule != "interleaved" and self.stages_per_device > 1:
+            raise ValueError(
+                f"stages_per_device: more than 1 needs the schedule interleaved, not"
+                f" {self.schedule}"
+            )
+        return self
+
+    @property
+    def label(self) -> str:
+        """Short text that names every rule that is in force."""
+        stages = f" v={self.stages_per_device}" if self.stages_per_device > 1 else ""
+        rules = f"{self.schedule}{stages} m={self.microbatches} {self.sending}"
+        return f"pipeline_iteration {rules}"
+
+
 LoadSemantics = MaxLoad | MaxLoadFwdBwd
 """The value is made of loads of devices: no schedule, a class of plans."""
 
-Semantics = Makespan | MaxLoad | MaxLoadFwdBwd | LatencySubgraphs
+Semantics = Makespan | MaxLoad | MaxLoadFwdBwd | LatencySubgraphs | PipelineIteration
 """The rules that turn a plan into a value."""
 
 StatedSemantics = Annotated[Semantics, Field(discriminator="objective")]
@@ -162,6 +217,7 @@ BY_OBJECTIVE: Mapping[Objective, type[Semantics]] = {
     "max_load": MaxLoad,
     "max_load_fwd_bwd": MaxLoadFwdBwd,
     "latency_subgraphs": LatencySubgraphs,
+    "pipeline_iteration": PipelineIteration,
 }
 OBJECTIVES: tuple[Objective, ...] = tuple(BY_OBJECTIVE)
 
@@ -198,19 +254,23 @@ def parse_semantics(raw: object) -> Semantics:
 
 
 def plan_class(semantics: Semantics) -> PlanClass:
-    """Which plans compete; all of them where the value is no load.
+    """Which plans compete; all of them for one pass, and chains of stages for an iteration.
 
     Examples
     --------
-    >>> plan_class(MaxLoad(plans="chain")), plan_class(Makespan())
-    ('chain', 'any')
+    >>> plan_class(MaxLoad(plans="chain")), plan_class(Makespan()), plan_class(PipelineIteration())
+    ('chain', 'any', 'chain')
     """
+    if isinstance(semantics, PipelineIteration):
+        return "chain"
     return semantics.plans if isinstance(semantics, LoadSemantics) else "any"
 
 
 def memory_rule(semantics: Semantics) -> MemoryRule:
     """What a device holds; the sum where there is no choice."""
-    return "sum" if isinstance(semantics, LatencySubgraphs) else semantics.memory
+    if isinstance(semantics, LatencySubgraphs | PipelineIteration):
+        return "sum"
+    return semantics.memory
 
 
 def has_replicas(semantics: Semantics) -> bool:

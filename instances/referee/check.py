@@ -11,6 +11,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     Makespan,
+    PipelineIteration,
     Semantics,
     has_replicas,
     has_two_levels,
@@ -18,6 +19,15 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.referee.channels import channel_name, channels_of
 from placegap.instances.referee.memory import Holdings, held_bytes, memory_violations
+from placegap.instances.referee.pipeline.in_flight import (
+    in_flight_violations,
+    iteration_holdings,
+)
+from placegap.instances.referee.pipeline.iteration import (
+    Iteration,
+    check_iteration,
+    simulate_iteration,
+)
 from placegap.instances.referee.plan import Plan, Schedule, Times, TransferTimes, Violation
 from placegap.instances.referee.plan_classes import check_class
 from placegap.instances.referee.replication import check_replicas
@@ -53,6 +63,9 @@ def check_and_simulate(
     the devices hold, where that is known.
     """
     check_semantics(instance, semantics)
+    if isinstance(semantics, PipelineIteration):
+        violations, _, held = check_and_run(instance, plan, semantics)
+        return violations, None, held
     try:
         check_shape(instance, plan, replicas=has_replicas(semantics))
     except PlanError as error:
@@ -71,6 +84,27 @@ def check_and_simulate(
     held = held_bytes(instance, plan, semantics, schedule)
     full = [] if held is None else memory_violations(instance, plan, semantics, schedule, held)
     return (*foreign, *full, *placed, *late), schedule, held
+
+
+def check_and_run(
+    instance: Instance, plan: Plan, semantics: PipelineIteration
+) -> tuple[tuple[Violation, ...], Iteration | None, Holdings | None]:
+    """All broken rules of an iteration's plan; the iteration and what devices hold, if it runs."""
+    check_iteration(instance, semantics)
+    try:
+        check_shape(instance, plan, replicas=False)
+    except PlanError as error:
+        return (Violation("shape", str(error)),), None, None
+    foreign = tuple(_foreign_fields(plan, semantics))
+    placed = tuple(_colocation(instance, plan.devices, pooled=False))
+    if foreign:
+        return (*foreign, *placed), None, None
+    try:
+        iteration = simulate_iteration(instance, plan, semantics)
+    except PlanError as error:
+        return (*placed, Violation("order", str(error))), None, None
+    held = iteration_holdings(instance, plan, iteration.stages, semantics)
+    return (*in_flight_violations(instance, held), *placed), iteration, held
 
 
 def check_placement(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violation, ...]:
@@ -148,6 +182,8 @@ def _needless_transfers(
 def _foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
     if semantics.objective != "latency_subgraphs" and plan.call is not None:
         yield Violation("fields", f"call is not defined under {semantics.label}")
+    if semantics.objective != "pipeline_iteration" and plan.stage is not None:
+        yield Violation("fields", f"stage is not defined under {semantics.label}")
     if semantics.objective != "makespan":
         if plan.device_order is not None:
             yield Violation("fields", f"device_order is not defined under {semantics.label}")

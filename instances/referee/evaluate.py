@@ -6,8 +6,13 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import MaxLoad, MaxLoadFwdBwd, Semantics
-from placegap.instances.referee.check import check_and_simulate
+from placegap.instances.problem.semantics import (
+    MaxLoad,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    Semantics,
+)
+from placegap.instances.referee.check import check_and_run, check_and_simulate
 from placegap.instances.referee.loads import combine, device_loads
 from placegap.instances.referee.plan import DeviceUse, Evaluation, Plan, ServerUse
 from placegap.instances.referee.replication import share_load, share_part
@@ -44,6 +49,8 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
     >>> verdict.value_ns, verdict.feasible
     (35, True)
     """
+    if isinstance(semantics, PipelineIteration):
+        return _of_iteration(instance, plan, semantics)
     violations, schedule, held = check_and_simulate(instance, plan, semantics)
     if held is None or any(violation.rule in NO_VALUE for violation in violations):
         return Evaluation(None, violations)
@@ -58,6 +65,17 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
         load, value_ns = combine("add", *parts), None if schedule is None else schedule.makespan_ns
     uses = _device_uses(instance, plan, parts, load, held.bytes)
     return Evaluation(value_ns, violations, uses, schedule, servers)
+
+
+def _of_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) -> Evaluation:
+    """The end of an iteration; loads of devices are those of one microbatch."""
+    violations, iteration, held = check_and_run(instance, plan, semantics)
+    if iteration is None or held is None:
+        return Evaluation(None, violations)
+    parts = device_loads(instance, plan.devices)
+    load = combine("add", *parts)
+    uses = _device_uses(instance, plan, parts, load, held.bytes)
+    return Evaluation(iteration.value_ns, violations, uses)
 
 
 def _max_load(

@@ -35,6 +35,9 @@ class Plan:
     call : tuple of int or None
         latency_subgraphs: which call of its accelerator runs each op, counted from 0 (ignored on
         hosts); None: all of them the first.
+    stage : tuple of int or None
+        pipeline_iteration: the stage of each op, counted from 0; None: the devices are the stages,
+        in the order in which they feed each other (`pipeline.stages`).
 
     Examples
     --------
@@ -46,6 +49,7 @@ class Plan:
     device_order: tuple[tuple[int, ...] | None, ...] | None = None
     channel_order: Mapping[int, tuple[Transfer, ...]] | None = None
     call: tuple[int, ...] | None = None
+    stage: tuple[int, ...] | None = None
 
     @classmethod
     def on(

@@ -223,8 +223,9 @@ def expand_plan(merge: Merge, plan: Plan, semantics: Semantics) -> Plan:
         }
     where = merge.op.tolist()
     call = None if plan.call is None else tuple(plan.call[c] for c in where)
+    stage = None if plan.stage is None else tuple(plan.stage[c] for c in where)
     placement = tuple(plan.placement[c] for c in where)
-    return Plan(placement, device_order, channel_order, call)
+    return Plan(placement, device_order, channel_order, call, stage)
 
 
 def _fine_items(merge: Merge, semantics: Makespan) -> list[list[int]]:
@@ -243,8 +244,8 @@ def _fine_items(merge: Merge, semantics: Makespan) -> list[list[int]]:
 def shrink_plan(merge: Merge, plan: Plan) -> Plan | None:
     """The plan of the merged instance that stands for a plan of the instance, if there is one.
 
-    None where ops of one merged op are on different devices or in different calls. Of orders only
-    those of the ops are kept, by the first op of each merged one.
+    None where ops of one merged op are on different devices, in different calls or stages. Of
+    orders only those of the ops are kept, by the first op of each merged one.
 
     Examples
     --------
@@ -254,26 +255,25 @@ def shrink_plan(merge: Merge, plan: Plan) -> Plan | None:
     ((0,), (1,), (0,))
     """
     where = merge.op.tolist()
-    placement, call = dict(zip(where, plan.placement, strict=True)), None
+    placement = dict(zip(where, plan.placement, strict=True))
     if any(placement[c] != on for c, on in zip(where, plan.placement, strict=True)):
         return None
-    if plan.call is not None:
-        call = dict(zip(where, plan.call, strict=True))
-        if any(call[c] != number for c, number in zip(where, plan.call, strict=True)):
+    numbers: list[tuple[int, ...] | None] = []
+    for given in (plan.call, plan.stage):
+        of = {} if given is None else dict(zip(where, given, strict=True))
+        if given is not None and any(of[c] != at for c, at in zip(where, given, strict=True)):
             return None
+        every = range(merge.coarse.num_ops)
+        numbers.append(None if given is None else tuple(of[c] for c in every))
     device_order = None
     if plan.device_order is not None:
         device_order = tuple(
             None if order is None else tuple(dict.fromkeys(where[i] for i in order))
             for order in plan.device_order
         )
-    numbers = range(merge.coarse.num_ops)
-    return Plan(
-        tuple(placement[c] for c in numbers),
-        device_order,
-        None,
-        None if call is None else tuple(call[c] for c in numbers),
-    )
+    call, stage = numbers
+    every = range(merge.coarse.num_ops)
+    return Plan(tuple(placement[c] for c in every), device_order, None, call, stage)
 
 
 def with_all_orders(instance: Instance, plan: Plan, semantics: Makespan) -> Plan:

@@ -13,6 +13,7 @@ from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
+    PipelineIteration,
     Semantics,
     has_replicas,
     has_two_levels,
@@ -82,7 +83,8 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     Raises
     ------
     InputError
-        Under semantics without a proof: replicas, two levels, latency_subgraphs.
+        Under semantics without a proof: replicas, two levels, latency_subgraphs,
+        pipeline_iteration.
 
     Examples
     --------
@@ -94,7 +96,7 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     {'gpu': 5}
     """
     unproven = has_replicas(semantics) or has_two_levels(semantics)
-    if isinstance(semantics, LatencySubgraphs) or unproven:
+    if isinstance(semantics, LatencySubgraphs | PipelineIteration) or unproven:
         raise InputError(
             f"zero-time: under {semantics.label} nothing is known to be exact; choose another"
             " objective, or another transform"

@@ -16,7 +16,7 @@ from placegap.formulations.getf.groups import colocated_times, possible_placemen
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import MaxLoad, Semantics
+from placegap.instances.problem.semantics import MaxLoad, PipelineIteration, Semantics
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import Task
@@ -25,9 +25,9 @@ from placegap.solvers.core.trust import PROOF
 
 Flags = NDArray[np.bool_]
 
-PATH, WORK, LONGEST = "critical path", "work", "longest op"
+PATH, WORK, LONGEST, ONE = "critical path", "work", "longest op", "one microbatch"
 """Origins of bounds: the longest path of least times; all work spread over the devices; the longest
-op where it is fastest."""
+op where it is fastest; all ops one after another, each where it is fastest."""
 
 METHODS_OF: dict[str, tuple[tuple[str, float, int], ...]] = {
     "makespan": (("getf-lp", 30.0, 60_000),),
@@ -68,6 +68,10 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
         together = np.where(instance.arrays.is_host, 0, together)  # hosts run all ops at once
     elif semantics.objective == "max_load_fwd_bwd":
         return _two_parts(instance, possible)
+    elif isinstance(semantics, PipelineIteration):
+        one = int(np.where(possible, together, NEVER).min(axis=1).sum())
+        work = semantics.microbatches * spread_bound(together, possible)
+        return max(Bound(one, ONE), Bound(work, WORK), key=lambda bound: bound.ns)
     else:
         found = [Bound(_longest(possible, together, semantics), LONGEST)]
     found.append(Bound(spread_bound(together, possible), WORK))

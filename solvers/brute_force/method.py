@@ -7,12 +7,14 @@ from placegap.instances.problem.semantics import (
     OBJECTIVES,
     LatencySubgraphs,
     Makespan,
+    PipelineIteration,
     Semantics,
     has_replicas,
     has_two_levels,
 )
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.servers import why_not_two_levels
+from placegap.solvers.brute_force import iteration as brute_force_iteration
 from placegap.solvers.brute_force import latency as brute_force_latency
 from placegap.solvers.brute_force import stages as brute_force_stages
 from placegap.solvers.brute_force.load import best_assignment
@@ -36,6 +38,11 @@ MOST_TRANSFERS = 10
 def applies(task: Task, params: Params) -> str | None:
     """Why the instance is too large, or None."""
     instance, semantics = task.instance, task.semantics
+    if isinstance(semantics, PipelineIteration):
+        most_plans = brute_force_iteration.MOST_PLANS
+        if brute_force_iteration.count_chains(instance, semantics) > most_plans:
+            return f"enumerates at most {most_plans} chains of stages"
+        return None
     staged = _has_stages(semantics)
     if has_two_levels(semantics):
         reason = why_not_two_levels(instance)
@@ -72,6 +79,8 @@ def _search(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None
         return best_schedule(instance, semantics)
     if isinstance(semantics, LatencySubgraphs):
         return brute_force_latency.best_calls(instance, semantics)
+    if isinstance(semantics, PipelineIteration):
+        return brute_force_iteration.best_chain(instance, semantics)
     if _has_stages(semantics):
         return brute_force_stages.best_stages(instance, semantics)
     return best_assignment(instance, semantics)

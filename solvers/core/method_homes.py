@@ -7,6 +7,7 @@ HOMES = {
     "auto": "solving.auto.method",
     "brute-force": "brute_force.method",
     "ideal-dp": "ideal_dp.method",
+    "stage-cuts": "ideal_dp.stage_cuts.method",
     "moirai": "models.moirai",
     "pesto": "models.pesto",
     "throughput-ip": "models.throughput_ip",

@@ -83,11 +83,13 @@ LOAD = (
     Placer("mt-kahypar", 7.0, 35.0, 100_000),
     Placer("slicegraph", 15.0, 150.0, 8_000),
 )
+PIPELINE = (Placer("single-device", 0.3, 0.5), Placer("m-topo", 0.3, 0.5))
 PLACERS: dict[Objective, tuple[Placer, ...]] = {
     "makespan": MAKESPAN,
     "max_load": LOAD,
     "max_load_fwd_bwd": LOAD,
     "latency_subgraphs": LOAD,
+    "pipeline_iteration": PIPELINE,
 }
 """By objective: the placers of the registry that are fast at some size, the usual ones first.
 

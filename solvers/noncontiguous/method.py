@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.referee.explain import explain_infeasible
 from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.explain import explain_infeasible
 from placegap.solvers.core import trust
 from placegap.solvers.core.interrupts import raise_if_stopped
 from placegap.solvers.core.method import Method, Params, Task

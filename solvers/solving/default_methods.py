@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad, Semantics
+from placegap.instances.problem.semantics import (
+    LatencySubgraphs,
+    Makespan,
+    MaxLoad,
+    PipelineIteration,
+    Semantics,
+)
 
 
 def default_method(semantics: Semantics) -> str:
@@ -20,8 +26,8 @@ def proving_method(semantics: Semantics) -> str:
     """The exact method that proves most of a problem's instances.
 
     For makespan decomposition; for max_load the ideal DP where plans are chains, and column
-    generation where they may be any; for latency_subgraphs rows of calls. Else the throughput IP.
-    `auto` begins with it.
+    generation where they may be any; for latency_subgraphs rows of calls; for pipeline_iteration
+    cuts of a chain of stages. Else the throughput IP. `auto` begins with it.
 
     Examples
     --------
@@ -37,6 +43,8 @@ def proving_method(semantics: Semantics) -> str:
             return "decomposition"
         case LatencySubgraphs():
             return "latency"
+        case PipelineIteration():
+            return "stage-cuts"
         case MaxLoad(plans="chain"):
             return "ideal-dp"
         case MaxLoad(plans="any", replicas=False, levels=1):
@@ -53,4 +61,6 @@ def quick_method(semantics: Semantics) -> str:
     >>> quick_method(Makespan())
     'heft'
     """
+    if semantics.objective == "pipeline_iteration":
+        return "even-split"
     return "heft" if semantics.objective == "makespan" else "m-topo"

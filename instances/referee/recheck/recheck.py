@@ -15,12 +15,14 @@ from placegap.instances.problem.semantics import (
     Makespan,
     MaxLoad,
     MaxLoadFwdBwd,
+    PipelineIteration,
     Semantics,
     has_two_levels,
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Evaluation, Plan, Violation
 from placegap.instances.referee.recheck.facts import Facts
+from placegap.instances.referee.recheck.iteration import in_flight_rule, iteration_ns
 from placegap.instances.referee.recheck.latency import latency_value
 from placegap.instances.referee.recheck.loads import max_load_fwd_bwd_ns, max_load_ns, replica_rules
 from placegap.instances.referee.recheck.makespan import OrderError, planned_times
@@ -75,6 +77,9 @@ def recheck(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:
                 value_ns = max_load_fwd_bwd_ns(facts, plan, semantics)
             case LatencySubgraphs():
                 value_ns = latency_value(facts, plan, semantics)
+            case PipelineIteration():
+                value_ns = iteration_ns(facts, plan, semantics)
+                found += in_flight_rule(facts, plan, semantics)
         return Evaluation(value_ns, tuple(found))
     except OrderError as error:
         return Evaluation(None, (*found, Violation("order", str(error))))

@@ -39,6 +39,7 @@ def wrong_shape(facts: Facts, plan: Plan, semantics: Semantics) -> Violation | N
 def foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
     """Fields that mean nothing under the semantics."""
     given = {
+        "stage": plan.stage is not None and semantics.objective != "pipeline_iteration",
         "call": plan.call is not None and semantics.objective != "latency_subgraphs",
         "device_order": plan.device_order is not None and semantics.objective != "makespan",
         "channel_order": (
@@ -55,7 +56,8 @@ def foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
 def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Violation]:
     """Memory by the rule `sum`, colocation, and the class of plans, of devices and of servers."""
     home = [on[0] for on in plan.placement]
-    if memory_rule(semantics) == "sum":
+    iteration = semantics.objective == "pipeline_iteration"
+    if memory_rule(semantics) == "sum" and not iteration:
         yield from sum_rule(facts, plan)
     groups: dict[str, list[int]] = {}
     for i, op in enumerate(facts.ops):
@@ -68,6 +70,8 @@ def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Vio
         )
         if len(places) > 1 and not pooled:
             yield Violation("colocation", f"group {group!r} is on {len(places)} devices")
+    if iteration:
+        return  # its stages have rules of their own
     yield from class_rules(facts, semantics, home, "device")
     if has_two_levels(semantics):
         yield from class_rules(facts, semantics, [facts.server[k] for k in home], "server")

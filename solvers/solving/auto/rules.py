@@ -14,6 +14,7 @@ from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
+    PipelineIteration,
     Semantics,
     with_plans,
 )
@@ -82,6 +83,8 @@ def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
         steps = [AutoStep(first, own), AutoStep("cp-sat", own)]
     elif isinstance(own, LatencySubgraphs):
         steps = [AutoStep(first, own), AutoStep("latency-ip", own)]
+    elif isinstance(own, PipelineIteration):
+        steps = [AutoStep(first, own)]
     else:
         steps = [AutoStep(first, own, share=0.7), AutoStep("archer-exact", own, share=0.6)]
         steps += [AutoStep("throughput-ip", own, share=0.8)] * (first != "throughput-ip")

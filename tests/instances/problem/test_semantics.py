@@ -12,6 +12,7 @@ from placegap.instances import (
     Makespan,
     MaxLoad,
     MaxLoadFwdBwd,
+    PipelineIteration,
     Semantics,
     example,
 )
@@ -23,6 +24,7 @@ EACH = (
     MaxLoad(plans="chain", levels=2),
     MaxLoadFwdBwd(load="overlap"),
     LatencySubgraphs(subgraphs=3),
+    PipelineIteration(microbatches=4),
 )
 
 
@@ -59,8 +61,8 @@ def test_rules_of_other_objectives_do_not_exist_and_are_read_only_at_their_defau
         ({"channels": "port"}, "net.json: semantics.objective: field is missing"),
         (
             {"objective": "makspan"},
-            "net.json: semantics.objective: must be 'makespan', 'max_load', 'max_load_fwd_bwd' or"
-            " 'latency_subgraphs' (got 'makspan'); did you mean 'makespan'?",
+            "net.json: semantics.objective: must be 'makespan', 'max_load', 'max_load_fwd_bwd',"
+            " 'latency_subgraphs' or 'pipeline_iteration' (got 'makspan'); did you mean 'makespan'?",
         ),
         (
             {"objective": "makespan", "channels": "wire"},

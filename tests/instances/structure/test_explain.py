@@ -7,7 +7,7 @@ from itertools import product
 from draws.tiny import tiny_instance
 
 from placegap.instances import Cluster, Device, Graph, Instance, Link, MaxLoad, Op, Plan, check
-from placegap.instances.referee.explain import explain_infeasible
+from placegap.instances.structure.explain import explain_infeasible
 
 
 def build(ops: list[Op], memory: dict[str, tuple[str, int | None]]) -> Instance:

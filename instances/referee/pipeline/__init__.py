@@ -1,0 +1,1 @@
+"""pipeline_iteration: one training iteration through a pipeline of stages."""

@@ -1,0 +1,243 @@
+"""The second referee's pipeline: waits between numbered events, relaxed until nothing moves.
+
+Every event of a device has two numbers: which forward, or which backward event of the device it is.
+With w the forward events that a device starts with, its k-th backward event waits for its forward
+event k + w (or the last), and its forward event k + w for its backward event k - 1. Under gpipe
+all backward events wait for all forward events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from placegap.instances.problem.semantics import PipelineIteration
+from placegap.instances.referee.plan import Plan, Violation
+from placegap.instances.referee.recheck.facts import Facts
+from placegap.instances.referee.recheck.makespan import OrderError
+
+Node = tuple[int, ...]
+"""(step, microbatch), or (step, microbatch, later step): an event, or what it sends there."""
+
+
+class StageChain:
+    """A plan's stages, as far as the rules allow.
+
+    Raises
+    ------
+    OrderError
+        If the plan is no chain of stages.
+    """
+
+    def __init__(self, facts: Facts, plan: Plan, semantics: PipelineIteration) -> None:
+        self.facts, self.rules = facts, semantics
+        self.home = [on[0] for on in plan.placement]
+        self.stage = list(plan.stage) if plan.stage is not None else self._by_device()
+        if plan.stage is None and semantics.schedule == "interleaved":
+            raise OrderError("stages are not stated")
+        if len(self.stage) != len(self.home) or set(self.stage) != set(range(max(self.stage) + 1)):
+            raise OrderError("stages are not numbered from 0 on")
+        self.count = max(self.stage) + 1
+        places = {(s, k) for s, k in zip(self.stage, self.home, strict=True)}
+        self.device = [k for _, k in sorted(places)]
+        self.p = self.count // semantics.stages_per_device
+        rounds = self.device == self.device[: self.p] * semantics.stages_per_device
+        if len(places) != self.count or not rounds or len(set(self.device)) != self.p:
+            raise OrderError("stages are not on the devices in rounds")
+        if semantics.schedule == "interleaved" and semantics.microbatches % self.p:
+            raise OrderError("microbatches do not go in whole groups")
+        self._check_groups()
+        backward = [op.backward for op in facts.ops]
+        self.trains = any(backward)
+        self.step = [
+            2 * self.count - 1 - s if back else s
+            for s, back in zip(self.stage, backward, strict=True)
+        ]
+        if any(self.step[a] > self.step[b] for a, b, _ in facts.ends):
+            raise OrderError("a tensor goes to an earlier step")
+
+    def _by_device(self) -> list[int]:
+        """Devices one after another: always the lowest that no other one left feeds."""
+        feeds = set()
+        for a, b, _ in self.facts.ends:
+            back = self.facts.ops[a].backward, self.facts.ops[b].backward
+            if back[0] == back[1] and self.home[a] != self.home[b]:
+                ends = (self.home[a], self.home[b])
+                feeds.add(ends[::-1] if back[0] else ends)
+        left, order = set(self.home), list[int]()
+        while left:
+            free = [k for k in left if not any(b == k and a in left for a, b in feeds)]
+            if not free:
+                raise OrderError("devices feed each other in a cycle")
+            order.append(min(free))
+            left.remove(min(free))
+        return [order.index(k) for k in self.home]
+
+    def _check_groups(self) -> None:
+        seen: dict[tuple[str | None, int], int] = {}
+        for op, k, s in zip(self.facts.ops, self.home, self.stage, strict=True):
+            if op.colocation is not None and seen.setdefault((op.colocation, k), s) != s:
+                raise OrderError(f"group {op.colocation!r} is in two stages")
+
+    @property
+    def steps(self) -> int:
+        """Steps of a microbatch."""
+        return self.count * 2 if self.trains else self.count
+
+    def stage_of(self, step: int) -> int:
+        """The stage of a step."""
+        return step if step < self.count else 2 * self.count - 1 - step
+
+    def numbered(self, q: int, *, backward: bool) -> list[Node]:
+        """The forward or the backward events of device q, by number."""
+        m, v, p = self.rules.microbatches, self.rules.stages_per_device, self.p
+        events: list[Node] = []
+        for n in range(m * v):
+            if v == 1:
+                chunk, microbatch = 0, n
+            else:
+                chunk, microbatch = n % (p * v) // p, n // (p * v) * p + n % p
+            stage = q + p * (v - 1 - chunk if backward else chunk)
+            events.append((2 * self.count - 1 - stage if backward else stage, microbatch))
+        return events
+
+    def ahead(self, q: int) -> int:
+        """Forward events that device q starts with."""
+        m, v, p = self.rules.microbatches, self.rules.stages_per_device, self.p
+        match self.rules.schedule:
+            case "gpipe":
+                return m
+            case "1f1b":
+                return min(m, p - 1 - q)
+            case _:
+                return min(m * v, (v - 1) * p + 2 * (p - 1 - q))
+
+    def device_waits(self, q: int) -> Iterator[tuple[Node, Node]]:
+        """Which event of device q comes right before or some time before which other one."""
+        forward = self.numbered(q, backward=False)
+        yield from pairwise(forward)
+        if not self.trains:
+            return
+        backward, w = self.numbered(q, backward=True), self.ahead(q)
+        yield from pairwise(backward)
+        for k, event in enumerate(backward):
+            yield forward[min(len(forward) - 1, k + w)], event
+            if k and k + w < len(forward):
+                yield backward[k - 1], forward[k + w]
+
+
+def iteration_ns(facts: Facts, plan: Plan, semantics: PipelineIteration) -> int:
+    """End of the last event.
+
+    Raises
+    ------
+    OrderError
+        If the plan is no chain of stages.
+    """
+    pipe = StageChain(facts, plan, semantics)
+    length, sends = _lengths(pipe)
+    duration: dict[Node, int] = {}
+    waits: list[tuple[Node, Node]] = []
+    for j in range(semantics.microbatches):
+        for e in range(pipe.steps):
+            duration[e, j] = length[e]
+            if e:
+                waits.append(((e - 1, j), (e, j)))
+        for (e, later), time in sends.items():
+            duration[e, j, later] = time
+            waits += [((e, j), (e, j, later)), ((e, j, later), (later, j))]
+    rank: dict[Node, tuple[int, int]] = {}  # place of each event in its device's order
+    for q in range(pipe.p):
+        waits += pipe.device_waits(q)
+        w = pipe.ahead(q)
+        for n, event in enumerate(pipe.numbered(q, backward=False)):
+            rank[event] = (n - w, 0)
+        for n, event in enumerate(pipe.numbered(q, backward=True) if pipe.trains else []):
+            rank[event] = (n, 1)
+    lines: dict[Node, list[Node]] = {}
+    for node in duration:
+        if len(node) == 3:
+            ends = (pipe.stage_of(node[0]) % pipe.p, pipe.stage_of(node[2]) % pipe.p)
+            lines.setdefault(ends, []).append(node)
+    for line in lines.values():
+        waits += pairwise(sorted(line, key=lambda node: (rank[node[:2]], node[2])))
+    return _relaxed(duration, waits)
+
+
+def _lengths(pipe: StageChain) -> tuple[list[int], dict[tuple[int, int], int]]:
+    """Time of each step, and of what each step sends to a later one."""
+    facts, length, sends = pipe.facts, [0] * pipe.steps, dict[tuple[int, int], int]()
+    for op, e, k in zip(facts.ops, pipe.step, pipe.home, strict=True):
+        length[e] += op.time_ns[facts.devices[k].kind]
+    for u, (a, _) in enumerate(facts.tensors):
+        readers = [b for _, b, of in facts.ends if of == u and pipe.home[b] != pipe.home[a]]
+        for k in sorted({pipe.home[b] for b in readers}):
+            first = min(pipe.step[b] for b in readers if pipe.home[b] == k)
+            if pipe.rules.sending == "overlap":
+                key = (pipe.step[a], first)
+                sends[key] = sends.get(key, 0) + facts.transfer_time(u, pipe.home[a], k)
+            elif not facts.devices[k].is_host:
+                length[first] += facts.host_time(u, k)
+        if readers and pipe.rules.sending == "blocking" and not facts.devices[pipe.home[a]].is_host:
+            length[pipe.step[a]] += facts.host_time(u, pipe.home[a])
+    return length, {key: time for key, time in sends.items() if time}
+
+
+def _relaxed(duration: dict[Node, int], waits: list[tuple[Node, Node]]) -> int:
+    """Longest path, by sweeps over all waits."""
+    end = dict(duration)
+    moved = True
+    while moved:
+        moved = False
+        for one, other in waits:
+            if end[one] + duration[other] > end[other]:
+                end[other], moved = end[one] + duration[other], True
+    return max(end.values())
+
+
+def in_flight_rule(facts: Facts, plan: Plan, semantics: PipelineIteration) -> Iterator[Violation]:
+    """Devices that hold more than they can: resident bytes, and the stash of microbatches beyond
+    the first that are in flight.
+    """
+    pipe = StageChain(facts, plan, semantics)
+    held = [0] * len(facts.devices)
+    for op, k in zip(facts.ops, pipe.home, strict=True):
+        held[k] += op.resident_bytes
+    if pipe.trains:
+        flying = _in_flight(pipe)
+        for s in range(pipe.count):
+            held[pipe.device[s]] += (flying[s] - 1) * _stash(pipe, s)
+    for device, most in zip(facts.devices, held, strict=True):
+        if device.memory_bytes is not None and most > device.memory_bytes:
+            yield Violation(
+                "memory", f"{device.name!r} holds {most} bytes of {device.memory_bytes}",
+                device=device.name,
+            )  # fmt: skip
+
+
+def _in_flight(pipe: StageChain) -> list[int]:
+    """Most microbatches of each stage that are begun and not ended, counted before each backward
+    event: then as many forward events have run as it waits for.
+    """
+    most = [1] * pipe.count
+    for q in range(pipe.p):
+        forward, w = pipe.numbered(q, backward=False), pipe.ahead(q)
+        backward = pipe.numbered(q, backward=True)
+        for k in range(len(backward)):
+            ran = forward[: min(len(forward), k + w + 1)]
+            for s in range(q, pipe.count, pipe.p):
+                begun = sum(e == s for e, _ in ran)
+                over = sum(pipe.stage_of(e) == s for e, _ in backward[:k])
+                most[s] = max(most[s], begun - over)
+    return most
+
+
+def _stash(pipe: StageChain, s: int) -> int:
+    """Bytes of the tensors that forward ops of a stage touch and backward ops of it read."""
+    total, ops = 0, pipe.facts.ops
+    for u, (a, edge) in enumerate(pipe.facts.tensors):
+        readers = [b for _, b, of in pipe.facts.ends if of == u and pipe.stage[b] == s]
+        mine = readers + [a] * (pipe.stage[a] == s)
+        if any(not ops[i].backward for i in mine) and any(ops[i].backward for i in readers):
+            total += edge.bytes
+    return total

@@ -1,0 +1,90 @@
+"""Every chain of stages of pipeline_iteration, judged by the second referee."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import PipelineIteration
+from placegap.instances.referee.plan import Plan
+from placegap.instances.referee.recheck.recheck import recheck
+
+MOST_PLANS = 2**13
+"""Each takes about a millisecond."""
+
+
+def count_chains(instance: Instance, semantics: PipelineIteration) -> int:
+    """How many ways there are to give groups a stage and stages a device, chain or not."""
+    total, ways = 0, 1
+    for p in range(1, instance.num_devices + 1):
+        ways *= instance.num_devices + 1 - p
+        total += int(ways * (p * semantics.stages_per_device) ** instance.arrays.num_groups)
+        if total > MOST_PLANS:
+            break
+    return total
+
+
+def best_chain(instance: Instance, semantics: PipelineIteration) -> tuple[int, Plan] | None:
+    """Least time of an iteration in ns and its plan, or None if no plan is feasible.
+
+    Examples
+    --------
+    Ops 1 and 3 take 15 ns, their messages 1 + 10, and ops 2 and 4 take 28 ns for each of two
+    microbatches; one device takes 43 ns for each.
+
+    >>> from placegap.instances import example
+    >>> best_chain(example(), PipelineIteration(microbatches=2))[0]
+    82
+    """
+    best = None
+    for plan in _chains(instance, semantics):
+        verdict = recheck(instance, plan, semantics)
+        value_ns = verdict.value_ns if verdict.feasible else None
+        if value_ns is not None and (best is None or value_ns < best[0]):
+            best = value_ns, plan
+    return best
+
+
+def _chains(instance: Instance, semantics: PipelineIteration) -> Iterator[Plan]:
+    group = instance.arrays.group.tolist()
+    for p in range(1, instance.num_devices + 1):
+        count = p * semantics.stages_per_device
+        for chosen in _stages_of_groups(instance, count):
+            stage = tuple(chosen[g] for g in group)
+            for devices in permutations(range(instance.num_devices), p):
+                yield Plan(tuple((devices[s % p],) for s in stage), stage=stage)
+
+
+def _stages_of_groups(instance: Instance, count: int) -> Iterator[list[int]]:
+    """Stage of each colocation group, none of them empty, none fed by a later one."""
+    ops, number, num_groups = (
+        instance.graph.ops,
+        instance.graph.op_index,
+        instance.arrays.num_groups,
+    )
+    group = instance.arrays.group.tolist()
+    before: list[list[tuple[int, bool]]] = [[] for _ in range(num_groups)]
+    for edge in instance.graph.edges:
+        a, b = number[edge.producer], number[edge.consumer]
+        if ops[a].backward == ops[b].backward:
+            early, late = (b, a) if ops[a].backward else (a, b)
+            before[max(group[a], group[b])].append(
+                (min(group[a], group[b]), group[early] <= group[late])
+            )
+    chosen = [0] * num_groups
+
+    def extend(g: int) -> Iterator[list[int]]:
+        if g == num_groups:
+            if len(set(chosen)) == count:
+                yield list(chosen)
+            return
+        for s in range(count):
+            if all(
+                h == g or (chosen[h] <= s if lower_first else chosen[h] >= s)
+                for h, lower_first in before[g]
+            ):
+                chosen[g] = s
+                yield from extend(g + 1)
+
+    yield from extend(0)

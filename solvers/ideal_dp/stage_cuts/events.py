@@ -1,0 +1,156 @@
+"""The events of an iteration as a table, its clock as a kernel, and its longest paths.
+
+Messages lead from step to step alone here; the referee's clock (`referee.pipeline.iteration`) knows
+those that skip a step, too. So the kernel's value is a bound on the referee's, and the same where
+no tensor skips a stage and each device has one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.semantics import PipelineIteration
+from placegap.instances.referee.pipeline.device_orders import device_orders
+
+Floats = NDArray[np.float64]
+Times = TypeVar("Times", Ints, Floats)
+
+
+class EventTable(NamedTuple):
+    """The events of an iteration, each after those that it waits for.
+
+    Attributes
+    ----------
+    step : (n,) int64
+        Place of an event's work in the passage of its microbatch.
+    on_device, of_microbatch, on_link : (n,) int64
+        The event before on the same device; that of the step before; the one whose message from
+        the step before comes just before this one's; -1 where there is none.
+    num_steps : int
+    """
+
+    step: Ints
+    on_device: Ints
+    of_microbatch: Ints
+    on_link: Ints
+    num_steps: int
+
+
+def event_table(semantics: PipelineIteration, num_devices: int, *, trains: bool) -> EventTable:
+    """The events of a schedule on so many devices.
+
+    Examples
+    --------
+    >>> event_table(PipelineIteration(microbatches=2), 1, trains=True).step.tolist()
+    [0, 1, 0, 1]
+    """
+    orders = device_orders(semantics, num_devices, trains=trains)
+    stages = num_devices * semantics.stages_per_device
+    steps, number = stages * (2 if trains else 1), dict[tuple[int, int], int]()
+    rows: list[tuple[int, int, int, int]] = []
+    latest, done = [-1] * num_devices, [0] * num_devices
+    moved = True
+    while moved:
+        moved = False
+        for q, order in enumerate(orders):
+            while done[q] < len(order):
+                event = order[done[q]]
+                step = 2 * stages - 1 - event.stage if event.backward else event.stage
+                before = number.get((step - 1, event.microbatch), -1)
+                if step and before < 0:
+                    break
+                line = number.get((step, event.microbatch - 1), -1)
+                stays = step == 0 or num_devices == 1 or (trains and step == stages)
+                rows.append((step, latest[q], before, -1 if stays else line))
+                number[step, event.microbatch] = latest[q] = len(rows) - 1
+                done[q], moved = done[q] + 1, True
+    table = np.ascontiguousarray(np.array(rows, np.int64).T)
+    return EventTable(table[0], table[1], table[2], table[3], steps)
+
+
+@njit(cache=True)
+def _clock(
+    step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, times: Times, num_steps: int
+) -> tuple[Times, Times]:
+    """End of every event, and of the message that comes to it."""
+    end, arrival = np.zeros(len(step), times.dtype), np.zeros(len(step), times.dtype)
+    for e in range(len(step)):
+        ready = times[0] * 0
+        if of_microbatch[e] >= 0:
+            ready = end[of_microbatch[e]]
+            if on_link[e] >= 0 and arrival[on_link[e]] > ready:
+                ready = arrival[on_link[e]]
+            ready += times[num_steps + step[e]]
+        arrival[e] = ready
+        if on_device[e] >= 0 and end[on_device[e]] > ready:
+            ready = end[on_device[e]]
+        end[e] = ready + times[step[e]]
+    return end, arrival
+
+
+def iteration_time(table: EventTable, times: Times) -> float:
+    """End of the last event.
+
+    Parameters
+    ----------
+    table : EventTable
+    times : (2 E,) int64 or float64
+        Time of each of E steps, and then of the message into each step.
+
+    Examples
+    --------
+    Two microbatches on one device, 2 ns forward and 3 ns backward each:
+
+    >>> table = event_table(PipelineIteration(microbatches=2), 1, trains=True)
+    >>> int(iteration_time(table, np.array([2, 3, 0, 0])))
+    10
+    """
+    return float(iteration_kernel(*table[:4], times, table.num_steps))
+
+
+@njit(cache=True)
+def iteration_kernel(
+    step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, times: Times, num_steps: int
+) -> int:
+    """As `iteration_time`, for kernels; in the type of the times."""
+    return _clock(step, on_device, of_microbatch, on_link, times, num_steps)[0].max()
+
+
+def longest_path(table: EventTable, times: Times) -> Ints:
+    """How often a longest path goes through each step and each message, (2 E,).
+
+    The sum of its counts times any times is a bound on the iteration with those times.
+    """
+    return _trace(*table[:4], times, table.num_steps)
+
+
+@njit(cache=True)
+def _trace(
+    step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, times: Times, num_steps: int
+) -> Ints:
+    end, arrival = _clock(step, on_device, of_microbatch, on_link, times, num_steps)
+    count = np.zeros(2 * num_steps, np.int64)
+    e, in_message = np.argmax(end), False
+    while e >= 0:
+        if not in_message:
+            count[step[e]] += 1
+            before = on_device[e]
+            if before >= 0 and end[before] >= arrival[e]:
+                e = before
+            elif of_microbatch[e] >= 0:
+                in_message = True
+            else:
+                e = -1
+        else:
+            count[num_steps + step[e]] += 1
+            line = on_link[e]
+            if line >= 0 and arrival[line] > end[of_microbatch[e]]:
+                e = line
+            else:
+                e, in_message = of_microbatch[e], False
+    return count

@@ -1,0 +1,103 @@
+"""Better chains by moves of one cut and of two neighbouring cuts, judged by the kernel's clock."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, iteration_kernel
+from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
+
+
+def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -> tuple[int, Ints]:
+    """The walk after moves that shorten the iteration, until there is none; and its time.
+
+    Parameters
+    ----------
+    problem : CutProblem
+    table : EventTable
+    allowed : (S, N, N) int64 or (1, N, N) int64
+        Pair of each tail and head that a layer may take, -1 where it may not.
+    walk : (S,) int64
+    """
+    cuts = np.append(problem.tail[walk], problem.num_cuts - 1)
+    value, cuts = _improve(
+        problem.forward_ns, problem.backward_ns, problem.forth_ns, problem.back_ns, problem.trains,
+        allowed, cuts, *table,
+    )  # fmt: skip
+    pairs = [int(allowed[min(s, len(allowed) - 1), cuts[s], cuts[s + 1]]) for s in range(len(walk))]
+    return int(value), np.array(pairs, np.int64)
+
+
+@njit(cache=True)
+def _set(
+    times: Ints, s: int, at: int, cut: int, count: int, forward: Ints, backward: Ints, forth: Ints,
+    back: Ints, trains: bool,
+) -> None:  # fmt: skip
+    """Write the times of stage s, and of the messages over the cut after it."""
+    steps = 2 * count if trains else count
+    times[s] = forward[at]
+    if trains:
+        times[steps - 1 - s] = backward[at]
+    if s < count - 1:
+        times[steps + s + 1] = forth[cut]
+        if trains:
+            times[steps + steps - 1 - s] = back[cut]
+
+
+@njit(cache=True)
+def _improve(
+    forward: Ints, backward: Ints, forth: Ints, back: Ints, trains: bool, allowed: Ints, cuts: Ints,
+    step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, num_steps: int,
+) -> tuple[int, Ints]:  # fmt: skip
+    count, num_cuts, last = len(cuts) - 1, allowed.shape[1], len(allowed) - 1
+    times = np.zeros(2 * num_steps, np.int64)
+    for s in range(count):
+        at = allowed[min(s, last), cuts[s], cuts[s + 1]]
+        _set(times, s, at, cuts[s + 1], count, forward, backward, forth, back, trains)
+    best = iteration_kernel(step, on_device, of_microbatch, on_link, times, num_steps)
+    trial, moved = times.copy(), True
+    while moved:
+        moved = False
+        for width in (1, 2):
+            for s in range(1, count - width + 1):
+                h, j = cuts[s - 1], cuts[s + width]
+                found_a, found_b = -1, -1
+                for a in range(num_cuts):
+                    left = allowed[min(s - 1, last), h, a]
+                    if left < 0:
+                        continue
+                    for b in range(num_cuts):
+                        if width == 1 and b != a:
+                            continue
+                        if width == 2 and allowed[min(s, last), a, b] < 0:
+                            continue
+                        right = allowed[min(s + width - 1, last), b, j]
+                        if right < 0:
+                            continue
+                        trial[:] = times
+                        _set(trial, s - 1, left, a, count, forward, backward, forth, back, trains)
+                        if width == 2:
+                            middle = allowed[min(s, last), a, b]
+                            _set(trial, s, middle, b, count, forward, backward, forth, back, trains)
+                        _set(
+                            trial, s + width - 1, right, j, count, forward, backward, forth, back,
+                            trains,
+                        )  # fmt: skip
+                        now = iteration_kernel(
+                            step, on_device, of_microbatch, on_link, trial, num_steps
+                        )
+                        if now < best:
+                            best, found_a, found_b = now, a, b
+                if found_a >= 0:
+                    cuts[s] = found_a
+                    if width == 2:
+                        cuts[s + 1] = found_b
+                    for t in range(s - 1, s + width):
+                        at = allowed[min(t, last), cuts[t], cuts[t + 1]]
+                        _set(times, t, at, cuts[t + 1], count, forward, backward, forth, back, trains)
+                    moved = True
+            if moved:
+                break
+    return best, cuts

@@ -1,0 +1,311 @@
+"""What is cut into stages: blocks, the sets of them that stages may end with, and what lies between.
+
+A block is what every plan keeps in one stage. A *cut* is an ideal of the blocks, closed under what
+feeds forward ops and what backward ops feed; a stage is the difference of two cuts. Its times here
+are those of the device that is fastest for each pass, its messages those that are certain whatever
+lies beside: so values are bounds, and exact where devices are alike and tensors skip no stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.semantics import PipelineIteration
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class CutProblem:
+    """N cuts and P pairs of them, one within the other, of an instance with B blocks.
+
+    Attributes
+    ----------
+    block : (n,) int64
+        Block of each op; blocks are numbered in an order in which none feeds an earlier one.
+    members : (N, B) bool
+        Blocks of each cut, the empty one first, the full one last.
+    tail, head : (P,) int64
+        The smaller and the larger cut of each pair, sorted.
+    forward_ns, backward_ns : (P,) int64
+        Least time of the stage between them.
+    stash_bytes, resident_bytes : (P,) int64
+    forth_ns, back_ns : (N,) int64
+        Least time of the messages over each cut.
+    room : int
+        Memory of the largest device.
+    complete : bool
+        Whether every cut is here.
+    plain : bool
+        Whether the values are exact.
+    """
+
+    block: Ints
+    members: Flags
+    tail: Ints
+    head: Ints
+    forward_ns: Ints
+    backward_ns: Ints
+    stash_bytes: Ints
+    resident_bytes: Ints
+    forth_ns: Ints
+    back_ns: Ints
+    room: int
+    trains: bool
+    complete: bool
+    plain: bool
+
+    @property
+    def num_cuts(self) -> int:
+        """Number of cuts."""
+        return len(self.members)
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks."""
+        return self.members.shape[1]
+
+
+def blocks_of_stages(instance: Instance) -> Ints | None:
+    """Block of each op, (n,), or None if a backward op feeds a forward one."""
+    arrays, index = instance.arrays, instance.arrays.index
+    a, b = index.producer, index.consumer
+    from_back, to_back = arrays.backward[a], arrays.backward[b]
+    if (from_back & ~to_back).any():
+        return None
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(arrays.num_groups))
+    group = arrays.group
+    ends = zip(group[a].tolist(), group[b].tolist(), from_back.tolist(), to_back.tolist(),
+               strict=True)  # fmt: skip
+    graph.add_edges_from(
+        (y, x) if back else (x, y) for x, y, back, other in ends if back == other and x != y
+    )
+    whole = nx.condensation(graph)
+    first = {node: min(whole.nodes[node]["members"]) for node in whole}
+    number = np.zeros(arrays.num_groups, np.int64)
+    for at, node in enumerate(nx.lexicographical_topological_sort(whole, key=first.__getitem__)):
+        number[sorted(whole.nodes[node]["members"])] = at
+    return np.asarray(number[group], np.int64)
+
+
+def build_cuts(
+    instance: Instance, semantics: PipelineIteration, block: Ints, most_cuts: int
+) -> CutProblem:
+    """All cuts, or, if there are more than `most_cuts`, those of one order of the blocks.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> problem = build_cuts(example(), PipelineIteration(), np.arange(4), 100)
+    >>> problem.num_cuts, problem.complete
+    (6, True)
+    """
+    arrays, count = instance.arrays, int(block.max()) + 1
+    before = _before(instance, block, count)
+    found = _ideals(before, most_cuts)
+    complete = found is not None
+    sets = found or [(1 << b) - 1 for b in range(count + 1)]
+    members = np.array([[cut >> b & 1 for b in range(count)] for cut in sets], np.bool_)
+    tail, head = _pairs(members)
+    kinds, first = np.unique(arrays.time_ns, axis=1, return_index=True)
+    del kinds
+    passes = []
+    for backward in (False, True):
+        of_pass = arrays.backward == backward
+        columns = []
+        for k in first.tolist():
+            own = np.where(of_pass, np.maximum(arrays.time_ns[:, k], 0), 0)
+            refused = _sums((arrays.time_ns[:, k] == UNSUPPORTED).astype(np.int64), block, members)
+            total = _sums(own, block, members)
+            wrong = refused[head] > refused[tail]
+            columns.append(np.where(wrong, np.iinfo(np.int64).max, total[head] - total[tail]))
+        passes.append(np.stack(columns).min(axis=0))
+    runs = passes[0] < np.iinfo(np.int64).max
+    tail, head = tail[runs], head[runs]
+    forward, backward_ns = passes[0][runs].copy(), passes[1][runs].copy()
+    resident = _sums(arrays.resident_bytes, block, members)
+    last, after = _only_neighbours(before, members)
+    tensors = _tensors(instance, block)
+    host = np.where(arrays.is_host, 0, arrays.host_ns).min(axis=1)
+    if semantics.sending == "overlap" or instance.num_devices == 1:
+        host = np.zeros_like(host)
+    stash = _between(
+        members, tail, head, *tensors, host, instance.memory_arrays.tensor_bytes, last, after,
+        semantics.stages_per_device > 1, forward, backward_ns,
+    )  # fmt: skip
+    forth, back = np.zeros(len(members), np.int64), np.zeros(len(members), np.int64)
+    if semantics.sending == "overlap" and instance.num_devices > 1:
+        between = arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
+        least = arrays.transfer_ns[:, np.unique(between)].min(axis=1)
+        _messages(*tensors, least, last, after, forth, back)
+    is_chain = complete and len(members) == count + 1
+    adjacent = bool((np.abs(np.diff(_reach(tensors), axis=1)) <= 1).all())
+    return CutProblem(
+        block=block, members=members, tail=tail, head=head, forward_ns=forward,
+        backward_ns=backward_ns, stash_bytes=stash, resident_bytes=resident[head] - resident[tail],
+        forth_ns=forth, back_ns=back, room=int(arrays.memory_bytes.max()),
+        trains=bool(arrays.backward.any()), complete=complete,
+        plain=is_chain and adjacent and devices_alike(instance) and semantics.stages_per_device == 1,
+    )  # fmt: skip
+
+
+def devices_alike(instance: Instance) -> bool:
+    """Whether devices and the links between them make no difference."""
+    arrays = instance.arrays
+    between = arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
+    columns = (arrays.time_ns, arrays.host_ns, arrays.memory_bytes[None], arrays.is_host[None])
+    return len(np.unique(between)) <= 1 and all((c == c[:, :1]).all() for c in columns)
+
+
+def _before(instance: Instance, block: Ints, count: int) -> list[int]:
+    """Blocks that each block needs in its own or an earlier stage, as bits."""
+    arrays, index = instance.arrays, instance.arrays.index
+    before = [0] * count
+    for a, b in zip(index.producer.tolist(), index.consumer.tolist(), strict=True):
+        if arrays.backward[a] == arrays.backward[b]:
+            x, y = (b, a) if arrays.backward[a] else (a, b)
+            if block[x] != block[y]:
+                before[int(block[y])] |= 1 << int(block[x])
+    return before
+
+
+def _ideals(before: list[int], most: int) -> list[int] | None:
+    """All ideals as bits, the smaller first; None if there are more."""
+    found, layer = [0], [0]
+    while layer:
+        grown: dict[int, None] = {}
+        for ideal in layer:
+            for b, needs in enumerate(before):
+                if not ideal >> b & 1 and needs & ~ideal == 0:
+                    grown[ideal | 1 << b] = None
+            if len(found) + len(grown) > most:
+                return None
+        layer = list(grown)
+        found += layer
+    return found
+
+
+def _pairs(members: Flags) -> tuple[Ints, Ints]:
+    """Every cut, and every larger one that contains it."""
+    tails, heads = [], []
+    size = members.sum(axis=1)
+    for i in range(len(members) - 1):
+        larger = np.flatnonzero(size > size[i])
+        inside = larger[members[larger][:, members[i]].all(axis=1)]
+        tails.append(np.full(len(inside), i))
+        heads.append(inside)
+    return np.concatenate(tails).astype(np.int64), np.concatenate(heads).astype(np.int64)
+
+
+def _sums(of_op: Ints, block: Ints, members: Flags) -> Ints:
+    """Sum over the ops of each cut."""
+    total = np.zeros(members.shape[1], np.int64)
+    np.add.at(total, block, of_op)
+    return np.asarray(members.astype(np.int64) @ total, np.int64)
+
+
+def _only_neighbours(before: list[int], members: Flags) -> tuple[Ints, Ints]:
+    """The block that is surely in the stage before each cut, and the one surely in the stage
+    after it, or -1: the only last block inside, the only first block outside.
+    """
+    count = len(before)
+    last, after = np.full(len(members), -1), np.full(len(members), -1)
+    needs = np.array([[row >> b & 1 for b in range(count)] for row in before], np.bool_)
+    for i, inside in enumerate(members):
+        needed = needs[inside].any(axis=0) if inside.any() else np.zeros(count, np.bool_)
+        ends = np.flatnonzero(inside & ~needed)
+        begins = np.flatnonzero(~inside & ~needs[:, ~inside].any(axis=1))
+        last[i] = ends[0] if len(ends) == 1 else -1
+        after[i] = begins[0] if len(begins) == 1 else -1
+    return last, after
+
+
+def _tensors(instance: Instance, block: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Producer's block and pass of each tensor; a pointer to its readers' blocks and passes."""
+    arrays, index = instance.arrays, instance.arrays.index
+    readers = index.consumer[index.tensor_edge]
+    backward = arrays.backward.astype(np.int64)
+    return (
+        block[index.tensor_producer], backward[index.tensor_producer], index.tensor_ptr,
+        block[readers], backward[readers],
+    )  # fmt: skip
+
+
+def _reach(tensors: tuple[Ints, Ints, Ints, Ints, Ints]) -> Ints:
+    """Blocks of the producer and of each reader."""
+    producer, _, pointer, reader, _ = tensors
+    return np.column_stack([np.repeat(producer, np.diff(pointer)), reader])
+
+
+@njit(cache=True)
+def _between(
+    members: Flags, tail: Ints, head: Ints, producer: Ints, producer_back: Ints, pointer: Ints,
+    reader: Ints, reader_back: Ints, host: Ints, size: Ints, last: Ints, after: Ints, certain: bool,
+    forward: Ints, backward: Ints,
+) -> Ints:  # fmt: skip
+    """Stash of each pair; what devices pay for its tensors is added to its times.
+
+    With `certain`, only neighbours that are surely on another device count.
+    """
+    stash = np.zeros(len(tail), np.int64)
+    for at in range(len(tail)):
+        i, j = tail[at], head[at]
+        for u in range(len(producer)):
+            mine = members[j, producer[u]] and not members[i, producer[u]]
+            begun, ended = mine and producer_back[u] == 0, False
+            leaves, reads_forward, reads = False, False, False
+            for x in range(pointer[u], pointer[u + 1]):
+                v = reader[x]
+                if members[j, v] and not members[i, v]:
+                    reads = True
+                    if reader_back[x] == 1:
+                        ended = True
+                    else:
+                        begun = True
+                        reads_forward = True
+                elif mine and (not certain or v == after[j] or v == last[i]):
+                    leaves = True
+            if begun and ended:
+                stash[at] += size[u]
+            if leaves:
+                if producer_back[u] == 1:
+                    backward[at] += host[u]
+                else:
+                    forward[at] += host[u]
+            near = not certain or producer[u] == last[i] or producer[u] == after[j]
+            if reads and not mine and near:
+                if reads_forward:
+                    forward[at] += host[u]
+                else:
+                    backward[at] += host[u]
+    return stash
+
+
+@njit(cache=True)
+def _messages(
+    producer: Ints, producer_back: Ints, pointer: Ints, reader: Ints, reader_back: Ints,
+    least: Ints, last: Ints, after: Ints, forth: Ints, back: Ints,
+) -> None:  # fmt: skip
+    """Messages over each cut from the last block inside to the first outside, and back."""
+    for i in range(len(last)):
+        if last[i] < 0 or after[i] < 0:
+            continue
+        for u in range(len(producer)):
+            for x in range(pointer[u], pointer[u + 1]):
+                if reader_back[x] != producer_back[u]:
+                    continue
+                if producer_back[u] == 0 and producer[u] == last[i] and reader[x] == after[i]:
+                    forth[i] += least[u]
+                    break
+                if producer_back[u] == 1 and producer[u] == after[i] and reader[x] == last[i]:
+                    back[i] += least[u]
+                    break

@@ -1,0 +1,234 @@
+"""Branch and bound over the cuts of one number of stages, with a game as its bound."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+import numpy as np
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import NEVER
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, longest_path
+from placegap.solvers.ideal_dp.stage_cuts.game import Game, Mixture
+from placegap.solvers.ideal_dp.stage_cuts.judge import Judge
+from placegap.solvers.ideal_dp.stage_cuts.moves import improve
+from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
+from placegap.solvers.ideal_dp.stage_cuts.walks import (
+    Layers,
+    cheapest_walk,
+    layers_of,
+    times_of,
+)
+
+ROUNDS = 40
+"""Most rounds of the game in one part of the search."""
+
+STALLED = 8
+"""Rounds without progress after which a part is split."""
+
+
+class PartSearch:
+    """All chains of S stages on p devices.
+
+    Parameters
+    ----------
+    problem : CutProblem
+    judge : Judge
+        It keeps the best plan of all parts.
+    table : EventTable
+    flying : (S,) int64
+        Most microbatches that each stage holds at once.
+    clock : Clock
+    """
+
+    def __init__(
+        self, problem: CutProblem, judge: Judge, table: EventTable, flying: Ints, clock: Clock
+    ) -> None:
+        self.problem, self.judge, self.table, self.clock = problem, judge, table, clock
+        self.game = Game(problem, table)
+        self.stages = len(flying)
+        every = np.arange(len(problem.tail))
+        self.layers = layers_of([every[self._may(s, flying)] for s in range(self.stages)])
+        for path in _stage_paths(table, self.stages, trains=problem.trains):
+            self.game.add(path)
+        self.parts = 0
+
+    def _may(self, s: int, flying: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Pairs that may be stage s: they fit, and leave a block for each other stage."""
+        problem = self.problem
+        held = problem.resident_bytes + (int(flying[s]) - 1) * problem.stash_bytes
+        size = problem.members.sum(axis=1)
+        before, after = size[problem.tail], problem.num_blocks - size[problem.head]
+        ends = (before == 0) == (s == 0), (after == 0) == (s == self.stages - 1)
+        rest = self.stages - 1 - s
+        return np.asarray((held <= problem.room) & ends[0] & ends[1] & (before >= s) & (after >= rest))
+
+    def start(self) -> None:
+        """Look for a good chain: cheapest walks under single paths, and moves from there."""
+        if not self._exists():
+            return
+        problem, pair = self.problem, self._pair_table(self.layers)
+        tried: set[bytes] = set()
+        weight = sum(self.game.paths)
+        for at in (weight, *self.game.paths[: 2 * self.stages : max(1, self.stages // 2)]):
+            walk = self._even_walk(np.asarray(at, np.int64))
+            if walk is None or walk.tobytes() in tried:
+                continue
+            tried.add(walk.tobytes())
+            self._consider(improve(problem, self.table, pair, walk)[1])
+            if self.clock.left_s == 0.0:
+                return
+
+    def _exists(self) -> bool:
+        return cheapest_walk(self.problem, self.layers, self.game.paths[0]).cost < NEVER
+
+    def _even_walk(self, weight: Ints) -> Ints | None:
+        """A chain whose heaviest stage is light, by bisection; steps count by a weight."""
+        problem, steps = self.problem, self.table.num_steps
+        load = problem.forward_ns * max(1, int(weight[:steps].max()) // max(1, int(weight.max())))
+        load = load + problem.backward_ns
+        low, high, best = 0, int(load.max(initial=0)), None
+        one = np.zeros(2 * steps, np.int64)
+        while low <= high:
+            limit = (low + high) // 2
+            light = layers_of([part[load[part] <= limit] for part in self._parts_of(self.layers)])
+            walk = cheapest_walk(problem, light, one)
+            if walk.cost < NEVER:
+                best, high = walk.pairs, limit - 1
+            else:
+                low = limit + 1
+        return best
+
+    @staticmethod
+    def _parts_of(layers: Layers) -> list[Ints]:
+        return [layers.of(s) for s in range(layers.count)]
+
+    def _pair_table(self, layers: Layers) -> Ints:
+        """Pair of each tail and head, by layer; one table for all where that would be large."""
+        problem = self.problem
+        count = layers.count if layers.count * problem.num_cuts**2 <= 2_000_000 else 1
+        table = np.full((count, problem.num_cuts, problem.num_cuts), -1, np.int64)
+        for s in range(layers.count):
+            own = layers.of(s)
+            table[min(s, count - 1), problem.tail[own], problem.head[own]] = own
+        return table
+
+    def _consider(self, walk: Ints) -> bool:
+        """Judge a chain if it may be better; whether its true value is settled."""
+        limit = self.judge.limit_ns
+        if limit is not None and self.game.time(walk) >= limit:
+            return True
+        return self.judge.ask(walk)
+
+    def run(self) -> int:
+        """Search on; a bound on the chains of this part that are better than the best plan.
+
+        The best plan's value, or `NEVER` if there is none, where the search ended by itself.
+        """
+        first = self._cut_off(self.layers)
+        if first is None:
+            return self._value()
+        heap: list[tuple[int, int, Layers]] = [(0, 0, first)]
+        while heap:
+            bound, _, layers = heap[0]
+            if bound >= self._value():
+                break
+            if self.clock.left_s == 0.0:
+                return bound
+            heapq.heappop(heap)
+            self.parts += 1
+            for child_bound, child in self._process(layers, bound):
+                heapq.heappush(heap, (child_bound, self.parts * 2 + len(heap), child))
+        return self._value()
+
+    def _value(self) -> int:
+        return NEVER if self.judge.limit_ns is None else self.judge.limit_ns
+
+    def _cut_off(self, layers: Layers) -> Layers | None:
+        """Without pairs that are in no better chain; None if no chain is left."""
+        if self.judge.limit_ns is not None:
+            layers = self.game.cut_off(layers, self.judge.limit_ns)
+        if cheapest_walk(self.problem, layers, self.game.paths[0]).cost >= NEVER:
+            return None
+        return layers
+
+    def _process(self, layers: Layers, bound: int) -> Iterator[tuple[int, Layers]]:
+        """Bound one part, and split it if that does not close it."""
+        from placegap.solvers.ideal_dp.stage_cuts.walks import cheap_pairs
+
+        game, problem = self.game, self.problem
+        mixture, idle = Mixture(game), 0
+        mixture.add(cheapest_walk(problem, layers, game.paths[0]).pairs)
+        of_walks = np.ones(1)
+        walks = [cheapest_walk(problem, layers, game.paths[0]).pairs]
+        for _ in range(ROUNDS):
+            of_paths, of_walks = mixture.solve()
+            proven, weight, scale, walk = game.proven(layers, of_paths)
+            if proven >= self._value():
+                return
+            self._consider(walk.pairs)
+            if proven >= self._value():
+                return
+            idle = 0 if proven > bound + bound // 20_000 else idle + 1
+            bound = max(bound, proven)
+            game.add(longest_path(self.table, times_of(problem, walk.pairs)))
+            game.add(mixture.mean_path(of_walks))
+            walks.append(walk.pairs)
+            mixture.add(walk.pairs)
+            if self.judge.limit_ns is not None:
+                layers = cheap_pairs(problem, layers, weight, self.judge.limit_ns * scale - 1)
+                if cheapest_walk(problem, layers, weight).cost >= NEVER:
+                    return
+            if idle >= STALLED or self.clock.left_s == 0.0:
+                break
+        rest = self._cut_off(layers)
+        if rest is None:
+            return
+        for child in self._split(rest, walks[: len(of_walks)], of_walks):
+            smaller = self._cut_off(child)
+            if smaller is not None:
+                yield bound, smaller
+
+    def _split(
+        self, layers: Layers, walks: list[Ints], share: np.ndarray[tuple[int], np.dtype[np.float64]]
+    ) -> Iterator[Layers]:
+        """Halves of the chains, by one of their cuts; none if there is one chain, which is judged."""
+        problem = self.problem
+        choices = [np.unique(problem.head[layers.of(s)]) for s in range(layers.count - 1)]
+        sizes = [len(choice) for choice in choices]
+        if max(sizes, default=1) == 1:
+            walk = np.array([layers.of(s)[0] for s in range(layers.count)], np.int64)
+            if not self._consider(walk):
+                self.open_ns = min(self.open_ns, self.game.time(walk))
+            return
+        places = np.stack([problem.head[walk] for walk in walks]).astype(float)
+        mean = share @ places
+        spread = share @ (places - mean) ** 2
+        spread = np.where(np.array([*sizes, 1]) > 1, spread, -1.0)
+        s = int(np.argmax(spread[:-1])) if spread[:-1].max() > 1e-9 else int(np.argmax(sizes))
+        choice = choices[s]
+        middle = int(np.searchsorted(choice, mean[s], side="right")) - 1
+        limit = choice[min(max(middle, 0), len(choice) - 2)]
+        for lower in (True, False):
+            parts = self._parts_of(layers)
+            for t, ends in ((s, problem.head), (s + 1, problem.tail)):
+                parts[t] = parts[t][(ends[parts[t]] <= limit) == lower]
+            yield layers_of(parts)
+
+    open_ns: int = NEVER
+    """Least value that chains may have whose devices could not all be tried."""
+
+
+def _stage_paths(table: EventTable, stages: int, *, trains: bool) -> Iterator[Ints]:
+    """For each stage, the longest paths where it takes nearly all time: both passes, or one."""
+    steps = table.num_steps
+    for forward, backward in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0)):
+        for s in range(stages):
+            times = np.full(2 * steps, 1e-3)
+            times[steps:] = 0
+            times[s] += forward
+            if trains:
+                times[steps - 1 - s] += backward
+            yield longest_path(table, times)

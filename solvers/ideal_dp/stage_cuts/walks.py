@@ -1,0 +1,170 @@
+"""Cheapest chains of cuts under weights of steps and messages: a DP over layers of pairs.
+
+A chain of S stages is a walk from the empty to the full cut over one pair of each layer. Its cost
+is linear in the times of its stages, so one pass finds the cheapest walk, and two passes find for
+every pair the cheapest walk over it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import NEVER
+from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
+
+
+class Layers(NamedTuple):
+    """The pairs of each of S layers: those of layer s are ``pair[pointer[s]:pointer[s + 1]]``."""
+
+    pointer: Ints
+    pair: Ints
+
+    @property
+    def count(self) -> int:
+        """Number of layers."""
+        return len(self.pointer) - 1
+
+    def of(self, layer: int) -> Ints:
+        """Pairs of one layer."""
+        return self.pair[self.pointer[layer] : self.pointer[layer + 1]]
+
+
+def layers_of(parts: list[Ints]) -> Layers:
+    """Layers from the pairs of each."""
+    pointer = np.cumsum([0, *(len(part) for part in parts)]).astype(np.int64)
+    return Layers(pointer, np.concatenate([np.zeros(0, np.int64), *parts]))
+
+
+class Walk(NamedTuple):
+    """The cheapest walk: its cost, `NEVER` or more if there is none, and a pair of each layer."""
+
+    cost: int
+    pairs: Ints
+
+
+def cheapest_walk(problem: CutProblem, layers: Layers, weight: Ints) -> Walk:
+    """The cheapest walk under weights (2 E,) of E steps and of the messages into them.
+
+    Examples
+    --------
+    >>> from placegap.instances import PipelineIteration, example
+    >>> from placegap.solvers.ideal_dp.stage_cuts.problem import build_cuts
+    >>> problem = build_cuts(example(), PipelineIteration(sending="blocking"), np.arange(4), 100)
+    >>> every = np.arange(len(problem.tail))
+    >>> cheapest_walk(problem, layers_of([every]), np.array([2, 0])).cost
+    86
+    """
+    cost, pairs = _cheapest(*_tables(problem), *layers, weight)
+    return Walk(int(cost), pairs)
+
+
+def cheap_pairs(problem: CutProblem, layers: Layers, weight: Ints, most: int) -> Layers:
+    """The pairs over which a walk leads that costs no more than so much."""
+    kept = _over_each(*_tables(problem), *layers, weight) <= most
+    return layers_of(
+        [
+            layers.of(s)[kept[layers.pointer[s] : layers.pointer[s + 1]]]
+            for s in range(layers.count)
+        ]
+    )
+
+
+def times_of(problem: CutProblem, pairs: Ints) -> Ints:
+    """Times of the steps of a walk and of the messages into them, (2 E,)."""
+    count = len(pairs)
+    steps = count * (2 if problem.trains else 1)
+    times = np.zeros(2 * steps, np.int64)
+    times[:count] = problem.forward_ns[pairs]
+    cuts = problem.head[pairs[:-1]]
+    times[steps + 1 : steps + count] = problem.forth_ns[cuts]
+    if problem.trains:
+        times[count:steps] = problem.backward_ns[pairs][::-1]
+        times[steps + count + 1 :] = problem.back_ns[cuts][::-1]
+    return times
+
+
+def _tables(problem: CutProblem) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, int, bool]:
+    return (
+        problem.tail, problem.head, problem.forward_ns, problem.backward_ns, problem.forth_ns,
+        problem.back_ns, problem.num_cuts, problem.trains,
+    )  # fmt: skip
+
+
+@njit(cache=True, inline="always")
+def _cost(
+    s: int, at: int, count: int, head: Ints, forward: Ints, backward: Ints, forth: Ints, back: Ints,
+    trains: bool, weight: Ints,
+) -> int:  # fmt: skip
+    """Of a pair in layer s, with the messages over its larger cut."""
+    cost = weight[s] * forward[at]
+    steps = 2 * count if trains else count
+    if trains:
+        cost += weight[steps - 1 - s] * backward[at]
+    if s < count - 1:
+        cost += weight[steps + s + 1] * forth[head[at]]
+        if trains:
+            cost += weight[steps + steps - 1 - s] * back[head[at]]
+    return cost
+
+
+@njit(cache=True)
+def _cheapest(
+    tail: Ints, head: Ints, forward: Ints, backward: Ints, forth: Ints, back: Ints, num_cuts: int,
+    trains: bool, pointer: Ints, pair: Ints, weight: Ints,
+) -> tuple[int, Ints]:  # fmt: skip
+    count = len(pointer) - 1
+    value = np.full((count + 1, num_cuts), NEVER)
+    came = np.full((count + 1, num_cuts), -1)
+    value[0, 0] = 0
+    for s in range(count):
+        for at in pair[pointer[s] : pointer[s + 1]]:
+            if value[s, tail[at]] < NEVER:
+                now = value[s, tail[at]] + _cost(
+                    s, at, count, head, forward, backward, forth, back, trains, weight
+                )
+                if now < value[s + 1, head[at]]:
+                    value[s + 1, head[at]], came[s + 1, head[at]] = now, at
+    walk = np.zeros(count, np.int64)
+    cut = num_cuts - 1
+    if value[count, cut] < NEVER:
+        for s in range(count, 0, -1):
+            walk[s - 1] = came[s, cut]
+            cut = tail[came[s, cut]]
+    return value[count, num_cuts - 1], walk
+
+
+@njit(cache=True)
+def _over_each(
+    tail: Ints, head: Ints, forward: Ints, backward: Ints, forth: Ints, back: Ints, num_cuts: int,
+    trains: bool, pointer: Ints, pair: Ints, weight: Ints,
+) -> Ints:  # fmt: skip
+    """Cost of the cheapest walk over each pair of each layer."""
+    count = len(pointer) - 1
+    here, rest = np.full((count + 1, num_cuts), NEVER), np.full((count + 1, num_cuts), NEVER)
+    here[0, 0], rest[count, num_cuts - 1] = 0, 0
+    cost = np.zeros(len(pair), np.int64)
+    for s in range(count):
+        for x in range(pointer[s], pointer[s + 1]):
+            at = pair[x]
+            cost[x] = _cost(s, at, count, head, forward, backward, forth, back, trains, weight)
+            if here[s, tail[at]] < NEVER:
+                now = here[s, tail[at]] + cost[x]
+                here[s + 1, head[at]] = min(here[s + 1, head[at]], now)
+    for s in range(count - 1, -1, -1):
+        for x in range(pointer[s], pointer[s + 1]):
+            at = pair[x]
+            if rest[s + 1, head[at]] < NEVER:
+                now = rest[s + 1, head[at]] + cost[x]
+                rest[s, tail[at]] = min(rest[s, tail[at]], now)
+    for s in range(count):
+        for x in range(pointer[s], pointer[s + 1]):
+            before, after = here[s, tail[pair[x]]], rest[s + 1, head[pair[x]]]
+            if before < NEVER and after < NEVER:
+                cost[x] += before + after
+            else:
+                cost[x] = NEVER
+    return cost

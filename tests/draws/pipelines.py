@@ -1,0 +1,133 @@
+"""Random chains of layers and op graphs for pipeline_iteration, their semantics and plans."""
+
+from __future__ import annotations
+
+import random
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Link,
+    Op,
+    PipelineIteration,
+    Plan,
+)
+
+SCALES = (3, 1000, 10**9)
+"""Largest numbers: ties abound, the usual, and seconds beside nanoseconds."""
+
+
+def pipeline_instance(
+    seed: int, *, most_layers: int = 7, most_devices: int = 4, wide: bool | None = None
+) -> Instance:
+    """Layers with or without backward ops, in a row with skips, or (`wide`) in a random DAG.
+
+    Zero times, devices of several kinds, hosts, unlike links, tight memory, shared tensors, host
+    times and matrices occur; layers of a training graph are colour classes, but for a few.
+    """
+    rng = random.Random(f"pipeline-{seed}")
+    n, count = rng.randrange(1, most_layers + 1), rng.randrange(1, most_devices + 1)
+    trains, scale = rng.random() < 0.7, rng.choice(SCALES)
+    wide = rng.random() < 0.3 if wide is None else wide
+    alike = rng.random() < 0.5
+    kinds = ["gpu" if alike else rng.choice(["gpu", "npu"]) for _ in range(count)]
+    hosts = [not alike and rng.random() < 0.2 for _ in kinds]
+
+    def number() -> int:
+        return rng.choice([0, 1, rng.randrange(scale), rng.randrange(scale)])
+
+    every = sorted(set(kinds))
+    able = [[kind for kind in every if rng.random() < 0.95] or kinds[:1] for _ in range(n)]
+
+    def op(name: str, backward: bool, group: str | None) -> Op:
+        runs = able[int(name[1:])]
+        return Op(
+            name=name, time_ns={kind: number() for kind in runs}, resident_bytes=rng.randrange(5),
+            backward=backward, colocation=group,
+        )  # fmt: skip
+
+    groups = [f"layer{i}" if rng.random() < 0.95 else None for i in range(n)]
+    ops = [op(f"f{i}", False, groups[i] if trains else None) for i in range(n)]
+    pairs = {(i, i + 1) for i in range(n - 1)} if not wide else set()
+    pairs |= {(i, j) for i in range(n) for j in range(i + 1, n) if rng.random() < 0.1 + 0.2 * wide}
+    named = [(f"f{a}", f"f{b}") for a, b in sorted(pairs)]
+    if trains:
+        ops += [op(f"b{i}", True, groups[i]) for i in reversed(range(n))]
+        named += [(f"b{b}", f"b{a}") for a, b in sorted(pairs) if rng.random() < 0.9]
+        named += [(f"f{i}", f"b{i}") for i in range(n) if rng.random() < 0.9]
+        named += [
+            (f"f{i}", f"b{j}") for i in range(n) for j in range(n) if i != j and rng.random() < 0.1
+        ]
+    stated = rng.choice(["bytes", "bytes", "host", "matrix"])
+    sizes = {one.name: number() for one in ops}
+    shares = {one.name: rng.random() < 0.5 for one in ops}
+
+    def matrix() -> tuple[tuple[int, ...], ...] | None:
+        rows = [[0 if a == b else number() for b in range(count)] for a in range(count)]
+        return tuple(map(tuple, rows)) if stated == "matrix" else None
+
+    moves = {one.name: (number() if stated == "host" else None, matrix()) for one in ops}
+    edges = tuple(
+        Edge(
+            producer=a, consumer=b, tensor="t" if shares[a] else None, bytes=sizes[a],
+            host_time_ns=moves[a][0], transfer_ns=moves[a][1],
+        )
+        for a, b in dict.fromkeys(named)
+    )  # fmt: skip
+    speed = [10**9] if alike else [10**9, 5 * 10**8]
+    links = tuple(
+        Link(
+            source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=rng.choice(speed),
+            latency_ns=rng.choice([0, 0, 1]) if not alike else 0,
+        )
+        for a in range(count) for b in range(count) if a != b
+    )  # fmt: skip
+    needed = sum(one.resident_bytes for one in ops)
+    limit = None
+    if rng.random() < 0.5:
+        limit = max(needed // count, 1) + rng.randrange(2 + needed // 2) + rng.choice([0, scale])
+    devices = tuple(
+        Device(
+            name=f"d{k}", kind=kind, is_host=host,
+            memory_bytes=None if limit is None else limit + (0 if alike else rng.randrange(3)),
+        )
+        for k, (kind, host) in enumerate(zip(kinds, hosts, strict=True))
+    )  # fmt: skip
+    graph = Graph(name="layers", ops=tuple(ops), edges=edges)
+    cluster = Cluster(name="devices", devices=devices, links=links)
+    return Instance(name=f"pipeline-{seed}", graph=graph, cluster=cluster)
+
+
+def iteration_semantics(rng: random.Random, most: int = 6) -> PipelineIteration:
+    """A schedule, with few microbatches."""
+    schedule = rng.choice(["gpipe", "1f1b", "1f1b", "interleaved"])
+    return PipelineIteration(
+        schedule=schedule,
+        stages_per_device=rng.choice([2, 3]) if schedule == "interleaved" else 1,
+        microbatches=rng.randrange(1, most + 1),
+        sending=rng.choice(["overlap", "blocking"]),
+    )
+
+
+def stage_plan(instance: Instance, semantics: PipelineIteration, rng: random.Random) -> Plan:
+    """A plan of layers in their order mostly, on some of the devices in any order."""
+    n = max(int(op.name[1:]) for op in instance.graph.ops) + 1
+    devices = list(range(instance.num_devices))
+    rng.shuffle(devices)
+    used = devices[: rng.randrange(1, len(devices) + 1)]
+    count = len(used) * semantics.stages_per_device
+    cuts = sorted(rng.randrange(1, n) for _ in range(count - 1)) if n > 1 else []
+    if count <= n:
+        cuts = sorted(rng.sample(range(1, n), count - 1))
+    stage_of = [sum(cut <= i for cut in cuts) for i in range(n)]
+    if rng.random() < 0.1:
+        rng.shuffle(stage_of)
+    stage = [stage_of[int(op.name[1:])] for op in instance.graph.ops]
+    if rng.random() < 0.1:
+        stage[rng.randrange(len(stage))] = rng.randrange(count)
+    placement = tuple((used[s % len(used)],) for s in stage)
+    states = semantics.schedule == "interleaved" or rng.random() < 0.7
+    return Plan(placement, stage=tuple(stage) if states else None)

@@ -1,0 +1,40 @@
+"""Both referees read pipeline_iteration alike, on random plans."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from draws.pipelines import iteration_semantics, pipeline_instance, stage_plan
+
+from placegap.instances import evaluate, recheck
+
+
+def compare(seeds: range) -> Counter[str]:
+    """Judge random plans twice; how many broke each rule."""
+    rules = Counter[str]()
+    for seed in seeds:
+        rng = random.Random(f"iterations-{seed}")
+        instance, semantics = pipeline_instance(seed), iteration_semantics(rng)
+        plan = stage_plan(instance, semantics, rng)
+        first = evaluate(instance, plan, semantics)
+        second = recheck(instance, plan, semantics)
+        broken, again = (
+            {violation.rule for violation in verdict.violations} for verdict in (first, second)
+        )
+        assert (first.value_ns, broken) == (second.value_ns, again), (seed, semantics.label)
+        rules.update(broken or {"none"})
+    return rules
+
+
+def test_both_referees_agree_on_1000_random_iterations() -> None:
+    rules = compare(range(1000))
+    assert set(rules) >= {"none", "memory", "order", "shape", "colocation"}
+    assert min(rules.values()) >= 5
+    assert rules["none"] >= 300
+
+
+@pytest.mark.deep
+def test_both_referees_agree_on_20_000_more() -> None:
+    compare(range(1000, 21_000))
