@@ -52,7 +52,7 @@ def digest(parts: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Problem:
+class Terms:
     """Times, sizes, groups and edges of an instance under a semantics, all in integers."""
 
     def __init__(self, parts: dict[str, Any], rules: dict[str, Any]) -> None:
@@ -269,7 +269,7 @@ def check(document: Any, certificate: Any) -> list[str]:
         _need(certificate["format"] == "placegap-certificate", "it is no certificate of placegap")
         _need(_whole(certificate["version"]) == 1, "its version is unknown")
         _need(certificate["instance_hash"] == digest(parts), "it is for another instance")
-        problem, claim = Problem(parts, certificate["semantics"]), _whole(certificate["bound_ns"])
+        problem, claim = Terms(parts, certificate["semantics"]), _whole(certificate["bound_ns"])
         kinds = ["path", "work", "tree", "chain"]
         kinds = kinds if problem.rules["objective"] == "makespan" else ["work", "longest"]
         fits = proof["kind"] in kinds and problem.rules["objective"] != "latency_subgraphs"

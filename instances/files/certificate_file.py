@@ -48,7 +48,7 @@ class WorkProof(InstancePart):
     ops: tuple[Number, ...] | None = None
 
 
-class Window(InstancePart):
+class WorkWindow(InstancePart):
     """Ops between two others, whose work and transfers must fall between these.
 
     Attributes
@@ -75,7 +75,7 @@ class Leaf(InstancePart):
         Flow along the edges, by which paths count.
     alone : tuple of (op, flow)
         More flow through an op, from the start to the end of all.
-    windows : tuple of Window
+    windows : tuple of WorkWindow
     prices : tuple of (edge, end, device, price)
         What it brings that the producer (end 0) or the consumer (1) of an edge is on a device,
         and costs the edge.
@@ -85,7 +85,7 @@ class Leaf(InstancePart):
 
     flows: tuple[tuple[Number, Number], ...] = ()
     alone: tuple[tuple[Number, Number], ...] = ()
-    windows: tuple[Window, ...] = ()
+    windows: tuple[WorkWindow, ...] = ()
     prices: tuple[tuple[Number, Number, Number, Price], ...] = ()
     memory: tuple[Number, ...] | None = None
 
@@ -118,7 +118,7 @@ class ArcRow(InstancePart):
     bound_ns: Count | None = None
 
 
-class Arc(InstancePart):
+class SectionArc(InstancePart):
     """The ops strictly between two ops of a chain, and what is proven of them beside paths."""
 
     inside: tuple[Number, ...] = ()
@@ -130,7 +130,7 @@ class ChainProof(InstancePart):
 
     kind: Literal["chain"] = "chain"
     ops: tuple[Number, ...]
-    arcs: tuple[Arc, ...] = ()
+    arcs: tuple[SectionArc, ...] = ()
 
 
 class IdealsProof(InstancePart):

@@ -18,23 +18,23 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from certificate_checker import Problem, Rejected  # type: ignore[import-not-found]
+    from certificate_checker import Rejected, Terms  # type: ignore[import-not-found]
     from certificate_checker import check as check_header
 except ImportError:
-    from placegap.instances.files.certificate_checker import Problem, Rejected
+    from placegap.instances.files.certificate_checker import Rejected, Terms
     from placegap.instances.files.certificate_checker import check as check_header
 
 MOST_IDEALS, MOST_STAGES = 100_000, 3_000_000
 """The check gives up beyond."""
 
 
-class Blocks:
+class IdealBlocks:
     """Colour classes that need each other, as bits; what they cost, and what tensors cost.
 
     Attributes
     ----------
     need : list of int
-        Blocks that must come before each block, itself included.
+        IdealBlocks that must come before each block, itself included.
     time, bytes : list
         Per block; time per kind of device, infinite where it cannot run.
     source, readers : list of int
@@ -45,7 +45,7 @@ class Blocks:
         Devices of each kind, and their memory.
     """
 
-    def __init__(self, problem: Problem, parts: dict[str, Any]) -> None:
+    def __init__(self, problem: Terms, parts: dict[str, Any]) -> None:
         edges, devices = parts["edges"], parts["devices"]
         block, self.need = _components(problem, [op.get("backward", False) for op in parts["ops"]])
         num, every = len(self.need), range(problem.num)
@@ -84,7 +84,7 @@ class Blocks:
         return bool(read & ~stage) if self.source[u] & stage else bool(read & stage)
 
     def grown(self, ideal: int) -> Iterator[int]:
-        """Blocks by one of which an ideal can grow."""
+        """IdealBlocks by one of which an ideal can grow."""
         for b, need in enumerate(self.need):
             if not ideal >> b & 1 and need & ~ideal == 1 << b:
                 yield b
@@ -108,7 +108,7 @@ class Blocks:
                 yield larger if fits else -1
 
 
-def _components(problem: Problem, back: list[bool]) -> tuple[list[int], list[int]]:
+def _components(problem: Terms, back: list[bool]) -> tuple[list[int], list[int]]:
     """Block of each op, and what each block needs: groups that need each other are one block."""
     orphan = [all(back[i] for i in group) for group in problem.groups]
     arcs, need = set[tuple[int, int]](), [1 << g for g in range(len(problem.groups))]
@@ -133,7 +133,7 @@ def _components(problem: Problem, back: list[bool]) -> tuple[list[int], list[int
     return block, inner
 
 
-def _border(problem: Problem, u: int, k: int, stated: int | None) -> int:
+def _border(problem: Terms, u: int, k: int, stated: int | None) -> int:
     """What a tensor costs a device: as stated, or its least time to or from any other."""
     others, moves = [j for j in range(problem.num) if j != k], problem.moves[u]
     if stated is not None:
@@ -141,7 +141,9 @@ def _border(problem: Problem, u: int, k: int, stated: int | None) -> int:
     return min((min(moves[k][j], moves[j][k]) for j in others), default=0)
 
 
-def chain_within(blocks: Blocks, limit: int, overlap: bool, most_stages: int = MOST_STAGES) -> bool:
+def chain_within(
+    blocks: IdealBlocks, limit: int, overlap: bool, most_stages: int = MOST_STAGES
+) -> bool:
     """Whether some chain of ideals has no load above a limit."""
     full, total = (1 << len(blocks.need)) - 1, sum(blocks.count)
     least = [min(row) for row in blocks.time]
@@ -185,12 +187,12 @@ def check(document: Any, certificate: Any) -> list[str]:
             raise Rejected("ideals prove only the max_load of chains on one level")
         if type(claim) is not int or claim < 0:
             raise Rejected(f"{str(claim)[:40]!r} is out of its range")
-        problem = Problem(parts, rules)
+        problem = Terms(parts, rules)
         fits = all(problem.able.values())
         if (
             fits
             and claim
-            and chain_within(Blocks(problem, parts), claim - 1, rules["load"] == "overlap")
+            and chain_within(IdealBlocks(problem, parts), claim - 1, rules["load"] == "overlap")
         ):
             raise Rejected(f"it claims {claim} ns, and some chain takes less")
     except Rejected:

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from placegap.instances.files.certificate_checker import Able, Problem
-from placegap.instances.files.certificate_file import Arc, ArcRow, Branch, ChainProof, Leaf
+from placegap.instances.files.certificate_checker import Able, Terms
+from placegap.instances.files.certificate_file import ArcRow, Branch, ChainProof, Leaf, SectionArc
 from placegap.instances.problem.instance import Instance
 from placegap.instances.structure.intervals import choose_chain, intervals
 from placegap.solvers.bounds.certificates.multipliers import SectionLp
@@ -28,20 +28,20 @@ class _Section:
     table: list[list[Any]]
     trees: dict[tuple[int, int], tuple[int, Branch | Leaf]] = field(default_factory=dict)
 
-    def arc(self) -> Arc:
+    def arc(self) -> SectionArc:
         rows = (
             ArcRow(start=a, end=b, tree=tree) for (a, b), (_, tree) in sorted(self.trees.items())
         )
-        return Arc(inside=self.ops[1:-1], rows=tuple(rows))
+        return SectionArc(inside=self.ops[1:-1], rows=tuple(rows))
 
 
-def prove_chain(instance: Instance, problem: Problem, clock: Clock) -> ChainProof | None:
+def prove_chain(instance: Instance, problem: Terms, clock: Clock) -> ChainProof | None:
     """A chain through an instance, as far as it is proven when the time is over; None without one.
 
     Parameters
     ----------
     instance : Instance
-    problem : Problem
+    problem : Terms
         The checker's view of it, under a makespan.
     clock : Clock
     """
@@ -69,13 +69,13 @@ def prove_chain(instance: Instance, problem: Problem, clock: Clock) -> ChainProo
     )
 
 
-def _section(problem: Problem, ops: tuple[int, ...]) -> _Section:
+def _section(problem: Terms, ops: tuple[int, ...]) -> _Section:
     able = problem.between(list(ops))
     return _Section(ops, able, problem.paths(able, ops[0], ops[-1]))
 
 
 def _refine(
-    problem: Problem, section: _Section, ends: tuple[int, int], leaves: int, clock: Clock
+    problem: Terms, section: _Section, ends: tuple[int, int], leaves: int, clock: Clock
 ) -> bool:
     """Prove more of an arc, unless as many leaves have; whether there was nothing to do."""
     (a, b), (first, last) = ends, (section.ops[0], section.ops[-1])

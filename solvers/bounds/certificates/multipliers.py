@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array  # type: ignore[import-untyped]
 
-from placegap.instances.files.certificate_checker import Able, Problem
-from placegap.instances.files.certificate_file import Leaf, Window
+from placegap.instances.files.certificate_checker import Able, Terms
+from placegap.instances.files.certificate_file import Leaf, WorkWindow
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers.back_ends.outcome import THREADS
 
@@ -44,7 +44,7 @@ class SectionLp:
 
     Parameters
     ----------
-    problem : Problem
+    problem : Terms
         The checker's view of a makespan.
     able : dict of int to set of int
         Devices of the ops.
@@ -55,7 +55,7 @@ class SectionLp:
     """
 
     def __init__(
-        self, problem: Problem, able: Able, first: int | None = None,
+        self, problem: Terms, able: Able, first: int | None = None,
         windows: Sequence[tuple[int, ...] | None] = (None,),
     ) -> None:  # fmt: skip
         self.problem, self.able, self.first = problem, able, first
@@ -250,7 +250,7 @@ class SectionLp:
             work = [weight(devices[k]) if k in devices else 0 for k in range(self.problem.num)]
             busy = [(c, weight(row)) for c, row in sorted(channels.items()) if weight(row)]
             if busy or any(work):
-                windows.append(Window(ops=ops, devices=tuple(work), channels=tuple(busy)))
+                windows.append(WorkWindow(ops=ops, devices=tuple(work), channels=tuple(busy)))
         prices = [
             (e, side, k, -round(float(dual[row]) * whole * self.unit))
             for (e, side, k), row in self.price_rows.items()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placegap.formulations.getf.groups import colocated_times
-from placegap.instances.files.certificate_checker import Problem, Rejected
+from placegap.instances.files.certificate_checker import Rejected, Terms
 from placegap.instances.files.certificate_file import (
     Certificate,
     IdealsProof,
@@ -18,7 +18,7 @@ from placegap.instances.files.certificate_file import (
     WorkProof,
     plain_document,
 )
-from placegap.instances.files.certificate_ideals import MOST_STAGES, Blocks, chain_within
+from placegap.instances.files.certificate_ideals import MOST_STAGES, IdealBlocks, chain_within
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad, Semantics
 from placegap.instances.structure.intervals import choose_chain, intervals
@@ -73,7 +73,7 @@ def certify(
         "edges": graph.get("edges", []),
         "ops": graph["ops"],
     }
-    problem = Problem(parts, semantics.model_dump(mode="json"))
+    problem = Terms(parts, semantics.model_dump(mode="json"))
     if not all(problem.able.values()):
         return None
     best: tuple[int, Proof] | None = None
@@ -98,7 +98,7 @@ def certify(
 
 
 def _no_chain_below(
-    problem: Problem, parts: dict[str, Any], semantics: Semantics, clock: Clock, target_ns: float,
+    problem: Terms, parts: dict[str, Any], semantics: Semantics, clock: Clock, target_ns: float,
     best: tuple[int, Proof] | None,
 ) -> bool:  # fmt: skip
     """Whether the check of ideals proves the target in the time, and nothing else does."""
@@ -111,14 +111,14 @@ def _no_chain_below(
     left_s = math.inf if clock.left_s is None else clock.left_s
     most = int(min(MOST_STAGES, STAGES_PER_S * left_s))
     try:
-        blocks, overlap = Blocks(problem, parts), semantics.load == "overlap"
+        blocks, overlap = IdealBlocks(problem, parts), semantics.load == "overlap"
         return not chain_within(blocks, int(target_ns) - 1, overlap, most)
     except Rejected:  # too large
         return False
 
 
 def _proofs(
-    instance: Instance, problem: Problem, semantics: Semantics, clock: Clock, target_ns: float
+    instance: Instance, problem: Terms, semantics: Semantics, clock: Clock, target_ns: float
 ) -> Iterator[Proof]:
     """Proofs, cheapest first; each is worked out when it is asked for."""
     possible, together = colocated_times(instance)
