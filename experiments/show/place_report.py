@@ -84,7 +84,7 @@ def certificate_line(certificate: Certificate) -> str:
     >>> from placegap.instances import Makespan, example
     >>> from placegap.solvers.bounds.certificates.write import certify
     >>> certificate_line(certify(example(), Makespan()))
-    '34.0 ns (tree), the whole bound'
+    '34 ns (chain), the whole bound'
     """
     from placegap.solvers.core.trust import describe_basis
 

@@ -274,3 +274,17 @@ def test_without_a_method_the_diamond_is_solved_to_optimality(model: Path, capsy
     # brute force finds 34 as well: the doctest of `solve`
     assert (content["method"], content["status"]) == ("auto", "optimal")
     assert content["value_ns"] == 34
+
+
+def test_a_certificate_says_how_much_of_the_bound_it_proves(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    file = tmp_path / "bound.json"
+    command = ["place", str(model), "--method", "brute-force", "--certificate", str(file)]
+    assert main([*command, "--json"]) == 0
+    stated = json.loads(capsys.readouterr().out)["certificate"]
+    # the optimum is 35; without the order of ops on a device, 34 is proven
+    assert (stated["bound_ns"], stated["printed_bound_ns"]) == (34, 35)
+    assert stated["printed_rests_on"] == "proof"
+    assert json.loads(file.read_text())["bound_ns"] == 34
+    assert main(["verify", str(model), "--certificate", str(file)]) == 0

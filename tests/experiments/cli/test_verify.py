@@ -28,10 +28,12 @@ from placegap.instances import (
 )
 from placegap.instances.corpus.corpus import known_of, read_best_known
 from placegap.instances.files import verification
+from placegap.instances.files.certificate_file import save_certificate
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import save_plan
 from placegap.instances.problem.semantics import LoadSemantics
 from placegap.solvers import solve
+from placegap.solvers.bounds.certificates.write import certify
 
 MAKESPAN = Makespan()
 BEST = Plan.on([0, 1, 0, 0])  # 35 (FD-DPS, figure 3)
@@ -168,3 +170,56 @@ def test_a_plan_is_judged_under_another_objective_without_its_orders(
     # gpu0: 5 + 10 + 8 and one tensor out (1 ns) and one in (1 ns); gpu1: 20 + 1 + 1
     assert json.loads(out)["value_ns"] == 25
     assert "only its placement is used" in err
+
+
+# ------------------------------------------------------------------------------------ certificates
+
+
+@pytest.fixture
+def certified(tmp_path: Path) -> list[str]:
+    """The diamond, and a certificate of 34 ns for it."""
+    found = certify(example(), MAKESPAN)
+    assert found is not None
+    save_certificate(found, tmp_path / "bound.json")
+    return [*written(tmp_path), "--certificate", str(tmp_path / "bound.json")]
+
+
+def test_a_certificate_is_checked_without_a_plan(certified: list[str], capsys: Capture) -> None:
+    model, _, *certificate = certified
+    assert main(["verify", model, *certificate]) == 0
+    assert "the certificate holds: no plan is below 34 ns (34 ns)" in capsys.readouterr().out
+    assert main(["verify", model, *certificate, "--json"]) == 0
+    verdict = answer(capsys)["certificate"]
+    assert (verdict["holds"], verdict["bound_ns"], verdict["rests_on"]) == (True, 34, [])
+
+
+def test_a_certified_bound_counts_for_a_plan(certified: list[str], capsys: Capture) -> None:
+    # paths prove 33 of 35 ns
+    assert main(["verify", *certified, "--json"]) == 0
+    content = answer(capsys)
+    assert (content["bound_ns"], content["bound_origin"]) == (34, "certificate")
+    assert content["rests_on"] == "proof"
+
+
+def test_a_certificate_of_too_much_does_not_hold(certified: list[str], capsys: Capture) -> None:
+    file = Path(certified[-1])
+    file.write_text(file.read_text().replace('"bound_ns": 34', '"bound_ns": 35'))
+    assert main(["verify", *certified]) == 1
+    assert "does NOT hold: it claims 35 ns, and proves 34 ns" in capsys.readouterr().out
+    assert main(["verify", certified[0], *certified[2:], "--json"]) == 1
+    assert answer(capsys)["certificate"]["holds"] is False
+
+
+def test_a_certificate_under_other_rules_does_not_hold(
+    certified: list[str], capsys: Capture
+) -> None:
+    model, _, *certificate = certified
+    assert main(["verify", model, *certificate, "--channels", "free"]) == 1
+    assert "it is one under makespan port per_edge" in capsys.readouterr().out
+
+
+def test_something_must_be_named(files: list[str], capsys: Capture) -> None:
+    assert main(["verify", files[0]]) == 2
+    assert "name a plan to judge, or a certificate" in capsys.readouterr().err
+    assert main(["verify", files[0], "--certificate", files[1]]) == 2  # a plan
+    assert "is a plan; name a certificate here" in capsys.readouterr().err
