@@ -202,11 +202,11 @@ def place(
                 if told and _has_lost_its_plan(answer):
                     best = better(best, _judged_last(ending.task, told[0]))
                 if isinstance(answer, Result):
-                    ledger.enter(_news(answer))
                     if answer.split is not None and best is not None:
                         warnings.append(f"{answer.method} splits ops: what it started from is left")
                         best = None
                     best = better(best, _with_finder(answer, best))
+                    ledger.enter(_news(answer))  # whoever hears it may end everything
                 elif best is start and answer.is_input_error and not ending.task.optional:
                     raise InputError(answer.message)
                 elif best is not None and best.plan is not None:

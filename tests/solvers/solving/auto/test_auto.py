@@ -54,7 +54,8 @@ def test_it_is_no_worse_than_its_placers_and_its_cheap_bounds(semantics: Semanti
         assert optimum is not None
         assert found.bound_ns <= optimum <= found.value_ns
         task = Task(instance, semantics)
-        assert found.value_ns <= min(start.value_ns for start in starts(task, placers(task)))
+        known = [start.value_ns for start in starts(task, placers(task))]
+        assert found.value_ns <= min(known, default=found.value_ns)
 
 
 def test_the_whole_time_is_used_where_nothing_is_proven() -> None:
