@@ -41,6 +41,7 @@ from placegap.experiments.bench.process import Measured, cpu_s, least_cpu_s, pea
 from placegap.experiments.bench.splits import split_rows
 from placegap.experiments.bench.start import start_benches
 from placegap.experiments.bench.tracing.models import traced_benches
+from placegap.experiments.running.stop_signals import handled, held, is_stopped, stop_status
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.document import Document, load_document, save_document
 from placegap.instances.importers.reader import read_model
@@ -81,18 +82,20 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"ratio 1 = {unit_s * 1e3:.1f} ms here: a hash over 4 million integers\n")
     print(f"{'benchmark':48} {'seconds':>9} {'ratio':>9} {'last':>9}  remark")
     last, rows, grown = _last_rows(options.out), list[Row](), list[Growth]()
-    try:
-        # first the placers: their processes are forks, and want a small one to fork from
-        grown = _placers(unit_s, last, rows, options)
-        for bench in benches(options.inputs, large=options.large):
-            if options.only in bench[0]:
-                rows.append(_run(bench, unit_s, last))
-        rows += _exact(unit_s, options)
-    except KeyboardInterrupt:
-        print("\nstopped: the rows so far are kept")
-    print(f"\npeak memory of this process: {peak_bytes() / 2**30:.2f} GB")
-    _keep(options.out, rows, grown)
-    return 0
+    with handled():
+        try:
+            # first the placers: their processes are forks, and want a small one to fork from
+            grown = _placers(unit_s, last, rows, options)
+            for bench in benches(options.inputs, large=options.large):
+                if options.only in bench[0]:
+                    rows.append(_run(bench, unit_s, last))
+            rows += _exact(unit_s, options)
+        except KeyboardInterrupt:
+            print("\nstopped: the rows so far are kept")
+        with held():
+            print(f"\npeak memory of this process: {peak_bytes() / 2**30:.2f} GB")
+            _keep(options.out, rows, grown)
+        return stop_status() if is_stopped() else 0
 
 
 def benches(inputs: Path, *, large: bool = False) -> Iterator[Bench]:

@@ -202,11 +202,11 @@ def place(
                 if told and _has_lost_its_plan(answer):
                     best = better(best, _judged_last(ending.task, told[0]))
                 if isinstance(answer, Result):
-                    ledger.enter(_news(answer))
                     if answer.split is not None and best is not None:
                         warnings.append(f"{answer.method} splits ops: what it started from is left")
                         best = None
-                    best = better(best, answer)
+                    best = better(best, _with_finder(answer, best))
+                    ledger.enter(_news(answer))  # whoever hears it may end everything
                 elif best is start and answer.is_input_error and not ending.task.optional:
                     raise InputError(answer.message)
                 elif best is not None and best.plan is not None:
@@ -249,6 +249,13 @@ def _judged_last(attempt: Attempt, plan: Plan, how: str = "failed") -> Result:
     instance = source if isinstance(source, Instance) else load_source(source)
     outcome = Outcome(plan, message=f"{how}; the plan is what it had by then")
     return finish(instance, attempt.semantics, attempt.method, outcome, solve_s=0.0)
+
+
+def _with_finder(result: Result, start: Result | None) -> Result:
+    """The result; where its plan is the one that it started from, with the method that found it."""
+    if start is None or result.details.get("plan_by") != "the start":
+        return result
+    return replace(result, details={**result.details, "plan_by": start.method})
 
 
 def _news(result: Result) -> News:

@@ -24,7 +24,7 @@ from placegap.solvers.solving.auto.rules import SECOND_S, AutoStep
 GRACE_S = 2.0
 """What steps get at the end of all time to return what they have."""
 
-LATE_S, LATE_SHARE = 3.0, 0.5
+LATE_S, LATE_SHARE = 5.0, 0.5
 """What a step gets beyond its own limit before it is asked to stop: seconds, and a share."""
 
 POLL_S = 0.5

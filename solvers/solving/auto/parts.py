@@ -160,4 +160,4 @@ def start_part(packed: bytes, *, is_nice: bool) -> WorkerProcess:
     OSError
         If it cannot be started.
     """
-    return WorkerProcess(serve, (packed, is_nice))
+    return WorkerProcess(serve, (packed, is_nice), alone=not is_nice)

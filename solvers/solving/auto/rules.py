@@ -111,7 +111,7 @@ def plans(task: Task, seed: int) -> Iterator[AutoStep]:
     if isinstance(own, LoadSemantics) and own.plans != "chain":
         yield from _able(task, AutoStep("ideal-dp", with_plans(own, "chain"), share=0.3))
     name = "disjunctive-search" if isinstance(own, Makespan) else "local-search"
-    share = 0.34 if isinstance(own, Makespan) else 0.1
+    share = 0.5 if isinstance(own, Makespan) else 0.1
     again = list(_able(task, AutoStep(name, own, share=share)))
     round_ = 0
     while again:

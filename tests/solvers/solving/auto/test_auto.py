@@ -12,7 +12,12 @@ from draws.tiny import tiny_instance
 from references.brute_force import oracle
 
 from placegap.instances import Instance, Makespan, MaxLoad, Plan, Semantics, evaluate, example
-from placegap.instances.problem.semantics import LatencySubgraphs, MaxLoadFwdBwd, memory_rule
+from placegap.instances.problem.semantics import (
+    LatencySubgraphs,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    memory_rule,
+)
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, solve
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
@@ -54,7 +59,13 @@ def test_it_is_no_worse_than_its_placers_and_its_cheap_bounds(semantics: Semanti
         assert optimum is not None
         assert found.bound_ns <= optimum <= found.value_ns
         task = Task(instance, semantics)
-        assert found.value_ns <= min(start.value_ns for start in starts(task, placers(task)))
+        known = [start.value_ns for start in starts(task, placers(task))]
+        assert found.value_ns <= min(known, default=found.value_ns)
+
+
+def test_an_iteration_of_a_pipeline_is_proven_by_cuts() -> None:
+    found = solve(example(), PipelineIteration(microbatches=2), "auto", ALONE, time_limit_s=10.0)
+    assert found.status == "optimal"
 
 
 def test_the_whole_time_is_used_where_nothing_is_proven() -> None:
