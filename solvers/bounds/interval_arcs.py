@@ -42,13 +42,18 @@ class Arcs(NamedTuple):
 
     ``gap_ns[r, a, b]``: the least time with the first on device a and the second on b.
     ``apart_ns[r, a]``: with both on a, and at least one op between them elsewhere; `NEVER` if none
-    can be.
+    can be. ``head_ns[x, a, c]`` and ``tail_ns[x, b, c]``, a row for each op between, in the order
+    of the arcs: the least time from the end of the first op to its start on c, and from its end to
+    the start of the second. Where devices are alike there are fewer of them, and with many ops
+    none.
     """
 
     entry: Ints
     exit: Ints
     gap_ns: Ints
     apart_ns: Ints
+    head_ns: Ints
+    tail_ns: Ints
 
 
 def interval_arcs(
@@ -93,16 +98,17 @@ def interval_arcs(
     leave = np.array([part.exit for part in chosen], np.int64)
     inner = np.array([i for part in chosen for i in part.inner], np.int64)
     pointer = np.concatenate([[0], np.cumsum([len(part.inner) for part in chosen])])
-    gap, apart = _gaps(
+    keep = len(inner) if len(inner) * classes**2 <= MOST_CELLS else 0
+    gap, apart, head, tail = _gaps(
         entry, leave, inner, pointer.astype(np.int64), np.ascontiguousarray(time[:, :classes]),
         mass, weights[:classes] * multiple, index.pred_ptr, index.pred_edge, index.producer,
-        index.tensor, np.ascontiguousarray(link), arrays.transfer_ns, 2 if alike else classes,
+        index.tensor, np.ascontiguousarray(link), arrays.transfer_ns, 2 if alike else classes, keep,
     )  # fmt: skip
     if alike:
         stay = np.eye(num_devices, dtype=np.bool_)
         gap = np.where(stay, gap[:, 0, 0, None, None], gap[:, 0, 1, None, None])
         apart = np.repeat(apart[:, :1], num_devices, axis=1)
-    return Arcs(entry, leave, gap, apart)
+    return Arcs(entry, leave, gap, apart, head, tail)
 
 
 def _alike(instance: Instance, time: Ints, weights: Ints) -> bool:
@@ -117,12 +123,14 @@ def _alike(instance: Instance, time: Ints, weights: Ints) -> bool:
 def _gaps(
     entry: Ints, leave: Ints, inner: Ints, pointer: Ints, time: Ints, mass: Ints, weights: Ints,
     pred_ptr: Ints, pred_edge: Ints, producer: Ints, tensor: Ints, link: Ints, moves: Ints,
-    ends: int,
-) -> tuple[Ints, Ints]:  # fmt: skip
+    ends: int, keep: int,
+) -> tuple[Ints, Ints, Ints, Ints]:  # fmt: skip
     """Least times of all intervals, for the first `ends` devices as ends; and with an op apart."""
     num_devices = time.shape[1]
     gap = np.zeros((len(entry), ends, ends), np.int64)
     apart = np.full((len(entry), ends), NEVER)
+    heads = np.zeros((keep, ends, num_devices), np.int64)
+    tails = np.zeros((keep, ends, num_devices), np.int64)
     local = np.full(len(time), -1)
     for r in range(len(entry)):
         ops = inner[pointer[r] : pointer[r + 1]]
@@ -142,6 +150,8 @@ def _gaps(
         total = 0
         for x in range(size):
             total += mass[ops[x]]
+            if keep:
+                heads[pointer[r] + x], tails[pointer[r] + x] = head[:, x], tail[:, x]
         for a in range(ends):
             for b in range(ends):
                 least = direct[a, b]
@@ -165,7 +175,7 @@ def _gaps(
         local[entry[r]] = -1
         for x in range(size):
             local[ops[x]] = -1
-    return gap, apart
+    return gap, apart, heads, tails
 
 
 @njit(cache=True)
