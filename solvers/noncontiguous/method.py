@@ -29,7 +29,7 @@ from placegap.solvers.noncontiguous.search import NoncontiguousParams, SplitSear
 FLOOR = "floor"
 """Origin of the bound that the task brought along: its proof is the caller's."""
 
-MERGE_SHARE = 0.15
+MERGE_SHARE = 0.1
 """Of the time that is left, for merging."""
 
 STARTS = ("ideal-dp", "m-topo", "single-device")

@@ -63,6 +63,9 @@ PRICED_PER_S, PRICING_SHARE = 2e8, 0.05
 LARGE = 1_000
 """Blocks from which on local search begins on coarser problems."""
 
+LEVELS_SHARE = 0.3
+"""Of the time: for a search on coarser problems, before anything else."""
+
 PAIRS_SHARE = 0.2
 """Of the time of a local search: to see whether two devices are too entangled to be split."""
 
@@ -162,6 +165,9 @@ class SplitSearch:
         """A first bound and a first local search."""
         progress = self.progress
         self.clock.check()
+        if progress.problem.num_blocks > LARGE:
+            self.attempt("local search", self.search_levels, device, self.share(LEVELS_SHARE))
+            device = progress.merged
         self.pricer = self.attempt("the pricing's set-up", self.set_up)
         if self.pricer is not None:  # a first bound, from the work alone
             self.attempt("pricing", self.new_columns, self.pricer, 0)
