@@ -172,7 +172,9 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
     if not search.over and not exact:
         yield from _anneal(search)
         yield from search.dive_into_memory(chains[0], _step)
-        yield from _refine_memory(search, runs, chains[0])
+        if runs:
+            yield from _refine_memory(search, runs, chains[0])
+            yield from search.dive_into_memory(chains[0], _step)  # with what is now known of arcs
     if search.over:
         return
     if large and instance.num_ops <= MOST_OPS_OF_CHAINS:
@@ -227,10 +229,10 @@ def _chains(search: SectionSearch, tiles: Chain) -> Iterator[Chain]:
 
 
 def _refine_memory(search: SectionSearch, found: Iterable[Runs], tiles: Chain) -> Generator[Known]:
-    """Refine the arcs of runs that promise more than is proven, and price them anew."""
+    """Refine the arcs of the cheapest runs of each chain, and price them anew."""
     for runs in found:
-        if search.over or not search.promises(runs.chain, _step, runs.shortest):
-            continue
+        if search.over:
+            return
         with search.within(SECTIONS_SHARE):
             yield from search.refine_runs(runs, tiles, _step)
         yield from _price(search, runs)
