@@ -90,7 +90,7 @@ class Passage(NamedTuple):
     rest_ns: Ints
 
 
-class Link(NamedTuple):
+class BetweenStops(NamedTuple):
     """What lies between a stop and the next one: sections, and the bytes of the groups inside."""
 
     passages: tuple[Passage, ...]
@@ -104,7 +104,7 @@ class Runs:
     Attributes
     ----------
     chain : Chain
-    links : tuple of Link
+    links : tuple of BetweenStops
         Per stop but the last, what lies between it and the next.
     inside : tuple of (section, stop)
         Sections between ops of the same stop.
@@ -121,7 +121,7 @@ class Runs:
     """
 
     chain: Chain
-    links: tuple[Link, ...]
+    links: tuple[BetweenStops, ...]
     inside: tuple[tuple[int, int], ...]
     other: tuple[int, ...]
     size_bytes: Ints
@@ -288,7 +288,7 @@ def runs_of(instance: Instance, chain: Chain) -> Runs | None:
             other.append(s)
     size = np.zeros(instance.arrays.num_groups, np.int64)
     np.add.at(size, group, instance.arrays.resident_bytes)
-    seen, links, known = set(stop), list[Link](), dict[int, Ints]()
+    seen, links, known = set(stop), list[BetweenStops](), dict[int, Ints]()
     names = list(stop)
     for c, sections in enumerate(passing):
         ops = [i for s, _ in sections for i in chain.sections[s].ops]
@@ -300,7 +300,7 @@ def runs_of(instance: Instance, chain: Chain) -> Runs | None:
             _passage(instance, chain, s, backward, (groups, names[c : c + 2]), known)
             for s, backward in sections
         )
-        links.append(Link(passages, size[groups]))
+        links.append(BetweenStops(passages, size[groups]))
     room = np.where(
         instance.arrays.memory_bytes == NO_LIMIT, np.iinfo(np.int64).max,
         instance.arrays.memory_bytes,
@@ -337,7 +337,7 @@ def _passage(
     return Passage(s, backward, away, work, rest)
 
 
-def _modes(link: Link, tables: list[Ints], together: Ints, cost: Ints, held: Ints) -> None:
+def _modes(link: BetweenStops, tables: list[Ints], together: Ints, cost: Ints, held: Ints) -> None:
     """Fill in the least times between two stops on one device, (K, MODES), and the bytes held.
 
     Mode 0 has all groups there. In every other one some are elsewhere; those that may be are all

@@ -17,7 +17,7 @@ With slack memory the first step alone is exact; the last makes the method exact
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 
 from pydantic import Field
 
@@ -63,7 +63,7 @@ SECTIONS_SHARE = 1 / 3
 """Where some section is too large, those that are not get so much of the time that is left, and so
 do intervals: what is left open is left to annealing and the whole model."""
 
-PRICE_SHARE = 0.05
+PRICE_SHARE = 0.1
 """Of the time that is left, for prices of bytes along one chain."""
 
 MOST_OPS_OF_CHAINS = 20_000
@@ -172,7 +172,9 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
     if not search.over and not exact:
         yield from _anneal(search)
         yield from search.dive_into_memory(chains[0], _step)
-        yield from _refine_memory(search, runs, chains[0])
+        if runs:
+            yield from _refine_memory(search, runs, chains[0])
+            yield from search.dive_into_memory(chains[0], _step)  # with what is now known of arcs
     if search.over:
         return
     if large and instance.num_ops <= MOST_OPS_OF_CHAINS:
@@ -201,15 +203,9 @@ def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, Non
 
     The runs come back, those that prove most first.
     """
-    instance, chains = search.task.instance, [tiles]
-    if instance.num_ops <= MOST_OPS_OF_CHAINS:
-        for candidates in (_intervals(search), []):
-            chosen = choose_chain(instance, candidates)
-            if chosen:
-                chains.append(interval_chain(search.table, chosen, _limit(search)))
     found: list[tuple[int, Runs]] = []
-    for chain in chains:
-        runs = None if search.over else runs_of(instance, chain)
+    for chain in _chains(search, tiles):
+        runs = runs_of(search.task.instance, chain)
         if runs is None:
             continue
         yield from search.look(chain, lambda: None, runs.shortest)
@@ -218,11 +214,25 @@ def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, Non
     return [runs for _, runs in sorted(found, key=lambda each: -each[0])]
 
 
+def _chains(search: SectionSearch, tiles: Chain) -> Iterator[Chain]:
+    """The tiles, a chain of intervals and a path, as long as there is time."""
+    instance = search.task.instance
+    yield tiles
+    if instance.num_ops > MOST_OPS_OF_CHAINS:
+        return
+    for with_intervals in (True, False):
+        if search.over:
+            return
+        chosen = choose_chain(instance, _intervals(search) if with_intervals else [])
+        if chosen:
+            yield interval_chain(search.table, chosen, _limit(search))
+
+
 def _refine_memory(search: SectionSearch, found: Iterable[Runs], tiles: Chain) -> Generator[Known]:
-    """Refine the arcs of runs that promise more than is proven, and price them anew."""
+    """Refine the arcs of the cheapest runs of each chain, and price them anew."""
     for runs in found:
-        if search.over or not search.promises(runs.chain, _step, runs.shortest):
-            continue
+        if search.over:
+            return
         with search.within(SECTIONS_SHARE):
             yield from search.refine_runs(runs, tiles, _step)
         yield from _price(search, runs)

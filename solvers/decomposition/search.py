@@ -329,7 +329,7 @@ class SectionSearch:
             arc.proof = PROOFS.index("section lp" if arc.kind == "lp" else "cp-sat")
         arc.final |= answer.final
 
-    def promises(self, chain: Chain, step: Steps, shortest: Route | None = None) -> bool:
+    def promises(self, chain: Chain, step: Steps) -> bool:
         """Whether refining a chain may raise the bound: by a guess, which decides no proof.
 
         It takes the ops of a section that can be refined one after the other, each where it is
@@ -347,7 +347,7 @@ class SectionSearch:
                         lengths[a, b] = max(lengths[a, b], serial)
             return lengths
 
-        return (shortest or chain.shortest)(guess)[0] > self.bound_ns
+        return chain.shortest(guess)[0] > self.bound_ns
 
     def join_plans(self, tiles: Chain, *, exact: bool) -> None:
         """Put the plans of the sections together, if that is better than the incumbent."""
