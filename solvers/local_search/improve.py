@@ -22,8 +22,12 @@ from placegap.solvers.core.clock import now_s
 from placegap.solvers.local_search.search import HOT, Search
 from placegap.solvers.local_search.walk import Window
 
-FIRST_ROUND, GROWTH = 20_000, 2
-"""Moves of the first round, and how much longer each round is than the one before."""
+FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
+"""Moves of the first round, at least so many and so many for each op, and how much longer each
+round is than the one before."""
+
+ENOUGH_PER_OP = 100
+"""Moves for each op that go with the full heat; fewer begin colder, in proportion."""
 
 CHUNK_S, FIRST_CHUNK = 0.2, 16
 """About so long the kernel runs between two looks at the clock; its first moves."""
@@ -31,8 +35,8 @@ CHUNK_S, FIRST_CHUNK = 0.2, 16
 LARGEST_WALK = 60_000
 """Items of the largest graph that is searched as a whole."""
 
-MOVES_PER_OP = 10
-"""Moves of a window for each of its ops."""
+MOVES_PER_OP = 5
+"""Moves of a window for each of its ops, in the first sweep; later ones have more, like rounds."""
 
 
 def improve(
@@ -116,6 +120,13 @@ class _Rounds:
     def best(self) -> Search:
         return min(self.searches, key=lambda search: search.value_ns)
 
+    def meet(self) -> None:
+        """All go on from the best schedule."""
+        best = self.best()
+        for search in self.searches:
+            if search is not best:
+                search.copy(best)
+
     def news(self, *, at_once: bool) -> Iterator[Plan]:
         """The best plan, if it is better than the last; in between not too often."""
         search, now = self.best(), now_s()
@@ -127,21 +138,19 @@ class _Rounds:
             yield plan
 
     def run(self) -> Iterator[Plan]:
-        length, hot_ns = FIRST_ROUND, HOT * self.mean_ns
+        first = max(FIRST_ROUND, FIRST_PER_OP * self.searches[0].instance.num_ops)
+        length, hot_ns = first, HOT * self.mean_ns
         with ThreadPoolExecutor(max(1, len(self.searches))) as pool:
             while not self.is_over():
                 if self.searches[0].machines.num_items > LARGEST_WALK:
-                    yield from self._sweep(pool, hot_ns)
+                    yield from self._sweep(pool, hot_ns, length // first)
                 else:
                     windows = [search.whole() for search in self.searches]
                     yield from self._walk(pool, windows, length, hot_ns, whole=True)
                 for search in self.searches:
                     search.back()
                 yield from self.news(at_once=True)
-                best = self.best()
-                for search in self.searches:
-                    if search is not best:
-                        search.copy(best)
+                self.meet()
                 length *= GROWTH
 
     def _walk(
@@ -158,7 +167,8 @@ class _Rounds:
                 if left < total or (done == 0 and left < (1 + GROWTH) * length):
                     total = left
             chunk = min(chunk, total - done)
-            same = (repeat(value) for value in (done, chunk, total, hot_ns))
+            heat = min(1.0, total / (ENOUGH_PER_OP * len(windows[0].ops)))
+            same = (repeat(value) for value in (done, chunk, total, heat * hot_ns))
             list(pool.map(Search.walk, self.searches, windows, *same))
             done += chunk
             if self.left is not None:
@@ -169,17 +179,18 @@ class _Rounds:
             if whole:
                 yield from self.news(at_once=False)
 
-    def _sweep(self, pool: ThreadPoolExecutor, hot_ns: float) -> Iterator[Plan]:
+    def _sweep(self, pool: ThreadPoolExecutor, hot_ns: float, scale: int) -> Iterator[Plan]:
         """One window after the other, from the beginning to the end."""
         for windows in zip(*(search.windows() for search in self.searches), strict=True):
             if self.is_over():
                 break
             for search, window in zip(self.searches, windows, strict=True):
                 search.enter(window)
-            length = MOVES_PER_OP * len(windows[0].ops)
+            length = scale * MOVES_PER_OP * len(windows[0].ops)
             yield from self._walk(pool, windows, length, hot_ns, whole=False)
             for search, window in zip(self.searches, windows, strict=True):
                 search.leave(window)
+            self.meet()
         for search in self.searches:
             search.refresh()
 

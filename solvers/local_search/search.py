@@ -32,10 +32,10 @@ from placegap.solvers.local_search.walk import (
     save,
 )
 
-HOT, COLD = 0.3, 0.01
+HOT, COLD = 0.1, 0.005
 """Temperatures at the beginning and at the end of a round, in mean times of an op."""
 
-WINDOW_OPS, MOST_EXITS = 2_000, 512
+WINDOW_OPS, MOST_EXITS = 500, 512
 """Ops of a window, and how many items behind it may wait for what is in it."""
 
 
@@ -153,6 +153,8 @@ class Search:
             restore(self.orders, self.rooms, self.trace)
         else:
             all_starts(self.machines, self.orders, window.begin)
+            self.trace.value[1] = self.trace.value[0]
+        self.trace.value[0] = self.trace.value[1]
         self.saved = self.in_part = False
 
     def refresh(self) -> None:
