@@ -35,7 +35,8 @@ def run(task: Task[Makespan], params: AnnealingParams) -> Outcome:
     """Anneal from the best plan known, `restarts` times; the best plan of all comes back.
 
     A heuristic. Without a time limit it is deterministic for a seed; with one, runs share the time
-    that is left. O(restarts x moves x (n + m) log m).
+    that is left, and where `moves` is not given, more of them go on from the best plan until it is
+    over. O(restarts x moves x (n + m) log m).
 
     Examples
     --------
@@ -50,14 +51,20 @@ def run(task: Task[Makespan], params: AnnealingParams) -> Outcome:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
     search = Annealing(task.instance, task.semantics)
     best, least = start
-    for plan in search.runs(
-        [start.plan.devices], seed=task.limits.seed, count=params.restarts, moves=params.moves,
-        limit_s=clock.left_s,
-    ):  # fmt: skip
-        value = evaluate(task.instance, plan, task.semantics).value_ns
-        if value is not None and value < least:
-            best, least = plan, value
-            tell(task.instance, task.semantics, "annealing", value_ns=value, plan=plan)
+    seed, tried = task.limits.seed, -1
+    while tried < search.tried and not search.interrupted:
+        tried = search.tried
+        for plan in search.runs(
+            [best.devices], seed=seed, count=params.restarts, moves=params.moves,
+            limit_s=clock.left_s,
+        ):  # fmt: skip
+            value = evaluate(task.instance, plan, task.semantics).value_ns
+            if value is not None and value < least:
+                best, least = plan, value
+                tell(task.instance, task.semantics, "annealing", value_ns=value, plan=plan)
+        seed += params.restarts
+        if params.moves is not None or not clock.left_s:
+            break
     return Outcome(
         best,
         message="interrupted" if search.interrupted else "",

@@ -85,7 +85,7 @@ class Orders(NamedTuple):
     old_start: Ints
     seed: Ints
     dirty: Ints
-    count: Ints
+    counter: Ints
 
 
 def machines_of(instance: Instance, semantics: Makespan) -> Machines:
@@ -142,7 +142,7 @@ def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> No
     ends[:] = NONE
     orders.device[:] = device
     orders.marked[:] = 0
-    orders.count[:] = 0
+    orders.counter[:] = 0
     before = first
     item[first, LABEL], item[last, LABEL] = 0, LAST_LABEL
     for at in range(len(sequence)):
@@ -154,7 +154,7 @@ def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> No
         if x < n:
             item[x, MACHINE], item[x, DURATION] = device[x], machines.time_ns[x, device[x]]
         else:
-            u, a, b, t = ends_of(machines, device, x)
+            _, a, b, t = ends_of(machines, device, x)
             item[x, MACHINE : MACHINE + 2] = machines.channel[a * k + b]
             item[x, DURATION] = machines.transfer_ns[t, machines.link_class[a, b]]
         for slot in range(2):
@@ -232,7 +232,7 @@ def start_of(machines: Machines, orders: Orders, x: int) -> int:
             start = max(start, item[p, START] + item[p, DURATION])
     if x >= n:
         u = ends_of(machines, device, x)[0]
-        return max(start, item[u, START] + item[u, DURATION])
+        return int(max(start, item[u, START] + item[u, DURATION]))
     b = device[x]
     for at in range(machines.pred_ptr[x], machines.pred_ptr[x + 1]):
         e = machines.pred_edge[at]
@@ -247,7 +247,7 @@ def start_of(machines: Machines, orders: Orders, x: int) -> int:
             c = carrier(machines, e, b)
             ready = item[c, START] + item[c, DURATION]
         start = max(start, ready)
-    return start
+    return int(start)
 
 
 @njit(cache=True, nogil=True)
@@ -269,7 +269,7 @@ def tail_of(machines: Machines, orders: Orders, x: int) -> int:
                     after = max(after, item[w, TAIL])
         else:
             after = max(after, item[machines.consumer[x - n], TAIL])
-        return after + item[x, DURATION]
+        return int(after + item[x, DURATION])
     a = device[x]
     for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
         e = machines.succ_edge[at]
@@ -283,347 +283,4 @@ def tail_of(machines: Machines, orders: Orders, x: int) -> int:
         else:
             rest = item[carrier(machines, e, b), TAIL]
         after = max(after, rest)
-    return after + item[x, DURATION]
-
-
-# ------------------------------------------------------------------------------- what is dirty
-
-
-@njit(cache=True, nogil=True)
-def push(orders: Orders, x: int, sign: int) -> None:
-    """Put an item into the heap of those to compute again, unless it is there: by label."""
-    heap, item = orders.heap, orders.item
-    if orders.marked[x]:
-        return
-    orders.marked[x] = 1
-    at = orders.count[HEAPED]
-    orders.count[HEAPED] = at + 1
-    label = sign * item[x, LABEL]
-    while at > 0:
-        parent = (at - 1) // 2
-        if sign * item[heap[parent], LABEL] <= label:
-            break
-        heap[at] = heap[parent]
-        at = parent
-    heap[at] = x
-
-
-@njit(cache=True, nogil=True)
-def pop(orders: Orders, sign: int) -> int:
-    """The first item of the heap: of the least label, of the largest for sign -1."""
-    heap, item = orders.heap, orders.item
-    top = heap[0]
-    left = orders.count[HEAPED] - 1
-    orders.count[HEAPED] = left
-    orders.marked[top] = 0
-    last = heap[left]
-    label, at = sign * item[last, LABEL], 0
-    while True:
-        child = 2 * at + 1
-        if child >= left:
-            break
-        if child + 1 < left:
-            if sign * item[heap[child + 1], LABEL] < sign * item[heap[child], LABEL]:
-                child += 1
-        if sign * item[heap[child], LABEL] >= label:
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = last
-    return int(top)
-
-
-@njit(cache=True, nogil=True)
-def clear(orders: Orders) -> None:
-    """Empty the heap."""
-    for at in range(orders.count[HEAPED]):
-        orders.marked[orders.heap[at]] = 0
-    orders.count[HEAPED] = 0
-
-
-@njit(cache=True, nogil=True)
-def push_after(machines: Machines, orders: Orders, x: int) -> None:
-    """What follows an item may start at another time."""
-    item, device = orders.item, orders.device
-    n, k = machines.time_ns.shape
-    for slot in range(2):
-        y = item[x, NEXT + slot]
-        if y >= 0:
-            push(orders, y, 1)
-    if x < n:
-        for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
-            e = machines.succ_edge[at]
-            w = machines.consumer[e]
-            if device[w] == device[x] or machines.free:
-                push(orders, w, 1)
-            else:
-                push(orders, carrier(machines, e, device[w]), 1)
-    elif machines.per_tensor:
-        t, b = divmod(x - n, k)
-        for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
-            w = machines.consumer[machines.tensor_edge[at]]
-            if device[w] == b:
-                push(orders, w, 1)
-    else:
-        push(orders, machines.consumer[x - n], 1)
-
-
-@njit(cache=True, nogil=True)
-def push_before(machines: Machines, orders: Orders, x: int) -> None:
-    """What precedes an item may have another tail."""
-    item, device = orders.item, orders.device
-    for slot in range(2):
-        y = item[x, PREV + slot]
-        if y >= 0:
-            push(orders, y, -1)
-    if x >= len(device):
-        push(orders, ends_of(machines, device, x)[0], -1)
-        return
-    for at in range(machines.pred_ptr[x], machines.pred_ptr[x + 1]):
-        e = machines.pred_edge[at]
-        u = machines.producer[e]
-        if device[u] == device[x] or machines.free:
-            push(orders, u, -1)
-        else:
-            push(orders, carrier(machines, e, device[x]), -1)
-
-
-@njit(cache=True, nogil=True)
-def propagate(
-    machines: Machines, orders: Orders, begin: int, end: int, most: int, exits: Ints
-) -> bool:
-    """Compute starts again, as far as they change; whether no way is found to be above `most`.
-
-    Behind the last change of the structure, start + tail is the length of a way through an item.
-    The items `begin` and `end` bound a window: tails are up to date behind the first, and behind
-    the second no start is followed up. What is reached there is added to `exits`, whose first
-    entry counts them; where they are full, the answer is no.
-    """
-    item = orders.item
-    for at in range(orders.count[DIRTY]):
-        x = orders.dirty[at]
-        if item[x, MACHINE] >= 0:
-            push(orders, x, 1)
-    orders.count[DIRTY] = 0
-    first, last = item[begin, LABEL], item[end, LABEL]
-    first = max(first, orders.count[HIGHEST])
-    while orders.count[HEAPED] > 0:
-        x = pop(orders, 1)
-        label = item[x, LABEL]
-        start = start_of(machines, orders, x)
-        if label >= last and not _note(exits, x):
-            return False
-        if start == item[x, START]:
-            continue
-        note_start(orders, x)
-        item[x, START] = start
-        if label > first and start + item[x, TAIL] > most:
-            return False
-        if label < last:
-            push_after(machines, orders, x)
-    return True
-
-
-@njit(cache=True, nogil=True)
-def _note(exits: Ints, x: int) -> bool:
-    """Add an item to a list, unless it is there; False where the list is full."""
-    for at in range(1, exits[0] + 1):
-        if exits[at] == x:
-            return True
-    if exits[0] + 1 >= len(exits):
-        return False
-    exits[0] += 1
-    exits[exits[0]] = x
-    return True
-
-
-@njit(cache=True, nogil=True)
-def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
-    """Compute the tails again that an accepted move changes, down to the item `begin`."""
-    item = orders.item
-    first = item[begin, LABEL]
-    for at in range(orders.count[SEEDS]):
-        x = orders.seed[at]
-        if item[x, MACHINE] >= 0:
-            push(orders, x, -1)
-    while orders.count[HEAPED] > 0:
-        x = pop(orders, -1)
-        if item[x, LABEL] <= first:
-            clear(orders)
-            return
-        tail = tail_of(machines, orders, x)
-        if tail != item[x, TAIL]:
-            item[x, TAIL] = tail
-            push_before(machines, orders, x)
-
-
-# ------------------------------------------------------------------------- changes of structure
-
-
-@njit(cache=True, nogil=True)
-def remove(orders: Orders, x: int) -> None:
-    """Take an item out of all orders; `undo` puts it back."""
-    item, at = orders.item, orders.count[CHANGES]
-    change = orders.change
-    orders.count[CHANGES] = at + 1
-    change[at, 0], change[at, 1] = x, item[x, BEFORE]
-    change[at, 2], change[at, 3] = item[x, MACHINE], item[x, MACHINE + 1]
-    change[at, 4], change[at, 5] = item[x, DURATION], item[x, LABEL]
-    orders.count[HIGHEST] = max(orders.count[HIGHEST], item[x, LABEL])
-    note_start(orders, x)
-    for slot in range(2):
-        if item[x, MACHINE + slot] >= 0:
-            p, y = item[x, PREV + slot], item[x, NEXT + slot]
-            if p >= 0:
-                add_seed(orders, p)
-            if y >= 0:
-                add_dirty(orders, y)
-    unlink(orders, x)
-
-
-@njit(cache=True, nogil=True)
-def insert(orders: Orders, x: int, before: int) -> None:
-    """Put an item, whose machines and duration are set, behind another one into all orders."""
-    item, at = orders.item, orders.count[CHANGES]
-    orders.change[at, 0], orders.change[at, 1] = x, NONE
-    orders.count[CHANGES] = at + 1
-    link(orders, x, before)
-    orders.count[HIGHEST] = max(orders.count[HIGHEST], item[x, LABEL])
-    add_seed(orders, x)
-    for slot in range(2):
-        if item[x, MACHINE + slot] >= 0:
-            p, y = item[x, PREV + slot], item[x, NEXT + slot]
-            if p >= 0:
-                add_seed(orders, p)
-            if y >= 0:
-                add_dirty(orders, y)
-    add_dirty(orders, x)
-
-
-@njit(cache=True, nogil=True)
-def note_start(orders: Orders, x: int) -> None:
-    """Note when an item starts, so that `undo` can bring it back."""
-    at = orders.count[STARTS]
-    orders.old_start[at, 0], orders.old_start[at, 1] = x, orders.item[x, START]
-    orders.count[STARTS] = at + 1
-
-
-@njit(cache=True, nogil=True)
-def add_seed(orders: Orders, x: int) -> None:
-    """Note an item whose tail a change may change."""
-    at = orders.count[SEEDS]
-    orders.seed[at] = x
-    orders.count[SEEDS] = at + 1
-
-
-@njit(cache=True, nogil=True)
-def add_dirty(orders: Orders, x: int) -> None:
-    """Note an item that may start at another time after a change."""
-    at = orders.count[DIRTY]
-    orders.dirty[at] = x
-    orders.count[DIRTY] = at + 1
-
-
-@njit(cache=True, nogil=True)
-def undo(orders: Orders) -> None:
-    """Take back all changes since the counters were set to 0."""
-    item, count = orders.item, orders.count
-    clear(orders)
-    for at in range(count[STARTS] - 1, -1, -1):
-        item[orders.old_start[at, 0], START] = orders.old_start[at, 1]
-    for at in range(count[CHANGES] - 1, -1, -1):
-        x, before = orders.change[at, 0], orders.change[at, 1]
-        if before == NONE:
-            unlink(orders, x)
-        else:
-            item[x, MACHINE], item[x, MACHINE + 1] = orders.change[at, 2], orders.change[at, 3]
-            item[x, DURATION] = orders.change[at, 4]
-            link(orders, x, before)
-            if x < len(orders.device):
-                orders.device[x] = item[x, MACHINE]
-    forget(orders)
-
-
-@njit(cache=True, nogil=True)
-def forget(orders: Orders) -> None:
-    """From here on is what `undo` takes back."""
-    orders.count[:] = 0
-
-
-@njit(cache=True, nogil=True)
-def unlink(orders: Orders, x: int) -> None:
-    """Take an item out of the order of all and out of its machines' orders."""
-    item, ends = orders.item, orders.ends
-    before, after = item[x, BEFORE], item[x, AFTER]
-    item[before, AFTER], item[after, BEFORE] = after, before
-    for slot in range(2):
-        r = item[x, MACHINE + slot]
-        if r >= 0:
-            p, y = item[x, PREV + slot], item[x, NEXT + slot]
-            if p >= 0:
-                item[p, NEXT + slot_of(item, p, r)] = y
-            else:
-                ends[r, 0] = y
-            if y >= 0:
-                item[y, PREV + slot_of(item, y, r)] = p
-            else:
-                ends[r, 1] = p
-        item[x, MACHINE + slot] = item[x, PREV + slot] = item[x, NEXT + slot] = NONE
-
-
-@njit(cache=True, nogil=True)
-def link(orders: Orders, x: int, before: int) -> None:
-    """Put an item behind another one in the order of all, and into its machines' orders."""
-    item, ends = orders.item, orders.ends
-    after = item[before, AFTER]
-    if item[after, LABEL] - item[before, LABEL] < 2:
-        relabel(orders)
-    low, high = item[before, LABEL], min(item[after, LABEL], item[before, LABEL] + 2 * SPACE)
-    item[x, LABEL] = low + (high - low) // 2
-    item[x, BEFORE], item[x, AFTER] = before, after
-    for slot in range(2):
-        r = item[x, MACHINE + slot]
-        if r >= 0:
-            p = last_before(orders, r, before)
-            y = ends[r, 0] if p < 0 else item[p, NEXT + slot_of(item, p, r)]
-            item[x, PREV + slot], item[x, NEXT + slot] = p, y
-            if p >= 0:
-                item[p, NEXT + slot_of(item, p, r)] = x
-            else:
-                ends[r, 0] = x
-            if y >= 0:
-                item[y, PREV + slot_of(item, y, r)] = x
-            else:
-                ends[r, 1] = x
-    item[before, AFTER], item[after, BEFORE] = x, x
-
-
-@njit(cache=True, nogil=True)
-def last_before(orders: Orders, r: int, x: int) -> int:
-    """The last item of a machine that is x or stands before it, or NONE."""
-    item = orders.item
-    first = len(item) - 2
-    y = x
-    for _ in range(LONGEST_WALK):
-        if y == first:
-            return NONE
-        if item[y, MACHINE] == r or item[y, MACHINE + 1] == r:
-            return int(y)
-        y = item[y, BEFORE]
-    y = orders.ends[r, 1]
-    while y >= 0 and item[y, LABEL] > item[x, LABEL]:
-        y = item[y, PREV + slot_of(item, y, r)]
-    return int(y)
-
-
-@njit(cache=True, nogil=True)
-def relabel(orders: Orders) -> None:
-    """Give all items labels with space between them."""
-    item = orders.item
-    first = len(item) - 2
-    x, label = item[first, AFTER], SPACE
-    while x != first + 1:
-        item[x, LABEL] = label
-        label += SPACE
-        x = item[x, AFTER]
-    orders.count[HIGHEST] = LAST_LABEL  # labels from before mean nothing now
+    return int(after + item[x, DURATION])

@@ -7,12 +7,15 @@ from pydantic import Field
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
-from placegap.solvers.local_search.search import improve
+from placegap.solvers.local_search.contended_list import contended_lists
+from placegap.solvers.local_search.improve import improve
+
+NAME = "disjunctive-search"
 
 MOVES_PER_OP, LEAST_MOVES, MOST_MOVES = 200, 2_000, 200_000
 """Moves where there is neither a time limit nor a number of steps."""
@@ -54,23 +57,32 @@ def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
     """
     clock, instance = task.limits.clock(), task.instance
     start = best_start(task, placers(task) if params.start else ())
-    if start is None:
+    found = [] if start is None else [start]
+    for plan in contended_lists(instance, task.semantics):
+        verdict = evaluate(instance, plan, task.semantics)
+        if verdict.feasible and verdict.value_ns is not None:
+            found.append(Start(plan, verdict.value_ns))
+            tell(instance, task.semantics, NAME, value_ns=verdict.value_ns, plan=plan)
+        if clock.left_s == 0.0:
+            break
+    if not found:
         return Outcome(message="no start: none of the fast placers found a plan")
+    start = min(found, key=lambda one: one.value_ns)
     left_s, steps = clock.left_s, params.steps
     deadline = None if left_s is None else now_s() + left_s
     if deadline is None and steps is None:
         steps = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OP * instance.num_ops))
     best, least, plans, message = start.plan, start.value_ns, 0, ""
-    found = improve(
+    better = improve(
         instance, task.semantics, [best], deadline=deadline, steps=steps, seed=task.limits.seed,
         workers=params.workers,
     )  # fmt: skip
     try:
-        for plan in found:
+        for plan in better:
             value_ns = evaluate(instance, plan, task.semantics).value_ns
             if value_ns is not None and value_ns < least:
                 best, least, plans = plan, value_ns, plans + 1
-                tell(instance, task.semantics, "disjunctive-search", value_ns=value_ns, plan=plan)
+                tell(instance, task.semantics, NAME, value_ns=value_ns, plan=plan)
     except KeyboardInterrupt:
         message = "interrupted"
     return Outcome(best, message=message, details={"plans": plans})
@@ -78,7 +90,7 @@ def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
 
 register(
     Method(
-        name="disjunctive-search",
+        name=NAME,
         claim="heuristic",
         objectives=("makespan",),
         paper="Balas and Vazacopoulos 1998; Mastrolilli and Gambardella 2000",

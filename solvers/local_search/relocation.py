@@ -21,13 +21,15 @@ from placegap.solvers.local_search.disjunctive import (
     TAIL,
     Machines,
     Orders,
-    add_dirty,
-    add_seed,
     carrier,
     ends_of,
+    slot_of,
+)
+from placegap.solvers.local_search.order_changes import (
+    add_dirty,
+    add_seed,
     insert,
     remove,
-    slot_of,
 )
 
 
@@ -50,15 +52,15 @@ def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) ->
         u = machines.producer[e]
         if item[u, LABEL] > item[low, LABEL] or low == machines.num_items:
             low = u
-        there = item[u, START] + item[u, DURATION]
+        sent = item[u, START] + item[u, DURATION]
         if device[u] != b:
             c = u if free else carrier(machines, e, b)
             if not free and item[c, MACHINE] >= 0:
-                there = max(there, item[c, START] + item[c, DURATION])
+                sent = max(sent, item[c, START] + item[c, DURATION])
             else:
                 t = machines.tensor[e]
-                there += machines.transfer_ns[t, machines.link_class[device[u], b]]
-        ready = max(ready, there)
+                sent += machines.transfer_ns[t, machines.link_class[device[u], b]]
+        ready = max(ready, sent)
     for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
         w = machines.consumer[machines.succ_edge[at]]
         if high == machines.num_items + 1 or item[w, LABEL] < item[high, LABEL]:
@@ -67,10 +69,10 @@ def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) ->
     for _ in range(4 * LONGEST_WALK):
         if y == high or y == machines.num_items + 1:
             break
-        if item[y, MACHINE] == b and y < len(device):
-            if item[y, START] + early * item[y, DURATION] >= ready:
-                if item[y, START] < ready or item[y, TAIL] <= item[v, TAIL]:
-                    break
+        there = item[y, MACHINE] == b and y < len(device)
+        urgent = item[y, START] >= ready and item[y, TAIL] > item[v, TAIL]
+        if there and item[y, START] + early * item[y, DURATION] >= ready and not urgent:
+            break
         place, y = y, item[y, AFTER]
     item[v, START] = ready
     insert(orders, v, place)
@@ -82,7 +84,7 @@ def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) ->
         for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
             add_seed(orders, machines.producer[machines.pred_edge[at]])
     highest = item[v, LABEL]
-    orders.count[HIGHEST] = max(orders.count[HIGHEST], highest)
+    orders.counter[HIGHEST] = max(orders.counter[HIGHEST], highest)
 
 
 @njit(cache=True, nogil=True)
@@ -182,9 +184,9 @@ def _send(machines: Machines, orders: Orders, c: int, u: int, before: int, tail:
         if y == before:
             break
         r, s = item[y, MACHINE], item[y, MACHINE + 1]
-        if r == one or s == one or (two >= 0 and (r == two or s == two)):
-            if item[y, START] >= ready and item[y, TAIL] <= tail:
-                break
+        same = one in (r, s) or (two >= 0 and two in (r, s))
+        if same and item[y, START] >= ready and item[y, TAIL] <= tail:
+            break
         place, y = y, item[y, AFTER]
     item[c, START] = ready
     insert(orders, c, place)

@@ -1,26 +1,16 @@
-"""Better and better plans of one instance, for as long as there is time.
-
-Each round cools a walk from the best schedule known (simulated annealing with reheating); rounds
-get longer. Several walks with random numbers of their own go on in threads, and each round begins
-with the best of all. Graphs that are too large for one walk are searched window by window.
-"""
+"""One schedule that is searched: taken over from a plan, walked from, turned into a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
 from placegap.instances.referee.simulate import simulate
-from placegap.solvers.core.clock import now_s
 from placegap.solvers.local_search.disjunctive import (
     LABEL,
     MACHINE,
@@ -39,25 +29,14 @@ from placegap.solvers.local_search.walk import (
     find_exits,
     makespan_of,
     restore,
+    save,
 )
 
-HOT, COLD = 0.3, 0.01
+HOT, COLD = 0.1, 0.005
 """Temperatures at the beginning and at the end of a round, in mean times of an op."""
 
-FIRST_ROUND, GROWTH = 20_000, 2
-"""Moves of the first round, and how much longer each round is than the one before."""
-
-CHUNK_S, FIRST_CHUNK = 0.2, 16
-"""About so long the kernel runs between two looks at the clock; its first moves."""
-
-WINDOW_OPS, MOST_EXITS = 2_000, 512
+WINDOW_OPS, MOST_EXITS = 500, 512
 """Ops of a window, and how many items behind it may wait for what is in it."""
-
-LARGEST_WALK = 60_000
-"""Items of the largest graph that is searched as a whole."""
-
-WINDOW_MOVES = 10
-"""Moves of a window for each of its ops."""
 
 
 class Search:
@@ -98,7 +77,7 @@ class Search:
             np.empty_like(device), np.zeros(k, np.int64),
         )  # fmt: skip
         self.rng = np.random.default_rng(list(seed))
-        self.saved = False
+        self.saved = self.in_part = False
 
     @property
     def value_ns(self) -> int:
@@ -159,12 +138,24 @@ class Search:
         """Go on by some steps of a walk of `total` steps."""
         self.saved = anneal(
             self.machines, self.orders, self.rooms, window, self.trace, self.rng, done, steps,
-            total, hot_ns, hot_ns * COLD / HOT, self.saved,
+            total, hot_ns, hot_ns * COLD / HOT, self.saved, not self.in_part,
         )  # fmt: skip
 
-    def settle(self, window: Window) -> None:
-        """Let what is behind a window follow it."""
-        all_starts(self.machines, self.orders, window.begin)
+    def enter(self, window: Window) -> None:
+        """Begin with a part of the schedule: its state is saved once, and not at each best."""
+        self.trace.value[:] = makespan_of(self.orders, window, self.instance.num_devices)
+        save(self.orders, self.rooms, self.trace)
+        self.saved = self.in_part = True
+
+    def leave(self, window: Window) -> None:
+        """Keep what was found in a part, unless it is worse, and let the rest follow it."""
+        if self.trace.value[0] > self.trace.value[1]:
+            restore(self.orders, self.rooms, self.trace)
+        else:
+            all_starts(self.machines, self.orders, window.begin)
+            self.trace.value[1] = self.trace.value[0]
+        self.trace.value[0] = self.trace.value[1]
+        self.saved = self.in_part = False
 
     def refresh(self) -> None:
         """Compute all tails anew, and the makespan."""
@@ -199,201 +190,3 @@ class Search:
             if len(used):
                 channels[c - k] = tuple(transfers[at] for at in used.tolist())
         return Plan(tuple((d,) for d in device.tolist()), on_device, channels or None)
-
-
-def improve(
-    instance: Instance,
-    semantics: Makespan,
-    starts: Sequence[Plan],
-    *,
-    deadline: float | None = None,
-    steps: int | None = None,
-    seed: int = 0,
-    workers: int = 1,
-) -> Iterator[Plan]:
-    """Plans that get better, from the best of the given ones on.
-
-    Parameters
-    ----------
-    instance, semantics
-        The problem; memory adds up (`sum`).
-    starts : sequence of Plan
-        Plans that do not fit are left out; where none is left, nothing comes.
-    deadline : float or None
-        By `clock.now_s`. What is found then depends on the machine.
-    steps : int or None
-        Moves of each walk. Either limit must be there.
-    seed : int
-        With `steps` alone the plans depend on nothing else.
-    workers : int
-        Walks side by side, in threads.
-
-    Yields
-    ------
-    Plan
-        With orders; each better than all before it and than all starts.
-
-    Raises
-    ------
-    ValueError
-        Without a limit.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> plans = list(improve(example(), Makespan(), [Plan.on([0] * 4)], steps=500))
-    >>> evaluate(example(), plans[-1], Makespan()).value_ns
-    34
-    """
-    if deadline is None and steps is None:
-        raise ValueError("improve needs a deadline or a number of steps")
-    best = _best_of(instance, semantics, starts)
-    if best is None or best[1] == 0:
-        return
-    plan, value_ns = best
-    searches = [Search(instance, semantics, [seed, number]) for number in range(workers)]
-    searches[0].load(plan)
-    for search in searches[1:]:
-        search.copy(searches[0])
-    rounds = _Rounds(searches, value_ns, deadline, steps)
-    try:
-        yield from rounds.run()
-    except KeyboardInterrupt:
-        yield from rounds.news(at_once=True)
-        raise
-
-
-class _Rounds:
-    """The rounds of one call: walks side by side, the clock, and what was found last."""
-
-    def __init__(
-        self, searches: Sequence[Search], least_ns: int, deadline: float | None, steps: int | None
-    ) -> None:
-        self.searches, self.least_ns = searches, least_ns
-        self.deadline, self.left = deadline, steps
-        times = searches[0].instance.arrays.time_ns
-        self.mean_ns = float(times[times != UNSUPPORTED].mean())
-        self.rate, self.told, self.pause_s = 0.0, now_s(), 0.0
-
-    def is_over(self) -> bool:
-        late = self.deadline is not None and now_s() >= self.deadline
-        return late or self.left == 0 or self.searches[0].value_ns == 0
-
-    def best(self) -> Search:
-        return min(self.searches, key=lambda search: search.value_ns)
-
-    def news(self, *, at_once: bool) -> Iterator[Plan]:
-        """The best plan, if it is better than the last; in between not too often."""
-        search, now = self.best(), now_s()
-        if search.value_ns < self.least_ns and (at_once or now > self.told + self.pause_s):
-            self.least_ns = search.value_ns
-            plan = search.plan()
-            self.told = now_s()
-            self.pause_s = max(0.5, 5 * (self.told - now))
-            yield plan
-
-    def run(self) -> Iterator[Plan]:
-        length = FIRST_ROUND
-        with ThreadPoolExecutor(max(1, len(self.searches))) as pool:
-            while not self.is_over():
-                if self.searches[0].machines.num_items > LARGEST_WALK:
-                    yield from self._sweep(pool)
-                else:
-                    windows = [search.whole() for search in self.searches]
-                    yield from self._walk(pool, windows, length, HOT * self.mean_ns)
-                for search in self.searches:
-                    search.back()
-                yield from self.news(at_once=True)
-                best = self.best()
-                for search in self.searches:
-                    if search is not best:
-                        search.copy(best)
-                length *= GROWTH
-
-    def _walk(
-        self, pool: ThreadPoolExecutor, windows: Sequence[Window], length: int, hot_ns: float
-    ) -> Iterator[Plan]:
-        """One cooling of all searches, fitted to the time where little more than that is left."""
-        done, chunk, began = 0, FIRST_CHUNK, now_s()
-        total = length if self.left is None else min(length, self.left)
-        while done < total and not self.is_over():
-            now = now_s()
-            if self.deadline is not None and self.rate > 0:
-                left = done + max(1, int(self.rate * (self.deadline - now)))
-                if left < total or (done == 0 and left < (1 + GROWTH) * length):
-                    total = left
-            chunk = min(chunk, total - done)
-            jobs = zip(self.searches, windows, strict=True)
-            list(pool.map(lambda job: job[0].walk(job[1], done, chunk, total, hot_ns), jobs))
-            done += chunk
-            if self.left is not None:
-                self.left -= chunk
-            spent_s = max(now_s() - now, 1e-6)
-            self.rate = done / max(now_s() - began, 1e-6)
-            chunk = max(1, min(4 * chunk, int(chunk * CHUNK_S / spent_s)))
-            yield from self.news(at_once=False)
-
-    def _sweep(self, pool: ThreadPoolExecutor) -> Iterator[Plan]:
-        """One window after the other, without heat, from the beginning to the end."""
-        for windows in zip(*(search.windows() for search in self.searches), strict=True):
-            if self.is_over():
-                break
-            for search, window in zip(self.searches, windows, strict=True):
-                search.trace.value[:] = makespan_of(
-                    search.orders, window, search.instance.num_devices
-                )
-            yield from self._walk(pool, windows, WINDOW_MOVES * WINDOW_OPS, 0.0)
-            for search, window in zip(self.searches, windows, strict=True):
-                search.settle(window)
-        for search in self.searches:
-            search.refresh()
-
-
-def _best_of(
-    instance: Instance, semantics: Makespan, plans: Sequence[Plan]
-) -> tuple[Plan, int] | None:
-    """The best plan that fits, and its value."""
-    best: tuple[Plan, int] | None = None
-    for plan in plans:
-        verdict = evaluate(instance, plan, semantics)
-        if verdict.feasible and verdict.value_ns is not None:
-            if best is None or verdict.value_ns < best[1]:
-                best = plan, verdict.value_ns
-    return best
-
-
-def adapted(instance: Instance, plan: Plan, found: Makespan, semantics: Makespan) -> Plan | None:
-    """A plan found under one semantics for another, looser one, under which it is no worse.
-
-    Free channels are looser than links, those than ports, and those than half-duplex ports; to send
-    a tensor once to each device is looser than once per edge. None where `semantics` is not looser.
-    Memory at its peak is to be checked anew: more is done at once.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> port, free = Makespan(channels="port"), Makespan(channels="free")
-    >>> plan = adapted(example(), Plan.on([0, 1, 0, 0]), port, free)
-    >>> evaluate(example(), plan, free).value_ns <= 35
-    True
-    >>> adapted(example(), plan, free, port) is None
-    True
-    """
-    ranks = ("half_duplex", "port", "link", "free")
-    fewer = semantics.transfers in (found.transfers, "per_tensor")
-    if ranks.index(semantics.channels) < ranks.index(found.channels) or not fewer:
-        return None
-    schedule, tensor = simulate(instance, plan, found), instance.arrays.index.tensor
-    times = zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True)
-    sent = schedule.transfers
-    first: dict[Transfer, tuple[int, int]] = {}
-    for item, target, start, end in zip(
-        sent.item.tolist(), sent.destination.tolist(), sent.start_ns.tolist(),
-        sent.end_ns.tolist(), strict=True,
-    ):  # fmt: skip
-        same = found.transfers == semantics.transfers
-        transfer = Transfer(item if same else int(tensor[item]), target)
-        if transfer not in first or end < first[transfer][1]:
-            first[transfer] = start, end
-    rows = [(transfer, *when) for transfer, when in first.items()]
-    return plan_from_times(instance, semantics, schedule.device.tolist(), list(times), rows)

@@ -22,10 +22,14 @@ from placegap.solvers.local_search.disjunctive import (
     Orders,
     carrier,
     ends_of,
+)
+from placegap.solvers.local_search.order_changes import (
     forget,
+    undo,
+)
+from placegap.solvers.local_search.propagation import (
     propagate,
     propagate_tails,
-    undo,
 )
 from placegap.solvers.local_search.relocation import move_earlier, move_later, move_op
 
@@ -68,7 +72,7 @@ class Window(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Where a walk is: ``value`` is (makespan now, least); the best state beside the current one."""
+    """Where a walk is: ``value`` is (makespan now, least), ``best_...`` the state of the least."""
 
     value: Ints
     chosen: Ints
@@ -149,11 +153,12 @@ def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
 def anneal(
     machines: Machines, orders: Orders, rooms: Rooms, window: Window, trace: Trace,
     rng: np.random.Generator, done: int, steps: int, total: int, hot_ns: float, cold_ns: float,
-    saved: bool,
+    saved: bool, saves: bool,
 ) -> bool:  # fmt: skip
     """Try moves number `done` to `done + steps` of `total`, cooling from `hot_ns` to `cold_ns`.
 
-    Whether the best state is saved; else it is the current one.
+    Whether the best state is saved; else it is the current one. Where it `saves` nothing, the
+    least value stays as it is.
     """
     k = machines.time_ns.shape[1]
     value, device, item = trace.value, orders.device, orders.item
@@ -163,9 +168,9 @@ def anneal(
             temperature = hot_ns * (cold_ns / hot_ns) ** (step / total)
         forget(orders)
         count, added = 0, np.int64(0)
-        v = window.ops[rng.integers(0, len(window.ops))]
+        v = int(window.ops[rng.integers(0, len(window.ops))])
         if rng.random() < 0.5:  # of two, the op on the longer way
-            other = window.ops[rng.integers(0, len(window.ops))]
+            other = int(window.ops[rng.integers(0, len(window.ops))])
             if item[other, START] + item[other, TAIL] > item[v, START] + item[v, TAIL]:
                 v = other
         reorder = rng.random() < 0.3 or k == 1
@@ -180,7 +185,7 @@ def anneal(
                 continue
             early = rng.random()
             for at in range(count):
-                x = trace.chosen[at]
+                x = int(trace.chosen[at])
                 added -= _load(machines, orders, x)
                 trace.origin[at] = device[x]
                 move_op(machines, orders, x, to, early)
@@ -189,14 +194,14 @@ def anneal(
         allowed -= LOAD_WEIGHT * added / k
         if hot_ns <= 0:
             allowed = min(allowed, np.float64(value[0]))
-        kept = propagate(
-            machines, orders, window.begin, window.end, np.int64(allowed), window.exits
-        )
+        kept = propagate(machines, orders, window.begin, window.end, int(allowed), window.exits)
         after = makespan_of(orders, window, k) if kept else np.int64(0)
         if not kept or after > allowed:
             undo(orders)
             continue
-        if after > value[0] and not saved:  # the state before is the best: this move must wait
+        if (
+            after > value[0] and saves and not saved
+        ):  # the state before is the best: this move must wait
             undo(orders)
             save(orders, rooms, trace)
             saved = True
@@ -207,7 +212,7 @@ def anneal(
             rooms.held_bytes[device[x]] += rooms.size_bytes[x]
         propagate_tails(machines, orders, window.begin)
         value[0] = after
-        if after < value[1]:
+        if saves and after < value[1]:
             value[1] = after
             saved = False
     forget(orders)
@@ -233,10 +238,10 @@ def _reorder(
             a, b = device[machines.producer[e]], device[machines.consumer[e]]
             if a != b:
                 x = carrier(machines, e, b)
-                slot = rng.integers(0, 2) if item[x, MACHINE + 1] >= 0 else 0
+                slot = int(rng.integers(0, 2)) if item[x, MACHINE + 1] >= 0 else 0
     if item[x, LABEL] >= item[window.end, LABEL]:
         return False
-    steps = 1 + rng.integers(0, 1 << rng.integers(0, 4))
+    steps = int(1 + rng.integers(0, 1 << int(rng.integers(0, 4))))
     if rng.random() < 0.5:
         return move_earlier(machines, orders, x, slot, steps)
     return move_later(machines, orders, x, slot, steps)
@@ -266,8 +271,10 @@ def _choose(
                 first += rng.integers(0, last - first - LARGEST_SET)
                 last = first + LARGEST_SET
             for j in range(first, last):
-                w = machines.consumer[machines.succ_edge[j]] if side == 0 else (
-                    machines.producer[machines.pred_edge[j]]
+                w = (
+                    machines.consumer[machines.succ_edge[j]]
+                    if side == 0
+                    else (machines.producer[machines.pred_edge[j]])
                 )
                 if device[w] != device[v] or not low < item[w, LABEL] < high:
                     continue

@@ -23,6 +23,7 @@ DEFAULTS: Mapping[str, Params] = {
     "latency": {"workers": 1, "moves": 500},
     "noncontiguous": {"moves": 2000, "patience": 20, "workers": 1},
     "slicegraph": {"population": 6, "generations": 3},
+    "disjunctive-search": {"steps": 300, "workers": 1},
 }
 """What a method is called with, where its defaults would not be deterministic."""
 

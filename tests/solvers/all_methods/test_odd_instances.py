@@ -22,7 +22,16 @@ from placegap.solvers.brute_force import method as brute_force
 from placegap.solvers.core.method import Params
 from placegap.solvers.core.registry import parse_params, why_not
 
-SLOW = ("getf-milp", "fastt", "annealing", "metis", "mt-kahypar", "scotch", "slicegraph")
+SLOW = (
+    "getf-milp",
+    "fastt",
+    "annealing",
+    "disjunctive-search",
+    "metis",
+    "mt-kahypar",
+    "scotch",
+    "slicegraph",
+)
 """Left to the deep run."""
 
 VARIANTS: Sequence[tuple[str, Mapping[str, object]]] = (

@@ -1,0 +1,189 @@
+"""Starts and tails after a change: only what it changes is computed again."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.solvers.local_search.disjunctive import (
+    DIRTY,
+    HEAPED,
+    HIGHEST,
+    LABEL,
+    MACHINE,
+    NEXT,
+    PREV,
+    SEEDS,
+    START,
+    TAIL,
+    Machines,
+    Orders,
+    carrier,
+    ends_of,
+    start_of,
+    tail_of,
+)
+from placegap.solvers.local_search.order_changes import (
+    clear,
+    note_start,
+)
+
+
+@njit(cache=True, nogil=True)
+def push(orders: Orders, x: int, sign: int) -> None:
+    """Put an item into the heap of those to compute again, unless it is there: by label."""
+    heap, item = orders.heap, orders.item
+    if orders.marked[x]:
+        return
+    orders.marked[x] = 1
+    at = orders.counter[HEAPED]
+    orders.counter[HEAPED] = at + 1
+    label = sign * item[x, LABEL]
+    while at > 0:
+        parent = (at - 1) // 2
+        if sign * item[heap[parent], LABEL] <= label:
+            break
+        heap[at] = heap[parent]
+        at = parent
+    heap[at] = x
+
+
+@njit(cache=True, nogil=True)
+def pop(orders: Orders, sign: int) -> int:
+    """The first item of the heap: of the least label, of the largest for sign -1."""
+    heap, item = orders.heap, orders.item
+    top = heap[0]
+    left = orders.counter[HEAPED] - 1
+    orders.counter[HEAPED] = left
+    orders.marked[top] = 0
+    last = heap[left]
+    label, at = sign * item[last, LABEL], 0
+    while True:
+        child = 2 * at + 1
+        if child >= left:
+            break
+        other = min(child + 1, left - 1)
+        if sign * item[heap[other], LABEL] < sign * item[heap[child], LABEL]:
+            child = other
+        if sign * item[heap[child], LABEL] >= label:
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = last
+    return int(top)
+
+
+@njit(cache=True, nogil=True)
+def push_after(machines: Machines, orders: Orders, x: int) -> None:
+    """What follows an item may start at another time."""
+    item, device = orders.item, orders.device
+    n, k = machines.time_ns.shape
+    for slot in range(2):
+        y = item[x, NEXT + slot]
+        if y >= 0:
+            push(orders, y, 1)
+    if x < n:
+        for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
+            e = machines.succ_edge[at]
+            w = machines.consumer[e]
+            if device[w] == device[x] or machines.free:
+                push(orders, w, 1)
+            else:
+                push(orders, carrier(machines, e, device[w]), 1)
+    elif machines.per_tensor:
+        t, b = divmod(x - n, k)
+        for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+            w = machines.consumer[machines.tensor_edge[at]]
+            if device[w] == b:
+                push(orders, w, 1)
+    else:
+        push(orders, machines.consumer[x - n], 1)
+
+
+@njit(cache=True, nogil=True)
+def push_before(machines: Machines, orders: Orders, x: int) -> None:
+    """What precedes an item may have another tail."""
+    item, device = orders.item, orders.device
+    for slot in range(2):
+        y = item[x, PREV + slot]
+        if y >= 0:
+            push(orders, y, -1)
+    if x >= len(device):
+        push(orders, ends_of(machines, device, x)[0], -1)
+        return
+    for at in range(machines.pred_ptr[x], machines.pred_ptr[x + 1]):
+        e = machines.pred_edge[at]
+        u = machines.producer[e]
+        if device[u] == device[x] or machines.free:
+            push(orders, u, -1)
+        else:
+            push(orders, carrier(machines, e, device[x]), -1)
+
+
+@njit(cache=True, nogil=True)
+def propagate(
+    machines: Machines, orders: Orders, begin: int, end: int, most: int, exits: Ints
+) -> bool:
+    """Compute starts again, as far as they change; whether no way is found to be above `most`.
+
+    Behind the last change of the structure, start + tail is the length of a way through an item.
+    The items `begin` and `end` bound a window: tails are up to date behind the first, and behind
+    the second no start is followed up. What is reached there is added to `exits`, whose first
+    entry counts them; where they are full, the answer is no.
+    """
+    item = orders.item
+    for at in range(orders.counter[DIRTY]):
+        x = orders.dirty[at]
+        if item[x, MACHINE] >= 0:
+            push(orders, x, 1)
+    orders.counter[DIRTY] = 0
+    first, last = item[begin, LABEL], item[end, LABEL]
+    first = max(first, orders.counter[HIGHEST])
+    while orders.counter[HEAPED] > 0:
+        x = pop(orders, 1)
+        label = item[x, LABEL]
+        start = start_of(machines, orders, x)
+        if label >= last and not _note(exits, x):
+            return False
+        if start == item[x, START]:
+            continue
+        note_start(orders, x)
+        item[x, START] = start
+        if label > first and start + item[x, TAIL] > most:
+            return False
+        if label < last:
+            push_after(machines, orders, x)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _note(exits: Ints, x: int) -> bool:
+    """Add an item to a list, unless it is there; False where the list is full."""
+    for at in range(1, exits[0] + 1):
+        if exits[at] == x:
+            return True
+    if exits[0] + 1 >= len(exits):
+        return False
+    exits[0] += 1
+    exits[exits[0]] = x
+    return True
+
+
+@njit(cache=True, nogil=True)
+def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
+    """Compute the tails again that an accepted move changes, down to the item `begin`."""
+    item = orders.item
+    first = item[begin, LABEL]
+    for at in range(orders.counter[SEEDS]):
+        x = orders.seed[at]
+        if item[x, MACHINE] >= 0:
+            push(orders, x, -1)
+    while orders.counter[HEAPED] > 0:
+        x = pop(orders, -1)
+        if item[x, LABEL] <= first:
+            clear(orders)
+            return
+        tail = tail_of(machines, orders, x)
+        if tail != item[x, TAIL]:
+            item[x, TAIL] = tail
+            push_before(machines, orders, x)
