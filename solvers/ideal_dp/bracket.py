@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from graphlib import TopologicalSorter
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placegap.instances.problem.graph_index import Ints
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.idle_blocks import Flags
@@ -25,8 +27,29 @@ MOST_BYTES = 800_000_000
 PER_BUCKET = 8
 """The beam: how many ideals of least cut are kept, in each interval of work."""
 
+MOVE_SHARE, MOVE_ROUNDS, MOVES_PER_BLOCK, MOST_MOVES = 0.15, 24, 1000, 5_000_000
+"""Of the time that is left, for moves of single blocks; rounds, steps of the first ones per block,
+and most steps of one."""
+
+MANY, LP_SHARE = 200_000, 0.3
+"""With more ideals than this the LPs come before the DP; their share of the time."""
+
 EXACT_SHARE = 0.6
 """Of the time that is left, for the DP over all ideals; then stage LPs raise the bound."""
+
+
+def in_a_row(device: Ints, tail: Ints, head: Ints, devices: list[int]) -> Ints:
+    """Devices in an order in which no arc leads back; those without blocks last.
+
+    Examples
+    --------
+    >>> in_a_row(np.array([2, 0]), np.array([0]), np.array([1]), [0, 1, 2]).tolist()
+    [2, 0, 1]
+    """
+    pairs = {(a, b) for a, b in zip(device[tail].tolist(), device[head].tolist(), strict=True)}
+    used = sorted(set(device.tolist()))
+    sorter = TopologicalSorter({k: sorted(a for a, b in pairs if b == k != a) for k in used})
+    return np.array([*sorter.static_order(), *(k for k in devices if k not in used)], np.int64)
 
 
 class BracketProblem(Protocol):
@@ -93,6 +116,10 @@ class Bracket(ABC):
     @abstractmethod
     def stage_costs(self) -> ChainCosts | None:
         """What `chains.stage_bounds` computes on; None where it does not hold."""
+
+    @abstractmethod
+    def devices_of_kinds(self) -> list[tuple[int, ...]]:
+        """Devices of each kind of `stage_costs`."""
 
     @abstractmethod
     def of_flags(self, flags: NDArray[np.bool_]) -> Ideals:
@@ -164,6 +191,18 @@ class Bracket(ABC):
         finally:
             self.clock = whole
 
+    def raise_bound_for(self, share: float) -> None:
+        """Raise the bound within a share of the time that is left."""
+        whole = self.clock
+        self.clock = whole.part(share)
+        try:
+            self.raise_bound()
+        except LimitReached:
+            self.clock = whole
+            whole.check()
+        finally:
+            self.clock = whole
+
     def raise_bound(self) -> None:
         """Raise the bound by stage LPs, and try chains of the ideals that they suggest."""
         # loads Pyomo and HiGHS
@@ -173,6 +212,7 @@ class Bracket(ABC):
         costs = self.stage_costs() if self.proves else None
         if costs is None:
             return
+        self.move_blocks(costs, self.clock.part(MOVE_SHARE))
         suggested = Suggested(costs)
 
         def best() -> int | None:
@@ -186,6 +226,35 @@ class Bracket(ABC):
             costs, self.lower, best, lambda bound: self.prove(bound, ORIGIN), suggested.see,
             self.clock, self.gap,
         )  # fmt: skip
+        self.move_blocks(costs, self.clock.part(MOVE_SHARE))
+
+    def move_blocks(self, costs: ChainCosts, clock: Clock) -> None:
+        """Improve the value: single blocks change their stage."""
+        from placegap.solvers.chains.stage_moves import HEATS, anneal, moves
+
+        if self.value is None or self.plan is None:
+            return
+        kind_of = {k: kind for kind, own in enumerate(self.devices_of_kinds()) for k in own}
+        block, tail, head = self.problem.blocks.block, costs.arcs.tail, costs.arcs.head
+        device = np.zeros(costs.num_blocks, np.int64)
+        if any(len(own) > 1 for own in self.plan.placement):
+            return
+        device[block] = self.plan.devices
+        if (device[block] != self.plan.devices).any():
+            return  # idle blocks are elsewhere than their neighbours
+        row = in_a_row(device, tail, head, list(kind_of))
+        stage = np.argsort(row)[np.searchsorted(np.sort(row), device)]
+        table = moves(costs, np.array([kind_of[k] for k in row.tolist()], np.int64))
+        rng = np.random.default_rng(0)
+        for repeat in range(MOVE_ROUNDS):
+            if self.closed or clock.left_s == 0.0:
+                return
+            longer, heat = divmod(repeat, len(HEATS))
+            steps = min(MOVES_PER_BLOCK * costs.num_blocks * 2**longer, MOST_MOVES)
+            value, stage = anneal(table, stage, self.value, steps, HEATS[heat], rng)
+            if value < self.value:
+                self.adopt(int(value), Plan.on(row[stage][block]))
+                self.on_news(self.value, self.lower)
 
     def start(self, ideals: Ideals, total: int, few: int) -> bool:
         """Note the ideals that matter, and improve the value by a beam unless they are few.
@@ -199,6 +268,8 @@ class Bracket(ABC):
             return False
         if ideals.size > few:
             self.beam(ideals)
+        if ideals.size > MANY and not self.closed:
+            self.raise_bound_for(LP_SHARE)
         return True
 
     def finish(self, search: LayerSearch, until: float) -> None:

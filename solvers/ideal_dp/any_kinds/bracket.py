@@ -122,6 +122,14 @@ class KindsBracket(Bracket):
             problem.counts, overlap=guide.overlap,
         )  # fmt: skip
 
+    def devices_of_kinds(self) -> list[tuple[int, ...]]:
+        """Devices of each kind, by classes."""
+        pool = self.problem.pool
+        return [
+            tuple(k for c, own in enumerate(pool.copies[0]) if pool.kinds[c] == kind for k in own)
+            for kind in range(self.problem.num_kinds)
+        ]
+
     def of_flags(self, flags: Flags) -> Ideals:
         """Ideals from their members, (N, b) bool."""
         guide = self.problem.guide

@@ -109,6 +109,10 @@ class TwoKindsBracket(Bracket):
             np.array(problem.counts, np.int64), overlap=problem.overlap,
         )  # fmt: skip
 
+    def devices_of_kinds(self) -> list[tuple[int, ...]]:
+        """Accelerators and hosts, where there are any."""
+        return [own for own in self.problem.devices if own]
+
     def of_flags(self, flags: Flags) -> Ideals:
         """Ideals from their members, (N, b) bool."""
         return joined([of_flags(self.problem, self.amounts, flags)])
