@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from graphlib import TopologicalSorter
 from typing import Protocol
 
@@ -27,12 +27,13 @@ MOST_BYTES = 800_000_000
 PER_BUCKET = 8
 """The beam: how many ideals of least cut are kept, in each interval of work."""
 
-MOVE_SHARE, MOVE_ROUNDS, MOVES_PER_BLOCK, MOST_MOVES = 0.15, 24, 1000, 5_000_000
-"""Of the time that is left, for moves of single blocks; rounds, steps of the first ones per block,
-and most steps of one."""
+MOVE_SHARE, MOVE_ROUNDS, MOVES_PER_PAIR, MOST_MOVES = 0.15, 24, 20, 5_000_000
+"""Of the time that is left, for moves of single blocks; rounds, steps of the first ones per pair
+of blocks, and most steps of one."""
 
-MANY, LP_SHARE = 200_000, 0.3
-"""With more ideals than this the LPs come before the DP; their share of the time."""
+MANY, LP_SHARE, MOST_LP_SHARE = 200_000, 0.3, 0.7
+"""With more ideals than this the LPs come before the DP; their share of the time, and their share
+where the ideals do not fit."""
 
 EXACT_SHARE = 0.6
 """Of the time that is left, for the DP over all ideals; then stage LPs raise the bound."""
@@ -98,6 +99,7 @@ class Bracket(ABC):
         self.counts: dict[str, int] = {}
         self.on_news: Told = unheard
         self.proves = True
+        self._rounds: Iterator[int] | None = None
 
     @abstractmethod
     def cut(self) -> None:
@@ -206,12 +208,13 @@ class Bracket(ABC):
     def raise_bound(self) -> None:
         """Raise the bound by stage LPs, and try chains of the ideals that they suggest."""
         # loads Pyomo and HiGHS
-        from placegap.solvers.chains.stage_bounds.raise_bound import ORIGIN, raise_bound
+        from placegap.solvers.chains.stage_bounds.raise_bound import ORIGIN, raise_bound, rounds
         from placegap.solvers.chains.stage_bounds.suggested import Suggested
 
         costs = self.stage_costs() if self.proves else None
         if costs is None:
             return
+        self._rounds = rounds() if self._rounds is None else self._rounds
         self.move_blocks(costs, self.clock.part(MOVE_SHARE))
         suggested = Suggested(costs)
 
@@ -224,7 +227,7 @@ class Bracket(ABC):
 
         raise_bound(
             costs, self.lower, best, lambda bound: self.prove(bound, ORIGIN), suggested.see,
-            self.clock, self.gap,
+            self.clock, self.gap, self._rounds,
         )  # fmt: skip
         self.move_blocks(costs, self.clock.part(MOVE_SHARE))
 
@@ -250,7 +253,7 @@ class Bracket(ABC):
             if self.closed or clock.left_s == 0.0:
                 return
             longer, heat = divmod(repeat, len(HEATS))
-            steps = min(MOVES_PER_BLOCK * costs.num_blocks * 2**longer, MOST_MOVES)
+            steps = min(MOVES_PER_PAIR * costs.num_blocks**2 * 2**longer, MOST_MOVES)
             value, stage = anneal(table, stage, self.value, steps, HEATS[heat], rng)
             if value < self.value:
                 self.adopt(int(value), Plan.on(row[stage][block]))

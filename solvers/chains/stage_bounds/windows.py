@@ -169,10 +169,10 @@ def _furthest(
             found = reach(costs, kind, source, target, limit, clock.need_s())
             seen(found)
             clock.check()
-            pushed += 1
-            heapq.heapreplace(boxes, (-found.most, pushed, True, source, target))
-            if found.most < target.least:
-                heapq.heappop(boxes)
+            heapq.heappop(boxes)  # the box that was looked at
+            if found.most >= target.least:
+                pushed += 1
+                heapq.heappush(boxes, (-found.most, pushed, True, source, target))
             continue
         target = Range(target.least, most)
         here, there = source.most - source.least, target.most - target.least
