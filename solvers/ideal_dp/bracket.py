@@ -14,7 +14,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.idle_blocks import Flags
-from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
+from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts, as_one_kind
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.progress import Told, unheard
 from placegap.solvers.core.result import relative_gap
@@ -28,8 +28,9 @@ PER_BUCKET = 8
 """The beam: how many ideals of least cut are kept, in each interval of work."""
 
 MOVE_SHARE, MOVE_ROUNDS, MOVES_PER_PAIR, MOST_MOVES = 0.15, 24, 20, 5_000_000
+FIRST_MOVES = 100_000
 """Of the time that is left, for moves of single blocks; rounds, steps of the first ones per pair
-of blocks, and most steps of one."""
+of blocks, and most steps of one, also where there is no hurry, and of the first where there is."""
 
 MANY, LP_SHARE, MOST_LP_SHARE = 200_000, 0.3, 0.7
 """With more ideals than this the LPs come before the DP; their share of the time, and their share
@@ -210,6 +211,7 @@ class Bracket(ABC):
         # loads Pyomo and HiGHS
         from placegap.solvers.chains.stage_bounds.raise_bound import ORIGIN, raise_bound, rounds
         from placegap.solvers.chains.stage_bounds.suggested import Suggested
+        from placegap.solvers.chains.stage_bounds.windows import few_states
 
         costs = self.stage_costs() if self.proves else None
         if costs is None:
@@ -225,8 +227,9 @@ class Bracket(ABC):
                 self.improve(self.search(ideals).best(self.limit, self.lower))
             return self.value
 
+        relaxed = costs if few_states(costs) else as_one_kind(costs)
         raise_bound(
-            costs, self.lower, best, lambda bound: self.prove(bound, ORIGIN), suggested.see,
+            relaxed, self.lower, best, lambda bound: self.prove(bound, ORIGIN), suggested.see,
             self.clock, self.gap, self._rounds,
         )  # fmt: skip
         self.move_blocks(costs, self.clock.part(MOVE_SHARE))
@@ -248,13 +251,17 @@ class Bracket(ABC):
         row = in_a_row(device, tail, head, list(kind_of))
         stage = np.argsort(row)[np.searchsorted(np.sort(row), device)]
         table = moves(costs, np.array([kind_of[k] for k in row.tolist()], np.int64))
-        rng = np.random.default_rng(0)
+        rng, per_s = np.random.default_rng(0), 0.0
         for repeat in range(MOVE_ROUNDS):
             if self.closed or clock.left_s == 0.0:
                 return
             longer, heat = divmod(repeat, len(HEATS))
             steps = min(MOVES_PER_PAIR * costs.num_blocks**2 * 2**longer, MOST_MOVES)
+            if clock.left_s is not None:
+                steps = min(steps, max(1, int(per_s * clock.left_s / 2)) if repeat else FIRST_MOVES)
+            began = clock.spent_s
             value, stage = anneal(table, stage, self.value, steps, HEATS[heat], rng)
+            per_s = steps / max(clock.spent_s - began, 1e-6)
             if value < self.value:
                 self.adopt(int(value), Plan.on(row[stage][block]))
                 self.on_news(self.value, self.lower)
