@@ -142,7 +142,7 @@ def as_one_kind(costs: ChainCosts) -> ChainCosts:
         costs,
         time=costs.work[None],
         need=np.where(need == never, room + 1, need)[None],
-        fits=costs.fits.any(axis=0, keepdims=True),
+        fits=np.asarray(costs.fits.any(axis=0, keepdims=True)),
         room=np.array([room]),
         weight=costs.weight.min(axis=0)[None],
         counts=np.array([costs.counts.sum()]),
