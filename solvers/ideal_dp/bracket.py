@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from graphlib import TopologicalSorter
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placegap.instances.problem.graph_index import Ints
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.idle_blocks import Flags
-from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
+from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts, as_one_kind
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.progress import Told, unheard
 from placegap.solvers.core.result import relative_gap
@@ -25,8 +27,31 @@ MOST_BYTES = 800_000_000
 PER_BUCKET = 8
 """The beam: how many ideals of least cut are kept, in each interval of work."""
 
+MOVE_SHARE, MOVE_ROUNDS, MOVES_PER_PAIR, MOST_MOVES = 0.15, 24, 20, 5_000_000
+FIRST_MOVES = 100_000
+"""Of the time that is left, for moves of single blocks; rounds, steps of the first ones per pair
+of blocks, and most steps of one, also where there is no hurry, and of the first where there is."""
+
+MANY, LP_SHARE, MOST_LP_SHARE = 200_000, 0.3, 0.7
+"""With more ideals than this the LPs come before the DP; their share of the time, and their share
+where the ideals do not fit."""
+
 EXACT_SHARE = 0.6
 """Of the time that is left, for the DP over all ideals; then stage LPs raise the bound."""
+
+
+def in_a_row(device: Ints, tail: Ints, head: Ints, devices: list[int]) -> Ints:
+    """Devices in an order in which no arc leads back; those without blocks last.
+
+    Examples
+    --------
+    >>> in_a_row(np.array([2, 0]), np.array([0]), np.array([1]), [0, 1, 2]).tolist()
+    [2, 0, 1]
+    """
+    pairs = {(a, b) for a, b in zip(device[tail].tolist(), device[head].tolist(), strict=True)}
+    used = sorted(set(device.tolist()))
+    sorter = TopologicalSorter({k: sorted(a for a, b in pairs if b == k != a) for k in used})
+    return np.array([*sorter.static_order(), *(k for k in devices if k not in used)], np.int64)
 
 
 class BracketProblem(Protocol):
@@ -75,6 +100,7 @@ class Bracket(ABC):
         self.counts: dict[str, int] = {}
         self.on_news: Told = unheard
         self.proves = True
+        self._rounds: Iterator[int] | None = None
 
     @abstractmethod
     def cut(self) -> None:
@@ -93,6 +119,10 @@ class Bracket(ABC):
     @abstractmethod
     def stage_costs(self) -> ChainCosts | None:
         """What `chains.stage_bounds` computes on; None where it does not hold."""
+
+    @abstractmethod
+    def devices_of_kinds(self) -> list[tuple[int, ...]]:
+        """Devices of each kind of `stage_costs`."""
 
     @abstractmethod
     def of_flags(self, flags: NDArray[np.bool_]) -> Ideals:
@@ -164,15 +194,30 @@ class Bracket(ABC):
         finally:
             self.clock = whole
 
+    def raise_bound_for(self, share: float) -> None:
+        """Raise the bound within a share of the time that is left."""
+        whole = self.clock
+        self.clock = whole.part(share)
+        try:
+            self.raise_bound()
+        except LimitReached:
+            self.clock = whole
+            whole.check()
+        finally:
+            self.clock = whole
+
     def raise_bound(self) -> None:
         """Raise the bound by stage LPs, and try chains of the ideals that they suggest."""
         # loads Pyomo and HiGHS
-        from placegap.solvers.chains.stage_bounds.raise_bound import ORIGIN, raise_bound
+        from placegap.solvers.chains.stage_bounds.raise_bound import ORIGIN, raise_bound, rounds
         from placegap.solvers.chains.stage_bounds.suggested import Suggested
+        from placegap.solvers.chains.stage_bounds.windows import few_states
 
         costs = self.stage_costs() if self.proves else None
         if costs is None:
             return
+        self._rounds = rounds() if self._rounds is None else self._rounds
+        self.move_blocks(costs, self.clock.part(MOVE_SHARE))
         suggested = Suggested(costs)
 
         def best() -> int | None:
@@ -182,10 +227,44 @@ class Bracket(ABC):
                 self.improve(self.search(ideals).best(self.limit, self.lower))
             return self.value
 
+        relaxed = costs if few_states(costs) else as_one_kind(costs)
         raise_bound(
-            costs, self.lower, best, lambda bound: self.prove(bound, ORIGIN), suggested.see,
-            self.clock, self.gap,
+            relaxed, self.lower, best, lambda bound: self.prove(bound, ORIGIN), suggested.see,
+            self.clock, self.gap, self._rounds,
         )  # fmt: skip
+        self.move_blocks(costs, self.clock.part(MOVE_SHARE))
+
+    def move_blocks(self, costs: ChainCosts, clock: Clock) -> None:
+        """Improve the value: single blocks change their stage."""
+        from placegap.solvers.chains.stage_moves import HEATS, anneal, moves
+
+        if self.value is None or self.plan is None:
+            return
+        kind_of = {k: kind for kind, own in enumerate(self.devices_of_kinds()) for k in own}
+        block, tail, head = self.problem.blocks.block, costs.arcs.tail, costs.arcs.head
+        device = np.zeros(costs.num_blocks, np.int64)
+        if any(len(own) > 1 for own in self.plan.placement):
+            return
+        device[block] = self.plan.devices
+        if (device[block] != self.plan.devices).any():
+            return  # idle blocks are elsewhere than their neighbours
+        row = in_a_row(device, tail, head, list(kind_of))
+        stage = np.argsort(row)[np.searchsorted(np.sort(row), device)]
+        table = moves(costs, np.array([kind_of[k] for k in row.tolist()], np.int64))
+        rng, per_s = np.random.default_rng(0), 0.0
+        for repeat in range(MOVE_ROUNDS):
+            if self.closed or clock.left_s == 0.0:
+                return
+            longer, heat = divmod(repeat, len(HEATS))
+            steps = min(MOVES_PER_PAIR * costs.num_blocks**2 * 2**longer, MOST_MOVES)
+            if clock.left_s is not None:
+                steps = min(steps, max(1, int(per_s * clock.left_s / 2)) if repeat else FIRST_MOVES)
+            began = clock.spent_s
+            value, stage = anneal(table, stage, self.value, steps, HEATS[heat], rng)
+            per_s = steps / max(clock.spent_s - began, 1e-6)
+            if value < self.value:
+                self.adopt(int(value), Plan.on(row[stage][block]))
+                self.on_news(self.value, self.lower)
 
     def start(self, ideals: Ideals, total: int, few: int) -> bool:
         """Note the ideals that matter, and improve the value by a beam unless they are few.
@@ -199,6 +278,8 @@ class Bracket(ABC):
             return False
         if ideals.size > few:
             self.beam(ideals)
+        if ideals.size > MANY and not self.closed:
+            self.raise_bound_for(LP_SHARE)
         return True
 
     def finish(self, search: LayerSearch, until: float) -> None:

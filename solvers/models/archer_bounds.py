@@ -89,7 +89,7 @@ class BoundSearch:
         self.granularity = granularity_ns(self.task.instance, transfers=False)
         least = combinatorial_bound(units, self.task.semantics.load)
         self.floor_ns = self.granularity * ceil_div(least, self.granularity)
-        self.build_s = 0.0
+        self.build_s = self._longest_s = 0.0
         self.counts = {"rows": 0, "columns": 0, "nodes": 0}
         self.endings: dict[int, Ending] = {}
 
@@ -112,8 +112,16 @@ class BoundSearch:
         began = now_s()
         with paused_collector():
             model = build()
-        self.build_s += now_s() - began
+        took_s = now_s() - began
+        self.build_s += took_s
+        self._longest_s = max(self._longest_s, took_s)
         return model
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no time to build, hand over and solve one more model."""
+        left_s = self._clock.left_s
+        return left_s is not None and left_s <= 2 * self._longest_s
 
     def outcome(self, bound: int | None) -> Outcome:
         """A bound; None: there is no plan."""
@@ -196,6 +204,8 @@ def _largest(search: BoundSearch) -> int | None:
     best, still_open = search.floor_ns, []
     order = _middle_out(search.num_blocks)
     for left, b in zip(range(len(order), 0, -1), order, strict=True):
+        if search.is_over:
+            return best
         ending, bound = search.solve(_bottleneck(search, b, best), b, 1 / (left + len(order)))
         if ending == "infeasible":
             return None
@@ -205,6 +215,8 @@ def _largest(search: BoundSearch) -> int | None:
         if ending != "optimal":
             still_open.append((-bound, b))
     for _, b in sorted(still_open):
+        if search.is_over:
+            return best
         share = 1.0 if b == max(still_open)[1] else 0.5
         ending, bound = search.solve(_bottleneck(search, b, best), b, share)
         best = max(best, bound)
@@ -222,6 +234,8 @@ def _least(search: BoundSearch) -> int | None:
     for left, b in zip(range(len(order), 0, -1), order, strict=True):
         if least == search.floor_ns:
             break
+        if search.is_over:
+            return search.floor_ns
         model = _bottleneck(search, b, search.floor_ns)
         if least is not None:
             model.largest.setub(least / pyo.value(model.unit_ns))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
@@ -120,6 +120,33 @@ def chain_costs(
         arcs, time, need, np.asarray(fits), room, weight[used], net_ptr, pin, counts[used], overlap,
         work, before, after,
     )  # fmt: skip
+
+
+def as_one_kind(costs: ChainCosts) -> ChainCosts:
+    """All devices taken for one kind, with the least costs and the most room: a relaxation.
+
+    Examples
+    --------
+    >>> time, need, room = np.array([[4], [6]]), np.array([[9], [2]]), np.array([8, 3])
+    >>> nets = np.zeros((2, 0), np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64)
+    >>> none = np.zeros(0, np.int64)
+    >>> two = chain_costs(BlockArcs(none, none), (time, need, room), nets, np.array([1, 1]),
+    ...                   overlap=False)
+    >>> one = as_one_kind(two)  # the first kind cannot hold the block
+    >>> one.time.tolist(), one.need.tolist(), one.room.tolist(), one.counts.tolist()
+    ([[6]], [[2]], [8], [2])
+    """
+    room, never = costs.room.max(), np.iinfo(np.int64).max
+    need = np.where(costs.fits, costs.need, never).min(axis=0)
+    return replace(
+        costs,
+        time=costs.work[None],
+        need=np.where(need == never, room + 1, need)[None],
+        fits=np.asarray(costs.fits.any(axis=0, keepdims=True)),
+        room=np.array([room]),
+        weight=costs.weight.min(axis=0)[None],
+        counts=np.array([costs.counts.sum()]),
+    )
 
 
 @njit(cache=True)

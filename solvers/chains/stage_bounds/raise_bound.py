@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
 from placegap.solvers.chains.stage_bounds.stage_lp import Range, Reach
@@ -18,13 +18,15 @@ EFFORTS = (0, 3, 12, 40)
 CLOSE = 0.002
 """A round ends when bound and smallest limit not refuted are within this share of the value."""
 
-LOW = 0.4
-"""The next limit is so far above the bound: to refute takes less time than not to."""
+FIRST, LOW = 0.1, 0.4
+"""The next limit is so far above the bound, of the bracket: to refute takes less time than not to.
+A round begins with the first and doubles it while limits are refuted."""
 
 
 def raise_bound(
     costs: ChainCosts, lower: int, best: Callable[[], int | None], prove: Callable[[int], None],
     seen: Callable[[Reach], None], clock: Clock, gap: float = 0.0,
+    efforts: Iterable[int] | None = None,
 ) -> None:  # fmt: skip
     """Refute limits until the gap is closed, the last round is over or the time is.
 
@@ -42,6 +44,8 @@ def raise_bound(
     clock : Clock
     gap : float
         Relative gap that suffices.
+    efforts : iterable of int, optional
+        Splits of each round, by default `EFFORTS`; an iterator goes on where the last call ended.
 
     Raises
     ------
@@ -63,9 +67,10 @@ def raise_bound(
     >>> found[-1]
     9
     """
-    for splits in EFFORTS:
+    for splits in EFFORTS if efforts is None else efforts:
         high = best() or _largest(costs)
         known: tuple[int, Windows] | None = None
+        share = FIRST
         while lower < high:
             value = best() or _largest(costs)
             high = min(high, value)
@@ -73,7 +78,7 @@ def raise_bound(
                 break
             if splits == 0 and high - lower <= 4 * CLOSE * value:
                 break
-            limit = lower + int(LOW * (high - 1 - lower))
+            limit = lower + int(share * (high - 1 - lower))
             windows = first_windows(costs, limit)
             if windows is not None and known is not None:
                 windows = {
@@ -82,12 +87,17 @@ def raise_bound(
             if windows is not None and limit > 0:
                 windows = narrow(costs, windows, limit, splits, clock, seen)
             if windows is None:
-                lower = limit + 1
+                lower, share = limit + 1, min(LOW, 2 * share)
                 prove(lower)
             else:
-                high, known = limit, (limit, windows)
+                high, known, share = limit, (limit, windows), LOW
         if lower >= (best() or _largest(costs)):
             return
+
+
+def rounds() -> Iterator[int]:
+    """The usual efforts, one after the other."""
+    return iter(EFFORTS)
 
 
 def _common(a: tuple[int, int], b: tuple[int, int]) -> Range:

@@ -32,7 +32,7 @@ MOST_STATES = 400
 NARROW = 16
 """An interval is not split once it is narrower than the limit by this factor."""
 
-PROGRESS = 200
+PROGRESS = 20
 """Passes go on while some window gets narrower by more than the limit over this."""
 
 
@@ -149,25 +149,49 @@ def _furthest(
     costs: ChainCosts, kind: int, before: Range, behind: Range, limit: int, splits: int,
     clock: Clock, seen: Seen,
 ) -> int:  # fmt: skip
-    """The most work that a stage reaches, with the interval before it split a few times."""
+    """The most work that a stage reaches: branch and bound on both intervals, a few LPs long.
 
-    def look(source: Range, most: int) -> tuple[int, Range]:
-        target = Range(behind.least, min(most, source.most + capacity))
-        found = reach(costs, kind, source, target, limit, clock.need_s())
-        seen(found)
-        return -found.most, source
-
+    A box is an interval before the stage and one behind it, with the most work that is reached in
+    it; it is looked at by an LP, then cut in halves, and always the one that reaches furthest.
+    """
     capacity = most_work(costs, kind, limit)
-    heap = [look(before, behind.most)]
-    for _ in range(splits):
-        furthest, source = heap[0]
-        if -furthest < behind.least or (source.most - source.least) * NARROW <= limit:
+    boxes = [(-behind.most, 0, False, before, behind)]
+    pushed, looks = 0, 1 + splits
+    while boxes:
+        furthest, _, is_known, source, target = boxes[0]
+        most = -furthest
+        if most < behind.least:
             break
-        middle = (source.least + source.most) // 2
-        heapq.heappop(heap)
-        for half in (Range(middle + 1, source.most), Range(source.least, middle)):
-            heapq.heappush(heap, look(half, -furthest))
-    return -heap[0][0]
+        if not is_known:
+            if looks == 0:
+                return most
+            looks -= 1
+            found = reach(costs, kind, source, target, limit, clock.need_s())
+            seen(found)
+            clock.check()
+            heapq.heappop(boxes)  # the box that was looked at
+            if found.most >= target.least:
+                pushed += 1
+                heapq.heappush(boxes, (-found.most, pushed, True, source, target))
+            continue
+        target = Range(target.least, most)
+        here, there = source.most - source.least, target.most - target.least
+        if looks == 0 or max(here, there) * NARROW <= limit:
+            return most
+        heapq.heappop(boxes)
+        for half_of_source in _halves(source) if here >= there else (source,):
+            for half in _halves(target) if here < there else (target,):
+                end = min(half.most, half_of_source.most + capacity)
+                if end >= half.least:
+                    pushed += 1
+                    box = half_of_source, Range(half.least, end)
+                    heapq.heappush(boxes, (-end, pushed, False, *box))
+    return behind.least - 1
+
+
+def _halves(span: Range) -> tuple[Range, Range]:
+    middle = (span.least + span.most) // 2
+    return Range(middle + 1, span.most), Range(span.least, middle)
 
 
 def _states(counts: State) -> list[State]:

@@ -27,7 +27,7 @@ from placegap.solvers.ideal_dp.any_kinds.windows import (
     walk_below,
     work_bound,
 )
-from placegap.solvers.ideal_dp.bracket import MOST_BYTES, PER_BUCKET, Bracket
+from placegap.solvers.ideal_dp.bracket import MOST_BYTES, MOST_LP_SHARE, PER_BUCKET, Bracket
 from placegap.solvers.ideal_dp.ideals.enumerate import enumerate_ideals
 from placegap.solvers.ideal_dp.ideals.ideals import (
     Ideals,
@@ -98,6 +98,8 @@ class KindsBracket(Bracket):
                 max_ideals, max(2, MOST_BYTES // bytes_per_ideal(problem)),
             )  # fmt: skip
         except LimitReached:
+            self.clock.check()
+            self.raise_bound_for(MOST_LP_SHARE)
             self.recombine(self._of_orders())
             raise
         if not self.start(ideals, total, 2 * BUCKETS * PER_BUCKET):
@@ -121,6 +123,14 @@ class KindsBracket(Bracket):
             (problem.weight, guide.net_ptr, guide.pin),
             problem.counts, overlap=guide.overlap,
         )  # fmt: skip
+
+    def devices_of_kinds(self) -> list[tuple[int, ...]]:
+        """Devices of each kind, by classes."""
+        pool = self.problem.pool
+        return [
+            tuple(k for c, own in enumerate(pool.copies[0]) if pool.kinds[c] == kind for k in own)
+            for kind in range(self.problem.num_kinds)
+        ]
 
     def of_flags(self, flags: Flags) -> Ideals:
         """Ideals from their members, (N, b) bool."""

@@ -22,7 +22,7 @@ from placegap.solvers.chains.slice_two_kinds import Slices, best_slices
 from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs, ChainCosts, chain_costs
 from placegap.solvers.chains.work_bound import Relief, work_bound
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.ideal_dp.bracket import MOST_BYTES, PER_BUCKET, Bracket
+from placegap.solvers.ideal_dp.bracket import MOST_BYTES, MOST_LP_SHARE, PER_BUCKET, Bracket
 from placegap.solvers.ideal_dp.ideals.enumerate import MemoryFull, enumerate_ideals
 from placegap.solvers.ideal_dp.ideals.ideals import (
     Ideals,
@@ -109,6 +109,10 @@ class TwoKindsBracket(Bracket):
             np.array(problem.counts, np.int64), overlap=problem.overlap,
         )  # fmt: skip
 
+    def devices_of_kinds(self) -> list[tuple[int, ...]]:
+        """Accelerators and hosts, where there are any."""
+        return [own for own in self.problem.devices if own]
+
     def of_flags(self, flags: Flags) -> Ideals:
         """Ideals from their members, (N, b) bool."""
         return joined([of_flags(self.problem, self.amounts, flags)])
@@ -150,6 +154,8 @@ class TwoKindsBracket(Bracket):
         try:
             ideals, total = self._enumerate(self.limit, max_ideals)
         except LimitReached as reached:
+            self.clock.check()
+            self.raise_bound_for(MOST_LP_SHARE)
             if bytes_per_ideal(self.problem) * self.problem.num_blocks <= MOST_BYTES // 4:
                 self.recombine(self._of_orders())
             if isinstance(reached, MemoryFull):

@@ -32,9 +32,9 @@ def costs_of(instance: Instance, semantics: MaxLoad = CHAIN) -> ChainCosts:
 
 
 def bound_of(instance: Instance, optimum: int, semantics: MaxLoad = CHAIN) -> int:
-    found = [0]
+    found, known = [0], 2 * optimum + 3  # so that limits above the optimum are tried as well
     raise_bound(
-        costs_of(instance, semantics), 0, lambda: optimum, found.append, lambda reach: None,
+        costs_of(instance, semantics), 0, lambda: known, found.append, lambda reach: None,
         Clock(None),
     )  # fmt: skip
     return found[-1]

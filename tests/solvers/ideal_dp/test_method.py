@@ -26,6 +26,7 @@ from placegap.instances import (
 )
 from placegap.instances.importers.reader import read_model
 from placegap.solvers import Result, solve
+from placegap.solvers.chains.stage_bounds import raise_bound
 from placegap.solvers.ideal_dp.two_kinds import bracket as ideal_bracket
 
 CHAIN = MaxLoad(plans="chain")

@@ -1,0 +1,48 @@
+"""Moves of blocks between stages: plans stay chains that fit, and values only fall."""
+
+from __future__ import annotations
+
+import numpy as np
+from draws.chains import chain_instance
+
+from placegap.instances import MaxLoad
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.chains.problem import build_problem
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.ideal_dp.bracket import in_a_row
+from placegap.solvers.ideal_dp.two_kinds.bracket import TwoKindsBracket
+
+CHAIN = MaxLoad(plans="chain")
+
+
+def test_moves_lead_to_chains_whose_value_the_referee_confirms() -> None:
+    improved = 0
+    for seed in range(60):
+        instance = chain_instance(seed)
+        problem = build_problem(instance)
+        if not problem.fits.any(axis=0).all() or not problem.blocks.exact:
+            continue
+        bracket = TwoKindsBracket(problem, Clock(None), 0.0, 0)
+        # the ops one after the other on the devices, in as many pieces
+        device = np.arange(instance.num_ops) * instance.num_devices // instance.num_ops
+        start = evaluate(instance, Plan.on(device.tolist()), CHAIN)
+        if not start.feasible:
+            continue
+        bracket.adopt(start.value_ns, Plan.on(device.tolist()))
+        bracket.move_blocks(bracket.stage_costs(), Clock(None))
+        assert bracket.plan is not None
+        after = evaluate(instance, bracket.plan, CHAIN)
+        assert after.feasible, seed
+        assert after.value_ns == bracket.value, seed
+        assert bracket.value is not None
+        assert start.value_ns is not None
+        assert bracket.value <= start.value_ns
+        improved += bracket.value < start.value_ns
+    assert improved > 2
+
+
+def test_devices_come_in_the_order_of_their_arcs() -> None:
+    # block 0 on device 1 feeds block 1 on device 0; device 2 has none
+    row = in_a_row(np.array([1, 0]), np.array([0]), np.array([1]), [0, 1, 2])
+    assert row.tolist() == [1, 0, 2]
