@@ -35,6 +35,9 @@ CHUNK_S, FIRST_CHUNK = 0.2, 16
 LARGEST_WALK = 60_000
 """Items of the largest graph that is searched as a whole."""
 
+MOST_SHARED = 1_000_000
+"""Edges of the largest graph of which several walks have copies."""
+
 MOVES_PER_OP = 5
 """Moves of a window for each of its ops, in the first sweep; later ones have more, like rounds."""
 
@@ -89,6 +92,8 @@ def improve(
     if best is None or best[1] == 0:
         return
     plan, value_ns = best
+    if len(instance.graph.edges) > MOST_SHARED:
+        workers = 1
     searches = [Search(instance, semantics, [seed, number]) for number in range(workers)]
     searches[0].load(plan)
     for search in searches[1:]:
