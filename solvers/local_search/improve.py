@@ -20,7 +20,7 @@ from placegap.instances.referee.plan import Plan, Transfer
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.local_search.search import HOT, Search
-from placegap.solvers.local_search.walk import Window
+from placegap.solvers.local_search.walk import ScheduleWindow
 
 FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
 """Moves of the first round, at least so many and so many for each op, and how much longer each
@@ -159,7 +159,7 @@ class _Rounds:
                 length *= GROWTH
 
     def _walk(
-        self, pool: ThreadPoolExecutor, windows: Sequence[Window], length: int, hot_ns: float, *,
+        self, pool: ThreadPoolExecutor, windows: Sequence[ScheduleWindow], length: int, hot_ns: float, *,
         whole: bool,
     ) -> Iterator[Plan]:  # fmt: skip
         """One cooling of all searches, fitted to the time where little more than that is left."""
