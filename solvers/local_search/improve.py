@@ -159,8 +159,8 @@ class _Rounds:
                 length *= GROWTH
 
     def _walk(
-        self, pool: ThreadPoolExecutor, windows: Sequence[ScheduleWindow], length: int, hot_ns: float, *,
-        whole: bool,
+        self, pool: ThreadPoolExecutor, windows: Sequence[ScheduleWindow], length: int,
+        hot_ns: float, *, whole: bool,
     ) -> Iterator[Plan]:  # fmt: skip
         """One cooling of all searches, fitted to the time where little more than that is left."""
         done, chunk, began = 0, FIRST_CHUNK, now_s()

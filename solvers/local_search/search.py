@@ -23,8 +23,8 @@ from placegap.solvers.local_search.disjunctive import (
 from placegap.solvers.local_search.walk import (
     MOST_TOGETHER,
     Rooms,
-    Trace,
     ScheduleWindow,
+    Trace,
     anneal,
     find_exits,
     makespan_of,

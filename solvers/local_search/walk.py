@@ -249,8 +249,8 @@ def _reorder(
 
 @njit(cache=True, nogil=True)
 def _choose(
-    machines: Machines, orders: Orders, window: ScheduleWindow, chosen: Ints, rng: np.random.Generator,
-    v: int,
+    machines: Machines, orders: Orders, window: ScheduleWindow, chosen: Ints,
+    rng: np.random.Generator, v: int,
 ) -> int:  # fmt: skip
     """An op, alone or with others around it on its device, breadth first; how many."""
     item, device = orders.item, orders.device
@@ -304,8 +304,8 @@ def _target(machines: Machines, orders: Orders, rng: np.random.Generator, v: int
 
 @njit(cache=True, nogil=True)
 def _admitted(
-    machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, trace: Trace, count: int,
-    to: int,
+    machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, trace: Trace,
+    count: int, to: int,
 ) -> int:  # fmt: skip
     """Complete chosen ops by those colocated with them, in the order of all; how many move.
 
