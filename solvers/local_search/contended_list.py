@@ -37,7 +37,7 @@ def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
     --------
     >>> from placegap.instances import example
     >>> next(contended_lists(example(), Makespan())).placement
-    ((0,), (0,), (1,), (0,))
+    ((0,), (0,), (0,), (0,))
     """
     arrays, machines = instance.arrays, machines_of(instance, semantics)
     index, k = arrays.index, instance.num_devices
