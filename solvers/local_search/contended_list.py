@@ -37,14 +37,15 @@ def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
     --------
     >>> from placegap.instances import example
     >>> next(contended_lists(example(), Makespan())).placement
-    ((0,), (0,), (1,), (0,))
+    ((0,), (0,), (0,), (0,))
     """
     arrays, machines = instance.arrays, machines_of(instance, semantics)
     index, k = arrays.index, instance.num_devices
     runs = arrays.time_ns != UNSUPPORTED
     mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=1, dtype=float) / runs.sum(axis=1)
-    pairs = arrays.transfer_ns[:, arrays.link_class[~np.eye(k, dtype=bool)]]
-    mean_transfer_ns = pairs.mean(axis=1) if k > 1 else np.zeros(len(pairs))
+    classes = arrays.transfer_ns.shape[1]
+    pairs = np.bincount(arrays.link_class[~np.eye(k, dtype=bool)], minlength=classes)
+    mean_transfer_ns = arrays.transfer_ns @ pairs.astype(np.float64) / max(1, pairs.sum())
     level = _levels(
         index.topological_order, machines, mean_ns, np.asarray(mean_transfer_ns, np.float64) / 2
     )

@@ -20,7 +20,7 @@ from placegap.instances.referee.plan import Plan, Transfer
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.local_search.search import HOT, Search
-from placegap.solvers.local_search.walk import Window
+from placegap.solvers.local_search.walk import ScheduleWindow
 
 FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
 """Moves of the first round, at least so many and so many for each op, and how much longer each
@@ -34,6 +34,9 @@ CHUNK_S, FIRST_CHUNK = 0.2, 16
 
 LARGEST_WALK = 60_000
 """Items of the largest graph that is searched as a whole."""
+
+MOST_SHARED = 1_000_000
+"""Edges of the largest graph of which several walks have copies."""
 
 MOVES_PER_OP = 5
 """Moves of a window for each of its ops, in the first sweep; later ones have more, like rounds."""
@@ -89,6 +92,8 @@ def improve(
     if best is None or best[1] == 0:
         return
     plan, value_ns = best
+    if len(instance.graph.edges) > MOST_SHARED:
+        workers = 1
     searches = [Search(instance, semantics, [seed, number]) for number in range(workers)]
     searches[0].load(plan)
     for search in searches[1:]:
@@ -154,8 +159,8 @@ class _Rounds:
                 length *= GROWTH
 
     def _walk(
-        self, pool: ThreadPoolExecutor, windows: Sequence[Window], length: int, hot_ns: float, *,
-        whole: bool,
+        self, pool: ThreadPoolExecutor, windows: Sequence[ScheduleWindow], length: int,
+        hot_ns: float, *, whole: bool,
     ) -> Iterator[Plan]:  # fmt: skip
         """One cooling of all searches, fitted to the time where little more than that is left."""
         done, chunk, began = 0, FIRST_CHUNK, now_s()

@@ -1,4 +1,7 @@
-"""Changes of a schedule: ops to other devices with their transfers, items to other places."""
+"""Changes of a schedule: ops go to other devices with their transfers, items to other places.
+
+An op may go to any place on any device (Mastrolilli and Gambardella 2000).
+"""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from placegap.solvers.local_search.disjunctive import (
 from placegap.solvers.local_search.walk import (
     MOST_TOGETHER,
     Rooms,
+    ScheduleWindow,
     Trace,
-    Window,
     anneal,
     find_exits,
     makespan_of,
@@ -115,13 +115,13 @@ class Search:
         self.trace.value[:] = other.trace.value
         self.saved = False
 
-    def whole(self) -> Window:
+    def whole(self) -> ScheduleWindow:
         """A window of everything."""
         size = self.machines.num_items
         exits = np.zeros(MOST_EXITS + 1, np.int64)
-        return Window(np.arange(self.instance.num_ops), size, size + 1, exits)
+        return ScheduleWindow(np.arange(self.instance.num_ops), size, size + 1, exits)
 
-    def windows(self) -> Iterator[Window]:
+    def windows(self) -> Iterator[ScheduleWindow]:
         """Windows of `WINDOW_OPS` ops that overlap by half, along the schedule as it is by then."""
         size, n = self.machines.num_items, self.instance.num_ops
         for first in range(0, max(1, n - WINDOW_OPS // 2), WINDOW_OPS // 2):
@@ -132,22 +132,24 @@ class Search:
             exits = np.zeros(MOST_EXITS + 1, np.int64)
             if not find_exits(self.machines, self.orders, end, exits):
                 end = size + 1
-            yield Window(order[first:last], begin, end, exits)
+            yield ScheduleWindow(order[first:last], begin, end, exits)
 
-    def walk(self, window: Window, done: int, steps: int, total: int, hot_ns: float) -> None:
+    def walk(
+        self, window: ScheduleWindow, done: int, steps: int, total: int, hot_ns: float
+    ) -> None:
         """Go on by some steps of a walk of `total` steps."""
         self.saved = anneal(
             self.machines, self.orders, self.rooms, window, self.trace, self.rng, done, steps,
             total, hot_ns, hot_ns * COLD / HOT, self.saved, not self.in_part,
         )  # fmt: skip
 
-    def enter(self, window: Window) -> None:
+    def enter(self, window: ScheduleWindow) -> None:
         """Begin with a part of the schedule: its state is saved once, and not at each best."""
         self.trace.value[:] = makespan_of(self.orders, window, self.instance.num_devices)
         save(self.orders, self.rooms, self.trace)
         self.saved = self.in_part = True
 
-    def leave(self, window: Window) -> None:
+    def leave(self, window: ScheduleWindow) -> None:
         """Keep what was found in a part, unless it is worse, and let the rest follow it."""
         if self.trace.value[0] > self.trace.value[1]:
             restore(self.orders, self.rooms, self.trace)

@@ -58,7 +58,7 @@ class Rooms(NamedTuple):
     held_bytes: Ints
 
 
-class Window(NamedTuple):
+class ScheduleWindow(NamedTuple):
     """A part of a schedule that is searched while the rest waits.
 
     Its `ops` lie between the items `begin` and `end`. `exits` are the items behind that wait for
@@ -84,7 +84,7 @@ class Trace(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def makespan_of(orders: Orders, window: Window, k: int) -> int:
+def makespan_of(orders: Orders, window: ScheduleWindow, k: int) -> int:
     """The makespan, if nothing behind the window is done in another order."""
     item, last = orders.item, orders.item[window.end, LABEL]
     most = np.int64(0)
@@ -151,7 +151,7 @@ def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
 
 @njit(cache=True, nogil=True)
 def anneal(
-    machines: Machines, orders: Orders, rooms: Rooms, window: Window, trace: Trace,
+    machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, trace: Trace,
     rng: np.random.Generator, done: int, steps: int, total: int, hot_ns: float, cold_ns: float,
     saved: bool, saves: bool,
 ) -> bool:  # fmt: skip
@@ -221,7 +221,7 @@ def anneal(
 
 @njit(cache=True, nogil=True)
 def _reorder(
-    machines: Machines, orders: Orders, window: Window, rng: np.random.Generator, v: int
+    machines: Machines, orders: Orders, window: ScheduleWindow, rng: np.random.Generator, v: int
 ) -> bool:
     """An op, or a transfer to or from it, changes places with neighbours; whether anything did."""
     item, device = orders.item, orders.device
@@ -249,8 +249,8 @@ def _reorder(
 
 @njit(cache=True, nogil=True)
 def _choose(
-    machines: Machines, orders: Orders, window: Window, chosen: Ints, rng: np.random.Generator,
-    v: int,
+    machines: Machines, orders: Orders, window: ScheduleWindow, chosen: Ints,
+    rng: np.random.Generator, v: int,
 ) -> int:  # fmt: skip
     """An op, alone or with others around it on its device, breadth first; how many."""
     item, device = orders.item, orders.device
@@ -304,8 +304,8 @@ def _target(machines: Machines, orders: Orders, rng: np.random.Generator, v: int
 
 @njit(cache=True, nogil=True)
 def _admitted(
-    machines: Machines, orders: Orders, rooms: Rooms, window: Window, trace: Trace, count: int,
-    to: int,
+    machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, trace: Trace,
+    count: int, to: int,
 ) -> int:  # fmt: skip
     """Complete chosen ops by those colocated with them, in the order of all; how many move.
 
