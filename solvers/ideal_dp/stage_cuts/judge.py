@@ -26,7 +26,9 @@ class Judge:
         The best plan so far, and its value.
     """
 
-    def __init__(self, instance: Instance, semantics: PipelineIteration, problem: CutProblem) -> None:
+    def __init__(
+        self, instance: Instance, semantics: PipelineIteration, problem: CutProblem
+    ) -> None:
         self.instance, self.semantics, self.problem = instance, semantics, problem
         self.best: tuple[int, Plan] | None = None
         self._alike = devices_alike(instance)

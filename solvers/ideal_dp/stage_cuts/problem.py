@@ -1,6 +1,6 @@
-"""What is cut into stages: blocks, the sets of them that stages may end with, and what lies between.
+"""What is cut into stages: blocks, the sets of them that stages end with, and what lies between.
 
-A block is what every plan keeps in one stage. A *cut* is an ideal of the blocks, closed under what
+A block is what every plan keeps in one stage. A *cut* is an ideal of blocks, closed under what
 feeds forward ops and what backward ops feed; a stage is the difference of two cuts. Its times here
 are those of the device that is fastest for each pass, its messages those that are certain whatever
 lies beside: so values are bounds, and exact where devices are alike and tensors skip no stage.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -71,30 +70,7 @@ class CutProblem:
     @property
     def num_blocks(self) -> int:
         """Number of blocks."""
-        return self.members.shape[1]
-
-
-def blocks_of_stages(instance: Instance) -> Ints | None:
-    """Block of each op, (n,), or None if a backward op feeds a forward one."""
-    arrays, index = instance.arrays, instance.arrays.index
-    a, b = index.producer, index.consumer
-    from_back, to_back = arrays.backward[a], arrays.backward[b]
-    if (from_back & ~to_back).any():
-        return None
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_nodes_from(range(arrays.num_groups))
-    group = arrays.group
-    ends = zip(group[a].tolist(), group[b].tolist(), from_back.tolist(), to_back.tolist(),
-               strict=True)  # fmt: skip
-    graph.add_edges_from(
-        (y, x) if back else (x, y) for x, y, back, other in ends if back == other and x != y
-    )
-    whole = nx.condensation(graph)
-    first = {node: min(whole.nodes[node]["members"]) for node in whole}
-    number = np.zeros(arrays.num_groups, np.int64)
-    for at, node in enumerate(nx.lexicographical_topological_sort(whole, key=first.__getitem__)):
-        number[sorted(whole.nodes[node]["members"])] = at
-    return np.asarray(number[group], np.int64)
+        return int(self.members.shape[1])
 
 
 def build_cuts(
@@ -154,7 +130,8 @@ def build_cuts(
         backward_ns=backward_ns, stash_bytes=stash, resident_bytes=resident[head] - resident[tail],
         forth_ns=forth, back_ns=back, room=int(arrays.memory_bytes.max()),
         trains=bool(arrays.backward.any()), complete=complete,
-        plain=is_chain and adjacent and devices_alike(instance) and semantics.stages_per_device == 1,
+        plain=is_chain and adjacent and devices_alike(instance)
+        and semantics.stages_per_device == 1,
     )  # fmt: skip
 
 
