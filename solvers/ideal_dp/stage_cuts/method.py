@@ -25,6 +25,7 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
+from placegap.solvers.ideal_dp.stage_cuts.balance import balanced
 from placegap.solvers.ideal_dp.stage_cuts.events import event_table
 from placegap.solvers.ideal_dp.stage_cuts.judge import Judge
 from placegap.solvers.ideal_dp.stage_cuts.problem import (
@@ -56,7 +57,8 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     if block is None:
         message = "a backward op feeds a forward op: no microbatch can pass"
         return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
-    problem = build_cuts(instance, semantics, block, params.max_cuts)
+    most = params.max_cuts
+    problem = build_cuts(instance, semantics, block, most)
     judge = Judge(instance, semantics, problem)
     for start in task.starts:
         judge.judge(start.plan)
@@ -66,7 +68,9 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
         grouped = semantics.schedule == "interleaved" and semantics.microbatches % count
         if stages > problem.num_blocks or grouped:
             continue
-        part = _part(problem, judge, semantics, count, clock)
+        alone = count == 1 and semantics.stages_per_device > 1  # its stages send nothing
+        own_cuts = build_cuts(instance, semantics, block, most, sends=False) if alone else problem
+        part = _part(own_cuts, judge, semantics, count, clock)
         part.start()
         parts.append(part)
     while clock.left_s != 0.0:
@@ -92,6 +96,11 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             if infeasible else "no chain of stages was found",
         )  # fmt: skip
     value_ns, plan = judge.best
+    used = len(set(plan.placement))
+    own = next((part for part in parts if part.num_devices == used), None)
+    if own is not None and clock.left_s != 0.0:
+        balanced(judge, own)
+        value_ns, plan = judge.best
     return Outcome(
         plan=plan, claim_ns=value_ns, bound_ns=min(bound, value_ns), bound_origin="stage-cuts",
         rests_on=PROOF, details=details,

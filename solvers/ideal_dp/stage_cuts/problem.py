@@ -74,9 +74,12 @@ class CutProblem:
 
 
 def build_cuts(
-    instance: Instance, semantics: PipelineIteration, block: Ints, most_cuts: int
-) -> CutProblem:
+    instance: Instance, semantics: PipelineIteration, block: Ints, most_cuts: int, *,
+    sends: bool = True,
+) -> CutProblem:  # fmt: skip
     """All cuts, or, if there are more than `most_cuts`, those of one order of the blocks.
+
+    Without `sends` all stages are on one device.
 
     Examples
     --------
@@ -112,14 +115,14 @@ def build_cuts(
     last, after = _only_neighbours(before, members)
     tensors = _tensors(instance, block)
     host = np.where(arrays.is_host, 0, arrays.host_ns).min(axis=1)
-    if semantics.sending == "overlap" or instance.num_devices == 1:
+    if semantics.sending == "overlap" or not sends:
         host = np.zeros_like(host)
     stash = _between(
         members, tail, head, *tensors, host, instance.memory_arrays.tensor_bytes, last, after,
         semantics.stages_per_device > 1, forward, backward_ns,
     )  # fmt: skip
     forth, back = np.zeros(len(members), np.int64), np.zeros(len(members), np.int64)
-    if semantics.sending == "overlap" and instance.num_devices > 1:
+    if semantics.sending == "overlap" and instance.num_devices > 1 and sends:
         between = arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
         least = arrays.transfer_ns[:, np.unique(between)].min(axis=1)
         _messages(*tensors, least, last, after, forth, back)

@@ -54,7 +54,8 @@ class PartSearch:
     ) -> None:
         self.problem, self.judge, self.table, self.clock = problem, judge, table, clock
         self.game = Game(problem, table)
-        self.stages = len(flying)
+        self.stages, self.flying = len(flying), flying
+        self.num_devices = len(flying) // judge.semantics.stages_per_device
         every = np.arange(len(problem.tail))
         self.layers = layers_of([every[self._may(s, flying)] for s in range(self.stages)])
         for path in _stage_paths(table, self.stages, trains=problem.trains):

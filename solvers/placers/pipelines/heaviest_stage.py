@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from placegap.instances.problem.semantics import MaxLoad, PipelineIteration
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.method import Method, Params, Task
@@ -35,8 +33,7 @@ def run(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
     ((0,), (0,), (0,), (0,))
     """
     method = find_method("ideal-dp")
-    steady = replace(task, semantics=STEADY, incumbent=None, starts=(), floor_ns=0)
-    found = method.run(steady, method.params())
+    found = method.run(Task(task.instance, STEADY, task.limits), method.params())
     if found.plan is None:
         return Outcome(message=found.message)
     return Outcome(Plan(found.plan.placement))
