@@ -83,7 +83,11 @@ LOAD = (
     Placer("mt-kahypar", 7.0, 35.0, 100_000),
     Placer("slicegraph", 15.0, 150.0, 8_000),
 )
-PIPELINE = (Placer("single-device", 0.3, 0.5), Placer("m-topo", 0.3, 0.5))
+PIPELINE = (
+    Placer("single-device", 0.3, 0.5),
+    Placer("m-topo", 0.3, 0.5),
+    Placer("even-split", 5.0, 5.0),
+)
 PLACERS: dict[Objective, tuple[Placer, ...]] = {
     "makespan": MAKESPAN,
     "max_load": LOAD,

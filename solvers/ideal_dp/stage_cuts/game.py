@@ -3,9 +3,9 @@
 Every path through the events of an iteration bounds its time by a sum over steps, and so does a
 mixture of paths. For a mixture the best chain of cuts is a cheapest walk; its cost is a bound on
 all chains. The best mixture and the best one of walks are the two sides of a matrix game. It is
-solved over the walks and paths met so far; each new walk brings its longest path, and the mixture of
-walks brings the longest path of its mean times. The LP only chooses the mixture: what it proves is
-added up in integers.
+solved over the walks and paths met so far; each new walk brings its longest path, and the mixture
+of walks brings the longest path of its mean times. The LP only chooses the mixture: what it proves
+is added up in integers.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ class Game:
 
     def cut_off(self, layers: Layers, value_ns: int) -> Layers:
         """Without the pairs that some path alone proves to be in no chain below a value."""
-        for path in self.paths:
-            layers = cheap_pairs(self.problem, layers, path, value_ns - 1)
-        return layers
+        return cheap_pairs(self.problem, layers, np.stack(self.paths), value_ns - 1)
 
     def time(self, walk: Ints) -> int:
         """Iteration time of a walk."""

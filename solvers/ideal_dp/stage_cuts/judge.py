@@ -26,7 +26,9 @@ class Judge:
         The best plan so far, and its value.
     """
 
-    def __init__(self, instance: Instance, semantics: PipelineIteration, problem: CutProblem) -> None:
+    def __init__(
+        self, instance: Instance, semantics: PipelineIteration, problem: CutProblem
+    ) -> None:
         self.instance, self.semantics, self.problem = instance, semantics, problem
         self.best: tuple[int, Plan] | None = None
         self._alike = devices_alike(instance)
@@ -45,12 +47,9 @@ class Judge:
         return self._known[key]
 
     def _ask(self, walk: Ints) -> bool:
-        chunks = self.semantics.stages_per_device
-        count = len(walk) // chunks
-        problem, every = self.problem, range(self.instance.num_devices)
-        cut = np.append(problem.tail[walk], problem.num_cuts - 1)
-        stage_of_block = len(walk) - problem.members[cut[1:]].sum(axis=0)
-        stage = tuple(stage_of_block[problem.block].tolist())
+        count = len(walk) // self.semantics.stages_per_device
+        every = range(self.instance.num_devices)
+        stage = self._stages(walk)
         orders = [tuple(range(count))] if self._alike else permutations(every, count)
         tried = list(islice(orders, MOST_ORDERS + 1))
         complete = len(tried) <= MOST_ORDERS
@@ -59,6 +58,24 @@ class Judge:
         for devices in tried:
             self.judge(Plan(tuple((devices[s % count],) for s in stage), stage=stage))
         return complete
+
+    def _stages(self, walk: Ints) -> tuple[int, ...]:
+        """Stage of each op."""
+        before = self.problem.members[self.problem.head[walk]].sum(axis=0)
+        return tuple((len(walk) - before)[self.problem.block].tolist())
+
+    def keep(self, walk: Ints, plan: Plan) -> bool:
+        """Put a chain on the devices of the best plan in its place, if it has the same value."""
+        assert self.best is not None
+        stage = self._stages(walk)
+        given = plan.stage if plan.stage is not None else (0,) * len(stage)
+        device = dict(zip(given, plan.placement, strict=True))
+        other = Plan(tuple(device[s] for s in stage), stage=stage)
+        verdict = evaluate(self.instance, other, self.semantics)
+        same = verdict.feasible and verdict.value_ns == self.best[0]
+        if same:
+            self.best = self.best[0], other
+        return same
 
     def judge(self, plan: Plan) -> None:
         """Keep a plan if it is feasible and better than the best."""

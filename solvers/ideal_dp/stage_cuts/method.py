@@ -3,9 +3,9 @@
 placegap's own. Every path through the events of an iteration bounds its time from below by a sum
 over stages; a DP over cuts finds the chain that is least under a mixture of paths, and an LP the
 mixture that proves most (`game`). Pairs of cuts that no better chain can have are left out, by
-single paths and by mixtures; what remains is split (`search`). Chains come from a DP on the heaviest
-stage and from moves of one and two cuts. Exact in integers: only the choice of mixtures is in
-floating point (docs/pipeline-iteration.md).
+single paths and by mixtures; what remains is split (`search`). Chains come from a DP on the
+heaviest stage and from moves of one and two cuts. Exact in integers: only the choice of mixtures is
+in floating point (docs/pipeline-iteration.md).
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.pipeline.device_orders import device_orders, most_in_flight
 from placegap.instances.referee.pipeline.iteration import check_iteration
+from placegap.instances.structure.stage_blocks import stage_blocks
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Method, Task
+from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
+from placegap.solvers.ideal_dp.stage_cuts.balance import balanced
 from placegap.solvers.ideal_dp.stage_cuts.events import event_table
 from placegap.solvers.ideal_dp.stage_cuts.judge import Judge
 from placegap.solvers.ideal_dp.stage_cuts.problem import (
     CutProblem,
-    blocks_of_stages,
     build_cuts,
 )
 from placegap.solvers.ideal_dp.stage_cuts.search import PartSearch
@@ -51,11 +53,12 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     instance, semantics = task.instance, task.semantics
     check_iteration(instance, semantics)
     clock = Clock(task.limits.time_limit_s)
-    block = blocks_of_stages(instance)
+    block = stage_blocks(instance)
     if block is None:
         message = "a backward op feeds a forward op: no microbatch can pass"
         return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
-    problem = build_cuts(instance, semantics, block, params.max_cuts)
+    most = params.max_cuts
+    problem = build_cuts(instance, semantics, block, most)
     judge = Judge(instance, semantics, problem)
     for start in task.starts:
         judge.judge(start.plan)
@@ -65,10 +68,22 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
         grouped = semantics.schedule == "interleaved" and semantics.microbatches % count
         if stages > problem.num_blocks or grouped:
             continue
-        part = _part(problem, judge, semantics, count, clock)
+        alone = count == 1 and semantics.stages_per_device > 1  # its stages send nothing
+        own_cuts = build_cuts(instance, semantics, block, most, sends=False) if alone else problem
+        part = _part(own_cuts, judge, semantics, count, clock)
         part.start()
         parts.append(part)
-    bound = min((min(part.run(), part.open_ns) for part in parts), default=NEVER)
+    while clock.left_s != 0.0:
+        lowest = min((p for p in parts if p.is_open), key=lambda p: p.bound_ns, default=None)
+        if lowest is None:
+            break
+        lowest.step()
+        if judge.best is not None:
+            bound = min(part.bound_ns for part in parts)
+            tell(instance, semantics, "stage-cuts", value_ns=judge.best[0], bound_ns=bound)
+            if judge.best[0] - bound <= task.limits.gap * judge.best[0]:
+                break
+    bound = min((part.bound_ns for part in parts), default=NEVER)
     details = {"blocks": problem.num_blocks, "cuts": problem.num_cuts,
                "parts": sum(part.parts for part in parts)}  # fmt: skip
     if not problem.complete:
@@ -81,6 +96,11 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             if infeasible else "no chain of stages was found",
         )  # fmt: skip
     value_ns, plan = judge.best
+    used = len(set(plan.placement))
+    own = next((part for part in parts if part.num_devices == used), None)
+    if own is not None and clock.left_s != 0.0:
+        balanced(judge, own)
+        value_ns, plan = judge.best
     return Outcome(
         plan=plan, claim_ns=value_ns, bound_ns=min(bound, value_ns), bound_origin="stage-cuts",
         rests_on=PROOF, details=details,

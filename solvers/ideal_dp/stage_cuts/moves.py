@@ -96,7 +96,9 @@ def _improve(
                         cuts[s + 1] = found_b
                     for t in range(s - 1, s + width):
                         at = allowed[min(t, last), cuts[t], cuts[t + 1]]
-                        _set(times, t, at, cuts[t + 1], count, forward, backward, forth, back, trains)
+                        _set(
+                            times, t, at, cuts[t + 1], count, forward, backward, forth, back, trains
+                        )
                     moved = True
             if moved:
                 break

@@ -1,6 +1,6 @@
-"""What is cut into stages: blocks, the sets of them that stages may end with, and what lies between.
+"""What is cut into stages: blocks, the sets of them that stages end with, and what lies between.
 
-A block is what every plan keeps in one stage. A *cut* is an ideal of the blocks, closed under what
+A block is what every plan keeps in one stage. A *cut* is an ideal of blocks, closed under what
 feeds forward ops and what backward ops feed; a stage is the difference of two cuts. Its times here
 are those of the device that is fastest for each pass, its messages those that are certain whatever
 lies beside: so values are bounds, and exact where devices are alike and tensors skip no stage.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -71,36 +70,16 @@ class CutProblem:
     @property
     def num_blocks(self) -> int:
         """Number of blocks."""
-        return self.members.shape[1]
-
-
-def blocks_of_stages(instance: Instance) -> Ints | None:
-    """Block of each op, (n,), or None if a backward op feeds a forward one."""
-    arrays, index = instance.arrays, instance.arrays.index
-    a, b = index.producer, index.consumer
-    from_back, to_back = arrays.backward[a], arrays.backward[b]
-    if (from_back & ~to_back).any():
-        return None
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_nodes_from(range(arrays.num_groups))
-    group = arrays.group
-    ends = zip(group[a].tolist(), group[b].tolist(), from_back.tolist(), to_back.tolist(),
-               strict=True)  # fmt: skip
-    graph.add_edges_from(
-        (y, x) if back else (x, y) for x, y, back, other in ends if back == other and x != y
-    )
-    whole = nx.condensation(graph)
-    first = {node: min(whole.nodes[node]["members"]) for node in whole}
-    number = np.zeros(arrays.num_groups, np.int64)
-    for at, node in enumerate(nx.lexicographical_topological_sort(whole, key=first.__getitem__)):
-        number[sorted(whole.nodes[node]["members"])] = at
-    return np.asarray(number[group], np.int64)
+        return int(self.members.shape[1])
 
 
 def build_cuts(
-    instance: Instance, semantics: PipelineIteration, block: Ints, most_cuts: int
-) -> CutProblem:
+    instance: Instance, semantics: PipelineIteration, block: Ints, most_cuts: int, *,
+    sends: bool = True,
+) -> CutProblem:  # fmt: skip
     """All cuts, or, if there are more than `most_cuts`, those of one order of the blocks.
+
+    Without `sends` all stages are on one device.
 
     Examples
     --------
@@ -136,14 +115,14 @@ def build_cuts(
     last, after = _only_neighbours(before, members)
     tensors = _tensors(instance, block)
     host = np.where(arrays.is_host, 0, arrays.host_ns).min(axis=1)
-    if semantics.sending == "overlap" or instance.num_devices == 1:
+    if semantics.sending == "overlap" or not sends:
         host = np.zeros_like(host)
     stash = _between(
         members, tail, head, *tensors, host, instance.memory_arrays.tensor_bytes, last, after,
         semantics.stages_per_device > 1, forward, backward_ns,
     )  # fmt: skip
     forth, back = np.zeros(len(members), np.int64), np.zeros(len(members), np.int64)
-    if semantics.sending == "overlap" and instance.num_devices > 1:
+    if semantics.sending == "overlap" and instance.num_devices > 1 and sends:
         between = arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
         least = arrays.transfer_ns[:, np.unique(between)].min(axis=1)
         _messages(*tensors, least, last, after, forth, back)
@@ -154,7 +133,8 @@ def build_cuts(
         backward_ns=backward_ns, stash_bytes=stash, resident_bytes=resident[head] - resident[tail],
         forth_ns=forth, back_ns=back, room=int(arrays.memory_bytes.max()),
         trains=bool(arrays.backward.any()), complete=complete,
-        plain=is_chain and adjacent and devices_alike(instance) and semantics.stages_per_device == 1,
+        plain=is_chain and adjacent and devices_alike(instance)
+        and semantics.stages_per_device == 1,
     )  # fmt: skip
 
 

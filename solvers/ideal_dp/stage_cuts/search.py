@@ -10,13 +10,14 @@ import numpy as np
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, longest_path
+from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, Floats, longest_path
 from placegap.solvers.ideal_dp.stage_cuts.game import Game, Mixture
 from placegap.solvers.ideal_dp.stage_cuts.judge import Judge
 from placegap.solvers.ideal_dp.stage_cuts.moves import improve
-from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
+from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem, Flags
 from placegap.solvers.ideal_dp.stage_cuts.walks import (
     Layers,
+    cheap_pairs,
     cheapest_walk,
     layers_of,
     times_of,
@@ -41,6 +42,11 @@ class PartSearch:
     flying : (S,) int64
         Most microbatches that each stage holds at once.
     clock : Clock
+
+    Attributes
+    ----------
+    open_ns : int
+        Least value that chains may have whose devices could not all be tried.
     """
 
     def __init__(
@@ -48,14 +54,17 @@ class PartSearch:
     ) -> None:
         self.problem, self.judge, self.table, self.clock = problem, judge, table, clock
         self.game = Game(problem, table)
-        self.stages = len(flying)
+        self.stages, self.flying = len(flying), flying
+        self.num_devices = len(flying) // judge.semantics.stages_per_device
         every = np.arange(len(problem.tail))
         self.layers = layers_of([every[self._may(s, flying)] for s in range(self.stages)])
         for path in _stage_paths(table, self.stages, trains=problem.trains):
             self.game.add(path)
         self.parts = 0
+        self.open_ns = NEVER
+        self._heap: list[tuple[int, int, Layers]] = [(0, 0, self.layers)]
 
-    def _may(self, s: int, flying: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _may(self, s: int, flying: Ints) -> Flags:
         """Pairs that may be stage s: they fit, and leave a block for each other stage."""
         problem = self.problem
         held = problem.resident_bytes + (int(flying[s]) - 1) * problem.stash_bytes
@@ -63,38 +72,33 @@ class PartSearch:
         before, after = size[problem.tail], problem.num_blocks - size[problem.head]
         ends = (before == 0) == (s == 0), (after == 0) == (s == self.stages - 1)
         rest = self.stages - 1 - s
-        return np.asarray((held <= problem.room) & ends[0] & ends[1] & (before >= s) & (after >= rest))
+        return np.asarray(
+            (held <= problem.room) & ends[0] & ends[1] & (before >= s) & (after >= rest)
+        )
 
     def start(self) -> None:
-        """Look for a good chain: cheapest walks under single paths, and moves from there."""
-        if not self._exists():
+        """Look for a good chain: the heaviest stage is light, then moves."""
+        rest = self._cut_off(self.layers)
+        if rest is None:
+            self._heap = []
             return
-        problem, pair = self.problem, self._pair_table(self.layers)
-        tried: set[bytes] = set()
-        weight = sum(self.game.paths)
-        for at in (weight, *self.game.paths[: 2 * self.stages : max(1, self.stages // 2)]):
-            walk = self._even_walk(np.asarray(at, np.int64))
-            if walk is None or walk.tobytes() in tried:
-                continue
-            tried.add(walk.tobytes())
-            self._consider(improve(problem, self.table, pair, walk)[1])
-            if self.clock.left_s == 0.0:
-                return
+        self.layers, self._heap = rest, [(0, 0, rest)]
+        walk = self._light_walk()
+        if walk is not None:
+            self._consider(
+                improve(self.problem, self.table, self._pair_table(self.layers), walk)[1]
+            )
 
-    def _exists(self) -> bool:
-        return cheapest_walk(self.problem, self.layers, self.game.paths[0]).cost < NEVER
-
-    def _even_walk(self, weight: Ints) -> Ints | None:
-        """A chain whose heaviest stage is light, by bisection; steps count by a weight."""
-        problem, steps = self.problem, self.table.num_steps
-        load = problem.forward_ns * max(1, int(weight[:steps].max()) // max(1, int(weight.max())))
-        load = load + problem.backward_ns
+    def _light_walk(self) -> Ints | None:
+        """A chain whose heaviest stage is as light as can be, by bisection."""
+        problem = self.problem
+        load = problem.forward_ns + problem.backward_ns
         low, high, best = 0, int(load.max(initial=0)), None
-        one = np.zeros(2 * steps, np.int64)
+        nothing = np.zeros(2 * self.table.num_steps, np.int64)
         while low <= high:
             limit = (low + high) // 2
             light = layers_of([part[load[part] <= limit] for part in self._parts_of(self.layers)])
-            walk = cheapest_walk(problem, light, one)
+            walk = cheapest_walk(problem, light, nothing)
             if walk.cost < NEVER:
                 best, high = walk.pairs, limit - 1
             else:
@@ -103,14 +107,14 @@ class PartSearch:
 
     @staticmethod
     def _parts_of(layers: Layers) -> list[Ints]:
-        return [layers.of(s) for s in range(layers.count)]
+        return [layers.of(s) for s in range(layers.number)]
 
     def _pair_table(self, layers: Layers) -> Ints:
         """Pair of each tail and head, by layer; one table for all where that would be large."""
         problem = self.problem
-        count = layers.count if layers.count * problem.num_cuts**2 <= 2_000_000 else 1
+        count = layers.number if layers.number * problem.num_cuts**2 <= 2_000_000 else 1
         table = np.full((count, problem.num_cuts, problem.num_cuts), -1, np.int64)
-        for s in range(layers.count):
+        for s in range(layers.number):
             own = layers.of(s)
             table[min(s, count - 1), problem.tail[own], problem.head[own]] = own
         return table
@@ -122,26 +126,25 @@ class PartSearch:
             return True
         return self.judge.ask(walk)
 
-    def run(self) -> int:
-        """Search on; a bound on the chains of this part that are better than the best plan.
+    @property
+    def bound_ns(self) -> int:
+        """No chain of this part that is better than the best plan takes less."""
+        return min([self.open_ns, self._value(), *(entry[0] for entry in self._heap[:1])])
 
-        The best plan's value, or `NEVER` if there is none, where the search ended by itself.
-        """
-        first = self._cut_off(self.layers)
-        if first is None:
-            return self._value()
-        heap: list[tuple[int, int, Layers]] = [(0, 0, first)]
-        while heap:
-            bound, _, layers = heap[0]
-            if bound >= self._value():
-                break
-            if self.clock.left_s == 0.0:
-                return bound
-            heapq.heappop(heap)
-            self.parts += 1
-            for child_bound, child in self._process(layers, bound):
-                heapq.heappush(heap, (child_bound, self.parts * 2 + len(heap), child))
-        return self._value()
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be a better chain."""
+        return bool(self._heap) and self._heap[0][0] < self._value()
+
+    def step(self) -> None:
+        """Bound the part of the search that is lowest, and split it."""
+        bound, _, layers = heapq.heappop(self._heap)
+        rest = self._cut_off(layers)
+        if rest is None:
+            return
+        self.parts += 1
+        for number, (child_bound, child) in enumerate(self._process(rest, bound)):
+            heapq.heappush(self._heap, (child_bound, 2 * self.parts + number, child))
 
     def _value(self) -> int:
         return NEVER if self.judge.limit_ns is None else self.judge.limit_ns
@@ -156,8 +159,6 @@ class PartSearch:
 
     def _process(self, layers: Layers, bound: int) -> Iterator[tuple[int, Layers]]:
         """Bound one part, and split it if that does not close it."""
-        from placegap.solvers.ideal_dp.stage_cuts.walks import cheap_pairs
-
         game, problem = self.game, self.problem
         mixture, idle = Mixture(game), 0
         mixture.add(cheapest_walk(problem, layers, game.paths[0]).pairs)
@@ -191,15 +192,13 @@ class PartSearch:
             if smaller is not None:
                 yield bound, smaller
 
-    def _split(
-        self, layers: Layers, walks: list[Ints], share: np.ndarray[tuple[int], np.dtype[np.float64]]
-    ) -> Iterator[Layers]:
-        """Halves of the chains, by one of their cuts; none if there is one chain, which is judged."""
+    def _split(self, layers: Layers, walks: list[Ints], share: Floats) -> Iterator[Layers]:
+        """Halves of the chains, by one of their cuts; if there is one chain, it is judged."""
         problem = self.problem
-        choices = [np.unique(problem.head[layers.of(s)]) for s in range(layers.count - 1)]
+        choices = [np.unique(problem.head[layers.of(s)]) for s in range(layers.number - 1)]
         sizes = [len(choice) for choice in choices]
         if max(sizes, default=1) == 1:
-            walk = np.array([layers.of(s)[0] for s in range(layers.count)], np.int64)
+            walk = np.array([layers.of(s)[0] for s in range(layers.number)], np.int64)
             if not self._consider(walk):
                 self.open_ns = min(self.open_ns, self.game.time(walk))
             return
@@ -216,9 +215,6 @@ class PartSearch:
             for t, ends in ((s, problem.head), (s + 1, problem.tail)):
                 parts[t] = parts[t][(ends[parts[t]] <= limit) == lower]
             yield layers_of(parts)
-
-    open_ns: int = NEVER
-    """Least value that chains may have whose devices could not all be tried."""
 
 
 def _stage_paths(table: EventTable, stages: int, *, trains: bool) -> Iterator[Ints]:

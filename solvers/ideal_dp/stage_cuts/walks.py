@@ -24,7 +24,7 @@ class Layers(NamedTuple):
     pair: Ints
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """Number of layers."""
         return len(self.pointer) - 1
 
@@ -62,15 +62,11 @@ def cheapest_walk(problem: CutProblem, layers: Layers, weight: Ints) -> Walk:
     return Walk(int(cost), pairs)
 
 
-def cheap_pairs(problem: CutProblem, layers: Layers, weight: Ints, most: int) -> Layers:
-    """The pairs over which a walk leads that costs no more than so much."""
-    kept = _over_each(*_tables(problem), *layers, weight) <= most
-    return layers_of(
-        [
-            layers.of(s)[kept[layers.pointer[s] : layers.pointer[s + 1]]]
-            for s in range(layers.count)
-        ]
-    )
+def cheap_pairs(problem: CutProblem, layers: Layers, weights: Ints, most: int) -> Layers:
+    """The pairs over which a walk leads that costs no more than so much, under each row (2 E,) of
+    weights, one row after another.
+    """
+    return Layers(*_cheap(*_tables(problem), *layers, np.atleast_2d(weights), most))
 
 
 def times_of(problem: CutProblem, pairs: Ints) -> Ints:
@@ -108,7 +104,7 @@ def _cost(
         cost += weight[steps + s + 1] * forth[head[at]]
         if trains:
             cost += weight[steps + steps - 1 - s] * back[head[at]]
-    return cost
+    return int(cost)
 
 
 @njit(cache=True)
@@ -135,6 +131,29 @@ def _cheapest(
             walk[s - 1] = came[s, cut]
             cut = tail[came[s, cut]]
     return value[count, num_cuts - 1], walk
+
+
+@njit(cache=True)
+def _cheap(
+    tail: Ints, head: Ints, forward: Ints, backward: Ints, forth: Ints, back: Ints, num_cuts: int,
+    trains: bool, pointer: Ints, pair: Ints, weights: Ints, most: int,
+) -> tuple[Ints, Ints]:  # fmt: skip
+    pointer, pair = pointer.copy(), pair.copy()
+    for row in range(len(weights)):
+        cost = _over_each(
+            tail, head, forward, backward, forth, back, num_cuts, trains, pointer, pair,
+            weights[row],
+        )  # fmt: skip
+        kept = 0
+        for s in range(len(pointer) - 1):
+            begin, pointer[s] = pointer[s], kept
+            for x in range(begin, pointer[s + 1]):
+                if cost[x] <= most:
+                    pair[kept] = pair[x]
+                    kept += 1
+        pointer[-1] = kept
+        pair = pair[:kept].copy()
+    return pointer, pair
 
 
 @njit(cache=True)
