@@ -23,7 +23,7 @@ from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad
 from placegap.instances.reading.collector import paused_collector
-from placegap.solvers.back_ends.highs import hand_over
+from placegap.solvers.core.back_ends.highs import hand_over
 from placegap.solvers.core.method import Limits
 
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]

@@ -52,7 +52,7 @@ def warm_up(
         examples.append((Document(name="warm-up", graph=graph).instance(diamond.cluster), 1.0))
     with contextlib.suppress(Exception):
         if branching and "highspy" in find_method(method).packages:
-            import_module("placegap.solvers.back_ends.highs")  # Pyomo takes a second to load
+            import_module("placegap.solvers.core.back_ends.highs")  # Pyomo takes a second to load
     for instance, limit_s in examples:
         # what fails here fails in the run itself, where it is reported
         with contextlib.suppress(Exception):

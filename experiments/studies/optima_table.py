@@ -2,7 +2,7 @@
 
 ``python -m placegap.experiments.studies.optima_table [BEST_KNOWN_FILE]`` prints the tables of
 docs/optima.md in Markdown: the best values in ms, proven optimal unless a gap stands behind them.
-Networks, each on a cluster of its own, have another table: `experiments.show.network_table`.
+Networks, each on a cluster of its own, have another table: `experiments.show.tables.network_table`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import ceil_div
-from placegap.solvers.back_ends.outcome import THREADS
+from placegap.solvers.core.back_ends.outcome import THREADS
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -37,7 +37,7 @@ HOMES = {
     "heft": "placers.list_scheduling.heft",
     "peft": "placers.list_scheduling.peft",
     "cpop": "placers.list_scheduling.cpop",
-    "annealing": "annealing.method",
+    "annealing": "local_search.annealing.method",
     "disjunctive-search": "local_search.method",
     "order-place": "placers.clustering.order_place",
     "celeritas": "placers.clustering.celeritas",

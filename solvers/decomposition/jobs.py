@@ -18,8 +18,8 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.collector import paused_collector
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.simulate import simulate
-from placegap.solvers.back_ends.cp_sat import Settings, run_cp_sat
-from placegap.solvers.back_ends.outcome import bound_ns
+from placegap.solvers.core.back_ends.cp_sat import Settings, run_cp_sat
+from placegap.solvers.core.back_ends.outcome import bound_ns
 from placegap.solvers.core.method import Limits, Start, Task
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import word_of
@@ -116,7 +116,7 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
     import pyomo.environ as pyo
 
     from placegap.formulations.sections import lp as section_lp
-    from placegap.solvers.back_ends.highs import solve_model
+    from placegap.solvers.core.back_ends.highs import solve_model
     from placegap.solvers.models.run_lp import LONGEST
 
     with paused_collector():

@@ -29,8 +29,7 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
 from placegap.instances.structure.intervals import Interval, choose_chain, intervals
 from placegap.instances.structure.sections import Section, sections_between
-from placegap.solvers.annealing.moves import Annealing, usual_moves
-from placegap.solvers.back_ends.endings import say_rest
+from placegap.solvers.core.back_ends.endings import say_rest
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -43,6 +42,7 @@ from placegap.solvers.decomposition.memory_runs import Runs, runs_of
 from placegap.solvers.decomposition.search import Known, SectionSearch
 from placegap.solvers.decomposition.whole_model import solve_whole, whole_parts
 from placegap.solvers.decomposition.workers import SectionWorkers
+from placegap.solvers.local_search.annealing.moves import Annealing, usual_moves
 from placegap.solvers.models.cp_sat import MOST_PARTS
 
 LP_FROM = 40

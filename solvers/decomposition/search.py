@@ -17,7 +17,6 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.intervals import Interval
 from placegap.instances.structure.sections import SectionMaker
-from placegap.solvers.annealing.moves import Annealing
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import tell
@@ -28,6 +27,7 @@ from placegap.solvers.decomposition.join_plans import join
 from placegap.solvers.decomposition.memory_path import fitting_path
 from placegap.solvers.decomposition.memory_runs import Runs
 from placegap.solvers.decomposition.workers import SectionWorkers
+from placegap.solvers.local_search.annealing.moves import Annealing
 
 Steps = Callable[[Arc], Step | None]
 """The next step on an arc, None if there is none."""

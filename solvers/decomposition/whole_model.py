@@ -8,7 +8,7 @@ from placegap.formulations.makespan_cp import build, read_plan, warm_start
 from placegap.formulations.makespan_cp.variables import MakespanModel
 from placegap.instances.problem.instance import Instance
 from placegap.instances.referee.simulate import simulate
-from placegap.solvers.back_ends.cp_sat import SOLVER, Answer, Settings, run_cp_sat
+from placegap.solvers.core.back_ends.cp_sat import SOLVER, Answer, Settings, run_cp_sat
 from placegap.solvers.decomposition.arcs import PROOFS, Use
 from placegap.solvers.decomposition.chain import Chain
 from placegap.solvers.decomposition.jobs import break_symmetry

@@ -16,7 +16,7 @@ from placegap.formulations.shared.time_scale import granularity_ns
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.back_ends.cp_sat import Settings, search
+from placegap.solvers.core.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import ExactParams, Formulation, Method, Start, Task
 from placegap.solvers.core.registry import register

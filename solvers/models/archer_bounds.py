@@ -25,9 +25,9 @@ from placegap.formulations.shared.time_scale import granularity_ns
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.collector import paused_collector
-from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model, word
-from placegap.solvers.back_ends.endings import ENDINGS
-from placegap.solvers.back_ends.outcome import Ending, bound_ns
+from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word
+from placegap.solvers.core.back_ends.endings import ENDINGS
+from placegap.solvers.core.back_ends.outcome import Ending, bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Method, P, Params, Task
 from placegap.solvers.core.registry import register

@@ -11,7 +11,7 @@ from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.simulate import simulate
-from placegap.solvers.back_ends.cp_sat import Settings, search
+from placegap.solvers.core.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import ExactParams, Method, Params, Start, Task
 from placegap.solvers.core.registry import register

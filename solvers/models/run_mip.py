@@ -12,9 +12,9 @@ from placegap.formulations.shared.families import exclude_overload
 from placegap.instances.reading.collector import paused_collector
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
-from placegap.solvers.back_ends import LABELS, SolverName, require, solve_model, word
-from placegap.solvers.back_ends.endings import say_ending, say_rest
-from placegap.solvers.back_ends.outcome import (
+from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word
+from placegap.solvers.core.back_ends.endings import say_ending, say_rest
+from placegap.solvers.core.back_ends.outcome import (
     Ending,
     MipOutcome,
     Watch,

@@ -14,7 +14,7 @@ from typing import Literal
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics, plan_class
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.back_ends import require
+from placegap.solvers.core.back_ends import require
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Result, SolverDisagreement, contradiction

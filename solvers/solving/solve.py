@@ -10,7 +10,7 @@ from placegap.instances.problem.semantics import Semantics, memory_rule
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.servers import check_semantics
-from placegap.solvers.back_ends import SolverName, require
+from placegap.solvers.core.back_ends import SolverName, require
 from placegap.solvers.core.clock import compiled_s, now_s
 from placegap.solvers.core.control import Control, OnBound, OnPlan, stopped_quietly
 from placegap.solvers.core.method import AnyMethod, Limits, Params, Task

@@ -13,7 +13,7 @@ from placegap.formulations import m_sct
 from placegap.formulations.m_sct import SctTimes, truncate
 from placegap.instances import Instance, Makespan, example
 from placegap.solvers import Limits
-from placegap.solvers.back_ends import solve_model
+from placegap.solvers.core.back_ends import solve_model
 
 FREE = Makespan(channels="free")
 

@@ -28,7 +28,7 @@ from scipy.sparse import csc_array  # type: ignore[import-untyped]
 from placegap.instances.files.certificate_checker import Able, Terms
 from placegap.instances.files.certificate_file import Leaf, WorkWindow
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
-from placegap.solvers.back_ends.outcome import THREADS
+from placegap.solvers.core.back_ends.outcome import THREADS
 
 Floats = NDArray[np.float64]
 

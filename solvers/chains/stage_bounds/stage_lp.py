@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from scipy import sparse  # type: ignore[import-untyped]
 
 from placegap.instances.problem.graph_index import Ints
-from placegap.solvers.back_ends.highs import solve_form
-from placegap.solvers.back_ends.standard_form import StandardForm
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
+from placegap.solvers.core.back_ends.highs import solve_form
+from placegap.solvers.core.back_ends.standard_form import StandardForm
 
 PENALTY = 50.0
 """Price of a slack of the size of T, in T: above what a ns of load is worth in ns of work."""

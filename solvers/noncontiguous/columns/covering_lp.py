@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
-from placegap.solvers.back_ends.outcome import THREADS
+from placegap.solvers.core.back_ends.outcome import THREADS
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -14,8 +14,8 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.collector import paused_collector
-from placegap.solvers.back_ends import solve_model
-from placegap.solvers.back_ends.endings import ENDINGS
+from placegap.solvers.core.back_ends import solve_model
+from placegap.solvers.core.back_ends.endings import ENDINGS
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

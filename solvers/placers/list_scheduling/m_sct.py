@@ -13,7 +13,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.collector import paused_collector
-from placegap.solvers.back_ends import solve_model
+from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Method, Params, Task
 from placegap.solvers.core.registry import register

@@ -36,7 +36,7 @@ from placegap.instances import (
     example,
 )
 from placegap.solvers import Limits
-from placegap.solvers.back_ends import solve_model
+from placegap.solvers.core.back_ends import solve_model
 
 ADD, OVERLAP = (MaxLoad(plans="chain", load=w) for w in ("add", "overlap"))
 EPSILON = 1e-5

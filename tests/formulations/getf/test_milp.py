@@ -29,7 +29,7 @@ from placegap.formulations.getf.lp import (
 )
 from placegap.instances import Edge, Instance, Makespan, Op, Plan, evaluate, example
 from placegap.solvers import Limits
-from placegap.solvers.back_ends import solve_model
+from placegap.solvers.core.back_ends import solve_model
 
 FREE = Makespan(channels="free")
 GROUPINGS: tuple[Grouping, ...] = ("columns", "auto")

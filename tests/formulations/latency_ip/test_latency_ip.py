@@ -23,7 +23,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.solvers.back_ends import solve_model
+from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.method import Limits
 
 FORMS: tuple[Form, ...] = get_args(Form)

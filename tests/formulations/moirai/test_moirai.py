@@ -38,8 +38,8 @@ from placegap.instances.problem.semantics import Channels
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.plan import Transfer
 from placegap.solvers import Limits, solve
-from placegap.solvers.back_ends import solve_model
-from placegap.solvers.back_ends.outcome import bound_ns
+from placegap.solvers.core.back_ends import solve_model
+from placegap.solvers.core.back_ends.outcome import bound_ns
 
 FORMS: tuple[Form, ...] = ("as_published", "strengthened")
 both_forms = pytest.mark.parametrize("form", FORMS)

@@ -34,8 +34,8 @@ from placegap.instances import (
     example,
 )
 from placegap.solvers import Limits, solve
-from placegap.solvers.back_ends import solve_model
-from placegap.solvers.back_ends.outcome import bound_ns
+from placegap.solvers.core.back_ends import solve_model
+from placegap.solvers.core.back_ends.outcome import bound_ns
 
 FORMS: tuple[Form, ...] = ("as_published", "strengthened")
 both_forms = pytest.mark.parametrize("form", FORMS)

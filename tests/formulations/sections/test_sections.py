@@ -15,7 +15,7 @@ from placegap.instances import Instance, Makespan, Semantics, example
 from placegap.instances.structure.bottlenecks import cuts
 from placegap.instances.structure.sections import Section, SectionMaker, sections_between
 from placegap.solvers import Limits
-from placegap.solvers.back_ends import solve_model
+from placegap.solvers.core.back_ends import solve_model
 
 by_label = pytest.mark.parametrize(
     "semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-")

@@ -51,8 +51,8 @@ from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Transfer
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers import Limits, Task
-from placegap.solvers.back_ends import solve_model
 from placegap.solvers.brute_force import method as brute_force
+from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.method import Params
 
 PORT = Makespan()

@@ -40,7 +40,7 @@ from placegap.instances import (
 )
 from placegap.instances.problem.semantics import has_replicas
 from placegap.solvers import Limits, solve
-from placegap.solvers.back_ends import solve_model
+from placegap.solvers.core.back_ends import solve_model
 
 ADD, OVERLAP = (MaxLoad(load=load) for load in ("add", "overlap"))
 both_loads = pytest.mark.parametrize("semantics", [ADD, OVERLAP], ids=["add", "overlap"])

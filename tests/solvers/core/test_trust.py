@@ -18,7 +18,7 @@ from references.brute_force import (
 from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, MaxLoadFwdBwd, example
 from placegap.instances.problem.semantics import has_two_levels
 from placegap.solvers import METHODS, solve
-from placegap.solvers.back_ends import LABELS
+from placegap.solvers.core.back_ends import LABELS
 from placegap.solvers.core.trust import PROOF, SOLVERS
 
 CASES = (

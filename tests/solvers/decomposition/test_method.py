@@ -30,8 +30,8 @@ from placegap.instances import (
 from placegap.instances.importers.reader import read_model
 from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
 from placegap.solvers import Result, SolverDisagreement, solve
-from placegap.solvers.back_ends.cp_sat import Answer
 from placegap.solvers.core import worker_process
+from placegap.solvers.core.back_ends.cp_sat import Answer
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.decomposition import jobs as section_jobs
 from placegap.solvers.decomposition import method as decomposition

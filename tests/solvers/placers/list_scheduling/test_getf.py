@@ -8,7 +8,7 @@ from references.placers import table_instance
 
 from placegap.instances import Instance, Makespan
 from placegap.solvers import Task
-from placegap.solvers.back_ends.outcome import MipOutcome
+from placegap.solvers.core.back_ends.outcome import MipOutcome
 from placegap.solvers.placers.list_scheduling.etf import etf
 from placegap.solvers.placers.list_scheduling.getf import GetfParams, getf
 

@@ -17,8 +17,14 @@ from doubles import tiny_mip
 
 from placegap.instances import InputError, Plan
 from placegap.solvers import Limits, back_ends, solve
-from placegap.solvers.back_ends import COMMERCIAL, SolverName, pyomo_direct, require, solve_model
 from placegap.solvers.core import interrupts
+from placegap.solvers.core.back_ends import (
+    COMMERCIAL,
+    SolverName,
+    pyomo_direct,
+    require,
+    solve_model,
+)
 
 
 def is_here(solver: SolverName) -> bool:
@@ -190,7 +196,7 @@ def test_ctrl_c_stops_the_solver_and_keeps_the_best_solution(
     module = (
         pyomo_direct
         if solver in COMMERCIAL
-        else import_module(f"placegap.solvers.back_ends.{solver}")
+        else import_module(f"placegap.solvers.core.back_ends.{solver}")
     )
     alarm = threading.Timer(1.0, signal.raise_signal, [signal.SIGINT])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.experiments.show.network_table import (
+from placegap.experiments.show.tables.network_table import (
     known_semantics,
     main,
     network_figures,

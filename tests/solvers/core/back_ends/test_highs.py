@@ -15,8 +15,8 @@ from references.brute_force import max_load_draws, more_stages, oracle
 
 from placegap.instances import MaxLoad, Plan, evaluate
 from placegap.solvers import Limits, solve
-from placegap.solvers.back_ends.highs import solve_model
-from placegap.solvers.back_ends.outcome import BOUND_MARGIN, bound_ns
+from placegap.solvers.core.back_ends.highs import solve_model
+from placegap.solvers.core.back_ends.outcome import BOUND_MARGIN, bound_ns
 
 
 def market_split(num_rows: int = 4, num_columns: int = 30) -> pyo.ConcreteModel:

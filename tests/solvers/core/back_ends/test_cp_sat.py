@@ -13,7 +13,7 @@ from placegap.formulations.latency_ip import cp as latency_cp
 from placegap.formulations.shared.cp_families import LARGEST_ACTIVITY
 from placegap.instances import Instance, LatencySubgraphs, Makespan, Plan, example
 from placegap.solvers import Result, solve
-from placegap.solvers.back_ends import cp_sat as cp_sat_run
+from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.trust import PROOF, word_of
 from placegap.solvers.decomposition import jobs as section_jobs

@@ -9,9 +9,14 @@ from draws.tiny import tiny_instance
 from placegap.instances import Instance, Makespan, evaluate, example
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers import solve
-from placegap.solvers.annealing import moves as makespan_annealing
-from placegap.solvers.annealing.moves import Annealing
-from placegap.solvers.annealing.schedule import kernel_data, new_work, plan_of, schedule
+from placegap.solvers.local_search.annealing import moves as makespan_annealing
+from placegap.solvers.local_search.annealing.moves import Annealing
+from placegap.solvers.local_search.annealing.schedule import (
+    kernel_data,
+    new_work,
+    plan_of,
+    schedule,
+)
 
 PORT = Makespan(channels="port")
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-from placegap.solvers.back_ends.outcome import MipOutcome, Watch
+from placegap.solvers.core.back_ends.outcome import MipOutcome, Watch
 from placegap.solvers.core.method import Limits
 from placegap.solvers.core.trust import word_of
 
@@ -109,4 +109,4 @@ def word(solver: SolverName, solver_version: str = "") -> str:
 def _module(solver: SolverName) -> ModuleType:
     """The module of a solver, loaded when it is asked for."""
     name = "pyomo_direct" if solver in COMMERCIAL else solver
-    return import_module(f"placegap.solvers.back_ends.{name}")
+    return import_module(f"placegap.solvers.core.back_ends.{name}")

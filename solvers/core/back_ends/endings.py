@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from placegap.solvers.back_ends.outcome import Ending
+from placegap.solvers.core.back_ends.outcome import Ending
 from placegap.solvers.core.method import Limits
 from placegap.solvers.core.result import relative_gap
 

@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.solvers.back_ends.standard_form import StandardForm
+from placegap.solvers.core.back_ends.standard_form import StandardForm
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def proven_bound(form: StandardForm, dual: Floats, most: float) -> float:
     Examples
     --------
     >>> import pyomo.environ as pyo
-    >>> from placegap.solvers.back_ends.standard_form import compile_model
+    >>> from placegap.solvers.core.back_ends.standard_form import compile_model
     >>> model = pyo.ConcreteModel()
     >>> model.x = pyo.Var(bounds=(0, None))
     >>> model.row = pyo.Constraint(expr=2 * model.x >= 3)

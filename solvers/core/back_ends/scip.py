@@ -12,8 +12,8 @@ from pyomo.common.errors import InfeasibleConstraintException
 
 from placegap.instances.reading.collector import paused_collector
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.back_ends.outcome import Ending, MipOutcome
-from placegap.solvers.back_ends.standard_form import StandardForm, compile_model
+from placegap.solvers.core.back_ends.outcome import Ending, MipOutcome
+from placegap.solvers.core.back_ends.standard_form import StandardForm, compile_model
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import run_stoppable
 from placegap.solvers.core.method import Limits

@@ -20,7 +20,8 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.intervals import Interval, intervals
-from placegap.solvers.annealing.schedule import (
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.local_search.annealing.schedule import (
     ScheduleArrays,
     Work,
     bottom_levels,
@@ -29,7 +30,6 @@ from placegap.solvers.annealing.schedule import (
     plan_of,
     schedule,
 )
-from placegap.solvers.core.clock import now_s
 
 HOT, COLD = 0.005, 1e-4
 """Temperatures at the beginning and at the end, relative to the makespan."""

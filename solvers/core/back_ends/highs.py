@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from pyomo.common.errors import InfeasibleConstraintException
 
 from placegap.instances.reading.collector import paused_collector
-from placegap.solvers.back_ends.outcome import (
+from placegap.solvers.core.back_ends.outcome import (
     THREADS,
     Ending,
     MipOutcome,
     Watch,
 )
-from placegap.solvers.back_ends.safe_dual import proven_bound, proves_infeasible
-from placegap.solvers.back_ends.standard_form import StandardForm, compile_model
+from placegap.solvers.core.back_ends.safe_dual import proven_bound, proves_infeasible
+from placegap.solvers.core.back_ends.standard_form import StandardForm, compile_model
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import run_stoppable
 from placegap.solvers.core.method import Limits
@@ -34,7 +34,7 @@ SMALL_LP = 20_000
 
 PROBING, ENUMERATION = 1 << 15, 1 << 16
 """Presolve rules without which HiGHS 1.13.1 was right on models that it otherwise took for
-infeasible, or proved a wrong optimum for (tests/solvers/back_ends/test_highs.py)."""
+infeasible, or proved a wrong optimum for (tests/solvers/core/back_ends/test_highs.py)."""
 
 
 def solve_model(

@@ -6,12 +6,12 @@ from pydantic import Field
 
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.annealing.moves import RUNS, Annealing
 from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
+from placegap.solvers.local_search.annealing.moves import RUNS, Annealing
 
 STARTS = ("heft", "peft", "etf", "single-device", "m-topo", "order-place")
 

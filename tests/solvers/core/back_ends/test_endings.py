@@ -16,8 +16,8 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import InputError, Makespan, Plan, example
 from placegap.solvers import Result, solve
-from placegap.solvers.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core import interrupts
+from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core.trust import word_of
 from placegap.solvers.models import cp_sat
 from placegap.solvers.models import run_mip as mip
@@ -93,8 +93,8 @@ def test_what_highs_says_is_what_the_result_says(
 ) -> None:
     monkeypatch.setattr(highspy.Highs, "run", lambda self: None)
     monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda self: status)
-    monkeypatch.setattr("placegap.solvers.back_ends.highs._load_solution", lambda *_: False)
-    monkeypatch.setattr("placegap.solvers.back_ends.highs._dual_bound", lambda *_, **__: None)
+    monkeypatch.setattr("placegap.solvers.core.back_ends.highs._load_solution", lambda *_: False)
+    monkeypatch.setattr("placegap.solvers.core.back_ends.highs._dual_bound", lambda *_, **__: None)
     says(run(start, time_limit_s=5.0), start, ending, words)
 
 

@@ -1,0 +1,1 @@
+"""Tables of the documentation, each printed by a command of its own."""
