@@ -37,7 +37,7 @@ MOST_CELLS = 20_000_000
 """Of all tables together."""
 
 
-class Arcs(NamedTuple):
+class IntervalArcs(NamedTuple):
     """Pairs of ops, and what lies between the end of the first and the start of the second.
 
     ``gap_ns[r, a, b]``: the least time with the first on device a and the second on b.
@@ -58,7 +58,7 @@ class Arcs(NamedTuple):
 
 def interval_arcs(
     instance: Instance, parts: Sequence[Interval], time: Ints, mass: Ints, weights: Ints
-) -> Arcs:
+) -> IntervalArcs:
     """Arcs of some intervals, in their order, as many as `MOST_STEPS` allow.
 
     Parameters
@@ -108,7 +108,7 @@ def interval_arcs(
         stay = np.eye(num_devices, dtype=np.bool_)
         gap = np.where(stay, gap[:, 0, 0, None, None], gap[:, 0, 1, None, None])
         apart = np.repeat(apart[:, :1], num_devices, axis=1)
-    return Arcs(entry, leave, gap, apart, head, tail)
+    return IntervalArcs(entry, leave, gap, apart, head, tail)
 
 
 def _alike(instance: Instance, time: Ints, weights: Ints) -> bool:

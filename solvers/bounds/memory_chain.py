@@ -34,7 +34,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.structure.intervals import Interval, choose_chain
 from placegap.solvers.bounds.interval_arcs import interval_arcs
-from placegap.solvers.bounds.work_windows import Windows
+from placegap.solvers.bounds.work_windows import WorkWindows
 
 UNITS = 2**20
 """Of memory, in all ops together."""
@@ -69,7 +69,7 @@ class _Chain(NamedTuple):
     way: Ints
 
 
-def memory_bound(instance: Instance, windows: Windows) -> int:
+def memory_bound(instance: Instance, windows: WorkWindows) -> int:
     """What runs and multipliers of memory prove of every makespan, in ns.
 
     O(m K^2) for a chain of m intervals, `ROUNDS` times.

@@ -41,7 +41,7 @@ BITS, MOST_BITS = 61, 20
 """Products of times and weights stay below 2**61; bits of a weight."""
 
 
-class Windows(NamedTuple):
+class WorkWindows(NamedTuple):
     """What of an instance is between heads and tails.
 
     Attributes
@@ -67,7 +67,7 @@ class Windows(NamedTuple):
     bits: int
 
 
-def work_windows(instance: Instance, most: int | None = None) -> Windows | None:
+def work_windows(instance: Instance, most: int | None = None) -> WorkWindows | None:
     """Heads and tails by paths, intervals and work; None if integers would overflow.
 
     Parameters
@@ -101,10 +101,10 @@ def work_windows(instance: Instance, most: int | None = None) -> Windows | None:
                   index.succ_edge, index.consumer, index.tensor, np.ascontiguousarray(link.T),
                   arrays.transfer_ns, *group_by(arcs.entry, num_ops), arcs.exit,
                   np.ascontiguousarray(arcs.gap_ns.transpose(0, 2, 1)), most)  # fmt: skip
-    return Windows(time, mass, weights, head, tail, found, bits)
+    return WorkWindows(time, mass, weights, head, tail, found, bits)
 
 
-def window_bound(windows: Windows) -> int:
+def window_bound(windows: WorkWindows) -> int:
     """What work between heads and tails proves of every makespan, in ns.
 
     Examples

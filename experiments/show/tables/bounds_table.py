@@ -42,7 +42,7 @@ OPS_OF = {"training": 3}
 """A training graph has three times as many ops as its parameter says."""
 
 
-class Row(NamedTuple):
+class BoundRow(NamedTuple):
     """An instance with its semantics, and the value of the best plan that is known."""
 
     instance: Instance
@@ -50,7 +50,7 @@ class Row(NamedTuple):
     value_ns: int | None
 
 
-def generated(sizes: tuple[int, ...]) -> Iterator[Row]:
+def generated(sizes: tuple[int, ...]) -> Iterator[BoundRow]:
     """Graphs of all families and sizes, with ports and with free channels."""
     for family, shape in FAMILIES:
         for ops in sizes:
@@ -64,10 +64,10 @@ def generated(sizes: tuple[int, ...]) -> Iterator[Row]:
                 for semantics in (Makespan(), Makespan(channels="free")):
                     values = [solve(instance, semantics, placer).value_ns for placer in PLACERS]
                     known = [value for value in values if value is not None]
-                    yield Row(instance, semantics, min(known, default=None))
+                    yield BoundRow(instance, semantics, min(known, default=None))
 
 
-def shipped() -> Iterator[Row]:
+def shipped() -> Iterator[BoundRow]:
     """The networks of the corpus on their own clusters, with recorded makespans."""
     for name in corpus_names("networks"):
         document = load_corpus(name)
@@ -76,7 +76,7 @@ def shipped() -> Iterator[Row]:
         instance = document.instance(document.cluster)
         for semantics in (Makespan(), Makespan(memory="peak")):
             for known in known_of(instance, semantics):
-                yield Row(instance, semantics, known.value_ns)
+                yield BoundRow(instance, semantics, known.value_ns)
 
 
 def main(arguments: list[str]) -> None:
