@@ -6,6 +6,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import (
     LoadSemantics,
+    PipelineIteration,
     Semantics,
     has_two_levels,
     memory_rule,
@@ -68,6 +69,8 @@ def _idle(instance: Instance, result: Result, verdict: Evaluation) -> tuple[str,
         return (f"{_unused(verdict)}: a host",)
     if isinstance(result.semantics, LoadSemantics):
         return (_stages(verdict, result),)
+    if isinstance(result.semantics, PipelineIteration):
+        return (_fewer_stages(instance, verdict, result, result.semantics),)
     return (_one_pass(instance, verdict, result),)
 
 
@@ -94,6 +97,21 @@ def _one_pass(instance: Instance, verdict: Evaluation, result: Result) -> str:
     if not proven:
         why = f"no better plan over more devices was found: {why}"
     return f"{what}: {why}; {PIPELINE}"
+
+
+def _fewer_stages(
+    instance: Instance, verdict: Evaluation, result: Result, semantics: PipelineIteration
+) -> str:
+    """pipeline_iteration: another stage delays the first microbatch, or does not fit the rounds."""
+    rounds = semantics.schedule == "interleaved" and semantics.microbatches % instance.num_devices
+    if rounds:
+        return (
+            f"{_unused(verdict)}: {semantics.microbatches} microbatches are no multiple of"
+            f" {instance.num_devices} devices, as interleaved asks; choose --microbatches so"
+        )
+    if result.status == "optimal":
+        return f"{_unused(verdict)}: no plan with more stages has a shorter iteration"
+    return f"{_unused(verdict)}: no shorter iteration with more stages was found"
 
 
 def _stages(verdict: Evaluation, result: Result) -> str:

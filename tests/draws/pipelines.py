@@ -131,3 +131,50 @@ def stage_plan(instance: Instance, semantics: PipelineIteration, rng: random.Ran
     placement = tuple((used[s % len(used)],) for s in stage)
     states = semantics.schedule == "interleaved" or rng.random() < 0.7
     return Plan(placement, stage=tuple(stage) if states else None)
+
+
+def layer_row(
+    forward_ns: list[int],
+    backward_ns: list[int] | None,
+    *,
+    num_devices: int | None = None,
+    bytes_each: int = 0,
+    stash_bytes: int = 0,
+    resident_bytes: int = 0,
+) -> Instance:
+    """Layers in a row with these times, on equal devices, by default one for each layer.
+
+    Links carry a byte per ns.
+    """
+    n = len(forward_ns)
+    ops = [
+        Op(name=f"f{i}", time_ns={"gpu": time}, colocation=f"layer{i}",
+           resident_bytes=resident_bytes)
+        for i, time in enumerate(forward_ns)
+    ]  # fmt: skip
+    edges = [Edge(producer=f"f{i}", consumer=f"f{i + 1}", bytes=bytes_each) for i in range(n - 1)]
+    for i, time in enumerate(backward_ns or ()):
+        ops.append(Op(name=f"b{i}", time_ns={"gpu": time}, colocation=f"layer{i}", backward=True))
+        edges.append(Edge(producer=f"f{i}", consumer=f"b{i}", bytes=stash_bytes, tensor="kept"))
+        if i:
+            edges.append(Edge(producer=f"b{i}", consumer=f"b{i - 1}", bytes=bytes_each))
+    count = n if num_devices is None else num_devices
+    devices = tuple(Device(name=f"d{k}", kind="gpu") for k in range(count))
+    links = tuple(
+        Link(source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=10**9)
+        for a in range(count)
+        for b in range(count)
+        if a != b
+    )
+    graph = Graph(name="row", ops=tuple(ops), edges=tuple(edges))
+    cluster = Cluster(name="row", devices=devices, links=links)
+    return Instance(name="row", graph=graph, cluster=cluster)
+
+
+def model_row(num_layers: int, num_devices: int, seed: int, bytes_each: int = 0) -> Instance:
+    """A light first layer, a heavy last one, the others about alike; backward about twice."""
+    rng = random.Random(f"model-{num_layers}-{seed}")
+    weight = [0.2, *(rng.uniform(0.7, 1.3) for _ in range(num_layers - 2)), rng.uniform(2, 5)]
+    forward = [int(1e6 * each) for each in weight]
+    backward = [int(each * rng.uniform(1.8, 2.2)) for each in forward]
+    return layer_row(forward, backward, num_devices=num_devices, bytes_each=bytes_each)

@@ -24,6 +24,8 @@ class Judge:
     ----------
     best : (int, Plan) or None
         The best plan so far, and its value.
+    slack_ns : int
+        1 where plans that are as good as the best are of use, too.
     """
 
     def __init__(
@@ -31,13 +33,19 @@ class Judge:
     ) -> None:
         self.instance, self.semantics, self.problem = instance, semantics, problem
         self.best: tuple[int, Plan] | None = None
+        self.slack_ns = 0
         self._alike = devices_alike(instance)
         self._known: dict[bytes, bool] = {}
 
     @property
     def limit_ns(self) -> int | None:
-        """The value of the best plan."""
-        return None if self.best is None else self.best[0]
+        """What a plan must be below to be of use."""
+        return None if self.best is None else self.best[0] + self.slack_ns
+
+    @property
+    def num_used(self) -> int:
+        """Devices of the best plan."""
+        return 0 if self.best is None else len(set(self.best[1].placement))
 
     def ask(self, walk: Ints) -> bool:
         """Judge a chain on devices in all orders; whether these were all that there are."""
@@ -78,10 +86,13 @@ class Judge:
         return same
 
     def judge(self, plan: Plan) -> None:
-        """Keep a plan if it is feasible and better than the best."""
+        """Keep a plan if it is feasible, and better than the best or as good on more devices."""
         verdict = evaluate(self.instance, plan, self.semantics)
         value_ns = verdict.value_ns if verdict.feasible else None
-        if value_ns is not None and (self.best is None or value_ns < self.best[0]):
+        if value_ns is None:
+            return
+        used = len(set(plan.placement))
+        if self.best is None or (value_ns, -used) < (self.best[0], -self.num_used):
             self.best = value_ns, plan
 
 

@@ -49,7 +49,7 @@ class StageCutsParams(ExactParams):
 
 
 def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
-    """Solve, or return the best plan and bound when the time is over."""
+    """Solve, or return the best plan and bound when the time is over or Ctrl-C comes."""
     instance, semantics = task.instance, task.semantics
     check_iteration(instance, semantics)
     clock = Clock(task.limits.time_limit_s)
@@ -57,59 +57,98 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     if block is None:
         message = "a backward op feeds a forward op: no microbatch can pass"
         return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
-    most = params.max_cuts
-    problem = build_cuts(instance, semantics, block, most)
+    problem = build_cuts(instance, semantics, block, params.max_cuts)
     judge = Judge(instance, semantics, problem)
-    for start in task.starts:
-        judge.judge(start.plan)
-    parts: list[PartSearch] = []
-    for count in range(instance.num_devices, 0, -1):
-        stages = count * semantics.stages_per_device
-        grouped = semantics.schedule == "interleaved" and semantics.microbatches % count
-        if stages > problem.num_blocks or grouped:
-            continue
-        alone = count == 1 and semantics.stages_per_device > 1  # its stages send nothing
-        own_cuts = build_cuts(instance, semantics, block, most, sends=False) if alone else problem
-        part = _part(own_cuts, judge, semantics, count, clock)
-        part.start()
-        parts.append(part)
-    while clock.left_s != 0.0:
-        lowest = min((p for p in parts if p.is_open), key=lambda p: p.bound_ns, default=None)
-        if lowest is None:
-            break
-        lowest.step()
-        if judge.best is not None:
-            bound = min(part.bound_ns for part in parts)
-            tell(instance, semantics, "stage-cuts", value_ns=judge.best[0], bound_ns=bound)
-            if judge.best[0] - bound <= task.limits.gap * judge.best[0]:
-                break
+    counts = _counts(instance.num_devices, semantics, problem)
+    parts, message = list[PartSearch](), ""
+    try:
+        for count in counts:
+            parts.append(_part(task, problem, judge, count, clock))
+            if clock.left_s != 0.0 or judge.best is None:
+                parts[-1].start()
+        for start in task.starts:
+            judge.judge(start.plan)
+        _search(task, parts, judge, clock)
+    except KeyboardInterrupt:
+        message = "interrupted"
     bound = min((part.bound_ns for part in parts), default=NEVER)
+    if not problem.complete or len(parts) < len(counts):
+        bound = 0
     details = {"blocks": problem.num_blocks, "cuts": problem.num_cuts,
                "parts": sum(part.parts for part in parts)}  # fmt: skip
-    if not problem.complete:
-        bound = 0
     if judge.best is None:
         infeasible = bound >= NEVER
+        why = "in every chain of stages some device's memory is too small"
         return Outcome(
             proven_infeasible=infeasible, rests_on=PROOF if infeasible else "", details=details,
-            message="in every chain of stages some device's memory is too small"
-            if infeasible else "no chain of stages was found",
+            message=why if infeasible else message or "no chain of stages was found",
         )  # fmt: skip
+    if bound >= judge.best[0] and not message:
+        message = _make_even(task, problem, judge, parts, clock)
     value_ns, plan = judge.best
-    used = len(set(plan.placement))
-    own = next((part for part in parts if part.num_devices == used), None)
-    if own is not None and clock.left_s != 0.0:
-        balanced(judge, own)
-        value_ns, plan = judge.best
     return Outcome(
         plan=plan, claim_ns=value_ns, bound_ns=min(bound, value_ns), bound_origin="stage-cuts",
-        rests_on=PROOF, details=details,
+        rests_on=PROOF, details=details, message=message,
     )  # fmt: skip
 
 
+def _counts(most: int, semantics: PipelineIteration, problem: CutProblem) -> list[int]:
+    """Numbers of devices that the schedule can use, the largest first."""
+    chunks = semantics.stages_per_device
+    return [
+        count
+        for count in range(min(most, problem.num_blocks // chunks), 0, -1)
+        if chunks == 1 or semantics.microbatches % count == 0
+    ]
+
+
+def _search(
+    task: Task[PipelineIteration], parts: list[PartSearch], judge: Judge, clock: Clock
+) -> None:
+    """Go on where the bound is lowest, until nothing is open or a limit is met."""
+    while clock.left_s != 0.0:
+        lowest = min((p for p in parts if p.is_open), key=lambda p: p.bound_ns, default=None)
+        if lowest is None:
+            return
+        lowest.step()
+        if judge.best is not None:
+            bound = min(part.bound_ns for part in parts)
+            tell(
+                task.instance, task.semantics, "stage-cuts", value_ns=judge.best[0], bound_ns=bound
+            )
+            if judge.best[0] - bound <= task.limits.gap * judge.best[0]:
+                return
+
+
+def _make_even(
+    task: Task[PipelineIteration], problem: CutProblem, judge: Judge, parts: list[PartSearch],
+    clock: Clock,
+) -> str:  # fmt: skip
+    """Of plans with the best value take one on more devices, if there is one; then balance it."""
+    try:
+        judge.slack_ns = 1  # also plans that are no better
+        for old in parts:
+            if old.num_devices <= judge.num_used:
+                break
+            part = _part(task, problem, judge, old.num_devices, clock)
+            part.start()
+            while part.is_open and judge.num_used < old.num_devices and clock.left_s != 0.0:
+                part.step()
+        judge.slack_ns = 0
+        own = next((part for part in parts if part.num_devices == judge.num_used), None)
+        if own is not None and clock.left_s != 0.0:
+            balanced(judge, own)
+    except KeyboardInterrupt:
+        return "interrupted"
+    return ""
+
+
 def _part(
-    problem: CutProblem, judge: Judge, semantics: PipelineIteration, count: int, clock: Clock
+    task: Task[PipelineIteration], problem: CutProblem, judge: Judge, count: int, clock: Clock
 ) -> PartSearch:
+    semantics = task.semantics
+    if count == 1 and semantics.stages_per_device > 1:  # its stages send nothing
+        problem = build_cuts(task.instance, semantics, problem.block, problem.num_cuts, sends=False)
     table = event_table(semantics, count, trains=problem.trains)
     return PartSearch(problem, judge, table, _flying(semantics, count, problem.trains), clock)
 

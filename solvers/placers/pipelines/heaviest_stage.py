@@ -30,7 +30,7 @@ def run(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
     --------
     >>> from placegap.instances import example
     >>> run(Task(example(), PipelineIteration())).plan.placement
-    ((0,), (0,), (0,), (0,))
+    ((0,), (1,), (0,), (1,))
     """
     method = find_method("ideal-dp")
     found = method.run(Task(task.instance, STEADY, task.limits), method.params())

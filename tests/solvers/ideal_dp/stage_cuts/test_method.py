@@ -1,0 +1,159 @@
+"""`stage-cuts`: the same optimum as brute force; proofs for chains of layers of models."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from draws.pipelines import iteration_semantics, layer_row, model_row, pipeline_instance
+
+from placegap.instances import (
+    Instance,
+    PipelineIteration,
+    Plan,
+    evaluate,
+    explain_infeasible,
+)
+from placegap.instances.structure.stage_blocks import stage_blocks
+from placegap.solvers import solve
+from placegap.solvers.brute_force.iteration import MOST_PLANS, best_chain, count_chains
+from placegap.solvers.ideal_dp.stage_cuts.events import event_table, iteration_time, longest_path
+from placegap.solvers.ideal_dp.stage_cuts.problem import build_cuts
+from placegap.solvers.ideal_dp.stage_cuts.walks import times_of
+
+
+def compare(seeds: range, most_layers: int, most_devices: int) -> Counter[str]:
+    """Solve random instances both ways; how many ended how."""
+    ended = Counter[str]()
+    for seed in seeds:
+        rng = random.Random(f"stage-cuts-{seed}")
+        instance = pipeline_instance(seed, most_layers=most_layers, most_devices=most_devices)
+        semantics = iteration_semantics(rng)
+        if count_chains(instance, semantics) > MOST_PLANS:
+            continue
+        best = best_chain(instance, semantics)
+        found = solve(instance, semantics, "stage-cuts")
+        assert found.value_ns == (None if best is None else best[0]), (seed, semantics.label)
+        assert found.status == ("infeasible" if best is None else "optimal"), (seed, found.message)
+        ended[found.status] += 1
+    return ended
+
+
+def test_finds_and_proves_what_brute_force_finds() -> None:
+    ended = compare(range(60), most_layers=5, most_devices=3)
+    assert ended["optimal"] >= 30
+    assert ended["infeasible"] >= 5
+
+
+@pytest.mark.deep
+def test_finds_and_proves_what_brute_force_finds_5000_times() -> None:
+    compare(range(60, 4060), most_layers=5, most_devices=3)
+    compare(range(4060, 5060), most_layers=7, most_devices=2)
+
+
+@pytest.mark.parametrize(("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2)])
+def test_proves_chains_of_a_model_under_every_schedule(schedule: str, chunks: int) -> None:
+    semantics = PipelineIteration.model_validate(
+        {"schedule": schedule, "stages_per_device": chunks, "microbatches": 8}
+    )
+    found = solve(model_row(32, 4, 0, 10**5), semantics, "stage-cuts", time_limit_s=120)
+    assert found.status == "optimal"
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("microbatches", [16, 128])
+@pytest.mark.parametrize("seed", range(8))
+def test_proves_chains_of_128_layers_in_16_stages(seed: int, microbatches: int) -> None:
+    semantics = PipelineIteration(microbatches=microbatches)
+    found = solve(model_row(128, 16, seed, 10**5), semantics, "stage-cuts", time_limit_s=60)
+    assert found.status == "optimal"
+
+
+def test_the_time_limit_leaves_a_plan_and_a_bound() -> None:
+    semantics = PipelineIteration(microbatches=16)
+    found = solve(model_row(64, 8, 1), semantics, "stage-cuts", time_limit_s=0)
+    assert found.value_ns is not None
+    assert found.bound_ns is not None
+    assert 0 < found.bound_ns <= found.value_ns
+
+
+def plain(instance: Instance, microbatches: int) -> int | None:
+    return solve(instance, PipelineIteration(microbatches=microbatches), "stage-cuts").value_ns
+
+
+def test_corners() -> None:
+    # one microbatch: all stages one after another; one device: m (F + B); more devices than layers
+    assert plain(layer_row([3, 4], [5, 6]), 1) == 18
+    assert plain(layer_row([3, 4], [5, 6], num_devices=1), 5) == 90
+    assert plain(layer_row([3], [5], num_devices=4), 5) == 40
+    assert plain(layer_row([0, 0], [0, 0]), 3) == 0
+    # 1 ns beside seconds: both stages of 1f1b at 10^9 + 1 and 10^9
+    assert plain(layer_row([10**9, 1, 10**9], None, num_devices=2), 2) == 3 * 10**9 + 2
+
+
+def test_memory_is_full_to_the_byte() -> None:
+    # 10 bytes and a stash of 4 per layer; two stages of 1f1b hold 2 * (10 + 4) and 2 * 10, one
+    # device 40 and no more, as it ends a microbatch before the next
+    row = layer_row([1] * 4, [1] * 4, num_devices=2, stash_bytes=4, resident_bytes=10)
+    for limit, stages in ((28, 2), (27, None), (40, 2)):
+        devices = tuple(
+            device.model_copy(update={"memory_bytes": limit}) for device in row.cluster.devices
+        )
+        tight = row.model_copy(
+            update={"cluster": row.cluster.model_copy(update={"devices": devices})}
+        )
+        assert explain_infeasible(tight) == ()
+        found = solve(tight, PipelineIteration(microbatches=4), "stage-cuts")
+        used = None if found.plan is None else len(set(found.plan.placement))
+        assert (used, found.proved) == (stages, True)
+
+
+def test_of_equal_plans_the_second_heaviest_stage_is_light() -> None:
+    # m = 1 takes 12 ns wherever the cuts are; the lightest second-heaviest of two stages is the
+    # light first layer alone, and no device is left empty
+    row = layer_row([1, 5, 6], None, num_devices=2)
+    found = solve(row, PipelineIteration(microbatches=1), "stage-cuts")
+    assert found.plan is not None
+    assert found.plan.stage == (0, 1, 1)
+
+
+def test_longest_paths_bound_every_iteration_and_reach_their_own() -> None:
+    for seed in range(200):
+        rng = random.Random(f"paths-{seed}")
+        semantics = iteration_semantics(rng)
+        p = rng.randrange(1, 5)
+        if semantics.schedule == "interleaved":
+            semantics = semantics.model_copy(update={"microbatches": p * rng.randrange(1, 4)})
+        table = event_table(semantics, p, trains=rng.random() < 0.7)
+        generator = np.random.default_rng(seed)
+        times, others = generator.integers(0, 50, (2, 2 * table.num_steps))
+        path = longest_path(table, times)
+        assert int(path @ times) == iteration_time(table, times)
+        assert int(path @ others) <= iteration_time(table, others)
+
+
+def test_the_kernels_clock_is_the_referees_where_layers_are_in_a_row() -> None:
+    for seed in range(30):
+        rng = random.Random(f"clock-{seed}")
+        n, m = rng.randrange(2, 7), rng.randrange(1, 7)
+        instance = model_row(n, n, seed, rng.choice([0, 10**6]))
+        semantics = PipelineIteration(
+            schedule=rng.choice(["gpipe", "1f1b"]), microbatches=m,
+            sending=rng.choice(["overlap", "blocking"]),
+        )  # fmt: skip
+        block = stage_blocks(instance)
+        assert block is not None
+        problem = build_cuts(instance, semantics, block, 100)
+        assert problem.plain
+        walk = np.array(
+            [
+                int(np.flatnonzero((problem.tail == s) & (problem.head == s + 1))[0])
+                for s in range(n)
+            ]
+        )
+        table = event_table(semantics, n, trains=True)
+        plan = Plan.on([*range(n), *range(n)])
+        value_ns = evaluate(instance, plan, semantics).value_ns
+        assert iteration_time(table, times_of(problem, walk)) == value_ns
