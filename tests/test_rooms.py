@@ -23,7 +23,7 @@ BELOW: dict[str, set[str]] = {
     "instances/importers": {"reading", "problem", "referee", "costing", "files"},
     "instances/standard_evaluation": {"reading", "problem", "files"},
     "instances/transforms": {"reading", "problem", "referee", "structure", "files"},
-    "instances/corpus": {"reading", "problem", "files", "importers"},
+    "instances/corpus": {"reading", "problem", "files", "importers", "costing"},
     "formulations/shared": set(),
     "formulations/moirai": {"shared"},
     "formulations/pesto": {"shared", "moirai"},

@@ -26,7 +26,7 @@ STATE_BYTES, STASH_BYTES, VALUE_BYTES = 16, 34, 2
 """Per parameter; per token and hidden unit of a layer; per number of an activation."""
 
 
-class Shape(NamedTuple):
+class ModelShape(NamedTuple):
     """A decoder of layers, between an embedding and a loss layer.
 
     `width` is that of a layer's feed-forward part as one token passes it, `products` how many
@@ -47,11 +47,11 @@ class Shape(NamedTuple):
 
 SHAPES = {
     # Touvron et al. 2023
-    "llama-7b": Shape(32, 4096, 11008, 3, 32_000, 2048),
+    "llama-7b": ModelShape(32, 4096, 11008, 3, 32_000, 2048),
     # Brown et al. 2020, table 2.1
-    "gpt-3-13b": Shape(40, 5140, 4 * 5140, 2, 50_257, 2048),
+    "gpt-3-13b": ModelShape(40, 5140, 4 * 5140, 2, 50_257, 2048),
     # DeepSeek-V2-Lite (2024): 6 of 64 experts and 2 shared ones of 1408; the first layer is dense
-    "moe-16b": Shape(27, 2048, 8 * 1408, 3, 102_400, 4096, 66 * 1408, 1, 10_944),
+    "moe-16b": ModelShape(27, 2048, 8 * 1408, 3, 102_400, 4096, 66 * 1408, 1, 10_944),
 }
 """Language models by name."""
 

@@ -20,7 +20,13 @@ from placegap.instances.files.certificate_file import (
 )
 from placegap.instances.files.certificate_ideals import MOST_STAGES, IdealBlocks, chain_within
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad, Semantics
+from placegap.instances.problem.semantics import (
+    LatencySubgraphs,
+    Makespan,
+    MaxLoad,
+    PipelineIteration,
+    Semantics,
+)
 from placegap.instances.structure.intervals import choose_chain, intervals
 from placegap.solvers.bounds.certificates.chain import prove_chain
 from placegap.solvers.bounds.certificates.multipliers import SectionLp
@@ -46,7 +52,7 @@ def certify(
 ) -> Certificate | None:  # fmt: skip
     """The certificate with the highest bound that is found in some seconds; None where none is.
 
-    There is none for latency_subgraphs, and none where some op can be nowhere.
+    There is none for latency_subgraphs and pipeline_iteration, and none where some op can be nowhere.
 
     Parameters
     ----------
@@ -63,7 +69,7 @@ def certify(
     >>> certify(example(), Makespan()).bound_ns
     34
     """
-    if isinstance(semantics, LatencySubgraphs):
+    if isinstance(semantics, LatencySubgraphs | PipelineIteration):
         return None
     document, clock = plain_document(instance), Clock(time_limit_s)
     graph, cluster = document["graph"], document["cluster"]

@@ -23,8 +23,8 @@ from placegap.solvers.ideal_dp.stage_cuts.events import (
 )
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
 from placegap.solvers.ideal_dp.stage_cuts.walks import (
-    Layers,
-    Walk,
+    CutWalk,
+    PairLayers,
     cheap_pairs,
     cheapest_walk,
     times_of,
@@ -65,7 +65,7 @@ class Game:
         """How fine a mixture may be, so that costs stay below 2**61."""
         return max(0, min(MOST_BITS, 61 - self._most.bit_length()))
 
-    def proven(self, layers: Layers, mixture: Floats) -> tuple[int, Ints, int, Walk]:
+    def proven(self, layers: PairLayers, mixture: Floats) -> tuple[int, Ints, int, CutWalk]:
         """Bound of a mixture of the first paths, its weights, their scale, the walk that has it."""
         scale = 1 << self.bits
         whole = np.floor(mixture / mixture.sum() * scale).astype(np.int64)
@@ -75,7 +75,7 @@ class Game:
         bound = NEVER if walk.cost >= NEVER else -(-walk.cost // scale)
         return bound, weight, scale, walk
 
-    def cut_off(self, layers: Layers, value_ns: int) -> Layers:
+    def cut_off(self, layers: PairLayers, value_ns: int) -> PairLayers:
         """Without the pairs that some path alone proves to be in no chain below a value."""
         return cheap_pairs(self.problem, layers, np.stack(self.paths), value_ns - 1)
 

@@ -16,7 +16,7 @@ from placegap.solvers.ideal_dp.stage_cuts.judge import Judge
 from placegap.solvers.ideal_dp.stage_cuts.moves import improve
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem, Flags
 from placegap.solvers.ideal_dp.stage_cuts.walks import (
-    Layers,
+    PairLayers,
     cheap_pairs,
     cheapest_walk,
     layers_of,
@@ -62,7 +62,7 @@ class PartSearch:
             self.game.add(path)
         self.parts = 0
         self.open_ns = NEVER
-        self._heap: list[tuple[int, int, Layers]] = [(0, 0, self.layers)]
+        self._heap: list[tuple[int, int, PairLayers]] = [(0, 0, self.layers)]
 
     def _may(self, s: int, flying: Ints) -> Flags:
         """Pairs that may be stage s: they fit, and leave a block for each other stage."""
@@ -106,10 +106,10 @@ class PartSearch:
         return best
 
     @staticmethod
-    def _parts_of(layers: Layers) -> list[Ints]:
+    def _parts_of(layers: PairLayers) -> list[Ints]:
         return [layers.of(s) for s in range(layers.number)]
 
-    def _pair_table(self, layers: Layers) -> Ints:
+    def _pair_table(self, layers: PairLayers) -> Ints:
         """Pair of each tail and head, by layer; one table for all where that would be large."""
         problem = self.problem
         count = layers.number if layers.number * problem.num_cuts**2 <= 2_000_000 else 1
@@ -149,7 +149,7 @@ class PartSearch:
     def _value(self) -> int:
         return NEVER if self.judge.limit_ns is None else self.judge.limit_ns
 
-    def _cut_off(self, layers: Layers) -> Layers | None:
+    def _cut_off(self, layers: PairLayers) -> PairLayers | None:
         """Without pairs that are in no better chain; None if no chain is left."""
         if self.judge.limit_ns is not None:
             layers = self.game.cut_off(layers, self.judge.limit_ns)
@@ -157,7 +157,7 @@ class PartSearch:
             return None
         return layers
 
-    def _process(self, layers: Layers, bound: int) -> Iterator[tuple[int, Layers]]:
+    def _process(self, layers: PairLayers, bound: int) -> Iterator[tuple[int, PairLayers]]:
         """Bound one part, and split it if that does not close it."""
         game, problem = self.game, self.problem
         mixture, idle = Mixture(game), 0
@@ -192,7 +192,7 @@ class PartSearch:
             if smaller is not None:
                 yield bound, smaller
 
-    def _split(self, layers: Layers, walks: list[Ints], share: Floats) -> Iterator[Layers]:
+    def _split(self, layers: PairLayers, walks: list[Ints], share: Floats) -> Iterator[PairLayers]:
         """Halves of the chains, by one of their cuts; if there is one chain, it is judged."""
         problem = self.problem
         choices = [np.unique(problem.head[layers.of(s)]) for s in range(layers.number - 1)]

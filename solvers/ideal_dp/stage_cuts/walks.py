@@ -17,7 +17,7 @@ from placegap.instances.problem.integers import NEVER
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
 
 
-class Layers(NamedTuple):
+class PairLayers(NamedTuple):
     """The pairs of each of S layers: those of layer s are ``pair[pointer[s]:pointer[s + 1]]``."""
 
     pointer: Ints
@@ -33,20 +33,20 @@ class Layers(NamedTuple):
         return self.pair[self.pointer[layer] : self.pointer[layer + 1]]
 
 
-def layers_of(parts: list[Ints]) -> Layers:
-    """Layers from the pairs of each."""
+def layers_of(parts: list[Ints]) -> PairLayers:
+    """PairLayers from the pairs of each."""
     pointer = np.cumsum([0, *(len(part) for part in parts)]).astype(np.int64)
-    return Layers(pointer, np.concatenate([np.zeros(0, np.int64), *parts]))
+    return PairLayers(pointer, np.concatenate([np.zeros(0, np.int64), *parts]))
 
 
-class Walk(NamedTuple):
+class CutWalk(NamedTuple):
     """The cheapest walk: its cost, `NEVER` or more if there is none, and a pair of each layer."""
 
     cost: int
     pairs: Ints
 
 
-def cheapest_walk(problem: CutProblem, layers: Layers, weight: Ints) -> Walk:
+def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutWalk:
     """The cheapest walk under weights (2 E,) of E steps and of the messages into them.
 
     Examples
@@ -59,14 +59,14 @@ def cheapest_walk(problem: CutProblem, layers: Layers, weight: Ints) -> Walk:
     86
     """
     cost, pairs = _cheapest(*_tables(problem), *layers, weight)
-    return Walk(int(cost), pairs)
+    return CutWalk(int(cost), pairs)
 
 
-def cheap_pairs(problem: CutProblem, layers: Layers, weights: Ints, most: int) -> Layers:
+def cheap_pairs(problem: CutProblem, layers: PairLayers, weights: Ints, most: int) -> PairLayers:
     """The pairs over which a walk leads that costs no more than so much, under each row (2 E,) of
     weights, one row after another.
     """
-    return Layers(*_cheap(*_tables(problem), *layers, np.atleast_2d(weights), most))
+    return PairLayers(*_cheap(*_tables(problem), *layers, np.atleast_2d(weights), most))
 
 
 def times_of(problem: CutProblem, pairs: Ints) -> Ints:
