@@ -52,7 +52,8 @@ def certify(
 ) -> Certificate | None:  # fmt: skip
     """The certificate with the highest bound that is found in some seconds; None where none is.
 
-    There is none for latency_subgraphs and pipeline_iteration, and none where some op can be nowhere.
+    There is none for latency_subgraphs and pipeline_iteration, and none where some op can be
+    nowhere.
 
     Parameters
     ----------

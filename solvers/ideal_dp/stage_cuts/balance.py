@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.ideal_dp.stage_cuts.judge import Judge
+from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
 from placegap.solvers.ideal_dp.stage_cuts.search import PartSearch
 
 
@@ -21,15 +19,14 @@ def balanced(judge: Judge, part: PartSearch) -> None:
     if judge.best is None:
         return
     value_ns, plan = judge.best
-    walk = _walk_of(judge, part, plan)
-    if walk is None:
+    if judge.walk is None or plan.stage is None:
         return
-    problem = part.problem
+    walk, problem = judge.walk
     pair = {
         (i, j): at
         for at, (i, j) in enumerate(zip(problem.tail.tolist(), problem.head.tolist(), strict=True))
     }
-    key, moved = _balance(judge, part, walk), True
+    key, moved = _balance(judge, part, problem, walk), True
     while moved:
         moved = False
         for s in range(len(walk) - 1):
@@ -40,27 +37,18 @@ def balanced(judge: Judge, part: PartSearch) -> None:
                     continue
                 trial = walk.copy()
                 trial[s : s + 2] = left, right
-                now = _balance(judge, part, trial)
-                if now < key and part.game.time(trial) <= value_ns and judge.keep(trial, plan):
+                now = _balance(judge, part, problem, trial)
+                if (
+                    now < key
+                    and part.game.time(trial) <= value_ns
+                    and judge.keep(trial, problem, plan)
+                ):
                     key, walk, moved = now, trial, True
 
 
-def _walk_of(judge: Judge, part: PartSearch, plan: Plan) -> Ints | None:
-    """The pairs of a plan's stages."""
-    problem = judge.problem
-    number = {cut.tobytes(): i for i, cut in enumerate(problem.members)}
-    stage = np.zeros(problem.num_blocks, np.int64)
-    stage[problem.block] = plan.stage if plan.stage is not None else 0
-    cuts = [number.get((stage < s).tobytes(), -1) for s in range(part.stages + 1)]
-    walk = [np.flatnonzero((problem.tail == i) & (problem.head == j)) for i, j in pairwise(cuts)]
-    if not all(len(at) for at in walk):
-        return None
-    return np.concatenate(walk)
-
-
-def _balance(judge: Judge, part: PartSearch, walk: Ints) -> tuple[int, int]:
+def _balance(judge: Judge, part: PartSearch, problem: CutProblem, walk: Ints) -> tuple[int, int]:
     """Load of the second-heaviest device, and the most memory, by the problem's own sums."""
-    problem, count = part.problem, len(walk) // judge.semantics.stages_per_device
+    count = len(walk) // judge.semantics.stages_per_device
     load = (problem.forward_ns + problem.backward_ns)[walk].reshape(-1, count).sum(axis=0)
     held = problem.resident_bytes[walk] + (part.flying - 1) * problem.stash_bytes[walk]
     second = int(np.sort(load)[-2]) if count > 1 else 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice, permutations
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
-from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem, devices_alike
+from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem, devices_alike, links_alike
 
 MOST_ORDERS = 120
 """Orders of unlike devices that are tried for one chain."""
@@ -24,18 +25,19 @@ class Judge:
     ----------
     best : (int, Plan) or None
         The best plan so far, and its value.
+    walk : (S,) int64 and CutProblem, or None
+        The chain of the best plan, where it came from here.
     slack_ns : int
         1 where plans that are as good as the best are of use, too.
     """
 
-    def __init__(
-        self, instance: Instance, semantics: PipelineIteration, problem: CutProblem
-    ) -> None:
-        self.instance, self.semantics, self.problem = instance, semantics, problem
+    def __init__(self, instance: Instance, semantics: PipelineIteration) -> None:
+        self.instance, self.semantics = instance, semantics
         self.best: tuple[int, Plan] | None = None
+        self.walk: tuple[Ints, CutProblem] | None = None
         self.slack_ns = 0
-        self._alike = devices_alike(instance)
-        self._known: dict[bytes, bool] = {}
+        self._alike, self._links_alike = devices_alike(instance), links_alike(instance)
+        self._known: dict[tuple[int, bytes], bool] = {}
 
     @property
     def limit_ns(self) -> int | None:
@@ -47,42 +49,40 @@ class Judge:
         """Devices of the best plan."""
         return 0 if self.best is None else len(set(self.best[1].placement))
 
-    def ask(self, walk: Ints) -> bool:
+    def ask(self, walk: Ints, problem: CutProblem) -> bool:
         """Judge a chain on devices in all orders; whether these were all that there are."""
-        key = walk.tobytes()
+        key = id(problem), walk.tobytes()
         if key not in self._known:
-            self._known[key] = self._ask(walk)
+            self._known[key] = self._ask(walk, problem)
         return self._known[key]
 
-    def _ask(self, walk: Ints) -> bool:
+    def _ask(self, walk: Ints, problem: CutProblem) -> bool:
         count = len(walk) // self.semantics.stages_per_device
-        every = range(self.instance.num_devices)
-        stage = self._stages(walk)
-        orders = [tuple(range(count))] if self._alike else permutations(every, count)
-        tried = list(islice(orders, MOST_ORDERS + 1))
+        kind = problem.kind[walk[:count]].tolist()
+        every = problem.kinds or (tuple(range(self.instance.num_devices)),)
+        fixed = self._alike or (bool(problem.kinds) and self._links_alike)
+        tried = list(islice(_orders(kind, every), 1 if fixed else MOST_ORDERS + 1))
         complete = len(tried) <= MOST_ORDERS
-        if not complete:
+        if not complete and not problem.kinds:
             tried = _likely(self.instance, count)
-        for devices in tried:
+        stage = stages_of(walk, problem)
+        for devices in tried[:MOST_ORDERS]:
             self.judge(Plan(tuple((devices[s % count],) for s in stage), stage=stage))
+            if self.best is not None and self.best[1].stage is stage:
+                self.walk = walk, problem
         return complete
 
-    def _stages(self, walk: Ints) -> tuple[int, ...]:
-        """Stage of each op."""
-        before = self.problem.members[self.problem.head[walk]].sum(axis=0)
-        return tuple((len(walk) - before)[self.problem.block].tolist())
-
-    def keep(self, walk: Ints, plan: Plan) -> bool:
+    def keep(self, walk: Ints, problem: CutProblem, plan: Plan) -> bool:
         """Put a chain on the devices of the best plan in its place, if it has the same value."""
         assert self.best is not None
-        stage = self._stages(walk)
-        given = plan.stage if plan.stage is not None else (0,) * len(stage)
-        device = dict(zip(given, plan.placement, strict=True))
+        assert plan.stage is not None
+        stage = stages_of(walk, problem)
+        device = dict(zip(plan.stage, plan.placement, strict=True))
         other = Plan(tuple(device[s] for s in stage), stage=stage)
         verdict = evaluate(self.instance, other, self.semantics)
         same = verdict.feasible and verdict.value_ns == self.best[0]
         if same:
-            self.best = self.best[0], other
+            self.best, self.walk = (self.best[0], other), (walk, problem)
         return same
 
     def judge(self, plan: Plan) -> None:
@@ -93,7 +93,25 @@ class Judge:
             return
         used = len(set(plan.placement))
         if self.best is None or (value_ns, -used) < (self.best[0], -self.num_used):
-            self.best = value_ns, plan
+            self.best, self.walk = (value_ns, plan), None
+
+
+def stages_of(walk: Ints, problem: CutProblem) -> tuple[int, ...]:
+    """Stage of each op."""
+    before = problem.members[problem.head[walk]].sum(axis=0)
+    return tuple((len(walk) - before)[problem.block].tolist())
+
+
+def _orders(
+    kind: Sequence[int], kinds: Sequence[Sequence[int]], taken: tuple[int, ...] = ()
+) -> Iterator[tuple[int, ...]]:
+    """Devices for stages of these kinds, each device once, the lower numbers first."""
+    if len(taken) == len(kind):
+        yield taken
+        return
+    for k in kinds[kind[len(taken)]]:
+        if k not in taken:
+            yield from _orders(kind, kinds, (*taken, k))
 
 
 def _likely(instance: Instance, count: int) -> list[tuple[int, ...]]:

@@ -28,6 +28,7 @@ from placegap.solvers.core.trust import PROOF
 from placegap.solvers.ideal_dp.stage_cuts.balance import balanced
 from placegap.solvers.ideal_dp.stage_cuts.events import event_table
 from placegap.solvers.ideal_dp.stage_cuts.judge import Judge
+from placegap.solvers.ideal_dp.stage_cuts.kinds import with_kinds
 from placegap.solvers.ideal_dp.stage_cuts.problem import (
     CutProblem,
     build_cuts,
@@ -58,7 +59,8 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
         message = "a backward op feeds a forward op: no microbatch can pass"
         return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
     problem = build_cuts(instance, semantics, block, params.max_cuts)
-    judge = Judge(instance, semantics, problem)
+    problem = with_kinds(instance, semantics, problem) or problem
+    judge = Judge(instance, semantics)
     counts = _counts(instance.num_devices, semantics, problem)
     parts, message = list[PartSearch](), ""
     try:

@@ -39,8 +39,14 @@ class CutProblem:
     stash_bytes, resident_bytes : (P,) int64
     forth_ns, back_ns : (N,) int64
         Least time of the messages over each cut.
-    room : int
-        Memory of the largest device.
+    room : (P,) int64
+        Memory of the stage's device, or of the largest.
+    used : (N,) int64
+        Devices before each cut, -1 where any number may be.
+    kind : (P,) int64
+        Kind of the stage's device (`kinds`), 0 where that is open.
+    kinds : tuple of tuples of int
+        Devices of each kind; empty where the kinds are open.
     complete : bool
         Whether every cut is here.
     plain : bool
@@ -57,7 +63,10 @@ class CutProblem:
     resident_bytes: Ints
     forth_ns: Ints
     back_ns: Ints
-    room: int
+    room: Ints
+    used: Ints
+    kind: Ints
+    kinds: tuple[tuple[int, ...], ...]
     trains: bool
     complete: bool
     plain: bool
@@ -75,11 +84,11 @@ class CutProblem:
 
 def build_cuts(
     instance: Instance, semantics: PipelineIteration, block: Ints, most_cuts: int, *,
-    sends: bool = True,
+    sends: bool = True, device: int | None = None,
 ) -> CutProblem:  # fmt: skip
     """All cuts, or, if there are more than `most_cuts`, those of one order of the blocks.
 
-    Without `sends` all stages are on one device.
+    Without `sends` all stages are on one device; with a `device` every stage is on one like it.
 
     Examples
     --------
@@ -95,13 +104,13 @@ def build_cuts(
     sets = found or [(1 << b) - 1 for b in range(count + 1)]
     members = np.array([[cut >> b & 1 for b in range(count)] for cut in sets], np.bool_)
     tail, head = _pairs(members)
-    kinds, first = np.unique(arrays.time_ns, axis=1, return_index=True)
-    del kinds
+    first = np.unique(arrays.time_ns, axis=1, return_index=True)[1]
+    chosen = np.arange(instance.num_devices) if device is None else np.array([device])
     passes = []
     for backward in (False, True):
         of_pass = arrays.backward == backward
         columns = []
-        for k in first.tolist():
+        for k in first.tolist() if device is None else [device]:
             own = np.where(of_pass, np.maximum(arrays.time_ns[:, k], 0), 0)
             refused = _sums((arrays.time_ns[:, k] == UNSUPPORTED).astype(np.int64), block, members)
             total = _sums(own, block, members)
@@ -114,7 +123,7 @@ def build_cuts(
     resident = _sums(arrays.resident_bytes, block, members)
     last, after = _only_neighbours(before, members)
     tensors = _tensors(instance, block)
-    host = np.where(arrays.is_host, 0, arrays.host_ns).min(axis=1)
+    host = np.where(arrays.is_host, 0, arrays.host_ns)[:, chosen].min(axis=1)
     if semantics.sending == "overlap" or not sends:
         host = np.zeros_like(host)
     stash = _between(
@@ -131,19 +140,25 @@ def build_cuts(
     return CutProblem(
         block=block, members=members, tail=tail, head=head, forward_ns=forward,
         backward_ns=backward_ns, stash_bytes=stash, resident_bytes=resident[head] - resident[tail],
-        forth_ns=forth, back_ns=back, room=int(arrays.memory_bytes.max()),
+        forth_ns=forth, back_ns=back, room=np.full(len(tail), arrays.memory_bytes[chosen].max()),
+        used=np.full(len(members), -1), kind=np.zeros(len(tail), np.int64), kinds=(),
         trains=bool(arrays.backward.any()), complete=complete,
         plain=is_chain and adjacent and devices_alike(instance)
         and semantics.stages_per_device == 1,
     )  # fmt: skip
 
 
+def links_alike(instance: Instance) -> bool:
+    """Whether all transfers take the same time from any device to any other."""
+    between = instance.arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
+    return len(np.unique(between)) <= 1
+
+
 def devices_alike(instance: Instance) -> bool:
     """Whether devices and the links between them make no difference."""
     arrays = instance.arrays
-    between = arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
     columns = (arrays.time_ns, arrays.host_ns, arrays.memory_bytes[None], arrays.is_host[None])
-    return len(np.unique(between)) <= 1 and all((c == c[:, :1]).all() for c in columns)
+    return links_alike(instance) and all((c == c[:, :1]).all() for c in columns)
 
 
 def _before(instance: Instance, block: Ints, count: int) -> list[int]:

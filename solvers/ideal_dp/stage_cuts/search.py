@@ -72,9 +72,9 @@ class PartSearch:
         before, after = size[problem.tail], problem.num_blocks - size[problem.head]
         ends = (before == 0) == (s == 0), (after == 0) == (s == self.stages - 1)
         rest = self.stages - 1 - s
-        return np.asarray(
-            (held <= problem.room) & ends[0] & ends[1] & (before >= s) & (after >= rest)
-        )
+        placed = (problem.used[problem.tail] == s) | (problem.used[problem.tail] < 0)
+        fits = held <= problem.room
+        return np.asarray(fits & placed & ends[0] & ends[1] & (before >= s) & (after >= rest))
 
     def start(self) -> None:
         """Look for a good chain: the heaviest stage is light, then moves."""
@@ -124,7 +124,7 @@ class PartSearch:
         limit = self.judge.limit_ns
         if limit is not None and self.game.time(walk) >= limit:
             return True
-        return self.judge.ask(walk)
+        return self.judge.ask(walk, self.problem)
 
     @property
     def bound_ns(self) -> int:

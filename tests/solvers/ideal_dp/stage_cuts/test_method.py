@@ -71,6 +71,30 @@ def test_proves_chains_of_128_layers_in_16_stages(seed: int, microbatches: int) 
     assert found.status == "optimal"
 
 
+@pytest.mark.parametrize("microbatches", [4, 16])
+def test_proves_chains_on_devices_of_two_speeds(microbatches: int) -> None:
+    row = model_row(24, 6, 0, 10**5)
+    ops = tuple(
+        op.model_copy(
+            update={"time_ns": {"gpu": op.time_ns["gpu"], "fast": op.time_ns["gpu"] // 2}}
+        )
+        for op in row.graph.ops
+    )
+    devices = tuple(
+        device.model_copy(update={"kind": "fast"}) if k % 2 else device
+        for k, device in enumerate(row.cluster.devices)
+    )
+    unlike = row.model_copy(
+        update={
+            "graph": row.graph.model_copy(update={"ops": ops}),
+            "cluster": row.cluster.model_copy(update={"devices": devices}),
+        }
+    )
+    semantics = PipelineIteration(microbatches=microbatches)
+    found = solve(unlike, semantics, "stage-cuts", time_limit_s=120)
+    assert found.status == "optimal"
+
+
 def test_the_time_limit_leaves_a_plan_and_a_bound() -> None:
     semantics = PipelineIteration(microbatches=16)
     found = solve(model_row(64, 8, 1), semantics, "stage-cuts", time_limit_s=0)
