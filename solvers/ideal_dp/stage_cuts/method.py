@@ -46,7 +46,7 @@ class StageCutsParams(ExactParams):
         that of cheap methods.
     """
 
-    max_cuts: int = Field(default=1500, ge=2)
+    max_cuts: int = Field(default=1000, ge=2)
 
 
 def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:

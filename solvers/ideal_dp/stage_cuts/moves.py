@@ -9,6 +9,9 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, iteration_kernel
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
 
+REACH = 256
+"""How far one cut moves at most; two neighbouring cuts move a sixteenth of that each."""
+
 
 def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -> tuple[int, Ints]:
     """The walk after moves that shorten the iteration, until there is none; and its time.
@@ -24,7 +27,7 @@ def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -
     cuts = np.append(problem.tail[walk], problem.num_cuts - 1)
     value, cuts = _improve(
         problem.forward_ns, problem.backward_ns, problem.forth_ns, problem.back_ns, problem.trains,
-        allowed, cuts, *table,
+        allowed, cuts, *table, REACH * problem.stride,
     )  # fmt: skip
     pairs = [int(allowed[min(s, len(allowed) - 1), cuts[s], cuts[s + 1]]) for s in range(len(walk))]
     return int(value), np.array(pairs, np.int64)
@@ -49,7 +52,7 @@ def _set(
 @njit(cache=True)
 def _improve(
     forward: Ints, backward: Ints, forth: Ints, back: Ints, trains: bool, allowed: Ints, cuts: Ints,
-    step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, num_steps: int,
+    step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, num_steps: int, reach: int,
 ) -> tuple[int, Ints]:  # fmt: skip
     count, num_cuts, last = len(cuts) - 1, allowed.shape[1], len(allowed) - 1
     times = np.zeros(2 * num_steps, np.int64)
@@ -64,13 +67,14 @@ def _improve(
             for s in range(1, count - width + 1):
                 h, j = cuts[s - 1], cuts[s + width]
                 found_a, found_b = -1, -1
-                for a in range(num_cuts):
+                near = reach if width == 1 else reach // 16
+                for a in range(max(0, cuts[s] - near), min(num_cuts, cuts[s] + near + 1)):
                     left = allowed[min(s - 1, last), h, a]
                     if left < 0:
                         continue
-                    for b in range(num_cuts):
-                        if width == 1 and b != a:
-                            continue
+                    other = cuts[s + 1] if width == 2 else a
+                    wide = near if width == 2 else 0
+                    for b in range(max(0, other - wide), min(num_cuts, other + wide + 1)):
                         if width == 2 and allowed[min(s, last), a, b] < 0:
                             continue
                         right = allowed[min(s + width - 1, last), b, j]

@@ -21,6 +21,9 @@ from placegap.instances.problem.semantics import PipelineIteration
 
 Flags = NDArray[np.bool_]
 
+MOST_PLACES = 300
+"""Where one order of the blocks is all that is tried, stages end at so many places."""
+
 
 @dataclass(frozen=True, eq=False)
 class CutProblem:
@@ -77,6 +80,11 @@ class CutProblem:
         return len(self.members)
 
     @property
+    def stride(self) -> int:
+        """How many cuts have the same blocks, one after another."""
+        return max(1, (self.num_cuts - 1) // max(1, len(np.unique(self.members[:-1], axis=0))))
+
+    @property
     def num_blocks(self) -> int:
         """Number of blocks."""
         return int(self.members.shape[1])
@@ -101,7 +109,7 @@ def build_cuts(
     before = _before(instance, block, count)
     found = _ideals(before, most_cuts)
     complete = found is not None
-    sets = found or [(1 << b) - 1 for b in range(count + 1)]
+    sets = found or [(1 << b) - 1 for b in _places(instance, block)]
     members = np.array([[cut >> b & 1 for b in range(count)] for cut in sets], np.bool_)
     tail, head = _pairs(members)
     first = np.unique(arrays.time_ns, axis=1, return_index=True)[1]
@@ -187,6 +195,16 @@ def _ideals(before: list[int], most: int) -> list[int] | None:
         layer = list(grown)
         found += layer
     return found
+
+
+def _places(instance: Instance, block: Ints) -> list[int]:
+    """Numbers of blocks of an order that stages may end behind: about equal work between them."""
+    work = np.zeros(int(block.max()) + 1, np.int64)
+    np.add.at(work, block, np.maximum(instance.arrays.time_ns, 0).max(axis=1))
+    done = np.cumsum(work + 1)
+    bucket = done // (int(done[-1]) // MOST_PLACES + 1)
+    last = np.flatnonzero(np.diff(bucket)) + 1
+    return [0, *last.tolist(), len(work)]
 
 
 def _pairs(members: Flags) -> tuple[Ints, Ints]:
