@@ -12,6 +12,7 @@ from placegap.instances import (
     InputError,
     LatencySubgraphs,
     Makespan,
+    PipelineIteration,
     Plan,
     Semantics,
     example,
@@ -79,6 +80,14 @@ def test_the_file_names_ops_devices_and_channels(tmp_path: Path) -> None:
     assert raw["channel_order"]["out of gpu0"] == [
         {"producer": "op1", "consumer": "op2", "to": "gpu1"}
     ]
+
+
+def test_stages_are_written_by_op_name_and_come_back(tmp_path: Path) -> None:
+    semantics = PipelineIteration(microbatches=4)
+    plan = Plan(((0,), (0,), (1,), (1,)), stage=(0, 0, 1, 1))
+    save_plan(example(), plan, semantics, tmp_path / "p.json")
+    assert read_json(tmp_path / "p.json")["stage"] == {"op1": 0, "op2": 0, "op3": 1, "op4": 1}
+    assert load_plan(example(), tmp_path / "p.json") == (plan, semantics)
 
 
 def test_calls_are_written_by_op_name_and_come_back(tmp_path: Path) -> None:

@@ -39,12 +39,15 @@ def test_shrinking_undoes_expanding() -> None:
     assert shrink_plan(merge, expand_plan(merge, plan, FREE)) == plan
     calls = Plan(((0,), (1,), (0,)), call=(0, 0, 1))
     assert shrink_plan(merge, expand_plan(merge, calls, FREE)) == calls
+    stages = Plan(((0,), (1,), (0,)), stage=(0, 1, 2))
+    assert shrink_plan(merge, expand_plan(merge, stages, FREE)) == stages
 
 
 def test_a_plan_that_sets_merged_ops_apart_has_no_coarse_one() -> None:
     merge = merge_groups(example(), GROUPS, "merged", "nobody")
     assert shrink_plan(merge, Plan.on([0, 0, 1, 0])) is None
     assert shrink_plan(merge, Plan(((0,),) * 4, call=(0, 0, 1, 1))) is None
+    assert shrink_plan(merge, Plan(((0,),) * 4, stage=(0, 0, 1, 1))) is None
 
 
 @pytest.mark.parametrize("channels", ["free", "port"])
