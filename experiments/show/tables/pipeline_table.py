@@ -1,8 +1,8 @@
 """Iteration times of pipelines, as docs/pipeline-iteration.md has them.
 
-``python -m placegap.experiments.show.tables.pipeline_table [MODEL ...]`` prints one table: language models
-as chains of layers (`instances.corpus.layer_chains`) in p stages with m microbatches, by an even
-split, by max_load's optimum, by the proposal for PyTorch, and by stage-cuts with its proof.
+``python -m placegap.experiments.show.tables.pipeline_table [MODEL ...]`` prints one table: language
+models as chains of layers (`instances.corpus.layer_chains`) in p stages with m microbatches, by an
+even split, by max_load's optimum, by the proposal for PyTorch, and by stage-cuts with its proof.
 """
 
 from __future__ import annotations
