@@ -14,13 +14,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import ceil_div
-from placegap.solvers.core.back_ends.outcome import THREADS
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -119,6 +117,10 @@ def _two_weights(time: Ints, count: Ints) -> Floats:
 
 def _weights(time: Ints, count: Ints) -> Floats:
     """Weights that prove much, by cutting planes (Kelley 1960): LPs of one column per kind."""
+    import highspy  # three kinds are rare, and HiGHS is slow to load
+
+    from placegap.solvers.core.back_ends.outcome import THREADS
+
     num, highs = len(count), highspy.Highs()
     for option, setting in (("output_flag", False), ("threads", THREADS)):
         highs.setOptionValue(option, setting)

@@ -109,7 +109,8 @@ def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
     coarse = ["--coarsen", "pesto-merge", "--coarsen-param", "ops=3"]
     assert main([*command, *coarse, "-o", str(out), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert (content["value_ns"], content["bound_ns"], content["status"]) == (43, None, "feasible")
+    # no proof comes back from a coarse graph; 33 is the critical path of the ops themselves
+    assert (content["value_ns"], content["bound_ns"], content["status"]) == (43, 33, "feasible")
     assert len(content["placement"]) == 4
     plan, semantics = load_plan(read_model(model).instance(), out)
     assert len(plan.placement) == 4
