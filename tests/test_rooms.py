@@ -19,7 +19,7 @@ BELOW: dict[str, set[str]] = {
     "instances/structure": {"reading", "problem"},
     "instances/costing": {"reading", "problem"},
     "instances/op_splitting": {"reading", "problem"},
-    "instances/files": {"reading", "problem", "referee", "costing"},
+    "instances/files": {"reading", "problem", "referee", "costing", "structure"},
     "instances/importers": {"reading", "problem", "referee", "costing", "files"},
     "instances/standard_evaluation": {"reading", "problem", "files"},
     "instances/transforms": {"reading", "problem", "referee", "structure", "files"},

@@ -1,0 +1,1 @@
+"""Plans in the formats of the tools that run them."""

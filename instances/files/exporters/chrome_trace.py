@@ -1,0 +1,192 @@
+"""Trace Event JSON, which Perfetto and Chrome show: ops, transfers as arrows, memory over time.
+
+Source: Google's "Trace Event Format". A process is a device; its first row has ops, its second
+what it sends. ``X`` is a span, ``s`` and ``f`` are the ends of an arrow, ``C`` is a counter, ``M``
+names a row. Times are in microseconds.
+
+What is drawn: one pass under makespan and latency_subgraphs; one iteration under
+pipeline_iteration, an event of the schedule as one span; and one sample alone under max_load, whose
+value is that of a full pipeline.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import (
+    LoadSemantics,
+    Makespan,
+    PipelineIteration,
+    Semantics,
+    memory_rule,
+)
+from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.memory import held_bytes, live_spans
+from placegap.instances.referee.pipeline.in_flight import stash_bytes
+from placegap.instances.referee.pipeline.iteration import simulate_iteration
+from placegap.instances.referee.plan import Plan, Schedule
+from placegap.instances.referee.simulate import simulate
+
+OPS, SENDS = 0, 1
+NS_PER_US = 1000
+
+TraceEvent = dict[str, Any]
+
+
+def write_chrome_trace(instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """The trace of a plan, one event per line.
+
+    Raises
+    ------
+    InputError
+        If the plan cannot be executed, or has replicas.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> text = write_chrome_trace(example(), Plan.on([0, 1, 0, 0]), Makespan())
+    >>> [event["ph"] for event in json.loads(text)["traceEvents"]].count("s")
+    2
+    """
+    if any(len(devices) > 1 for devices in plan.placement):
+        raise InputError("a trace shows one device for each op; leave out --replicas")
+    verdict = evaluate(instance, plan, semantics)
+    if verdict.value_ns is None:
+        raise InputError(f"the plan cannot be executed: {verdict.violations[0]}")
+    if isinstance(semantics, PipelineIteration):
+        events = [*_rows(instance), *_iteration(instance, plan, semantics)]
+    else:
+        schedule = verdict.schedule or simulate(instance, plan, Makespan())
+        events = [
+            *_rows(instance),
+            *_pass(instance, schedule, semantics),
+            *_memory(instance, plan, semantics, schedule),
+        ]
+    shown = "one sample alone" if isinstance(semantics, LoadSemantics) else "the whole value"
+    about = {"model": instance.name, "semantics": semantics.label, "value_ns": verdict.value_ns,
+             "shown": shown}  # fmt: skip
+    lines = ",\n".join(json.dumps(event) for event in events)
+    return (
+        f'{{"displayTimeUnit": "ns",\n"otherData": {json.dumps(about)},\n'
+        f'"traceEvents": [\n{lines}\n]}}\n'
+    )
+
+
+def _rows(instance: Instance) -> Iterator[TraceEvent]:
+    for k, spec in enumerate(instance.cluster.devices):
+        named = (("process_name", OPS, spec.name), ("thread_name", OPS, "ops"),
+                 ("thread_name", SENDS, "sends"))  # fmt: skip
+        for what, row, name in named:
+            yield {"ph": "M", "name": what, "pid": k, "tid": row, "args": {"name": name}}
+
+
+def _pass(instance: Instance, schedule: Schedule, semantics: Semantics) -> Iterator[TraceEvent]:
+    device = schedule.device.tolist()
+    spans = zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True)
+    starts = []
+    for op, k, (start, end) in zip(instance.graph.ops, device, spans, strict=True):
+        starts.append(start)
+        args = {"kind": op.kind, "module": op.module or "", "backward": op.backward}
+        yield _span(op.name, "op", k, OPS, start, end, args)
+    moves, index = schedule.transfers, instance.arrays.index
+    per_edge = not isinstance(semantics, Makespan) or semantics.transfers == "per_edge"
+    columns = (moves.item, moves.producer, moves.source, moves.destination, moves.start_ns,
+               moves.end_ns)  # fmt: skip
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for number, (item, producer, source, target, start, end) in enumerate(rows):
+        if per_edge:
+            readers, edge = [int(index.consumer[item])], item
+        else:
+            edges = index.tensor_edge[index.tensor_ptr[item] : index.tensor_ptr[item + 1]]
+            readers, edge = index.consumer[edges].tolist(), int(index.tensor_first_edge[item])
+        reader = min((i for i in readers if device[i] == target), key=lambda i: starts[i])
+        name = f"{instance.graph.ops[producer].name} -> {instance.graph.ops[reader].name}"
+        args = {"bytes": instance.graph.edges[edge].bytes}
+        yield _span(name, "transfer", source, SENDS, start, end, args)
+        yield from _arrow(number, (source, start), (target, starts[reader]))
+
+
+def _iteration(
+    instance: Instance, plan: Plan, semantics: PipelineIteration
+) -> Iterator[TraceEvent]:
+    run = simulate_iteration(instance, plan, semantics)
+    home = run.stages.device.tolist()
+    start_of = {}
+    stash = stash_bytes(instance, run.stages).tolist() if run.stages.trains else []
+    changes: list[tuple[int, int, int]] = []
+    for spans in run.events:
+        for event, start, end in spans:
+            start_of[event] = start
+            name = f"{'backward' if event.backward else 'forward'} {event.stage}"
+            args = {"stage": event.stage, "microbatch": event.microbatch}
+            yield _span(
+                f"{name}, microbatch {event.microbatch}", "stage", home[event.stage], OPS, start,
+                end, args,
+            )  # fmt: skip
+            if stash and not event.backward:
+                changes.append((home[event.stage], start, stash[event.stage]))
+            elif stash:
+                changes.append((home[event.stage], end, -stash[event.stage]))
+    for number, message in enumerate(run.messages):
+        source, target = home[message.sender.stage], home[message.receiver.stage]
+        name = f"microbatch {message.sender.microbatch} to stage {message.receiver.stage}"
+        yield _span(name, "transfer", source, SENDS, message.start_ns, message.end_ns, {})
+        yield from _arrow(number, (source, message.start_ns), (target, start_of[message.receiver]))
+    # resident bytes have one microbatch in them: while there is none, its stash counts as well
+    base = np.zeros(instance.num_devices, np.int64)
+    np.add.at(base, plan.devices, instance.arrays.resident_bytes)
+    for s, kept in enumerate(stash):
+        base[home[s]] -= kept
+    yield from _counters(base.tolist(), changes)
+
+
+def _memory(
+    instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule
+) -> Iterator[TraceEvent]:
+    if memory_rule(semantics) == "sum":
+        held = held_bytes(instance, plan, semantics, schedule)
+        assert held is not None  # the rule needs no schedule
+        yield from _counters(held.bytes.tolist(), [])
+        return
+    rules = semantics if isinstance(semantics, Makespan) else Makespan(memory="peak")
+    held = held_bytes(instance, plan, rules, schedule)
+    assert held is not None
+    spans = live_spans(instance, plan, rules, schedule)
+    columns = (spans.device, spans.begin, spans.end, spans.bytes)
+    changes = []
+    for k, begin, end, size in zip(*(column.tolist() for column in columns), strict=True):
+        changes += [(k, begin, size), (k, end, -size)]
+    yield from _counters(held.state_bytes.tolist(), changes)
+
+
+def _counters(base: list[int], changes: Iterable[tuple[int, int, int]]) -> Iterator[TraceEvent]:
+    """One counter per device, from its base and (device, time, change)."""
+    at: list[dict[int, int]] = [{0: 0} for _ in base]
+    for k, time_ns, change in changes:
+        at[k][time_ns] = at[k].get(time_ns, 0) + change
+    for k, level in enumerate(base):
+        for time_ns, change in sorted(at[k].items()):
+            level += change
+            yield {"ph": "C", "name": "memory", "pid": k, "tid": OPS, "ts": time_ns / NS_PER_US,
+                   "args": {"bytes": level}}  # fmt: skip
+
+
+def _span(
+    name: str, category: str, device: int, row: int, start: int, end: int, args: TraceEvent
+) -> TraceEvent:
+    return {"ph": "X", "name": name, "cat": category, "pid": device, "tid": row,
+            "ts": start / NS_PER_US, "dur": (end - start) / NS_PER_US, "args": args}  # fmt: skip
+
+
+def _arrow(number: int, tail: tuple[int, int], head: tuple[int, int]) -> Iterator[TraceEvent]:
+    """From the row of sends of one device to the row of ops of another."""
+    common = {"name": "transfer", "cat": "transfer", "id": number}
+    (source, sent), (target, read) = tail, head
+    yield {"ph": "s", **common, "pid": source, "tid": SENDS, "ts": sent / NS_PER_US}
+    yield {"ph": "f", "bp": "e", **common, "pid": target, "tid": OPS, "ts": read / NS_PER_US}

@@ -1,0 +1,122 @@
+"""Pipelines by the names of their modules: torchtitan's parts, split points, layers per stage.
+
+Sources: torchtitan's option ``module_fqns_per_model_part`` ("a list of lists containing the FQNs of
+modules to be included in each model chunk"), the guide of ``torch.distributed.pipelining``
+(``split_spec={"layers.4": SplitPoint.BEGINNING}``), and vLLM's environment variable
+``VLLM_PP_LAYER_PARTITION`` (``8,9,9,6``: numbers of layers, the first stage with the embeddings and
+the last one with norm and head).
+"""
+
+from __future__ import annotations
+
+import json
+
+from placegap.instances.files.exporters.placed_modules import layer_list, layer_stages, run_order
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import PipelineIteration, Semantics
+from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.modules import layer_of
+
+TORCHTITAN = {"embed_tokens": "tok_embeddings", "norm": "norm", "lm_head": "output"}
+"""Modules of a Llama by their names in transformers, and in torchtitan; layers are `layers.3`."""
+
+
+def write_torchtitan(instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """``module_fqns_per_model_part``: a list of lists, in JSON, which is TOML and Python as well.
+
+    Modules that are named as in transformers' Llama get torchtitan's names; others keep theirs.
+    """
+    stages = layer_stages(instance, plan, semantics)
+    renamed = {layer: _torchtitan_name(layer) for stage in stages for layer in stage}
+    if None not in renamed.values():
+        stages = [[renamed[layer] or layer for layer in stage] for stage in stages]
+    rows = ",\n".join(f"  {json.dumps(stage)}" for stage in stages)
+    return f"[\n{rows}\n]\n"
+
+
+def write_pipelining(instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """``split_spec`` as JSON: before each of these modules a stage begins (`SplitPoint.BEGINNING`).
+
+    Raises
+    ------
+    InputError
+        If an op runs before the module that begins its stage, or after the next one's.
+    """
+    stages = layer_stages(instance, plan, semantics)
+    begins = [stage[0] for stage in stages[1:]]
+    _check_split(instance, {layer: s for s, stage in enumerate(stages) for layer in stage}, begins)
+    return json.dumps({"split_spec": dict.fromkeys(begins, "BEGINNING")}, indent=2) + "\n"
+
+
+def write_vllm(instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """The line that sets ``VLLM_PP_LAYER_PARTITION``.
+
+    Raises
+    ------
+    InputError
+        If devices have several stages, embeddings are not in the first stage, or norm and head not
+        in the last one.
+    """
+    if isinstance(semantics, PipelineIteration) and semantics.stages_per_device > 1:
+        raise InputError("vllm has one stage per device; leave out --stages-per-device")
+    stages = layer_stages(instance, plan, semantics)
+    counts = counts_with_ends(stages, layer_list(instance), "vllm")
+    return f"VLLM_PP_LAYER_PARTITION={','.join(map(str, counts))}\n"
+
+
+def counts_with_ends(stages: list[list[str]], layers: list[str], kind: str) -> list[int]:
+    """Numbered layers per stage, where the ends hold all else.
+
+    Examples
+    --------
+    >>> counts_with_ends([["embed", "h.0"], ["h.1", "h.2", "head"]], ["h.0", "h.1", "h.2"], "vllm")
+    [1, 2]
+    """
+    numbered = set(layers)
+    for s, stage in enumerate(stages):
+        for at, layer in enumerate(stage):
+            if layer in numbered:
+                continue
+            is_before = all(other not in numbered for part in stages[:s] for other in part) and all(
+                other not in numbered for other in stage[:at]
+            )
+            home = 0 if is_before else len(stages) - 1
+            if s != home:
+                where = "first" if is_before else "last"
+                raise InputError(
+                    f"{layer!r} is in stage {s}, but {kind} has it in the {where} one; place with"
+                    f" --export {kind}=FILE, which keeps it there"
+                )
+    return [sum(layer in numbered for layer in stage) for stage in stages]
+
+
+def _torchtitan_name(layer: str) -> str | None:
+    owner, _, last = layer.rpartition(".")
+    if last.isdecimal() and owner in ("layers", "model.layers"):
+        return f"layers.{last}"
+    return TORCHTITAN.get(layer.removeprefix("model."))
+
+
+def _check_split(instance: Instance, stage_of: dict[str, int], begins: list[str]) -> None:
+    """Refuse what a cut of the program before these modules would put into another stage."""
+    layers, order, index = layer_of(instance.graph), run_order(instance), instance.arrays.index
+    forward = [i for i in range(instance.num_ops) if not instance.arrays.backward[i]]
+    forward.sort(key=lambda i: order[i])
+    current, at, stage = 0, dict.fromkeys(begins), dict[int, int]()
+    for i in forward:
+        layer = layers[i]
+        if layer is not None and layer in at:
+            current = max(current, stage_of[layer])
+        stage[i] = current
+        if layer is not None and stage_of[layer] != current:
+            raise InputError(
+                f"op {instance.graph.ops[i].name!r} of {layer!r} runs after stage {current} has"
+                " begun, but is in another; split points cannot say that"
+            )
+    for a, b in zip(index.producer.tolist(), index.consumer.tolist(), strict=True):
+        if layers[b] is None and b in stage and a in stage and stage[a] != stage[b]:
+            raise InputError(
+                f"op {instance.graph.ops[b].name!r} would fall into another stage than"
+                f" {instance.graph.ops[a].name!r}, which feeds it; split points cannot say that"
+            )

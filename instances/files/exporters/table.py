@@ -1,0 +1,85 @@
+"""The table of exporters: a name, and what writes a plan in that format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from placegap.instances.files.exporters.chrome_trace import write_chrome_trace
+from placegap.instances.files.exporters.device_map import write_device_map
+from placegap.instances.files.exporters.megatron_layout import write_megatron
+from placegap.instances.files.exporters.op_table import write_op_table
+from placegap.instances.files.exporters.split_file import write_split
+from placegap.instances.files.exporters.stage_lists import (
+    write_pipelining,
+    write_torchtitan,
+    write_vllm,
+)
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.near_names import instead_of
+from placegap.instances.referee.plan import Plan
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """One row of the table.
+
+    `whole_layers` tells whether only plans of whole layers can be written; `join_ends`, whether
+    the first stage must hold all that comes before the numbered layers, and the last one all that
+    comes after them.
+    """
+
+    summary: str
+    write: Callable[[Instance, Plan, Semantics], str]
+    whole_layers: bool = False
+    join_ends: bool = False
+
+
+EXPORTERS: Mapping[str, Exporter] = {
+    "device_map": Exporter("accelerate's map of modules to devices", write_device_map, True),
+    "torchtitan": Exporter("module_fqns_per_model_part", write_torchtitan, True),
+    "megatron": Exporter("--pipeline-model-parallel-layout", write_megatron, True, True),
+    "vllm": Exporter("VLLM_PP_LAYER_PARTITION", write_vllm, True, True),
+    "pipelining": Exporter("split points of torch.distributed.pipelining", write_pipelining, True),
+    "dnn-partitioning": Exporter("its split file", write_split),
+    "chrome-trace": Exporter("Trace Event JSON, for Perfetto and Chrome", write_chrome_trace),
+    "csv": Exporter("one row per op", write_op_table),
+}
+
+
+def find_exporter(name: str) -> Exporter:
+    """The exporter of a name.
+
+    Raises
+    ------
+    InputError
+        One line with the names that there are.
+
+    Examples
+    --------
+    >>> find_exporter("device_map").whole_layers
+    True
+    >>> find_exporter("devicemap")
+    Traceback (most recent call last):
+    placegap.instances.reading.errors.InputError: there is no export 'devicemap'; did you mean \
+'device_map'?
+    """
+    if name not in EXPORTERS:
+        raise InputError(f"there is no export {name!r}{instead_of(name, EXPORTERS)}")
+    return EXPORTERS[name]
+
+
+def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """The content of the file of one kind.
+
+    Raises
+    ------
+    InputError
+        One line: the format cannot say what the plan does, and the mend.
+    """
+    try:
+        return find_exporter(kind).write(instance, plan, semantics)
+    except InputError as error:
+        raise InputError(str(error), f"export {kind}") from None

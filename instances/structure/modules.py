@@ -1,0 +1,183 @@
+"""Modules of a network as wholes: layers, and colocation groups that keep them on one device.
+
+The ops of a graph say by `Op.module` which module made them. A *layer* is a numbered module
+(``model.layers.3``) or a module beside the lists of them (``model.embed_tokens``): the smallest
+modules whose borders are the only places where tensors change hands. A numbered module that does
+nothing itself and holds numbered modules (a stage of ResNet) is divided further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from placegap.instances.problem.instance import Graph, Instance
+from placegap.instances.reading.errors import InputError
+
+Granularity = Literal["module", "layer", "op"]
+
+WITHOUT_OPS = "modules_without_ops"
+"""Parameter of the provenance: modules that hold weights and that no op names, space-separated."""
+
+
+def layer_of(graph: Graph) -> tuple[str | None, ...]:
+    """The layer of each op; None for ops of modules that hold layers, and of none.
+
+    Examples
+    --------
+    >>> from placegap.instances import Graph, Op
+    >>> paths = ("net.embed", "net.h.0.attn", "net.h.0", "net", "net.h.1.mlp")
+    >>> layer_of(Graph(name="net", ops=tuple(Op(name=p, module=p) for p in paths)))
+    ('net.embed', 'net.h.0', 'net.h.0', None, 'net.h.1')
+    """
+    paths = list(dict.fromkeys(op.module for op in graph.ops if op.module))
+    own = set(paths)
+    holding = {prefix for path in paths for prefix in _numbered(path)[:-1]}
+    divided = {""}
+    for path in paths:
+        whole = [at for at in _numbered(path) if at in own or at not in holding]
+        if whole:
+            divided.update(_prefixes(whole[0])[:-1])
+    return tuple(
+        next((at for at in _prefixes(op.module or "") if at not in divided), None)
+        for op in graph.ops
+    )
+
+
+def leaf_module_of(graph: Graph) -> tuple[str | None, ...]:
+    """The module of each op; None for ops of modules that hold other modules, and of none.
+
+    Examples
+    --------
+    >>> from placegap.instances import Graph, Op
+    >>> paths = ("net.h.0.attn", "net.h.0", "net.h.0.mlp")
+    >>> leaf_module_of(Graph(name="net", ops=tuple(Op(name=p, module=p) for p in paths)))
+    ('net.h.0.attn', None, 'net.h.0.mlp')
+    """
+    paths = {op.module for op in graph.ops if op.module}
+    parents = {prefix for path in paths for prefix in _prefixes(path)[:-1]}
+    return tuple(None if op.module in parents else op.module or None for op in graph.ops)
+
+
+def with_granularity(
+    instance: Instance, granularity: Granularity, *, join_ends: bool = False
+) -> Instance:
+    """The instance with each module, or each layer, as a colocation group.
+
+    Parameters
+    ----------
+    instance : Instance
+    granularity : {"module", "layer", "op"}
+        ``layer``: besides, a forward op outside of all layers is with what feeds it: no hook of a
+        framework moves its inputs. ``module``: such ops, and those of modules that hold others,
+        are free. ``op``: the instance itself.
+    join_ends : bool
+        Whether what comes before the numbered layers is one group, and what comes after them
+        another, as in frameworks whose first stage holds all embeddings and whose last one holds
+        norm and head.
+
+    Raises
+    ------
+    InputError
+        If no op names a module, or no device kind runs all of a layer.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> with_granularity(example(), "op") == example()
+    True
+    """
+    if granularity == "op":
+        return instance
+    graph, index = instance.graph, instance.arrays.index
+    wholes = list(layer_of(graph) if granularity == "layer" else leaf_module_of(graph))
+    if not any(wholes):
+        raise InputError(
+            f"no op of {graph.name} names its module; use --granularity op, or trace the model"
+            " (hf:, py:)"
+        )
+    if join_ends:
+        _join_ends(instance, wholes)
+    pairs = _chained(wholes) + _chained([op.colocation for op in graph.ops])
+    if granularity == "layer":
+        backward = instance.arrays.backward
+        ends = zip(index.producer.tolist(), index.consumer.tolist(), strict=True)
+        pairs += [(a, b) for a, b in ends if wholes[b] is None and not backward[b]]
+    count = len(graph.ops)
+    rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
+    arcs = coo_array((np.ones(len(rows), np.int8), (rows, columns)), (count, count))
+    group = connected_components(arcs, directed=False)[1].tolist()
+    label: dict[int, str] = {}
+    for i, whole in enumerate(wholes):
+        if whole is not None:
+            label.setdefault(group[i], whole)
+    for i, op in enumerate(graph.ops):
+        if op.colocation is not None:
+            label.setdefault(group[i], f"group of {op.name}")
+    ops = tuple(
+        op.model_copy(update={"colocation": label.get(at)})
+        if op.colocation != label.get(at)
+        else op
+        for op, at in zip(graph.ops, group, strict=True)
+    )
+    changed = graph.model_copy(update={"ops": ops})
+    return instance.model_copy(update={"graph": changed, "best_known": ()})
+
+
+def numbered_layers(layers: Sequence[str | None]) -> dict[str, list[str]]:
+    """The numbered layers by the list that holds them, in the order in which they first come.
+
+    Examples
+    --------
+    >>> numbered_layers(["embed", "h.0", None, "h.1", "h.0"])
+    {'h': ['h.0', 'h.1']}
+    """
+    found: dict[str, list[str]] = {}
+    for layer in dict.fromkeys(layers):
+        owner, _, last = (layer or "").rpartition(".")
+        if layer is not None and last.isdecimal():
+            found.setdefault(owner, []).append(layer)
+    return found
+
+
+def _join_ends(instance: Instance, wholes: list[str | None]) -> None:
+    """Name what is before the longest list of layers ``first``, and what is after it ``last``."""
+    lists = numbered_layers(wholes)
+    inner = set(max(lists.values(), key=len, default=[]))
+    order = [
+        i for i in instance.arrays.index.topological_order.tolist()
+        if not instance.arrays.backward[i]
+    ]  # fmt: skip
+    seen = False
+    end: dict[str, str] = {}
+    for i in order:
+        whole = wholes[i]
+        seen = seen or whole in inner
+        if whole is not None and whole not in inner:
+            end.setdefault(whole, "(after the layers)" if seen else "(before the layers)")
+    wholes[:] = [end.get(whole, whole) if whole is not None else None for whole in wholes]
+
+
+def _chained(labels: Sequence[str | None]) -> list[tuple[int, int]]:
+    """Pairs that link all positions of each label."""
+    last: dict[str, int] = {}
+    pairs = []
+    for i, label in enumerate(labels):
+        if label is not None:
+            pairs.append((last.get(label, i), i))
+            last[label] = i
+    return pairs
+
+
+def _prefixes(path: str) -> list[str]:
+    parts = path.split(".")
+    return [".".join(parts[: at + 1]) for at in range(len(parts))]
+
+
+def _numbered(path: str) -> list[str]:
+    """The numbered modules on the way to a module, from the outside in, and itself if numbered."""
+    return [at for at in _prefixes(path) if at.rpartition(".")[2].isdecimal()]
