@@ -32,6 +32,8 @@ from placegap.experiments.show.place_report import (
     certificate_line,
     certificate_object,
     opinion_object,
+    price_line,
+    price_object,
     print_result,
     result_object,
 )
@@ -41,8 +43,10 @@ from placegap.instances.importers.torch_export.options import TraceOptions, is_t
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LoadSemantics, Semantics
 from placegap.instances.reading.errors import InputError
+from placegap.instances.structure.modules import Granularity, with_granularity
 
 if TYPE_CHECKING:
+    from placegap.experiments.running.exporting import ModulePrice
     from placegap.experiments.running.placing import Attempt
     from placegap.instances.files.certificate_file import Certificate
     from placegap.instances.referee.plan import Plan
@@ -93,6 +97,23 @@ def place_command(
     ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the plan to this file.")
+    ] = None,
+    export: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--export",
+            metavar="KIND=FILE",
+            help="Write the plan for another tool: device_map, torchtitan, megatron, vllm,"
+            " pipelining, dnn-partitioning, chrome-trace or csv; repeatable.",
+        ),
+    ] = None,
+    granularity: Annotated[
+        Granularity | None,
+        typer.Option(
+            "--granularity",
+            help="What stays on one device: ops (the default), modules, or layers (the default of"
+            " exports that have nothing smaller).",
+        ),
     ] = None,
     write: Annotated[
         Path | None,
@@ -145,6 +166,13 @@ def place_command(
     as_json: JsonOption = False,
 ) -> None:
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
+    from placegap.experiments.running.exporting import (
+        joins_ends,
+        needed_granularity,
+        parse_exports,
+        price_of_modules,
+        write_exports,
+    )
     from placegap.experiments.running.placing import (
         FIRST_SHARE,
         Attempt,
@@ -162,30 +190,44 @@ def place_command(
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
     if not 0 <= gap < 1 or seed < 0:
         raise InputError("--gap must be in [0, 1), --seed not negative")
-    check_outputs(out, write, log, plot, certificate)
+    exports = parse_exports(export or ())
+    whole = needed_granularity(granularity, list(exports))
+    check_outputs(out, write, log, plot, certificate, *exports.values())
     check_plot(plot)
     if out is not None:
         check_outputs(finer_file(out))
     if out is not None and method is not None and find_method(method).claim == "bound":
         raise InputError(f"{method} makes no plans: there is none for -o")
-    if write is not None and out is not None:
-        raise InputError("--write solves nothing: there is no plan for -o")
+    if exports and method is not None and find_method(method).claim == "bound":
+        raise InputError(f"{method} makes no plans: there is none for --export")
+    if write is not None and (out is not None or exports):
+        raise InputError(
+            f"--write solves nothing: there is no plan for {'--export' if exports else '-o'}"
+        )
+    if certificate is not None and whole != "op":
+        raise InputError(
+            f"--certificate is about single ops, and the plan is made of {whole}s; add"
+            " --granularity op, or leave out --certificate"
+        )
     if write is not None and certificate is not None:
         raise InputError("--write solves nothing: there is no bound for --certificate")
     source = Source(model, cluster, time_unit, dims=parse_dims(dim), tracing=tracing, times=times)
-    instance = read_instance(source)
+    fine = read_instance(source)
+    instance = with_granularity(fine, whole, join_ends=joins_ends(list(exports)))
     params = parse_pairs(param or ())
     coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")
     if coarsen is None and coarsen_params:
         raise InputError("--coarsen-param belongs to a transform: name it by --coarsen")
     if coarsen is not None:
         find_transform(coarsen, coarsen_params)
+    is_own = is_traced(model) or instance is not fine  # a worker would trace it once more
+    shares = FIRST_SHARE if second_opinion or instance is not fine else 1.0
     first = Attempt(
-        source=instance if is_traced(model) else source,  # a worker would trace it once more
+        source=instance if is_own else source,
         semantics=choose_semantics(rules, instance.semantics, method, params, usual_rules(model)),
         method=method or "",
         params=params,
-        time_limit_s=time_limit * (FIRST_SHARE if second_opinion else 1.0),
+        time_limit_s=time_limit * shares,
         gap=gap,
         seed=seed,
         coarsen=coarsen,
@@ -217,7 +259,9 @@ def place_command(
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None
         with held():
-            _report(instance, stopped.best, out, as_json, model=model)
+            _report(fine, stopped.best, out, as_json, model=model)
+            for sentence in write_exports(fine, stopped.best, exports):
+                warn(sentence)
         warn(f"stopped; this is the plan of {stopped.best.method}")
         raise typer.Exit(stop_status()) from None
     except RuntimeError as error:
@@ -231,10 +275,17 @@ def place_command(
     written = None
     if certificate is not None:
         written = _certify(instance, result, certificate, time_limit)
+    price = None
+    if instance is not fine:
+        with spinner(f"placing {fine.name} op by op"):
+            rest = replace(first, time_limit_s=time_limit * (1 - FIRST_SHARE))
+            price = price_of_modules(fine, rest, result, whole)
     with (
         held()
     ):  # a signal that comes now keeps neither the plan nor what is printed from being whole
-        _report(instance, result, out, as_json, opinion, model=model, certificate=written)
+        for sentence in write_exports(fine, result, exports):
+            warn(sentence)
+        _report(fine, result, out, as_json, opinion, model=model, certificate=written, price=price)
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
@@ -331,6 +382,7 @@ def _report(
     *,
     model: str,
     certificate: Certificate | None = None,
+    price: ModulePrice | None = None,
 ) -> None:
     """Print a result, explain a missing plan, write the plan.
 
@@ -349,6 +401,8 @@ def _report(
             content["second_opinion"] = opinion_object(opinion)
         if certificate is not None:
             content["certificate"] = certificate_object(certificate)
+        if price is not None:
+            content["granularity"] = price_object(price)
         print(json.dumps(content, ensure_ascii=False), flush=True)
     else:
         print_result(output(), instance, result)
@@ -356,6 +410,8 @@ def _report(
             output().print(f"second  {opinion.verdict}: {opinion.sentence}", markup=False)
         if certificate is not None:
             output().print(f"certified {certificate_line(certificate)}", markup=False)
+        if price is not None:
+            output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
     for fault in result.faults:
         warn(f"a solver was wrong: {fault}")
     if result.plan is None or result.evaluation is None:

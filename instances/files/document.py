@@ -199,8 +199,19 @@ def _count_values(data: bytes | str, source: str | Path) -> None:
 
 def write_json(content: Any, path: str | Path) -> None:
     """Write JSON, gzipped without a time stamp if the name ends in ``.gz``; never half a file."""
+    write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", path)
+
+
+def write_text(text: str, path: str | Path) -> None:
+    """Write text, gzipped without a time stamp if the name ends in ``.gz``; never half a file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
     path = Path(path)
-    data = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+    data = text.encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=9, mtime=0)
     special = path.exists() and not path.is_file()  # a pipe or /dev/stdout must stay what it is

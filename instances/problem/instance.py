@@ -42,6 +42,10 @@ Flag = Annotated[bool, Field(strict=True)]
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]
 
 
+WITHOUT_OPS = "modules_without_ops"
+"""Parameter of a provenance: modules of a traced model that hold weights and that no op names."""
+
+
 class InstancePart(BaseModel):
     """Base of all parts of an instance: frozen, and unknown fields are errors."""
 

@@ -11,17 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from networkx.utils import UnionFind
 
 from placegap.instances.problem.instance import Graph, Instance
 from placegap.instances.reading.errors import InputError
 
 Granularity = Literal["module", "layer", "op"]
-
-WITHOUT_OPS = "modules_without_ops"
-"""Parameter of the provenance: modules that hold weights and that no op names, space-separated."""
 
 
 def layer_of(graph: Graph) -> tuple[str | None, ...]:
@@ -107,10 +102,10 @@ def with_granularity(
         backward = instance.arrays.backward
         ends = zip(index.producer.tolist(), index.consumer.tolist(), strict=True)
         pairs += [(a, b) for a, b in ends if wholes[b] is None and not backward[b]]
-    count = len(graph.ops)
-    rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
-    arcs = coo_array((np.ones(len(rows), np.int8), (rows, columns)), (count, count))
-    group = connected_components(arcs, directed=False)[1].tolist()
+    groups: UnionFind[int] = UnionFind(range(len(graph.ops)))
+    for a, b in pairs:
+        groups.union(a, b)
+    group = [groups[i] for i in range(len(graph.ops))]
     label: dict[int, str] = {}
     for i, whole in enumerate(wholes):
         if whole is not None:
@@ -147,7 +142,7 @@ def numbered_layers(layers: Sequence[str | None]) -> dict[str, list[str]]:
 def _join_ends(instance: Instance, wholes: list[str | None]) -> None:
     """Name what is before the longest list of layers ``first``, and what is after it ``last``."""
     lists = numbered_layers(wholes)
-    inner = set(max(lists.values(), key=len, default=[]))
+    inner = set(max(lists.values(), key=lambda found: len(found), default=[]))
     order = [
         i for i in instance.arrays.index.topological_order.tolist()
         if not instance.arrays.backward[i]

@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 
 from placegap.instances.files.exporters.placed_modules import layer_devices
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.instance import WITHOUT_OPS, Instance
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.modules import WITHOUT_OPS
 
 
 def device_map(instance: Instance, plan: Plan) -> dict[str, int | str]:

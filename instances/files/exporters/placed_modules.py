@@ -48,21 +48,28 @@ def layer_stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[l
         If the plan is no chain of stages, a layer is in several of them, or a stage has none.
     """
     _refuse_replicas(instance, plan)
-    rules = semantics if isinstance(semantics, PipelineIteration) else PipelineIteration()
-    try:
-        stages = plan_stages(instance, plan, rules)
-    except PlanError as error:
-        raise InputError(f"the plan is no pipeline: {error}; add --plans chain") from None
-    count = stages.num_stages
-    step = stages.step.tolist()
-    stage = [min(at, 2 * count - 1 - at) for at in step]
     layers = layer_of(instance.graph)
+    if isinstance(semantics, PipelineIteration):
+        try:
+            stages = plan_stages(instance, plan, semantics)
+        except PlanError as error:
+            raise InputError(f"the plan is no pipeline: {error}") from None
+        last = 2 * stages.num_stages - 1
+        stage = [min(step, last - step) for step in stages.step.tolist()]
+    else:  # gradients of tied weights go any way: the forward pass tells the order of the devices
+        devices, order = plan.devices.tolist(), run_order(instance)
+        number: dict[int, int] = {}
+        for i in sorted(range(instance.num_ops), key=lambda i: order[i]):
+            if layers[i] is not None and not instance.arrays.backward[i]:
+                number.setdefault(devices[i], len(number))
+        stage = [number.setdefault(k, len(number)) for k in devices]
+    count = max(stage) + 1
     found = _by_layer(instance, layers, stage, "stages", [f"stage {s}" for s in range(count)])
     for (before, one), (after, other) in pairwise(found.items()):
         if one > other:
             raise InputError(
-                f"{after!r} runs after {before!r}, but is in the earlier stage {other}; only stages"
-                " in the order of the model's code can be exported"
+                f"{after!r} runs after {before!r}, but is in the earlier stage {other}; ask for a"
+                " pipeline (--objective max_load --plans chain)"
             )
     lists = [[layer for layer, s in found.items() if s == at] for at in range(count)]
     if not all(lists):
@@ -111,9 +118,10 @@ def _by_layer(
     if not any(layers):
         raise InputError(f"no op of {graph.name} names its module; trace the model (hf:, py:)")
     first: dict[str, int] = {}
-    for i in index.topological_order.tolist():
+    order = run_order(instance)
+    for i in sorted(range(instance.num_ops), key=lambda i: (instance.arrays.backward[i], order[i])):
         layer = layers[i]
-        if layer is None or instance.arrays.backward[i]:
+        if layer is None:
             continue
         if first.setdefault(layer, i) != i and place[first[layer]] != place[i]:
             both = f"{names[place[first[layer]]]} and {names[place[i]]}"
@@ -128,8 +136,7 @@ def _by_layer(
                 f" apart from {graph.ops[a].name!r}, which feeds it, and no module's border is"
                 " between; add --granularity layer"
             )
-    order = run_order(instance)
-    return {layer: place[i] for layer, i in sorted(first.items(), key=lambda at: order[at[1]])}
+    return {layer: place[i] for layer, i in first.items()}
 
 
 def run_order(instance: Instance) -> list[int]:

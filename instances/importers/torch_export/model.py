@@ -22,6 +22,7 @@ from placegap.instances.importers.torch_export.tracing import (
     Traceable,
     built,
     import_torch,
+    modules_without_ops,
     no_split_label,
     parameter_count,
     traced,
@@ -30,7 +31,7 @@ from placegap.instances.importers.torch_export.transformers_model import (
     config_model,
     preset_model,
 )
-from placegap.instances.problem.instance import Graph
+from placegap.instances.problem.instance import WITHOUT_OPS, Graph
 from placegap.instances.reading.errors import InputError, from_validation_error
 
 FOLDED = ("nodes that read only weights and constants folded into constants",)
@@ -63,7 +64,8 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
             raise ValueError("has no fused attention op that a cache (--kv-tokens) belongs to")
     except ValueError as error:
         raise InputError(str(error), name) from None
-    return as_document(name, options, program, parameter_count(model.module))
+    idle = modules_without_ops(model.module, (op.get("module") for op in program.ops))
+    return as_document(name, options, program, parameter_count(model.module), without_ops=idle)
 
 
 def build_model(name: str, options: TraceOptions) -> Traceable:
@@ -102,8 +104,13 @@ def as_document(
     program: FxProgram,
     parameters: int,
     changes: Sequence[str] = FOLDED,
+    *,
+    without_ops: Sequence[str] = (),
 ) -> Document:
-    """The document of a program that was read, with what was changed on the way."""
+    """The document of a program that was read, with what was changed on the way.
+
+    `without_ops` are the modules that hold parameters and that no op names.
+    """
     short = Path(name.partition(":")[2].replace(":", ".")).name.removesuffix(".json")
     raw = {
         "name": short,
@@ -120,6 +127,7 @@ def as_document(
                 **options.chosen(),
                 **_versions(),
                 **_uncounted(program),
+                WITHOUT_OPS: " ".join(without_ops),
             },
         },
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -159,6 +159,18 @@ def _name(op: Any) -> str:
 def parameter_count(module: Any) -> int:
     """Parameters of a module; tied ones count once."""
     return sum(int(parameter.numel()) for parameter in module.parameters())
+
+
+def modules_without_ops(module: Any, op_modules: Iterable[str | None]) -> list[str]:
+    """Modules that hold parameters themselves and that no op names: their ops were folded into
+    constants, or never run.
+    """
+    named = set(op_modules)
+    return [
+        name
+        for name, part in module.named_modules()
+        if name and name not in named and any(True for _ in part.parameters(False))
+    ]
 
 
 def no_split_label(module: Any) -> Callable[[Any], tuple[str, ...]]:

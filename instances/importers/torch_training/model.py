@@ -11,6 +11,7 @@ from placegap.instances.importers.torch_export.model import as_document, build_m
 from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.importers.torch_export.tracing import (
     Traceable,
+    modules_without_ops,
     no_split_label,
     one_line,
     parameter_count,
@@ -48,6 +49,7 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
 
     optimizer = options.optimizer or "adam"
     parameters = parameter_count(model.module)
+    held = modules_without_ops(model.module, ())
     labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
     with one_line(name, "cannot be traced for training"):
         step = joint_program(model.module, model.args, {**model.kwargs, **_labels(model)})
@@ -60,7 +62,8 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
         "nodes that read only weights are a part of the first op that reads what they write",
         f"state of {optimizer}: weights, gradients and what the optimizer holds",
     )
-    return as_document(name, options, program, parameters, changes)
+    idle = [each for each in held if each not in {op.get("module") for op in program.ops}]
+    return as_document(name, options, program, parameters, changes, without_ops=idle)
 
 
 def _labels(model: Traceable) -> Mapping[str, Any]:

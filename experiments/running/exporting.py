@@ -1,0 +1,140 @@
+"""Plans for other tools: which granularity their formats need, the files, and what whole modules
+cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from placegap.experiments.running.placing import Attempt, default_attempts, place
+from placegap.instances.files.document import write_text
+from placegap.instances.files.exporters.placed_modules import layer_devices
+from placegap.instances.files.exporters.table import EXPORTERS, export_plan, find_exporter
+from placegap.instances.problem.instance import WITHOUT_OPS, Instance
+from placegap.instances.reading.errors import InputError
+from placegap.instances.structure.modules import Granularity
+from placegap.solvers import Result
+
+DEVICE_MAP = "device_map"
+
+IN_ORDER = ("torchtitan", "megatron", "vllm", "pipelining")
+"""Formats that number stages and name no devices."""
+
+
+@dataclass(frozen=True)
+class ModulePrice:
+    """The best value and bound op by op, beside the value of a plan of whole modules."""
+
+    granularity: Granularity
+    value_ns: int
+    fine_value_ns: int
+    fine_bound_ns: int | None
+
+    @property
+    def at_most(self) -> float | None:
+        """By which share of it the value is above the bound op by op; None: there is no bound."""
+        if self.fine_bound_ns is None or not self.value_ns:
+            return None
+        return (self.value_ns - self.fine_bound_ns) / self.value_ns
+
+
+def parse_exports(pairs: Sequence[str]) -> dict[str, Path]:
+    """``KIND=FILE`` texts of ``--export``.
+
+    Raises
+    ------
+    InputError
+        If there is no such kind, or one is given twice.
+
+    Examples
+    --------
+    >>> parse_exports(["csv=plan.csv"])
+    {'csv': PosixPath('plan.csv')}
+    """
+    exports: dict[str, Path] = {}
+    for pair in pairs:
+        kind, equals, name = pair.partition("=")
+        if not kind or not equals or not name:
+            raise InputError(f"--export {pair!r} is not KIND=FILE ({', '.join(EXPORTERS)})")
+        find_exporter(kind)
+        if kind in exports:
+            raise InputError(f"--export {kind!r} is given twice")
+        exports[kind] = Path(name)
+    return exports
+
+
+def needed_granularity(given: Granularity | None, kinds: Sequence[str]) -> Granularity:
+    """What was asked for, else whole layers where a format has nothing smaller.
+
+    Examples
+    --------
+    >>> needed_granularity(None, ["csv"]), needed_granularity(None, ["vllm"])
+    ('op', 'layer')
+    """
+    if given is not None:
+        return given
+    return "layer" if any(EXPORTERS[kind].whole_layers for kind in kinds) else "op"
+
+
+def joins_ends(kinds: Sequence[str]) -> bool:
+    """Whether a format has all embeddings in the first stage, and norm and head in the last."""
+    return any(EXPORTERS[kind].join_ends for kind in kinds)
+
+
+def write_exports(instance: Instance, result: Result, exports: dict[str, Path]) -> tuple[str, ...]:
+    """Write the plan in each format, or none of them; warnings.
+
+    Raises
+    ------
+    InputError
+        One line: a format cannot say what the plan does, and the mend.
+    """
+    if result.plan is None:
+        return ()
+    if result.split is not None and exports:
+        raise InputError(f"{result.method} splits ops, which no format has; choose another method")
+    plan = result.plan
+    texts = {kind: export_plan(kind, instance, plan, result.semantics) for kind in exports}
+    for kind, text in texts.items():
+        write_text(text, exports[kind])
+    notes = []
+    if any(kind in IN_ORDER for kind in exports):
+        notes += _unusual_order(instance, result)
+    if DEVICE_MAP in exports and WITHOUT_OPS not in instance.graph.provenance.parameters:
+        notes.append(
+            "device_map: the model's file does not say which modules no op names (gpt2's wpe);"
+            " tracing it anew (hf:, py:) makes the map complete"
+        )
+    return tuple(notes)
+
+
+def _unusual_order(instance: Instance, result: Result) -> list[str]:
+    """A sentence where the stages do not run on the first devices in their order."""
+    assert result.plan is not None
+    on = layer_devices(instance, result.plan)
+    names = [instance.cluster.devices[k].name for k in dict.fromkeys(on.values())]
+    if names == [spec.name for spec in instance.cluster.devices[: len(names)]]:
+        return []
+    return [f"the stages run on {', '.join(names)}, in this order: number the ranks so"]
+
+
+def price_of_modules(
+    instance: Instance, attempt: Attempt, result: Result, granularity: Granularity
+) -> ModulePrice | None:
+    """What is lost by whole modules: place the ops one by one, from the plan at hand.
+
+    `attempt` has the time limit. None where that fails, or there is no plan.
+    """
+    if result.plan is None or result.value_ns is None:
+        return None
+    first = replace(attempt, source=instance, incumbent=result.plan)
+    attempts = iter([first]) if attempt.method else default_attempts(first)
+    try:
+        fine, _ = place(attempts)
+    except (InputError, RuntimeError):
+        return None
+    if fine.value_ns is None:
+        return None
+    return ModulePrice(granularity, result.value_ns, fine.value_ns, fine.bound_ns)
