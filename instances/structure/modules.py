@@ -142,7 +142,8 @@ def numbered_layers(layers: Sequence[str | None]) -> dict[str, list[str]]:
 def _join_ends(instance: Instance, wholes: list[str | None]) -> None:
     """Name what is before the longest list of layers ``first``, and what is after it ``last``."""
     lists = numbered_layers(wholes)
-    inner = set(max(lists.values(), key=lambda found: len(found), default=[]))
+    none: list[str] = []
+    inner = set(max(lists.values(), key=len, default=none))
     order = [
         i for i in instance.arrays.index.topological_order.tolist()
         if not instance.arrays.backward[i]
