@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,14 +26,13 @@ from placegap.experiments.cli.options import (
 from placegap.experiments.cli.reading import read_instance
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.stop_signals import held, stop_status
+from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.live_line import live_line
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.place_report import (
     certificate_line,
     certificate_object,
     opinion_object,
-    price_line,
-    price_object,
     print_result,
     result_object,
 )
@@ -453,3 +452,38 @@ def _explain(instance: Instance, result: Result) -> None:
     warn(f"{result.instance}: no feasible plan ({result.message or result.status})")
     for sentence in explain_infeasible(relax_memory(instance, result.semantics)[0]):
         warn(sentence)
+
+
+def price_object(price: ModulePrice) -> dict[str, Any]:
+    """What ``--json`` prints of a plan of whole modules."""
+    return {
+        "granularity": price.granularity,
+        "op_value_ns": price.fine_value_ns,
+        "op_bound_ns": price.fine_bound_ns,
+        "price_at_most": price.at_most,
+    }
+
+
+def price_line(price: ModulePrice) -> str:
+    """What whole modules cost.
+
+    Examples
+    --------
+    >>> from placegap.experiments.running.exporting import ModulePrice
+    >>> price_line(ModulePrice("layer", 100, 80, 80))
+    'kept whole; op by op 80 ns is the best, 20.0 % less'
+    >>> price_line(ModulePrice("layer", 100, 90, 80))
+    'kept whole; op by op 90 ns was found, and no plan is below 80 ns, 20.0 % less'
+    """
+    fine, share = format_ns(price.fine_value_ns), price.at_most
+    if price.fine_value_ns == price.value_ns == price.fine_bound_ns:
+        return "kept whole, at no cost: no plan of single ops is better"
+    if share is None or price.fine_bound_ns is None:
+        return f"kept whole; op by op {fine} was found"
+    if price.fine_bound_ns == price.fine_value_ns:
+        return f"kept whole; op by op {fine} is the best, {format_gap(share)} less"
+    bound = format_ns(price.fine_bound_ns)
+    return (
+        f"kept whole; op by op {fine} was found, and no plan is below {bound},"
+        f" {format_gap(share)} less"
+    )

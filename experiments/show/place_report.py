@@ -13,7 +13,6 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.referee.plan import Plan
 
 if TYPE_CHECKING:
-    from placegap.experiments.running.exporting import ModulePrice
     from placegap.instances.files.certificate_file import Certificate
     from placegap.solvers import Result
     from placegap.solvers.solving.second_opinion import Opinion
@@ -95,41 +94,6 @@ def certificate_line(certificate: Certificate) -> str:
         return f"{line}, the whole bound"
     basis = describe_basis("", certificate.printed_rests_on) or "a method"
     return f"{line}, {format_gap((printed - mine) / printed)} less than what rests on {basis}"
-
-
-def price_object(price: ModulePrice) -> dict[str, Any]:
-    """What ``--json`` prints of a plan of whole modules."""
-    return {
-        "granularity": price.granularity,
-        "op_value_ns": price.fine_value_ns,
-        "op_bound_ns": price.fine_bound_ns,
-        "price_at_most": price.at_most,
-    }
-
-
-def price_line(price: ModulePrice) -> str:
-    """What whole modules cost.
-
-    Examples
-    --------
-    >>> from placegap.experiments.running.exporting import ModulePrice
-    >>> price_line(ModulePrice("layer", 100, 80, 80))
-    'kept whole; op by op 80 ns is the best, 20.0 % less'
-    >>> price_line(ModulePrice("layer", 100, 90, 80))
-    'kept whole; op by op 90 ns was found, and no plan is below 80 ns, 20.0 % less'
-    """
-    fine, share = format_ns(price.fine_value_ns), price.at_most
-    if price.fine_value_ns == price.value_ns == price.fine_bound_ns:
-        return "kept whole, at no cost: no plan of single ops is better"
-    if share is None or price.fine_bound_ns is None:
-        return f"kept whole; op by op {fine} was found"
-    if price.fine_bound_ns == price.fine_value_ns:
-        return f"kept whole; op by op {fine} is the best, {format_gap(share)} less"
-    bound = format_ns(price.fine_bound_ns)
-    return (
-        f"kept whole; op by op {fine} was found, and no plan is below {bound},"
-        f" {format_gap(share)} less"
-    )
 
 
 def print_result(console: Console, instance: Instance, result: Result) -> None:

@@ -27,7 +27,7 @@ def write_op_table(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     --------
     >>> from placegap.instances import MaxLoad, example
     >>> print(write_op_table(example(), Plan.on([0, 0, 0, 0]), MaxLoad()).splitlines()[1])
-    op1,op,,0,gpu0,gpu,,5,,,7,0
+    op1,op,,0,gpu0,gpu,,5,,,0,0
     """
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")

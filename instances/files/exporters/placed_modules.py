@@ -28,10 +28,12 @@ def layer_devices(instance: Instance, plan: Plan) -> dict[str, int]:
     Examples
     --------
     >>> from placegap.instances import example
-    >>> layer_devices(example(), Plan.on([0, 0, 0, 0]))
-    Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: no op of the example names its module; trace \
-the model (hf:, py:)
+    >>> instance = example()
+    >>> ops = [op.model_copy(update={"module": f"h.{op.name[2:]}"}) for op in instance.graph.ops]
+    >>> graph = instance.graph.model_copy(update={"ops": tuple(ops)})
+    >>> named = instance.model_copy(update={"graph": graph})
+    >>> layer_devices(named, Plan.on([0, 0, 1, 0]))
+    {'h.1': 0, 'h.2': 0, 'h.3': 1, 'h.4': 0}
     """
     _refuse_replicas(instance, plan)
     layers, device = layer_of(instance.graph), plan.devices.tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Op
+from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Link, Op
 from placegap.instances.structure.modules import layer_of, leaf_module_of, with_granularity
 
 
@@ -16,10 +16,13 @@ def chain(*modules: str | None) -> Instance:
         Edge(producer=a, consumer=b, bytes=8) for a, b in zip(names, names[1:], strict=False)
     )
     devices = tuple(Device(name=f"g{k}", kind="gpu") for k in range(2))
+    links = tuple(
+        Link(source=f"g{k}", target=f"g{1 - k}", bandwidth_bytes_per_s=10**9) for k in range(2)
+    )
     return Instance(
         name="net",
         graph=Graph(name="net", ops=ops, edges=edges),
-        cluster=Cluster(name="pair", devices=devices),
+        cluster=Cluster(name="pair", devices=devices, links=links),
     )
 
 
@@ -28,7 +31,7 @@ def groups(instance: Instance) -> list[str | None]:
 
 
 def test_a_layer_is_a_numbered_module_or_a_module_beside_the_list_of_them() -> None:
-    net = chain("m.embed.tokens", "m.layers.0.attn", "m.layers.0", "m.layers.1.mlp.2", "head")
+    net = chain("m.embed.tokens", "m.layers.0.attn", "m.layers.0", "m.layers.1.mlp", "head")
     assert layer_of(net.graph) == ("m.embed", "m.layers.0", "m.layers.0", "m.layers.1", "head")
 
 

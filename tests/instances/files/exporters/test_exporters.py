@@ -161,9 +161,7 @@ def test_a_split_file_reads_back_as_the_plan() -> None:
 
 
 def test_a_split_file_reads_back_by_its_importer(tmp_path: Path) -> None:
-    ops = [
-        op.model_copy(update={"name": str(i)}) for i, op in enumerate(example().graph.ops)
-    ]
+    ops = [op.model_copy(update={"name": str(i)}) for i, op in enumerate(example().graph.ops)]
     names = {op.name: new.name for op, new in zip(example().graph.ops, ops, strict=True)}
     edges = [
         edge.model_copy(update={"producer": names[edge.producer], "consumer": names[edge.consumer]})
