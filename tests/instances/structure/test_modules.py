@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Link, Op
@@ -12,9 +14,7 @@ def chain(*modules: str | None) -> Instance:
     """Ops of 1 ns, named after their position, each of which feeds the next."""
     ops = tuple(Op(name=f"op{i}", time_ns={"gpu": 1}, module=m) for i, m in enumerate(modules))
     names = [op.name for op in ops]
-    edges = tuple(
-        Edge(producer=a, consumer=b, bytes=8) for a, b in zip(names, names[1:], strict=False)
-    )
+    edges = tuple(Edge(producer=a, consumer=b, bytes=8) for a, b in pairwise(names))
     devices = tuple(Device(name=f"g{k}", kind="gpu") for k in range(2))
     links = tuple(
         Link(source=f"g{k}", target=f"g{1 - k}", bandwidth_bytes_per_s=10**9) for k in range(2)

@@ -92,7 +92,7 @@ def test_torchtitan_parts_hold_every_module_once_by_torchtitans_names(llama: Ins
     parts = json.loads(export("torchtitan", llama))
     assert parts[0] == ["tok_embeddings", *(f"layers.{k}" for k in range(5))]
     assert parts[3] == ["layers.31", "norm", "output"]
-    assert sum(parts, [])[1:-2] == [f"layers.{k}" for k in range(32)]
+    assert [module for part in parts for module in part][1:-2] == [f"layers.{k}" for k in range(32)]
 
 
 def test_split_points_are_the_first_modules_of_all_stages_but_the_first(llama: Instance) -> None:
@@ -151,13 +151,6 @@ def test_an_embedding_in_a_later_stage_is_refused_where_the_format_has_it_in_the
     )
     with pytest.raises(InputError, match=r"'model\.norm' is in stage 1, but megatron has it"):
         export_plan("megatron", llama, head_apart, CHAIN)
-
-
-def test_a_split_file_reads_back_as_the_plan() -> None:
-    instance = load_corpus("bert24_inference").instance(None)
-    plan = Plan.on(i % instance.num_devices for i in range(instance.num_ops))
-    text = export_plan("dnn-partitioning", instance, plan, MaxLoad())
-    assert json.loads(text)["maxLoad"] > 0
 
 
 def test_a_split_file_reads_back_by_its_importer(tmp_path: Path) -> None:
