@@ -142,8 +142,8 @@ def numbered_layers(layers: Sequence[str | None]) -> dict[str, list[str]]:
 def _join_ends(instance: Instance, wholes: list[str | None]) -> None:
     """Name what is before the longest list of layers ``first``, and what is after it ``last``."""
     lists = numbered_layers(wholes)
-    none: list[str] = []
-    inner = set(max(lists.values(), key=len, default=none))
+    longest = max((len(found) for found in lists.values()), default=0)
+    inner = set(next((found for found in lists.values() if len(found) == longest), []))
     order = [
         i for i in instance.arrays.index.topological_order.tolist()
         if not instance.arrays.backward[i]
