@@ -19,8 +19,10 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.plan import Plan
+from placegap.instances.referee.orders import plan_from_times
+from placegap.instances.referee.plan import Plan, Transfer
 from placegap.solvers.core.clock import now_s
+from placegap.solvers.local_search.contended_list import by_levels
 from placegap.solvers.local_search.disjunctive import NONE, Machines, machines_of
 
 Floats = NDArray[np.float64]
@@ -33,64 +35,15 @@ LONGEST_SHIFT = 8
 """Places by which one move may shift an op in the order."""
 
 
-LENGTH = 64
-"""Ops of the horizon."""
+LENGTH, MOVES_PER_OP, HOT = 64, 50, 0.1
+"""Ops of the horizon, moves for each of its ops without a deadline, and the temperature at which
+its search begins, in mean times of an op for each op of the horizon."""
 
+FIRST_MOVES, MOST_MOVES = 100, 2_000
+"""Where there is a deadline: moves of the first horizon, and for each op of any horizon at most."""
 
-def rolling_plan(
-    instance: Instance,
-    semantics: Makespan,
-    order: Ints,
-    *,
-    moves_per_op: int = 50,
-    deadline: float | None = None,
-    seed: Sequence[int] = (0,),
-    weight: float = 1.0,
-    length: int = LENGTH,
-    hot: float = 0.1,
-) -> Plan | None:
-    """todo"""
-    arrays, machines = instance.arrays, machines_of(instance, semantics)
-    index, n, k = arrays.index, instance.num_ops, instance.num_devices
-    rng = np.random.default_rng(list(seed))
-    members = np.bincount(arrays.group, minlength=arrays.num_groups)
-    size_bytes = np.zeros(arrays.num_groups, np.int64)
-    np.add.at(size_bytes, arrays.group, arrays.resident_bytes)
-    runs = np.ones((arrays.num_groups, k), np.bool_)
-    np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
-    groups = Groups(
-        arrays.group, members, size_bytes, runs, np.full(arrays.num_groups, NONE, np.int64),
-        np.zeros(arrays.num_groups, np.bool_), arrays.memory_bytes.copy(),
-    )  # fmt: skip
-    length = min(length, n)
-    degree = np.sort(np.diff(index.pred_ptr))[-length:].sum()
-    position = np.empty(n, np.int64)
-    position[order] = np.arange(n)
-    num_machines = max(k, int(machines.channel.max()) + 1)
-    come = (len(machines.tensor_ptr) - 1) * k if machines.per_tensor else 0
-    state = np.zeros(n + num_machines + come, np.int64)
-    state[n + num_machines :] = NONE
-    writes = int(3 * degree + 3 * length)
-    horizon = Horizon(
-        order.copy(), position, state, np.empty((writes, 3), np.int64),
-        np.empty((writes, 3), np.int64), np.zeros(length + 1, np.int64), np.zeros(length + 1),
-    )  # fmt: skip
-    mean_ns = float(arrays.time_ns[arrays.time_ns != UNSUPPORTED].mean())
-    step, placed, first = max(1, length // 2), 0, 0
-    while first < n:
-        last = min(n, first + length)
-        if not extend(machines, groups, horizon, first, placed, last, weight):
-            return None
-        placed = last
-        moves = moves_per_op * (last - first)
-        if moves:
-            anneal_horizon(
-                machines, groups, horizon, first, last, rng, moves, hot * mean_ns * length, weight
-            )
-        count = min(step, last - first)
-        settle(groups, horizon, first, last, count)
-        first += count
-    return Plan(tuple((d,) for d in groups.home[arrays.group].tolist())), int(state[:n].max())
+SETTLED = 2
+"""One part in so many of a horizon is settled before it rolls on."""
 
 
 class Groups(NamedTuple):
@@ -360,3 +313,116 @@ def _apply(
         groups.room[groups.home[g]] += groups.size_bytes[g]
         groups.room[to] -= groups.size_bytes[g]
         groups.home[g] = to
+
+
+def rolling_plan(
+    instance: Instance,
+    semantics: Makespan,
+    *,
+    deadline: float | None = None,
+    moves_per_op: int = MOVES_PER_OP,
+    length: int = LENGTH,
+    weight: float = 1.0,
+    seed: Sequence[int] = (0,),
+) -> Plan | None:
+    """A plan with orders by a horizon that rolls along the ops, those with the longest ways first.
+
+    The search minimizes the sum of the ends of the ops in the horizon, and of the time for which
+    their inputs are sent. O(n) horizons; each costs about as much as its moves times its edges.
+
+    Parameters
+    ----------
+    instance, semantics
+        The problem; memory adds up (`sum`).
+    deadline : float or None
+        By `clock.now_s`: moves are so many that all horizons end by then.
+    moves_per_op : int
+        Moves for each op in each horizon, where there is no deadline.
+    length : int
+        Ops of the horizon.
+    weight : float
+        What a nanosecond of a transfer counts beside a nanosecond of an op's end.
+    seed : sequence of int
+        Of the random numbers.
+
+    Returns
+    -------
+    Plan or None
+        None where an op fits nowhere by then.
+
+    Examples
+    --------
+    >>> from placegap.instances import evaluate, example
+    >>> plan = rolling_plan(example(), Makespan())
+    >>> evaluate(example(), plan, Makespan()).value_ns
+    34
+    """
+    arrays, machines = instance.arrays, machines_of(instance, semantics)
+    n, length = instance.num_ops, min(length, instance.num_ops)
+    rng = np.random.default_rng(list(seed))
+    groups, horizon = _empty(instance, machines, length)
+    mean_ns = float(arrays.time_ns[arrays.time_ns != UNSUPPORTED].mean())
+    step, placed, first = -(-length // SETTLED), 0, 0
+    moves, before = FIRST_MOVES if deadline is not None else moves_per_op * length, now_s()
+    while first < n:
+        last = min(n, first + length)
+        if not extend(machines, groups, horizon, first, placed, last, weight):
+            return None
+        placed, hot_ns = last, HOT * mean_ns * length
+        if moves:
+            anneal_horizon(machines, groups, horizon, first, last, rng, moves, hot_ns, weight)
+        count = min(step, last - first)
+        settle(groups, horizon, first, last, count)
+        first += count
+        if deadline is not None:
+            now = now_s()
+            share_s = (deadline - now) / max(1, -(-(n - first) // step))
+            rate = max(1, moves) / max(now - before, 1e-6)
+            moves, before = min(int(rate * share_s), 2 * moves + 1, MOST_MOVES * length), now
+            moves = moves if share_s > 0 else 0
+    return _plan(instance, semantics, machines, groups, horizon)
+
+
+def _empty(instance: Instance, machines: Machines, length: int) -> tuple[Groups, Horizon]:
+    arrays, n, k = instance.arrays, instance.num_ops, instance.num_devices
+    size_bytes = np.zeros(arrays.num_groups, np.int64)
+    np.add.at(size_bytes, arrays.group, arrays.resident_bytes)
+    runs = np.ones((arrays.num_groups, k), np.bool_)
+    np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
+    groups = Groups(
+        arrays.group, np.bincount(arrays.group, minlength=arrays.num_groups), size_bytes, runs,
+        np.full(arrays.num_groups, NONE, np.int64), np.zeros(arrays.num_groups, np.bool_),
+        arrays.memory_bytes.copy(),
+    )  # fmt: skip
+    order, position = by_levels(instance, machines), np.empty(n, np.int64)
+    position[order] = np.arange(n)
+    num_machines = max(k, int(machines.channel.max(initial=NONE)) + 1)
+    tensors = len(machines.tensor_ptr) - 1 if machines.per_tensor else 0
+    state = np.zeros(n + num_machines + tensors * k, np.int64)
+    state[n + num_machines :] = NONE
+    degree = np.sort(np.diff(arrays.index.pred_ptr))[-length:].sum()
+    log = np.empty((3 * int(degree) + 2 * length + 2, 3), np.int64)
+    return groups, Horizon(
+        order, position, state, log, log.copy(), np.zeros(length + 1, np.int64),
+        np.zeros(length + 1),
+    )  # fmt: skip
+
+
+def _plan(
+    instance: Instance, semantics: Makespan, machines: Machines, groups: Groups, horizon: Horizon
+) -> Plan:
+    """The plan whose orders are those in which ops and transfers were scheduled."""
+    index = instance.arrays.index
+    device = groups.home[instance.arrays.group]
+    inputs = index.pred_edge  # an op's inputs are scheduled in this order
+    inputs = inputs[np.argsort(horizon.position[index.consumer[inputs]], kind="stable")]
+    remote = inputs[device[index.producer[inputs]] != device[index.consumer[inputs]]]
+    sent: dict[Transfer, tuple[int, int]] = {}
+    for e in remote.tolist():
+        item = int(index.tensor[e]) if machines.per_tensor else e
+        sent.setdefault(Transfer(item, int(device[index.consumer[e]])), (len(sent), len(sent)))
+    at = horizon.position.tolist()
+    rows = [(transfer, *when) for transfer, when in sent.items()]
+    return plan_from_times(
+        instance, semantics, device.tolist(), list(zip(at, at, strict=True)), rows
+    )
