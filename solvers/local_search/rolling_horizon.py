@@ -8,7 +8,9 @@ horizon rolls on. The work per op stays the same at any size of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
 from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.method import Start
 from placegap.solvers.local_search.contended_list import by_levels
 from placegap.solvers.local_search.disjunctive import NONE, Machines, machines_of
 
@@ -41,6 +44,12 @@ its search begins, in mean times of an op for each op of the horizon."""
 
 FIRST_MOVES, MOST_MOVES = 100, 2_000
 """Where there is a deadline: moves of the first horizon, and for each op of any horizon at most."""
+
+WEIGHTS = (1.0, 3.0)
+"""What a transfer counts, for one search after another."""
+
+FIRST_SHARE = 0.3
+"""Of the time, for the first round of `rolling_plans`."""
 
 SETTLED = 2
 """One part in so many of a horizon is settled before it rolls on."""
@@ -298,9 +307,7 @@ def _shifted(
 
 
 @njit(cache=True, nogil=True)
-def _apply(
-    groups: Groups, horizon: Horizon, v: int, g: int, to: int, at: int, target: int
-) -> None:
+def _apply(groups: Groups, horizon: Horizon, v: int, g: int, to: int, at: int, target: int) -> None:
     """Put an op from place `at` to `target`, and its group on a device."""
     order, position = horizon.order, horizon.position
     step = 1 if target > at else -1
@@ -324,7 +331,8 @@ def rolling_plan(
     length: int = LENGTH,
     weight: float = 1.0,
     seed: Sequence[int] = (0,),
-) -> Plan | None:
+    hurry: Event | None = None,
+) -> Start | None:
     """A plan with orders by a horizon that rolls along the ops, those with the longest ways first.
 
     The search minimizes the sum of the ends of the ops in the horizon, and of the time for which
@@ -344,18 +352,20 @@ def rolling_plan(
         What a nanosecond of a transfer counts beside a nanosecond of an op's end.
     seed : sequence of int
         Of the random numbers.
+    hurry : threading.Event, optional
+        Once it is set, the rest is listed without a search.
 
     Returns
     -------
-    Plan or None
-        None where an op fits nowhere by then.
+    Start or None
+        The plan and its makespan; None where an op fits nowhere by then.
 
     Examples
     --------
     >>> from placegap.instances import evaluate, example
-    >>> plan = rolling_plan(example(), Makespan())
-    >>> evaluate(example(), plan, Makespan()).value_ns
-    34
+    >>> found = rolling_plan(example(), Makespan())
+    >>> evaluate(example(), found.plan, Makespan()).value_ns, found.value_ns
+    (34, 34)
     """
     arrays, machines = instance.arrays, machines_of(instance, semantics)
     n, length = instance.num_ops, min(length, instance.num_ops)
@@ -369,6 +379,7 @@ def rolling_plan(
         if not extend(machines, groups, horizon, first, placed, last, weight):
             return None
         placed, hot_ns = last, HOT * mean_ns * length
+        moves = 0 if hurry is not None and hurry.is_set() else moves
         if moves:
             anneal_horizon(machines, groups, horizon, first, last, rng, moves, hot_ns, weight)
         count = min(step, last - first)
@@ -380,7 +391,8 @@ def rolling_plan(
             rate = max(1, moves) / max(now - before, 1e-6)
             moves, before = min(int(rate * share_s), 2 * moves + 1, MOST_MOVES * length), now
             moves = moves if share_s > 0 else 0
-    return _plan(instance, semantics, machines, groups, horizon)
+    plan = _plan(instance, semantics, machines, groups, horizon)
+    return Start(plan, int(horizon.state[:n].max()))
 
 
 def _empty(instance: Instance, machines: Machines, length: int) -> tuple[Groups, Horizon]:
@@ -426,3 +438,47 @@ def _plan(
     return plan_from_times(
         instance, semantics, device.tolist(), list(zip(at, at, strict=True)), rows
     )
+
+
+def rolling_plans(
+    instance: Instance,
+    semantics: Makespan,
+    *,
+    deadline: float | None = None,
+    seed: int = 0,
+    workers: int = 1,
+) -> Iterator[Plan]:
+    """Plans by `rolling_plan` with several weights and lengths, side by side in threads.
+
+    Each is yielded twice: with its orders, and with the referee's own. A first round is short; a
+    second one has the rest of the time until the deadline.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> len(list(rolling_plans(example(), Makespan())))
+    2
+    """
+    rounds = [(deadline, LENGTH)]
+    if deadline is not None:
+        first = now_s() + FIRST_SHARE * (deadline - now_s())
+        rounds = [(first, LENGTH), (deadline, 2 * LENGTH)]
+    hurry = Event()
+
+    def run(number: int, worker: int) -> Start | None:
+        until, length = rounds[number]
+        weight = WEIGHTS[(worker + number * workers) % len(WEIGHTS)]
+        return rolling_plan(
+            instance, semantics, deadline=until, length=length, weight=weight,
+            seed=[seed, number, worker], hurry=hurry,
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for number in range(len(rounds)):
+                for found in pool.map(run, [number] * workers, range(workers)):
+                    if found is not None:
+                        yield found.plan
+                        yield Plan(found.plan.placement)
+        finally:
+            hurry.set()
