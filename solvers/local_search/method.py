@@ -73,16 +73,16 @@ def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
         left_s, before_s, one_s = clock.left_s, clock.spent_s, clock.spent_s - before_s
         if left_s is not None and left_s < 4 * one_s:  # another would take most of the time
             break
-    message = _roll(task, params, clock, found)
     if not found:
         return Outcome(message="no start: none of the fast placers found a plan")
+    message = _roll(task, params, clock, found)
     start = min(found, key=lambda one: one.value_ns)
+    if message:
+        return Outcome(start.plan, message=message)
     left_s, steps = clock.left_s, params.steps
     deadline = None if left_s is None else now_s() + left_s
     if deadline is None and steps is None:
         steps = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OP * instance.num_ops))
-    if message:
-        return Outcome(start.plan, message=message)
     best, least, plans = start.plan, start.value_ns, 0
     better = improve(
         instance, task.semantics, [best], deadline=deadline, steps=steps, seed=task.limits.seed,
@@ -110,15 +110,14 @@ def _roll(
     if left_s is not None:
         is_large = instance.num_ops + len(instance.graph.edges) > LARGEST_WALK
         deadline = now_s() + (LARGE_ROLLING_SHARE if is_large else ROLLING_SHARE) * left_s
+    best = min(found, key=lambda one: one.value_ns)
     plans = rolling_plans(
-        instance, semantics, deadline=deadline, seed=task.limits.seed, workers=params.workers
+        instance, semantics, best, deadline=deadline, seed=task.limits.seed, workers=params.workers
     )
     try:
-        for plan in plans:
-            verdict = evaluate(instance, plan, semantics)
-            if verdict.feasible and verdict.value_ns is not None:
-                found.append(Start(plan, verdict.value_ns))
-                tell(instance, semantics, NAME, value_ns=verdict.value_ns, plan=plan)
+        for start in plans:
+            found.append(start)
+            tell(instance, semantics, NAME, value_ns=start.value_ns, plan=start.plan)
     except KeyboardInterrupt:
         return "interrupted"
     return ""

@@ -21,8 +21,10 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
+from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
 from placegap.solvers.local_search.contended_list import by_levels
@@ -48,8 +50,11 @@ FIRST_MOVES, MOST_MOVES = 100, 2_000
 WEIGHTS = (1.0, 3.0)
 """What a transfer counts, for one search after another."""
 
-FIRST_SHARE = 0.3
-"""Of the time, for the first round of `rolling_plans`."""
+FREE_WEIGHTS = (0.0, 0.1)
+"""The same where transfers do not queue."""
+
+ROUNDS = ((0.2, LENGTH), (0.5, LENGTH), (1.0, 2 * LENGTH))
+"""By which share of the time each round of `rolling_plans` ends, and how long its horizon is."""
 
 SETTLED = 2
 """One part in so many of a horizon is settled before it rolls on."""
@@ -331,9 +336,10 @@ def rolling_plan(
     length: int = LENGTH,
     weight: float = 1.0,
     seed: Sequence[int] = (0,),
+    order: Ints | None = None,
     hurry: Event | None = None,
 ) -> Start | None:
-    """A plan with orders by a horizon that rolls along the ops, those with the longest ways first.
+    """A plan with orders by a horizon that rolls along the ops.
 
     The search minimizes the sum of the ends of the ops in the horizon, and of the time for which
     their inputs are sent. O(n) horizons; each costs about as much as its moves times its edges.
@@ -352,6 +358,8 @@ def rolling_plan(
         What a nanosecond of a transfer counts beside a nanosecond of an op's end.
     seed : sequence of int
         Of the random numbers.
+    order : int64 array, optional
+        The ops in a topological order; by default those with the longest ways to the end first.
     hurry : threading.Event, optional
         Once it is set, the rest is listed without a search.
 
@@ -370,7 +378,8 @@ def rolling_plan(
     arrays, machines = instance.arrays, machines_of(instance, semantics)
     n, length = instance.num_ops, min(length, instance.num_ops)
     rng = np.random.default_rng(list(seed))
-    groups, horizon = _empty(instance, machines, length)
+    order = by_levels(instance, machines) if order is None else order.copy()
+    groups, horizon = _empty(instance, machines, order, length)
     mean_ns = float(arrays.time_ns[arrays.time_ns != UNSUPPORTED].mean())
     step, placed, first = -(-length // SETTLED), 0, 0
     moves, before = FIRST_MOVES if deadline is not None else moves_per_op * length, now_s()
@@ -395,7 +404,9 @@ def rolling_plan(
     return Start(plan, int(horizon.state[:n].max()))
 
 
-def _empty(instance: Instance, machines: Machines, length: int) -> tuple[Groups, Horizon]:
+def _empty(
+    instance: Instance, machines: Machines, order: Ints, length: int
+) -> tuple[Groups, Horizon]:
     arrays, n, k = instance.arrays, instance.num_ops, instance.num_devices
     size_bytes = np.zeros(arrays.num_groups, np.int64)
     np.add.at(size_bytes, arrays.group, arrays.resident_bytes)
@@ -406,7 +417,7 @@ def _empty(instance: Instance, machines: Machines, length: int) -> tuple[Groups,
         np.full(arrays.num_groups, NONE, np.int64), np.zeros(arrays.num_groups, np.bool_),
         arrays.memory_bytes.copy(),
     )  # fmt: skip
-    order, position = by_levels(instance, machines), np.empty(n, np.int64)
+    position = np.empty(n, np.int64)
     position[order] = np.arange(n)
     num_machines = max(k, int(machines.channel.max(initial=NONE)) + 1)
     tensors = len(machines.tensor_ptr) - 1 if machines.per_tensor else 0
@@ -440,45 +451,63 @@ def _plan(
     )
 
 
-def rolling_plans(
-    instance: Instance,
-    semantics: Makespan,
-    *,
-    deadline: float | None = None,
-    seed: int = 0,
-    workers: int = 1,
-) -> Iterator[Plan]:
-    """Plans by `rolling_plan` with several weights and lengths, side by side in threads.
-
-    Each is yielded twice: with its orders, and with the referee's own. A first round is short; a
-    second one has the rest of the time until the deadline.
+def order_of(instance: Instance, semantics: Makespan, plan: Plan) -> Ints:
+    """The ops as a plan starts them, which is a topological order.
 
     Examples
     --------
     >>> from placegap.instances import example
-    >>> len(list(rolling_plans(example(), Makespan())))
-    2
+    >>> order_of(example(), Makespan(), Plan.on([0] * 4)).tolist()
+    [0, 1, 2, 3]
     """
-    rounds = [(deadline, LENGTH)]
-    if deadline is not None:
-        first = now_s() + FIRST_SHARE * (deadline - now_s())
-        rounds = [(first, LENGTH), (deadline, 2 * LENGTH)]
-    hurry = Event()
+    schedule = simulate(instance, plan, semantics)
+    position = instance.arrays.index.topological_position
+    return np.lexsort((position, schedule.end_ns, schedule.start_ns)).astype(np.int64)
 
-    def run(number: int, worker: int) -> Start | None:
-        until, length = rounds[number]
-        weight = WEIGHTS[(worker + number * workers) % len(WEIGHTS)]
+
+def rolling_plans(
+    instance: Instance,
+    semantics: Makespan,
+    start: Start,
+    *,
+    deadline: float | None = None,
+    seed: int = 0,
+    workers: int = 1,
+) -> Iterator[Start]:
+    """Plans by `rolling_plan` that are better than a start, side by side in threads.
+
+    The ops go in the order in which the best plan known by then starts them. Of each plan the
+    referee judges two: with its own orders, and by the placement alone. Rounds get longer.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> start = Start(Plan.on([0] * 4), 43)
+    >>> [found.value_ns for found in rolling_plans(example(), Makespan(), start)]
+    [34]
+    """
+    weights = WEIGHTS if semantics.channels != "free" else FREE_WEIGHTS
+    best, hurry, began = start, Event(), now_s()
+
+    def run(number: int, worker: int, order: Ints) -> Start | None:
+        share, length = ROUNDS[number]
+        until = None if deadline is None else began + share * (deadline - began)
         return rolling_plan(
-            instance, semantics, deadline=until, length=length, weight=weight,
-            seed=[seed, number, worker], hurry=hurry,
+            instance, semantics, deadline=until, length=length, order=order, hurry=hurry,
+            weight=weights[(worker + number * workers) % len(weights)], seed=[seed, number, worker],
         )  # fmt: skip
 
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for number in range(len(rounds)):
-                for found in pool.map(run, [number] * workers, range(workers)):
-                    if found is not None:
-                        yield found.plan
-                        yield Plan(found.plan.placement)
+            for number in range(len(ROUNDS)):
+                order = order_of(instance, semantics, best.plan)
+                runs = pool.map(run, [number] * workers, range(workers), [order] * workers)
+                for found in list(runs):
+                    for plan in () if found is None else (found.plan, Plan(found.plan.placement)):
+                        verdict = evaluate(instance, plan, semantics)
+                        value_ns = verdict.value_ns if verdict.feasible else None
+                        if value_ns is not None and value_ns < best.value_ns:
+                            best = Start(plan, value_ns)
+                            yield best
         finally:
             hurry.set()

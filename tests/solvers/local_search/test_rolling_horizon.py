@@ -9,10 +9,11 @@ import pytest
 from draws.binding_memory import binding_instance
 from draws.tiny import tiny_instance
 
-from placegap.instances import Instance, Makespan, evaluate, example
+from placegap.instances import Instance, Makespan, Plan, evaluate, example
 from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.solvers import solve
 from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.method import Start
 from placegap.solvers.local_search import rolling_horizon
 from placegap.solvers.local_search.rolling_horizon import rolling_plan, rolling_plans
 
@@ -63,20 +64,25 @@ def test_a_search_shortens_the_list_schedule_it_begins_with() -> None:
     assert shorter > 2 * longer
 
 
-def test_no_plan_is_below_the_optimum() -> None:
+def test_plans_get_better_and_none_is_below_the_optimum() -> None:
     for seed in range(10):
         instance = tiny_instance(seed, num_ops=6, num_devices=2)
         best_ns = solve(instance, Makespan(), "brute-force").value_ns
-        for plan in rolling_plans(instance, Makespan(), workers=2):
-            value_ns = evaluate(instance, plan, Makespan()).value_ns
+        first = solve(instance, Makespan(), "single-device")
+        if first.plan is None or first.value_ns is None:
+            continue
+        last_ns = first.value_ns
+        start = Start(first.plan, first.value_ns)
+        for found in rolling_plans(instance, Makespan(), start, workers=2):
+            assert found.value_ns == evaluate(instance, found.plan, Makespan()).value_ns
             assert best_ns is not None
-            assert value_ns is not None
-            assert value_ns >= best_ns
+            assert best_ns <= found.value_ns < last_ns
+            last_ns = found.value_ns
 
 
 def test_the_seed_alone_decides_the_plans_where_there_is_no_deadline() -> None:
-    instance = tiny_instance(3, num_ops=30, num_devices=3)
-    calls = [list(rolling_plans(instance, Makespan(), seed=5, workers=2)) for _ in range(2)]
+    start = Start(Plan.on([0] * 4), 43)  # the diamond takes 43 ns on the first device
+    calls = [list(rolling_plans(example(), Makespan(), start, seed=5)) for _ in range(2)]
     assert calls[0] == calls[1] != []
 
 
