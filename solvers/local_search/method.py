@@ -59,7 +59,7 @@ def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
     >>> from placegap.instances import example
     >>> task = Task(example(), Makespan())
     >>> run(task, DisjunctiveSearchParams(workers=1)).plan.placement
-    ((1,), (0,), (1,), (1,))
+    ((0,), (1,), (0,), (1,))
     """
     clock, instance = task.limits.clock(), task.instance
     start = best_start(task, placers(task) if params.start else ())
