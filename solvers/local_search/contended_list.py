@@ -40,18 +40,9 @@ def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
     ((0,), (0,), (0,), (0,))
     """
     arrays, machines = instance.arrays, machines_of(instance, semantics)
-    index, k = arrays.index, instance.num_devices
+    k = instance.num_devices
     runs = arrays.time_ns != UNSUPPORTED
-    mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=1, dtype=float) / runs.sum(axis=1)
-    classes = arrays.transfer_ns.shape[1]
-    pairs = np.bincount(arrays.link_class[~np.eye(k, dtype=bool)], minlength=classes)
-    mean_transfer_ns = arrays.transfer_ns @ pairs.astype(np.float64) / max(1, pairs.sum())
-    level = _levels(
-        index.topological_order, machines, mean_ns, np.asarray(mean_transfer_ns, np.float64) / 2
-    )
-    order = np.lexsort((index.topological_position, -level)).astype(np.int64)
-    if not _is_topological(index.producer, index.consumer, order):
-        order = index.topological_order  # levels of ops without times are equal
+    order = by_levels(instance, machines)
     group_bytes = np.zeros(arrays.num_groups, np.int64)
     np.add.at(group_bytes, arrays.group, arrays.resident_bytes)
     group_runs = np.ones((arrays.num_groups, k), np.bool_)
@@ -64,6 +55,23 @@ def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
         )  # fmt: skip
         if fits:
             yield Plan(tuple((d,) for d in home[arrays.group].tolist()))
+
+
+def by_levels(instance: Instance, machines: Machines) -> Ints:
+    """The ops by their longest way to the end, the longest first; a topological order."""
+    arrays, k = instance.arrays, instance.num_devices
+    index, runs = arrays.index, arrays.time_ns != UNSUPPORTED
+    mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=1, dtype=float) / runs.sum(axis=1)
+    classes = arrays.transfer_ns.shape[1]
+    pairs = np.bincount(arrays.link_class[~np.eye(k, dtype=bool)], minlength=classes)
+    mean_transfer_ns = arrays.transfer_ns @ pairs.astype(np.float64) / max(1, pairs.sum())
+    level = _levels(
+        index.topological_order, machines, mean_ns, np.asarray(mean_transfer_ns, np.float64) / 2
+    )
+    order = np.lexsort((index.topological_position, -level)).astype(np.int64)
+    if not _is_topological(index.producer, index.consumer, order):
+        order = index.topological_order  # levels of ops without times are equal
+    return order
 
 
 def _is_topological(producer: Ints, consumer: Ints, order: Ints) -> bool:

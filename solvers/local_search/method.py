@@ -6,19 +6,25 @@ from pydantic import Field
 
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
 from placegap.solvers.local_search.contended_list import contended_lists
-from placegap.solvers.local_search.improve import improve
+from placegap.solvers.local_search.improve import LARGEST_WALK, improve
+from placegap.solvers.local_search.rolling_horizon import rolling_plans
 
 NAME = "disjunctive-search"
 
 MOVES_PER_OP, LEAST_MOVES, MOST_MOVES = 200, 2_000, 200_000
 """Moves where there is neither a time limit nor a number of steps."""
+
+
+ROLLING_SHARE, LARGE_ROLLING_SHARE = 0.3, 0.7
+"""Of the time that is left, for plans that are searched while they are built; windows of a large
+graph gain little."""
 
 
 class DisjunctiveSearchParams(Params):
@@ -53,7 +59,7 @@ def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
     >>> from placegap.instances import example
     >>> task = Task(example(), Makespan())
     >>> run(task, DisjunctiveSearchParams(workers=1)).plan.placement
-    ((1,), (0,), (1,), (1,))
+    ((0,), (1,), (0,), (1,))
     """
     clock, instance = task.limits.clock(), task.instance
     start = best_start(task, placers(task) if params.start else ())
@@ -69,12 +75,15 @@ def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
             break
     if not found:
         return Outcome(message="no start: none of the fast placers found a plan")
+    message = _roll(task, params, clock, found)
     start = min(found, key=lambda one: one.value_ns)
+    if message:
+        return Outcome(start.plan, message=message)
     left_s, steps = clock.left_s, params.steps
     deadline = None if left_s is None else now_s() + left_s
     if deadline is None and steps is None:
         steps = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OP * instance.num_ops))
-    best, least, plans, message = start.plan, start.value_ns, 0, ""
+    best, least, plans = start.plan, start.value_ns, 0
     better = improve(
         instance, task.semantics, [best], deadline=deadline, steps=steps, seed=task.limits.seed,
         workers=params.workers,
@@ -88,6 +97,30 @@ def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
     except KeyboardInterrupt:
         message = "interrupted"
     return Outcome(best, message=message, details={"plans": plans})
+
+
+def _roll(
+    task: Task[Makespan], params: DisjunctiveSearchParams, clock: Clock, found: list[Start]
+) -> str:
+    """Add what a horizon finds that rolls along the ops, in its share of the time; a message."""
+    instance, semantics, left_s = task.instance, task.semantics, clock.left_s
+    if instance.num_devices == 1:
+        return ""
+    deadline = None
+    if left_s is not None:
+        is_large = instance.num_ops + len(instance.graph.edges) > LARGEST_WALK
+        deadline = now_s() + (LARGE_ROLLING_SHARE if is_large else ROLLING_SHARE) * left_s
+    best = min(found, key=lambda one: one.value_ns)
+    plans = rolling_plans(
+        instance, semantics, best, deadline=deadline, seed=task.limits.seed, workers=params.workers
+    )
+    try:
+        for start in plans:
+            found.append(start)
+            tell(instance, semantics, NAME, value_ns=start.value_ns, plan=start.plan)
+    except KeyboardInterrupt:
+        return "interrupted"
+    return ""
 
 
 register(
