@@ -18,7 +18,7 @@ from placegap.experiments.bench.process import Measured, measure_apart
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem.instance import Cluster, Device, Graph, Instance
-from placegap.instances.problem.semantics import Makespan, MaxLoad, Semantics
+from placegap.instances.problem.semantics import Makespan, MaxLoad, PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, Task, solve
 from placegap.solvers.core.registry import parse_params, why_not
@@ -41,6 +41,7 @@ RULES = (
     MaxLoad(),
     MaxLoad(plans="chain"),
     MaxLoad(replicas=True),
+    PipelineIteration(),
 )
 """A placer is measured under the first of these that it applies to."""
 

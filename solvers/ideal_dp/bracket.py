@@ -90,6 +90,8 @@ class Bracket(ABC):
         Called when one of the two is better.
     proves : bool
         Whether its bounds are of use: the problem is exact or a relaxation.
+    costs_are_exact : bool
+        Whether `stage_costs` are what a stage costs, and not only a bound on it.
     """
 
     def __init__(self, problem: BracketProblem, clock: Clock, gap: float) -> None:
@@ -99,7 +101,7 @@ class Bracket(ABC):
         self.plan: Plan | None = None
         self.counts: dict[str, int] = {}
         self.on_news: Told = unheard
-        self.proves = True
+        self.proves = self.costs_are_exact = True
         self._rounds: Iterator[int] | None = None
 
     @abstractmethod
@@ -238,7 +240,7 @@ class Bracket(ABC):
         """Improve the value: single blocks change their stage."""
         from placegap.solvers.chains.stage_moves import HEATS, anneal, moves
 
-        if self.value is None or self.plan is None:
+        if self.value is None or self.plan is None or not self.costs_are_exact:
             return
         kind_of = {k: kind for kind, own in enumerate(self.devices_of_kinds()) for k in own}
         block, tail, head = self.problem.blocks.block, costs.arcs.tail, costs.arcs.head

@@ -71,7 +71,8 @@ class StageChain:
                 raise OrderError("devices feed each other in a cycle")
             order.append(min(free))
             left.remove(min(free))
-        return [order.index(k) for k in self.home]
+        place = {k: at for at, k in enumerate(order)}
+        return [place[k] for k in self.home]
 
     def _check_groups(self) -> None:
         seen: dict[tuple[str | None, int], int] = {}

@@ -58,6 +58,7 @@ class KindsBracket(Bracket):
 
     def __init__(self, task: Task[MaxLoad], problem: KindsProblem, clock: Clock) -> None:
         super().__init__(problem, clock, task.limits.gap)
+        self.costs_are_exact = not problem.servers
         self.task, self.book = task, PriceBook(problem)
         self.lower = work_bound(problem, self.book.of_all)
         self.offer(task.incumbent)

@@ -30,7 +30,7 @@ def test_every_rule_of_the_semantics_is_an_option(command: str) -> None:
     names = {rule.name for rule in fields(Rules)}
     assert names == set(RULES) == {"objective", *DEFAULTS}
     options = {option.name: option for option in COMMANDS.commands[command].params}
-    assert all(options[name].opts == [f"--{name}"] for name in names)
+    assert all(options[name].opts == [f"--{name.replace('_', '-')}"] for name in names)
     assert all(options[name].default is None for name in names)
     assert "rules" not in options
 

@@ -31,6 +31,7 @@ def test_searches_say_which_parameters_are_their_effort() -> None:
     efforts = {name: method.params.efforts() for name, method in METHODS.items()}
     assert {name: sorted(found) for name, found in efforts.items() if found} == {
         "annealing": ["moves", "restarts"],
+        "disjunctive-search": ["steps"],
         "fastt": ["patience"],
         "latency": ["moves", "rounds"],
         "local-search": ["restarts"],

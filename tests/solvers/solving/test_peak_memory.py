@@ -110,7 +110,7 @@ def chain(memory_bytes: int, workspace_bytes: int = 0) -> Instance:
 
 def test_a_plan_that_fits_on_the_floor_is_proven_best() -> None:
     # two ops each: 20 of state; the middle ops have 6 in and 6 out: 32 bytes. The sum is 36
-    result = solve(chain(32), CHAIN)
+    result = solve(chain(32), CHAIN, "ideal-dp")
     assert (result.status, result.value_ns, result.details["memory_run"]) == (
         "optimal",
         11,

@@ -28,7 +28,7 @@ from placegap.instances import (
     load_cluster,
 )
 from placegap.instances.files.document import Document
-from placegap.instances.problem.semantics import has_two_levels
+from placegap.instances.problem.semantics import PipelineIteration, has_two_levels
 from placegap.solvers import METHODS, Limits, Outcome, Task, solve
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.bounds.spread_bound import spread_bound
@@ -52,7 +52,7 @@ QUICK: dict[str, dict[str, object]] = {
 }
 ALL_SEMANTICS = (
     *MAKESPAN_SEMANTICS[::2], *MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS[::3],
-    *STAGE_SEMANTICS[::2], *LATENCY_SEMANTICS,
+    *STAGE_SEMANTICS[::2], *LATENCY_SEMANTICS, PipelineIteration(microbatches=3),
 )  # fmt: skip
 
 

@@ -16,8 +16,8 @@ import pytest
 from doubles import tiny_mip
 
 from placegap.instances import InputError, Plan
-from placegap.solvers import Limits, back_ends, solve
-from placegap.solvers.core import interrupts
+from placegap.solvers import Limits, solve
+from placegap.solvers.core import back_ends, interrupts
 from placegap.solvers.core.back_ends import (
     COMMERCIAL,
     SolverName,
