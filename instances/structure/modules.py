@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from networkx.utils import UnionFind
-
 from placegap.instances.problem.instance import Graph, Instance
 from placegap.instances.reading.errors import InputError
 
@@ -102,6 +100,8 @@ def with_granularity(
         backward = instance.arrays.backward
         ends = zip(index.producer.tolist(), index.consumer.tolist(), strict=True)
         pairs += [(a, b) for a, b in ends if wholes[b] is None and not backward[b]]
+    from networkx.utils import UnionFind  # slow to load, and few ask for modules
+
     groups: UnionFind[int] = UnionFind(range(len(graph.ops)))
     for a, b in pairs:
         groups.union(a, b)

@@ -90,6 +90,7 @@ class BoundSearch:
         least = combinatorial_bound(units, self.task.semantics.load)
         self.floor_ns = self.granularity * ceil_div(least, self.granularity)
         self.build_s = self._longest_s = 0.0
+        self._is_cut = False
         self.counts = {"rows": 0, "columns": 0, "nodes": 0}
         self.endings: dict[int, Ending] = {}
 
@@ -117,11 +118,11 @@ class BoundSearch:
         self._longest_s = max(self._longest_s, took_s)
         return model
 
-    @property
-    def is_over(self) -> bool:
-        """Whether there is no time to build, hand over and solve one more model."""
+    def stops(self) -> bool:
+        """Whether there is no time to build, hand over and solve one more model; it is noted."""
         left_s = self._clock.left_s
-        return left_s is not None and left_s <= 2 * self._longest_s
+        self._is_cut = left_s is not None and left_s <= 2 * self._longest_s
+        return self._is_cut
 
     def outcome(self, bound: int | None) -> Outcome:
         """A bound; None: there is no plan."""
@@ -146,7 +147,7 @@ class BoundSearch:
                 f"{self.what} ({self.solver})" if bound > self.floor_ns else COMBINATORIAL
             ),
             rests_on=word(self.solver) if bound > self.floor_ns else PROOF,
-            message=next(filter(None, words), ""),
+            message=next(filter(None, words), "stopped at the time limit" if self._is_cut else ""),
             build_s=self.build_s,
             details=details,
         )
@@ -204,7 +205,7 @@ def _largest(search: BoundSearch) -> int | None:
     best, still_open = search.floor_ns, []
     order = _middle_out(search.num_blocks)
     for left, b in zip(range(len(order), 0, -1), order, strict=True):
-        if search.is_over:
+        if search.stops():
             return best
         ending, bound = search.solve(_bottleneck(search, b, best), b, 1 / (left + len(order)))
         if ending == "infeasible":
@@ -215,7 +216,7 @@ def _largest(search: BoundSearch) -> int | None:
         if ending != "optimal":
             still_open.append((-bound, b))
     for _, b in sorted(still_open):
-        if search.is_over:
+        if search.stops():
             return best
         share = 1.0 if b == max(still_open)[1] else 0.5
         ending, bound = search.solve(_bottleneck(search, b, best), b, share)
@@ -234,7 +235,7 @@ def _least(search: BoundSearch) -> int | None:
     for left, b in zip(range(len(order), 0, -1), order, strict=True):
         if least == search.floor_ns:
             break
-        if search.is_over:
+        if search.stops():
             return search.floor_ns
         model = _bottleneck(search, b, search.floor_ns)
         if least is not None:
