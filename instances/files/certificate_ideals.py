@@ -15,14 +15,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-try:
-    from certificate_checker import Rejected, Terms  # type: ignore[import-not-found]
-    from certificate_checker import check as check_header
-except ImportError:
-    from placegap.instances.files.certificate_checker import Rejected, Terms
+if TYPE_CHECKING or __package__:
+    from placegap.instances.files.certificate_checker import MALFORMED, Rejected, Terms
     from placegap.instances.files.certificate_checker import check as check_header
+else:  # both files alone, beside each other
+    from certificate_checker import MALFORMED, Rejected, Terms
+    from certificate_checker import check as check_header
 
 MOST_IDEALS, MOST_STAGES = 100_000, 3_000_000
 """The check gives up beyond."""
@@ -197,7 +197,7 @@ def check(document: Any, certificate: Any) -> list[str]:
             raise Rejected(f"it claims {claim} ns, and some chain takes less")
     except Rejected:
         raise
-    except Exception as e:  # a checker that stumbles accepts nothing
+    except MALFORMED as e:
         raise Rejected(f"it is malformed: {type(e).__name__} {str(e)[:60]!r}") from None
     return []
 

@@ -23,7 +23,7 @@ from itertools import product
 import highspy
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array  # type: ignore[import-untyped]
+from scipy.sparse import csc_array
 
 from placegap.instances.files.certificate_checker import Able, Terms
 from placegap.instances.files.certificate_file import Leaf, WorkWindow

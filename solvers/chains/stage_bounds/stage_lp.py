@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse  # type: ignore[import-untyped]
+from scipy import sparse
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts

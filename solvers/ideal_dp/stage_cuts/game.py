@@ -81,7 +81,7 @@ class Game:
 
     def time(self, walk: Ints) -> int:
         """Iteration time of a walk."""
-        return int(iteration_time(self.table, times_of(self.problem, walk)))
+        return iteration_time(self.table, times_of(self.problem, walk))
 
 
 class Mixture:

@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,7 +169,7 @@ def test_a_split_file_reads_back_by_its_importer(tmp_path: Path) -> None:
     assert read_split(instance, path) == plan
 
 
-def trace(semantics: Semantics, plan: Plan) -> dict[str, list[dict[str, object]]]:
+def trace(semantics: Semantics, plan: Plan) -> dict[str, list[dict[str, Any]]]:
     """The events by their phase; all have what the format demands of their phase."""
     content = json.loads(export_plan("chrome-trace", example(), plan, semantics))
     found = defaultdict(list)
@@ -205,7 +206,7 @@ def test_the_memory_counter_peaks_where_the_referee_says() -> None:
     plan, rules = Plan.on([0, 1, 0, 0]), Makespan(memory="peak")
     events, verdict = trace(rules, plan), evaluate(example(), plan, rules)
     for k, use in enumerate(verdict.uses):
-        levels = [event["args"]["bytes"] for event in events["C"] if event["pid"] == k]  # type: ignore[index]
+        levels = [event["args"]["bytes"] for event in events["C"] if event["pid"] == k]
         assert max(levels) == use.memory_bytes
 
 
