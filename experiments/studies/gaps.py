@@ -51,6 +51,7 @@ class GapCell:
     solve_s: float | None = None
     setup_s: float | None = None
     message: str = ""
+    made_by: str = ""
     details: Mapping[str, int | float | str] = field(default_factory=dict)
 
     @property
@@ -149,6 +150,7 @@ def _gap_cell(
         solve_s=record.get("solve_s"),
         setup_s=record.get("setup_s"),
         message=record.get("message", ""),
+        made_by=record.get("made_by", ""),
         details=record.get("details", {}),
     )
 

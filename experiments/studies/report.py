@@ -26,6 +26,7 @@ CSV_COLUMNS = (
     "status", "value_ns", "bound_ns", "bound_class", "own_gap", "best_bound_ns", "best_bound_by",
     "bound_origin", "rests_on", "best_rests_on", "faults",
     "gap", "build_s", "solve_s", "setup_s", "rows", "columns", "message", "instance_hash", "key",
+    "made_by",
 )  # fmt: skip
 
 
@@ -108,6 +109,7 @@ def _csv_row(study: Study, cell: GapCell) -> dict[str, Any]:
         "message": cell.message,
         "instance_hash": place.instance_hash,
         "key": "" if run is None else run.key,
+        "made_by": cell.made_by,
     }
 
 
@@ -120,6 +122,8 @@ def markdown(study: Study, cells: Sequence[GapCell]) -> str:
         lines += [f"- {_escape(sentence)}" for sentence in contradictions] + [""]
     for table in lay_out(cells):
         lines += _markdown_table(table)
+    makers = dict.fromkeys(cell.made_by for cell in cells if cell.made_by)
+    lines += [f"Made by {_escape(maker)}." for maker in makers]
     return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from placegap.experiments.running.pool import run_pool
+from placegap.experiments.running.provenance import made_by
 from placegap.experiments.running.stop_signals import held
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.gaps import GapCell, gap_cells
@@ -68,7 +69,7 @@ def run_study(
         told.reading(cell.instance)
     log_file = results_folder(study, out) / LOG_NAME
     with RunLog(log_file) as log, TemporaryDirectory(prefix="placegap-") as folder:
-        notices = Path(folder)
+        notices, stamp = Path(folder), made_by()
         todo = missing_runs(cells, log.records)
         told.planned(todo, len({cell.run.key for cell in cells if cell.run is not None}), notices)
         endings = run_pool(
@@ -86,7 +87,7 @@ def run_study(
                     # a slow machine, and no result: what is in the log would never run again
                     tell(f"left out: {run.label}, {ending.message} while its kernels were compiled")
                 else:
-                    log.append(describe_ending(ending))
+                    log.append({**describe_ending(ending), "made_by": stamp})
                 told.ended(run)
         return study, gap_cells(cells, log.records)
 

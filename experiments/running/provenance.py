@@ -1,0 +1,60 @@
+"""What made a result: the commit, the versions, and the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+PACKAGES = ("highspy", "ortools", "numpy", "numba")
+"""Whose versions decide how far a method gets, beside placegap and Python."""
+
+GIT_S = 5.0
+
+
+@cache
+def made_by() -> str:
+    """One line that names commit, versions and machine, as far as they can be known.
+
+    Examples
+    --------
+    >>> made_by().startswith("placegap ")
+    True
+    """
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (
+        f"placegap {version('placegap')}{_commit()};"
+        f" Python {platform.python_version()}, {versions};"
+        f" {cores} cores of {_processor()}, {platform.system()}"
+    )
+
+
+def _commit() -> str:
+    """The commit that is checked out, and whether files differ from it; nothing for a wheel."""
+    folder = Path(__file__).resolve().parent  # of an editable install: the repository
+    ask = ("git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*")
+    try:
+        # a wheel may lie in somebody else's repository
+        tracked = subprocess.run(
+            (*ask[:3], "ls-files", "--error-unmatch", Path(__file__).name),
+            capture_output=True, timeout=GIT_S, check=False,
+        )  # fmt: skip
+        said = subprocess.run(ask, capture_output=True, text=True, timeout=GIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    if tracked.returncode or said.returncode:
+        return ""
+    return f" at {said.stdout.strip()}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()

@@ -1,0 +1,1 @@
+"""Tables that are printed from what studies recorded."""
