@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constra
 # Kernels are compiled anew after files came or went: a cached one may name what is gone.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 
-.PHONY: help install study test test-torch test-deep bench lint types clean
+.PHONY: help install study test test-torch test-deep bench docs lint types clean
 
 help:
 	@echo "make study      install into .venv and run the quickstart study"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-torch tests with PyTorch, in a venv of its own (1.6 GB, under 5 minutes)"
 	@echo "make test-deep  thousands of random instances (tens of minutes)"
 	@echo "make bench      benchmarks, never part of the tests"
+	@echo "make docs       the site, in build/site"
 	@echo "make clean      remove .venv, build and results"
 
 .venv/.ready: pyproject.toml constraints.txt $(FOLDERS)
@@ -55,6 +56,9 @@ test: lint types
 
 test-torch: .venv-torch/.ready
 	$(TORCH_BIN)/pytest -n 2 --dist loadfile -m "torch and not deep" $(TORCH_TESTS)
+
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 test-deep: .venv/.dev .venv-torch/.ready
 	$(BIN)/pytest -n 2 -m "deep and not torch"

@@ -1,0 +1,102 @@
+"""Pages of the site that do not lie in docs/: texts of the repository, and the list of methods.
+
+A hook of MkDocs. A page that lies elsewhere keeps its links there; here they lead to the same page
+of the site.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from posixpath import normpath
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from placegap.solvers.core.method import AnyMethod, Params
+from placegap.solvers.core.registry import METHODS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PAGES = {
+    "README.md": "index.md",
+    "docs/index.md": "pages.md",
+    "experiments/README.md": "studies.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+"""File of the repository -> page of the site; what lies in docs/ keeps its name there."""
+
+LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages, and put the README in the place of docs/index.md."""
+    files.remove(files.src_uris["index.md"])
+    for source, page in PAGES.items():
+        files.append(File.generated(config, page, content=moved(source)))
+    files.append(File.generated(config, "methods.md", content=catalogue()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: object, config: MkDocsConfig, files: Files) -> str:
+    """Lead links of pages in docs/ to pages of the site."""
+    uri = page.file.src_uri  # type: ignore[attr-defined]
+    return markdown if uri in (*PAGES.values(), "methods.md") else relinked(markdown, "docs")
+
+
+def moved(source: str) -> str:
+    """The text of a file, with links as the site has them."""
+    return relinked((ROOT / source).read_text(), str(Path(source).parent))
+
+
+def relinked(markdown: str, folder: str) -> str:
+    """Links relative to a folder of the repository, as links of the site.
+
+    Examples
+    --------
+    >>> relinked("[a](../README.md#install), [b](trust.md)", "docs")
+    '[a](index.md#install), [b](trust.md)'
+    """
+
+    def link(found: re.Match[str]) -> str:
+        target = normpath(f"{folder}/{found[1]}")
+        page = PAGES.get(target, target.removeprefix("docs/"))
+        return f"]({page}{found[2] or ''})"
+
+    return LINK.sub(link, markdown)
+
+
+def catalogue() -> str:
+    """All methods of the registry, as a page."""
+    lines = [
+        "# The catalogue of methods",
+        "",
+        "This page is made from the registry, as `placegap methods` prints it. An *exact* method"
+        " proves its plan optimal if its time suffices; a *heuristic* proves nothing.",
+        "",
+    ]
+    for name in sorted(METHODS):
+        lines += entry(METHODS[name])
+    return "\n".join(lines)
+
+
+def entry(method: AnyMethod) -> list[str]:
+    """One method: what it does, for what, after whom, and its parameters."""
+    rows = [f"| `{name}` | `{default}` |" for name, default in defaults(method.params).items()]
+    table = ["| parameter | default |", "|---|---|", *rows, ""] if rows else []
+    return [
+        f"## {method.name}",
+        "",
+        f"{method.summary.rstrip('.')}.",
+        "",
+        f"*{method.claim}*, for {', '.join(f'`{name}`' for name in method.objectives)};"
+        f" after {method.paper}.",
+        "",
+        *table,
+    ]
+
+
+def defaults(params: type[Params]) -> dict[str, object]:
+    """Parameters and their defaults."""
+    return {name: field.get_default() for name, field in params.model_fields.items()}

@@ -1,0 +1,48 @@
+"""The site: every page is there, no link is broken, and nothing is asked of another host."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from placegap.solvers import METHODS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built strictly: a broken link or anchor, or a page outside of the menu, fails."""
+    os.environ["NO_MKDOCS_2_WARNING"] = "1"  # read when it is imported
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    folder = tmp_path_factory.mktemp("site")
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder), strict=True))
+    return folder
+
+
+def test_every_page_of_the_documentation_is_on_the_site(site: Path) -> None:
+    pages = {path.stem for path in site.glob("*.html")}
+    assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= pages
+    assert {"methods", "studies", "contributing", "changelog"} <= pages
+
+
+def test_the_catalogue_has_every_method_with_its_parameters(site: Path) -> None:
+    text = (site / "methods.html").read_text()
+    for method in METHODS.values():
+        assert f'id="{method.name}"' in text
+        assert all(f"<code>{name}</code>" in text for name in method.params.model_fields)
+
+
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    loads = re.compile(r"<(?:script|img|iframe|link(?![^>]*canonical))[^>]*(?:src|href)=\"?https?:")
+    assert [page.name for page in site.glob("*.html") if loads.search(page.read_text())] == []
+
+
+def test_links_to_the_readme_lead_to_the_first_page(site: Path) -> None:
+    assert re.search(r'href="?index\.html', (site / "pages.html").read_text())
+    assert "../README.md" not in (site / "pages.html").read_text()
