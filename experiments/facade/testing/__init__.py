@@ -1,0 +1,105 @@
+"""The exact methods as an oracle for your own tests: instances with proven optima, and a check.
+
+A placer of your own is tested in a few lines, by pytest or by anything else:
+
+>>> from placegap.instances import Makespan
+>>> from placegap.testing import assert_gap, known_optima
+>>> problem = next(known_optima(Makespan(), max_ops=70))
+>>> problem.instance.name, problem.optimum_ns
+('bvlc_alexnet@2x4-gpu-slow-link', 462962)
+>>> assert_gap(problem, [0] * problem.instance.num_ops, at_most=0.5)  # all ops on one device
+
+`placegap.testing.fixtures` holds fixtures for pytest, `proven_optimum` among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from placegap.instances.corpus.corpus import load_corpus, read_best_known
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.result import relative_gap
+
+__all__ = ["KnownOptimum", "assert_gap", "known_optima"]
+
+
+@dataclass(frozen=True)
+class KnownOptimum:
+    """An instance, the rules, and the least value that any plan can have under them.
+
+    Attributes
+    ----------
+    instance : Instance
+    semantics : Semantics
+    optimum_ns : int
+    rests_on : str
+        Whose word the proof is, if it is not one of placegap's own.
+    """
+
+    instance: Instance
+    semantics: Semantics
+    optimum_ns: int
+    rests_on: str = ""
+
+
+def known_optima(semantics: Semantics, max_ops: int | None = None) -> Iterator[KnownOptimum]:
+    """The instances of the corpus whose optimum is proven under these rules, in a fixed order.
+
+    Parameters
+    ----------
+    semantics : Semantics
+        With makespan and with chains of max_load, nine networks on six clusters are proven.
+    max_ops : int, optional
+        Leave out larger graphs.
+    """
+    for entry in read_best_known():
+        if entry.semantics != semantics or entry.value_ns is None:
+            continue
+        if entry.value_ns != entry.bound_ns:
+            continue
+        document = load_corpus(entry.graph)
+        if max_ops is not None and len(document.graph.ops) > max_ops:
+            continue
+        instance = document.instance(load_cluster(entry.cluster))
+        if instance.content_hash == entry.content_hash:
+            yield KnownOptimum(instance, semantics, entry.value_ns, entry.rests_on)
+
+
+def assert_gap(problem: KnownOptimum, plan: Plan | Sequence[int], at_most: float) -> None:
+    """Fail unless the referee accepts a plan, and it is close enough to the optimum.
+
+    Parameters
+    ----------
+    problem : KnownOptimum
+    plan : Plan or sequence of int
+        Or the number of each op's device, in the order of the instance.
+    at_most : float
+        The largest gap, (value - optimum) / value.
+
+    Raises
+    ------
+    AssertionError
+        One line that says what is wrong with the plan, or how far off it is.
+    """
+    given = plan if isinstance(plan, Plan) else Plan.on(list(plan))
+    verdict = evaluate(problem.instance, given, problem.semantics)
+    where = f"{problem.instance.name}, {problem.semantics.label}"
+    if not verdict.feasible or verdict.value_ns is None:
+        broken = "; ".join(str(violation) for violation in verdict.violations)
+        raise AssertionError(f"{where}: the plan is not feasible: {broken}")
+    if verdict.value_ns < problem.optimum_ns:
+        raise AssertionError(
+            f"{where}: the plan takes {verdict.value_ns} ns, less than the proven optimum of"
+            f" {problem.optimum_ns} ns: please report it"
+        )
+    gap = relative_gap(verdict.value_ns, problem.optimum_ns)
+    if gap is None or gap > at_most:
+        raise AssertionError(
+            f"{where}: the plan takes {verdict.value_ns} ns, {100 * (gap or 0.0):.2f} % of it above"
+            f" the optimum of {problem.optimum_ns} ns; {100 * at_most:.2f} % are allowed"
+        )

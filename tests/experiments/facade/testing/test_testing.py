@@ -1,0 +1,76 @@
+"""The package as an oracle for the tests of others."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.instances import Makespan, MaxLoad, Plan
+from placegap.solvers import solve
+from placegap.testing import KnownOptimum, assert_gap, known_optima
+
+CONFTEST = 'pytest_plugins = ["placegap.testing.fixtures"]\n'
+
+SUITE = """
+from placegap.testing import assert_gap
+
+def test_all_ops_on_the_first_device(proven_optimum):
+    assert_gap(proven_optimum, [0] * proven_optimum.instance.num_ops, at_most=0.9)
+
+def test_one_stage(proven_chain):
+    assert_gap(proven_chain, [0] * proven_chain.instance.num_ops, at_most=0.0)
+"""
+
+
+@pytest.fixture(scope="module")
+def problem() -> KnownOptimum:
+    return next(known_optima(Makespan(), max_ops=70))
+
+
+def test_the_plan_of_a_placer_passes_where_it_is_close_enough(problem: KnownOptimum) -> None:
+    found = solve(problem.instance, problem.semantics, "etf")
+    assert found.plan is not None
+    assert found.value_ns is not None
+    gap = (found.value_ns - problem.optimum_ns) / found.value_ns
+    assert_gap(problem, found.plan, at_most=gap)
+    if gap > 0:
+        with pytest.raises(AssertionError, match="above the optimum"):
+            assert_gap(problem, found.plan, at_most=0.99 * gap)
+
+
+def test_a_plan_that_is_too_far_off_fails_with_its_distance(problem: KnownOptimum) -> None:
+    last = problem.instance.num_ops - 1
+    devices = [op % 2 for op in range(last + 1)]  # each edge of a chain becomes a transfer
+    with pytest.raises(AssertionError, match="% of it above the optimum"):
+        assert_gap(problem, devices, at_most=0.1)
+
+
+def test_an_infeasible_plan_fails_with_the_rule_that_it_breaks(problem: KnownOptimum) -> None:
+    with pytest.raises(AssertionError, match="not feasible: shape"):
+        assert_gap(problem, [0], at_most=1.0)
+
+
+def test_an_optimum_that_a_plan_undercuts_is_reported(problem: KnownOptimum) -> None:
+    wrong = KnownOptimum(problem.instance, problem.semantics, 2 * problem.optimum_ns + 10**9)
+    with pytest.raises(AssertionError, match="please report"):
+        assert_gap(wrong, Plan.on([0] * problem.instance.num_ops), at_most=1.0)
+
+
+def test_only_proven_values_of_small_graphs_are_given() -> None:
+    for semantics in (Makespan(), MaxLoad(plans="chain")):
+        found = list(known_optima(semantics, max_ops=50))
+        assert found
+        assert all(problem.instance.num_ops <= 50 for problem in found)
+        assert all(problem.semantics == semantics for problem in found)
+
+
+def test_the_fixtures_serve_another_suite(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(SUITE)
+    result = pytester.runpytest("-p", "no:cacheprovider", "-q")
+    outcomes = result.parseoutcomes()
+    assert outcomes["passed"] >= 12  # one device is often enough for a small graph
+    assert set(outcomes) <= {"passed", "failed", "warnings"}
+    result.stdout.fnmatch_lines(["*test_one_stage*squeezenet@celeritas-4xV100-pcie*"])
