@@ -94,7 +94,7 @@ def place_command(
             "--export",
             metavar="KIND=FILE",
             help="Write the plan for another tool: device_map, torchtitan, megatron, vllm,"
-            " pipelining, dnn-partitioning, chrome-trace or csv; repeatable.",
+            " pipelining, onnx, dnn-partitioning, chrome-trace or csv; repeatable.",
         ),
     ] = None,
     granularity: Annotated[
@@ -157,6 +157,7 @@ def place_command(
 ) -> None:
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
     from placegap.experiments.running.exporting import (
+        check_copies,
         joins_ends,
         needed_granularity,
         parse_exports,
@@ -203,6 +204,7 @@ def place_command(
         raise InputError("--write solves nothing: there is no bound for --certificate")
     source = Source(model, cluster, time_unit, dims=parse_dims(dim), tracing=tracing, times=times)
     fine = read_instance(source)
+    check_copies(list(exports), fine.graph, model)
     instance = with_granularity(fine, whole, join_ends=joins_ends(list(exports)))
     params = parse_pairs(param or ())
     coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")
@@ -250,7 +252,7 @@ def place_command(
             raise KeyboardInterrupt from None
         with held():
             report(fine, stopped.best, out, as_json, model=model)
-            for sentence in write_exports(fine, stopped.best, exports):
+            for sentence in write_exports(fine, stopped.best, exports, model):
                 warn(sentence)
         warn(f"stopped; this is the plan of {stopped.best.method}")
         raise typer.Exit(stop_status()) from None
@@ -273,7 +275,7 @@ def place_command(
     with (
         held()
     ):  # a signal that comes now keeps neither the plan nor what is printed from being whole
-        for sentence in write_exports(fine, result, exports):
+        for sentence in write_exports(fine, result, exports, model):
             warn(sentence)
         report(fine, result, out, as_json, opinion, model=model, certificate=written, price=price)
     if opinion is not None and opinion.verdict == "CONTRADICTS":
