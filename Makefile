@@ -15,7 +15,7 @@ export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 help:
 	@echo "make study      install into .venv and run the quickstart study"
 	@echo "make test       install, then ruff, mypy and the tests"
-	@echo "make test-torch tests with PyTorch, in a venv of its own (1.6 GB, under 5 minutes)"
+	@echo "make test-torch tests with PyTorch, in a venv of its own (1.7 GB, under 6 minutes)"
 	@echo "make test-deep  thousands of random instances (tens of minutes)"
 	@echo "make bench      benchmarks, never part of the tests"
 	@echo "make docs       the site, in build/site"
@@ -34,9 +34,9 @@ help:
 	@touch $@
 
 .venv-torch/.ready: pyproject.toml constraints.txt $(FOLDERS)
-	@echo "installing placegap with PyTorch into .venv-torch (1.6 GB, once)"
+	@echo "installing placegap with PyTorch into .venv-torch (1.7 GB, once)"
 	test -x $(TORCH_BIN)/python || $(PYTHON) -m venv .venv-torch
-	$(subst $(BIN),$(TORCH_BIN),$(PIP_INSTALL)) -e '.[torch]' hypothesis pytest pytest-xdist
+	$(subst $(BIN),$(TORCH_BIN),$(PIP_INSTALL)) -e '.[torch,onnx]' accelerate onnxruntime hypothesis pytest pytest-xdist
 	@touch $@
 
 install: .venv/.dev

@@ -9,7 +9,6 @@ import typer
 from placegap.experiments.cli import coarsen as cli_coarsen
 from placegap.experiments.cli import convert as cli_convert
 from placegap.experiments.cli import lists as cli_lists
-from placegap.experiments.cli import place as cli_place
 from placegap.experiments.cli import print_version
 from placegap.experiments.cli import profile as cli_profile
 from placegap.experiments.cli import show as cli_show
@@ -17,6 +16,7 @@ from placegap.experiments.cli import split as cli_split
 from placegap.experiments.cli import standard_evaluation as cli_standard
 from placegap.experiments.cli import study as cli_study
 from placegap.experiments.cli import verify as cli_verify
+from placegap.experiments.cli.place import command as cli_place
 
 app = typer.Typer(
     name="placegap",

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placegap.experiments.running.placing import Attempt, default_attempts, place
-from placegap.instances.files.document import write_text
+from placegap.instances.files.document import write_bytes, write_text
+from placegap.instances.files.exporters.onnx_device_rules import device_faults
 from placegap.instances.files.exporters.placed_modules import layer_devices
 from placegap.instances.files.exporters.table import EXPORTERS, export_plan, find_exporter
-from placegap.instances.problem.instance import WITHOUT_OPS, Instance
+from placegap.instances.importers.onnx.model import inlined_model
+from placegap.instances.problem.instance import WITHOUT_OPS, Graph, Instance
 from placegap.instances.reading.errors import InputError
 from placegap.instances.structure.modules import Granularity
 from placegap.solvers import Result
@@ -83,8 +85,39 @@ def joins_ends(kinds: Sequence[str]) -> bool:
     return any(EXPORTERS[kind].join_ends for kind in kinds)
 
 
-def write_exports(instance: Instance, result: Result, exports: dict[str, Path]) -> tuple[str, ...]:
+def check_copies(kinds: Sequence[str], graph: Graph, model: str) -> None:
+    """Refuse formats that are a copy of the model's own file where that is no ONNX file.
+
+    Raises
+    ------
+    InputError
+        One line that names the format and the mend.
+    """
+    for kind in kinds:
+        if EXPORTERS[kind].annotate is not None and not is_onnx_file(graph, model):
+            raise InputError(
+                f"is no ONNX file, and --export {kind} writes the plan into a copy of one; place"
+                f" the .onnx file itself, or export {DEVICE_MAP} or csv",
+                model,
+            )
+
+
+def is_onnx_file(graph: Graph, model: str) -> bool:
+    """Whether a graph was read from the ONNX file of that name, and not from what it became."""
+    is_file = Path(model).is_file() and not model.endswith((".json", ".json.gz"))
+    return is_file and graph.provenance.source.startswith("ONNX model ")
+
+
+def write_exports(
+    instance: Instance, result: Result, exports: dict[str, Path], model: str
+) -> tuple[str, ...]:
     """Write the plan in each format, or none of them; warnings.
+
+    Parameters
+    ----------
+    instance, result, exports
+    model : str
+        As it was named: the file that a copy is of.
 
     Raises
     ------
@@ -96,10 +129,26 @@ def write_exports(instance: Instance, result: Result, exports: dict[str, Path]) 
     if result.split is not None and exports:
         raise InputError(f"{result.method} splits ops, which no format has; choose another method")
     plan = result.plan
-    texts = {kind: export_plan(kind, instance, plan, result.semantics) for kind in exports}
+    copies = {
+        kind: _annotated(kind, instance, result, Path(model))
+        for kind in exports
+        if EXPORTERS[kind].annotate is not None
+    }
+    texts = {
+        kind: export_plan(kind, instance, plan, result.semantics)
+        for kind in exports
+        if kind not in copies
+    }
     for kind, text in texts.items():
         write_text(text, exports[kind])
     notes = []
+    for kind, (data, outside) in copies.items():
+        write_bytes(data, exports[kind])
+        if outside and exports[kind].resolve().parent != Path(model).resolve().parent:
+            notes.append(
+                f"{kind}: the weights stay in {', '.join(outside)}, beside {model}; copy them to"
+                f" where {exports[kind]} is"
+            )
     if any(kind in IN_ORDER for kind in exports):
         notes += _unusual_order(instance, result)
     if DEVICE_MAP in exports and WITHOUT_OPS not in instance.graph.provenance.parameters:
@@ -108,6 +157,33 @@ def write_exports(instance: Instance, result: Result, exports: dict[str, Path]) 
             " tracing it anew (hf:, py:) makes the map complete"
         )
     return tuple(notes)
+
+
+def _annotated(
+    kind: str, instance: Instance, result: Result, model: Path
+) -> tuple[bytes, tuple[str, ...]]:
+    """A copy of the model's file with the plan in it, and the files that hold its weights."""
+    annotate, plan = EXPORTERS[kind].annotate, result.plan
+    assert annotate is not None
+    assert plan is not None
+    content = inlined_model(model)
+    before = device_faults(content)
+    try:
+        annotate(content, instance, plan, result.semantics)
+    except InputError as error:
+        raise InputError(str(error), f"export {kind}") from None
+    ours = [fault for fault in device_faults(content) if fault not in before]
+    assert not ours, ours[0]
+    outside = {
+        entry.value
+        for tensor in content.graph.initializer
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    try:
+        return content.SerializeToString(), tuple(sorted(outside))
+    except Exception as error:  # protobuf's EncodeError, whose module has no types: 2 GB
+        raise InputError(f"the copy cannot be made: {error}", model) from None
 
 
 def _unusual_order(instance: Instance, result: Result) -> list[str]:

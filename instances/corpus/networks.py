@@ -16,7 +16,7 @@ from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
 from placegap.instances.importers.torch_export.presets import find_preset
-from placegap.instances.problem.instance import WITHOUT_OPS, InstancePart, Name, Positive
+from placegap.instances.problem.instance import InstancePart, Name, Positive
 from placegap.instances.problem.semantics import MaxLoad, MemoryRule
 from placegap.instances.reading.data_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
@@ -88,8 +88,7 @@ def build_network(name: str) -> Document:
     made = _made(recipe)
     provenance = made.graph.provenance
     changes = provenance.changes or ("none: the sizes are in the parameters",)
-    sizes = {key: at for key, at in provenance.parameters.items() if key != WITHOUT_OPS}
-    update = {"licence": _licence(recipe.model), "changes": changes, "parameters": sizes}
+    update = {"licence": _licence(recipe.model), "changes": changes}
     graph = made.graph.model_copy(
         update={"name": name, "provenance": provenance.model_copy(update=update)}
     )

@@ -210,10 +210,21 @@ def write_text(text: str, path: str | Path) -> None:
     InputError
         If the file cannot be written.
     """
-    path = Path(path)
     data = text.encode()
-    if path.suffix == ".gz":
+    if Path(path).suffix == ".gz":
         data = gzip.compress(data, compresslevel=9, mtime=0)
+    write_bytes(data, path)
+
+
+def write_bytes(data: bytes, path: str | Path) -> None:
+    """Write bytes as they are; never half a file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    path = Path(path)
     special = path.exists() and not path.is_file()  # a pipe or /dev/stdout must stay what it is
     partial = path if special else path.with_name(path.name + ".partial")
     try:

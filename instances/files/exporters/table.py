@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from placegap.instances.files.exporters.chrome_trace import write_chrome_trace
 from placegap.instances.files.exporters.device_map import write_device_map
 from placegap.instances.files.exporters.megatron_layout import write_megatron
+from placegap.instances.files.exporters.onnx_devices import annotate
 from placegap.instances.files.exporters.op_table import write_op_table
 from placegap.instances.files.exporters.split_file import write_split
 from placegap.instances.files.exporters.stage_lists import (
@@ -28,13 +30,15 @@ class Exporter:
 
     `whole_layers` tells whether only plans of whole layers can be written; `join_ends`, whether
     the first stage must hold all that comes before the numbered layers, and the last one all that
-    comes after them.
+    comes after them. A format that is a copy of the model's own file has `annotate` in place of
+    `write`: it changes the model, as it was read from that file.
     """
 
     summary: str
-    write: Callable[[Instance, Plan, Semantics], str]
+    write: Callable[[Instance, Plan, Semantics], str] | None
     whole_layers: bool = False
     join_ends: bool = False
+    annotate: Callable[[Any, Instance, Plan, Semantics], None] | None = None
 
 
 EXPORTERS: Mapping[str, Exporter] = {
@@ -43,6 +47,7 @@ EXPORTERS: Mapping[str, Exporter] = {
     "megatron": Exporter("--pipeline-model-parallel-layout", write_megatron, True, True),
     "vllm": Exporter("VLLM_PP_LAYER_PARTITION", write_vllm, True, True),
     "pipelining": Exporter("split points of torch.distributed.pipelining", write_pipelining, True),
+    "onnx": Exporter("ONNX device_configurations, in a copy of the file", None, annotate=annotate),
     "dnn-partitioning": Exporter("its split file", write_split),
     "chrome-trace": Exporter("Trace Event JSON, for Perfetto and Chrome", write_chrome_trace),
     "csv": Exporter("one row per op", write_op_table),
@@ -72,14 +77,17 @@ def find_exporter(name: str) -> Exporter:
 
 
 def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The content of the file of one kind.
+    """The content of the file of one kind, which is no copy of the model's.
 
     Raises
     ------
     InputError
         One line: the format cannot say what the plan does, and the mend.
     """
+    write = find_exporter(kind).write
+    if write is None:
+        raise InputError("the plan goes into a copy of the model's own file", f"export {kind}")
     try:
-        return find_exporter(kind).write(instance, plan, semantics)
+        return write(instance, plan, semantics)
     except InputError as error:
         raise InputError(str(error), f"export {kind}") from None

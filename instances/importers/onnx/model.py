@@ -75,7 +75,7 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
         model has control flow (If, Loop, Scan); one line that names the file and the node.
     """
     path = Path(path)
-    model = _inlined(load_onnx(path), path)
+    model = inlined_model(path)
     constants = {tensor.name for tensor in model.graph.initializer}
     try:
         changes, assumed, sizes = _fix_inputs(model, constants, dims or {})
@@ -101,8 +101,15 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
         raise from_validation_error(error, raw, path) from None
 
 
-def _inlined(model: Any, path: Path) -> Any:
-    """The model without functions of its own."""
+def inlined_model(path: Path) -> Any:
+    """The model message of a file, with the nodes of its own functions where those are called.
+
+    Raises
+    ------
+    InputError
+        As `load_onnx`; or a function cannot be inlined.
+    """
+    model = load_onnx(path)
     if model.functions:
         from onnx import inliner
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,32 +22,24 @@ from placegap.experiments.cli.options import (
     with_rules,
     with_tracing,
 )
+from placegap.experiments.cli.place.ending import finer_file, report
+from placegap.experiments.cli.place.model_file import coarsened, write_model_file
 from placegap.experiments.cli.reading import read_instance
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.stop_signals import held, stop_status
-from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.live_line import live_line
 from placegap.experiments.show.output_files import check_outputs
-from placegap.experiments.show.place_report import (
-    certificate_line,
-    certificate_object,
-    opinion_object,
-    print_result,
-    result_object,
-)
-from placegap.experiments.show.rendering import output, spinner, warn
+from placegap.experiments.show.rendering import spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, search_log
 from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import LoadSemantics, Semantics
+from placegap.instances.problem.semantics import LoadSemantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.structure.modules import Granularity, with_granularity
 
 if TYPE_CHECKING:
-    from placegap.experiments.running.exporting import ModulePrice
     from placegap.experiments.running.placing import Attempt
     from placegap.instances.files.certificate_file import Certificate
-    from placegap.instances.referee.plan import Plan
     from placegap.solvers import Result
     from placegap.solvers.solving.second_opinion import Opinion
 
@@ -103,7 +94,7 @@ def place_command(
             "--export",
             metavar="KIND=FILE",
             help="Write the plan for another tool: device_map, torchtitan, megatron, vllm,"
-            " pipelining, dnn-partitioning, chrome-trace or csv; repeatable.",
+            " pipelining, onnx, dnn-partitioning, chrome-trace or csv; repeatable.",
         ),
     ] = None,
     granularity: Annotated[
@@ -166,6 +157,7 @@ def place_command(
 ) -> None:
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
     from placegap.experiments.running.exporting import (
+        check_copies,
         joins_ends,
         needed_granularity,
         parse_exports,
@@ -212,6 +204,7 @@ def place_command(
         raise InputError("--write solves nothing: there is no bound for --certificate")
     source = Source(model, cluster, time_unit, dims=parse_dims(dim), tracing=tracing, times=times)
     fine = read_instance(source)
+    check_copies(list(exports), fine.graph, model)
     instance = with_granularity(fine, whole, join_ends=joins_ends(list(exports)))
     params = parse_pairs(param or ())
     coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")
@@ -244,7 +237,7 @@ def place_command(
         first = replace(first, incumbent=known.plan)
     if write is not None:
         seen, semantics = coarsened(instance, first)
-        _write_model(seen, replace(first, semantics=semantics), write, as_json)
+        write_model_file(seen, replace(first, semantics=semantics), write, as_json)
         return
     attempts = iter([first]) if method is not None else default_attempts(first)
     try:
@@ -258,8 +251,8 @@ def place_command(
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None
         with held():
-            _report(fine, stopped.best, out, as_json, model=model)
-            for sentence in write_exports(fine, stopped.best, exports):
+            report(fine, stopped.best, out, as_json, model=model)
+            for sentence in write_exports(fine, stopped.best, exports, model):
                 warn(sentence)
         warn(f"stopped; this is the plan of {stopped.best.method}")
         raise typer.Exit(stop_status()) from None
@@ -282,9 +275,9 @@ def place_command(
     with (
         held()
     ):  # a signal that comes now keeps neither the plan nor what is printed from being whole
-        for sentence in write_exports(fine, result, exports):
+        for sentence in write_exports(fine, result, exports, model):
             warn(sentence)
-        _report(fine, result, out, as_json, opinion, model=model, certificate=written, price=price)
+        report(fine, result, out, as_json, opinion, model=model, certificate=written, price=price)
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
@@ -320,170 +313,3 @@ def _ask_second(instance: Instance, first: Attempt, result: Result) -> tuple[Res
             return ask_second(instance, first, result)
     except KeyboardInterrupt:
         return result, Opinion("none", "stopped")
-
-
-def coarsened(instance: Instance, attempt: Attempt) -> tuple[Instance, Semantics]:
-    """What the method of an attempt gets to see."""
-    if attempt.coarsen is None:
-        return instance, attempt.semantics
-    from placegap.instances.structure.additive_memory import relax_memory
-    from placegap.instances.transforms.table import coarsen
-
-    instance, semantics = relax_memory(instance, attempt.semantics)
-    found = coarsen(instance, attempt.coarsen, attempt.coarsen_params, semantics)
-    return found.merge.coarse, semantics
-
-
-def _write_model(instance: Instance, attempt: Attempt, path: Path, as_json: bool) -> None:
-    """Write the model of the method, or of the one that proves values by default, and say so."""
-    from placegap.solvers.models.export import write_model
-    from placegap.solvers.solving.default_methods import proving_method
-
-    method = attempt.method or proving_method(attempt.semantics)
-    with spinner(f"building the model of {method} for {instance.name}"):
-        written = write_model(
-            instance,
-            attempt.semantics,
-            method,
-            attempt.params,
-            path,
-            time_limit_s=attempt.time_limit_s,
-            seed=attempt.seed,
-            incumbent=None if attempt.coarsen else attempt.incumbent,
-        )
-    if as_json:
-        content = {
-            "instance": instance.name,
-            "semantics": attempt.semantics.model_dump(mode="json"),
-            "method": method,
-            "path": str(path),
-            "rows": written.rows,
-            "columns": written.columns,
-            "unit_ns": written.unit_ns,
-            "start_ns": written.start_ns,
-        }
-        print(json.dumps(content, ensure_ascii=False), flush=True)
-        return
-    size = f"{written.rows} rows, {written.columns} columns"
-    output().print(
-        f"{path}: {method}, {size}; 1 unit of the objective is {written.unit_ns:.15g} ns",
-        markup=False,
-        soft_wrap=True,
-    )
-
-
-def _report(
-    instance: Instance,
-    result: Result,
-    out: Path | None,
-    as_json: bool,
-    opinion: Opinion | None = None,
-    *,
-    model: str,
-    certificate: Certificate | None = None,
-    price: ModulePrice | None = None,
-) -> None:
-    """Print a result, explain a missing plan, write the plan.
-
-    A plan of a finer instance (operator splitting) is shown and written with that instance.
-    """
-    if result.split is not None:
-        instance = result.split.fine
-    if out is not None and result.plan is not None and result.evaluation is not None:
-        _write_plan(instance, result, result.plan, out)  # first: stdout may be full, or closed
-    if as_json:
-        from placegap.experiments.running.sources import open_questions
-
-        content = result_object(instance, result)
-        content["notes"] += open_questions(instance.graph, model)
-        if opinion is not None:
-            content["second_opinion"] = opinion_object(opinion)
-        if certificate is not None:
-            content["certificate"] = certificate_object(certificate)
-        if price is not None:
-            content["granularity"] = price_object(price)
-        print(json.dumps(content, ensure_ascii=False), flush=True)
-    else:
-        print_result(output(), instance, result)
-        if opinion is not None:
-            output().print(f"second  {opinion.verdict}: {opinion.sentence}", markup=False)
-        if certificate is not None:
-            output().print(f"certified {certificate_line(certificate)}", markup=False)
-        if price is not None:
-            output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
-    for fault in result.faults:
-        warn(f"a solver was wrong: {fault}")
-    if result.plan is None or result.evaluation is None:
-        if result.status == "bound":
-            warn(f"{result.method} makes no plans, only bounds")
-        else:
-            _explain(instance, result)
-        return
-    if out is not None and result.split is not None:
-        warn(f"the plan is one of the finer instance, which is written to {finer_file(out)}")
-
-
-def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> None:
-    """The plan, and the finer instance that it is one of, if it is."""
-    from placegap.instances.files.document import Document, save_document
-    from placegap.instances.files.plan_file import save_plan
-
-    save_plan(instance, plan, result.semantics, out, result.method, value_ns=result.value_ns)
-    if result.split is not None:
-        save_document(Document.of(instance), finer_file(out))
-
-
-def finer_file(plan: Path) -> Path:
-    """Where the instance of a plan goes, if the method has split ops.
-
-    Examples
-    --------
-    >>> finer_file(Path("plan.json")).name
-    'plan.instance.json.gz'
-    """
-    return plan.with_name(f"{plan.name.removesuffix('.json')}.instance.json.gz")
-
-
-def _explain(instance: Instance, result: Result) -> None:
-    """Why there is no plan, as far as cheap conditions tell."""
-    from placegap.instances.structure.additive_memory import relax_memory
-    from placegap.instances.structure.explain import explain_infeasible
-
-    warn(f"{result.instance}: no feasible plan ({result.message or result.status})")
-    for sentence in explain_infeasible(relax_memory(instance, result.semantics)[0]):
-        warn(sentence)
-
-
-def price_object(price: ModulePrice) -> dict[str, Any]:
-    """What ``--json`` prints of a plan of whole modules."""
-    return {
-        "granularity": price.granularity,
-        "op_value_ns": price.fine_value_ns,
-        "op_bound_ns": price.fine_bound_ns,
-        "price_at_most": price.at_most,
-    }
-
-
-def price_line(price: ModulePrice) -> str:
-    """What whole modules cost.
-
-    Examples
-    --------
-    >>> from placegap.experiments.running.exporting import ModulePrice
-    >>> price_line(ModulePrice("layer", 100, 80, 80))
-    'kept whole; op by op 80 ns is the best, 20.0 % less'
-    >>> price_line(ModulePrice("layer", 100, 90, 80))
-    'kept whole; op by op 90 ns was found, and no plan is below 80 ns, 20.0 % less'
-    """
-    fine, share = format_ns(price.fine_value_ns), price.at_most
-    if price.fine_value_ns == price.value_ns == price.fine_bound_ns:
-        return "kept whole, at no cost: no plan of single ops is better"
-    if share is None or price.fine_bound_ns is None:
-        return f"kept whole; op by op {fine} was found"
-    if price.fine_bound_ns == price.fine_value_ns:
-        return f"kept whole; op by op {fine} is the best, {format_gap(share)} less"
-    bound = format_ns(price.fine_bound_ns)
-    return (
-        f"kept whole; op by op {fine} was found, and no plan is below {bound},"
-        f" {format_gap(share)} less"
-    )

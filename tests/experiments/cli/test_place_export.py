@@ -1,0 +1,144 @@
+"""``placegap place --export`` and ``--granularity``: what is written, what is one line instead."""
+
+from __future__ import annotations
+
+import csv
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from doubles.pool_jobs import run_here
+
+from placegap.experiments.cli import main
+from placegap.experiments.running import placing
+from placegap.instances.files.document import Document, save_document
+from placegap.instances.files.exporters.onnx_device_rules import device_faults
+from placegap.instances.problem.instance import WITHOUT_OPS, Cluster, Device, Edge, Graph, Link, Op
+
+Capture = pytest.CaptureFixture[str]
+CHAIN = ["--objective", "max_load", "--plans", "chain", "--method", "ideal-dp", "--quiet"]
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placing, "run_pool", run_here)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Three layers in a row, of two ops of 4 ns each, on two equal devices; transfers are free."""
+    names = [f"{layer}.{part}" for layer in range(3) for part in ("a", "b")]
+    ops = tuple(Op(name=at, module=f"h.{at}", time_ns={"gpu": 4}) for at in names)
+    edges = tuple(Edge(producer=a, consumer=b, bytes=0) for a, b in pairwise(names))
+    devices = tuple(Device(name=f"gpu{k}", kind="gpu") for k in range(2))
+    links = tuple(
+        Link(source=f"gpu{k}", target=f"gpu{1 - k}", bandwidth_bytes_per_s=1) for k in range(2)
+    )
+    noted = {"parameters": {WITHOUT_OPS: "embed"}}
+    graph = Graph.model_validate({"name": "net", "ops": ops, "edges": edges, "provenance": noted})
+    cluster = Cluster(name="two", devices=devices, links=links)
+    path = tmp_path / "net.json"
+    save_document(Document(name="net", graph=graph, cluster=cluster), path)
+    return path
+
+
+def test_a_device_map_is_made_of_whole_layers_and_says_what_they_cost(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "map.json"
+    assert main(["place", str(model), *CHAIN, "--export", f"device_map={out}", "--json"]) == 0
+    shown = capsys.readouterr()
+    found = json.loads(out.read_text())
+    assert sorted(found) == ["embed", "h.0", "h.1", "h.2"]
+    assert found["embed"] == found["h.0"]
+    assert found["h.0"] != found["h.2"]
+    # two layers of 8 ns on one device, or three ops of 4 ns on each
+    content = json.loads(shown.out)
+    assert (content["value_ns"], content["status"]) == (16, "optimal")
+    assert content["granularity"] == {
+        "granularity": "layer", "op_value_ns": 12, "op_bound_ns": 12, "price_at_most": 0.25,
+    }  # fmt: skip
+    assert shown.err == ""
+
+
+def test_several_formats_are_written_of_one_plan(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    files = {kind: tmp_path / kind for kind in ("vllm", "pipelining", "csv")}
+    options = [text for kind, path in files.items() for text in ("--export", f"{kind}={path}")]
+    assert main(["place", str(model), *CHAIN, *options]) == 0
+    shown = capsys.readouterr()
+    assert "layer   kept whole; op by op 12 ns is the best, 25.0 % less" in shown.out
+    counts = files["vllm"].read_text().strip().partition("=")[2].split(",")
+    assert sorted(map(int, counts)) == [1, 2]
+    assert json.loads(files["pipelining"].read_text()) == {
+        "split_spec": {f"h.{counts[0]}": "BEGINNING"}
+    }
+    rows = list(csv.DictReader(files["csv"].open()))
+    assert [row["device"] for row in rows] == [
+        rows[0]["device"] if int(row["name"][0]) < int(counts[0]) else rows[-1]["device"]
+        for row in rows
+    ]
+
+
+def test_ops_are_placed_one_by_one_where_the_format_can_say_it(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "plan.csv"
+    assert main(["place", str(model), *CHAIN, "--export", f"csv={out}", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["value_ns"] == 12
+    assert "granularity" not in content
+    command = ["place", str(model), *CHAIN, "--granularity", "module", "--json"]
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out)["granularity"]["granularity"] == "module"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--export", "device_mapp=a"], "'device_mapp'; did you mean 'device_map'?"),
+        (["--export", "csv"], "--export 'csv' is not KIND=FILE (device_map, torchtitan, "),
+        (["--export", "csv=a", "--export", "csv=b"], "--export 'csv' is given twice"),
+        (["--export", "csv=no/such/a.csv"], "no/such/a.csv: cannot be written: its folder"),
+        (["--export", "csv=a", "--export", "vllm=./a"], "a: two outputs have this name"),
+        (["--export", "onnx=a.onnx"], "net.json: is no ONNX file, and --export onnx writes"),
+        (["--export", "csv=a", "--write", "a.lp"], "there is no plan for --export"),
+        (["--export", "csv=a", "--method", "m-sct-lp"], "m-sct-lp makes no plans: there is none"),
+        (["--export", "vllm=a", "--granularity", "op"], "is on two stages"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_line_and_writes_nothing(
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    options: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["place", "net.json", *CHAIN, *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["net.json"]
+
+
+def test_an_onnx_file_is_copied_with_the_plan_in_it(tmp_path: Path, capsys: Capture) -> None:
+    onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
+    make = pytest.importorskip("onnx.helper")
+    shape = [make.make_tensor_value_info(name, 1, (2, 3)) for name in "xy"]
+    nodes = [make.make_node("Relu", ["x"], ["a"], name="r"),
+             make.make_node("Exp", ["a"], ["y"], name="e")]  # fmt: skip
+    made = make.make_model(make.make_graph(nodes, "net", shape[:1], shape[1:]), ir_version=8)
+    onnx.save(made, tmp_path / "net.onnx")
+    copy = tmp_path / "placed.onnx"
+    command = ["place", str(tmp_path / "net.onnx"), "--cluster", "celeritas-4xV100-pcie"]
+    options = ["--method", "single-device", "--quiet", "--export", f"onnx={copy}"]
+    assert main([*command, *options]) == 0
+    model = onnx.load(copy)
+    assert device_faults(model) == ()
+    assert [len(node.device_configurations) for node in model.graph.node] == [1, 1]
+    assert capsys.readouterr().err == ""
