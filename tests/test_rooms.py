@@ -48,7 +48,7 @@ BELOW: dict[str, set[str]] = {
     "experiments/running": set(),
     "experiments/show": set(),
     "experiments/studies": {"running", "show"},
-    "experiments/papers": {"show", "studies"},
+    "experiments/papers": {"running", "show", "studies"},
     "experiments/bench": {"running", "show"},
     "experiments/cli": {"running", "show", "studies", "papers"},
     "experiments/facade": {"running", "show", "cli"},

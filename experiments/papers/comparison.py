@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from placegap.experiments.papers.figures import figure_of
 from placegap.experiments.papers.published import (
     PublishedClaim,
     PublishedColumn,
@@ -32,7 +33,8 @@ class ComparedCell:
     run : GapCell or None
         Our run; None where the study has none.
     ours_ns : float or None
-        The plan's time, or the method's; infinity where the method found no plan.
+        The plan's time, or the method's; infinity where the method found no plan. In a table of
+        figures both are those, without a unit.
     gap : float or None
         Distance of our plan from the best bound.
     paper_gap : float or None
@@ -94,8 +96,10 @@ def compare(table: PublishedTable, cells: Sequence[GapCell]) -> ComparedTable:
     for row in table.rows:
         runs = [run_of(row, column, cells) for column in table.columns]
         if any(run is not None for run in runs):
+            printed = row.cells or [None] * len(runs)
             joined = (
-                _cell(table, printed, run) for printed, run in zip(row.cells, runs, strict=True)
+                _cell(table, column, text, run)
+                for column, text, run in zip(table.columns, printed, runs, strict=True)
             )
             rows.append(ComparedRow(row, tuple(joined)))
     claims = tuple(_claim(table, rows, claim) for claim in table.claims)
@@ -106,25 +110,32 @@ def run_of(
     row: PublishedRow, column: PublishedColumn, cells: Sequence[GapCell]
 ) -> GapCell | None:
     """The run of a study that belongs to a row and a column of a paper's table."""
-    if column.method is None:
+    if column.method is None and column.figure is None:
         return None
     found = [
         cell
         for cell in cells
         if cell.cell.instance == row.instance
         and row.cluster in (None, cell.cell.cluster)
-        and column.table in (None, cell.cell.table)
-        and column.method in (cell.cell.label, cell.cell.method)
+        and (not column.tables or cell.cell.table in column.tables)
+        and column.method in (None, cell.cell.label, cell.cell.method)
     ]
+    if column.figure is not None:  # any run will do: its graph counts
+        return next((cell for cell in found if cell.cell.run is not None), None)
     if len(found) > 1:
         raise InputError(
-            f"column {column.name!r} of {row.name!r} has {len(found)} runs; name its table, or"
+            f"column {column.name!r} of {row.name!r} has {len(found)} runs; name its tables, or"
             " the label of its method, or the row's cluster"
         )
     return found[0] if found else None
 
 
-def _cell(table: PublishedTable, printed: float | str | None, run: GapCell | None) -> ComparedCell:
+def _cell(
+    table: PublishedTable,
+    column: PublishedColumn,
+    printed: float | str | None,
+    run: GapCell | None,
+) -> ComparedCell:
     paper_ns = parse_cell(printed, table.unit)
     bound_ns = None if run is None else run.best_bound_ns
     paper_gap = None
@@ -136,7 +147,7 @@ def _cell(table: PublishedTable, printed: float | str | None, run: GapCell | Non
         printed=_shown(printed),
         paper_ns=paper_ns,
         run=run,
-        ours_ns=None if run is None else _ours_ns(table, run),
+        ours_ns=None if run is None else _ours_ns(table, column, run),
         gap=run.gap if run is not None and table.quantity == "value" else None,
         paper_gap=paper_gap,
     )
@@ -148,7 +159,10 @@ def _shown(printed: float | str | None) -> str:
     return printed if isinstance(printed, str) else f"{printed:.6g}"
 
 
-def _ours_ns(table: PublishedTable, run: GapCell) -> float | None:
+def _ours_ns(table: PublishedTable, column: PublishedColumn, run: GapCell) -> float | None:
+    if column.figure is not None:
+        assert run.cell.run is not None  # `run_of` chose one that has
+        return figure_of(run.cell.run.source, column.figure)
     if run.status in NO_PLAN_STATUSES:
         return math.inf
     if table.quantity == "time":

@@ -13,7 +13,7 @@ from placegap.experiments.studies.gap_layout import CellText, RowText, TableText
 from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE
 from placegap.experiments.studies.report import markdown_grid
 
-HEAD = "ours, its gap to the best bound, and what the paper has"
+HEAD = "ours, its gap to the best bound, and the paper's"
 NOTHING = "-"
 
 
@@ -77,7 +77,7 @@ def markdown(compared: ComparedTable) -> str:
     lines = [
         f"## {table.title}",
         "",
-        f"In {table.unit}: {HEAD}.",
+        f"{HEAD[0].upper()}{HEAD[1:]}{_in_unit(table.unit)}.",
         "",
         *markdown_grid(head, rows),
         "",
@@ -87,8 +87,14 @@ def markdown(compared: ComparedTable) -> str:
     return "\n".join(lines)
 
 
+def _in_unit(unit: str) -> str:
+    return "" if unit == "1" else f", in {unit}"
+
+
 def _bound(compared: ComparedTable, cells: tuple[ComparedCell, ...]) -> str:
     """The least of the row's bounds: columns may ask for different classes of plans."""
+    if compared.table.quantity != "value":
+        return NOTHING
     bounds = [
         cell.run.best_bound_ns for cell in cells if cell.run is not None and cell.run.best_bound_ns
     ]
@@ -168,4 +174,4 @@ def _inversion(found: Inversion) -> str:
 
 
 def _times(ratio: float) -> str:
-    return "the latter has no plan" if math.isinf(ratio) else f"{ratio:.3g} times"
+    return "the latter has no plan" if math.isinf(ratio) else f"{ratio:.4g} times"

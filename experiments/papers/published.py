@@ -18,8 +18,8 @@ from placegap.instances.problem.instance import Name
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.yaml_file import read_yaml
 
-UNITS_NS = {"s": 10**9, "min": 60 * 10**9, "hrs": 3600 * 10**9, "ms": 10**6}
-"""Units that the papers print, in nanoseconds."""
+UNITS_NS = {"s": 10**9, "min": 60 * 10**9, "hrs": 3600 * 10**9, "ms": 10**6, "1": 1}
+"""Units that the papers print, in nanoseconds; figures of graphs have none."""
 
 NO_PLAN = "OOM"
 """What papers print where a method found nothing that fits."""
@@ -33,13 +33,15 @@ Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class PublishedColumn(Entry):
     """A column: its heading in the paper, and the column of a study that it is compared with.
 
-    `method` is a method's name, or the label of one of several columns of it; `table` is needed
-    where several tables of the study have it. Without `method` there is nothing of ours.
+    `method` is a method's name, or the label of one of several columns of it; `tables` are those
+    of the study that it is looked for in, or else all. `figure` is one of the graph instead
+    (`figures.figure_of`). Without either there is nothing of ours.
     """
 
     name: Name
     method: Name | None = None
-    table: Name | None = None
+    figure: Name | None = None
+    tables: tuple[Name, ...] = ()
     note: str = ""
 
 
@@ -47,13 +49,13 @@ class PublishedRow(Entry):
     """A row: its name in the paper, ours in its place, and its cells as they are printed.
 
     A cell is a number, a number with a unit of its own, ``OOM``, or null where there is none.
-    A star behind a number is the table's `mark`.
+    A star behind a number is the table's `mark`. Where only ratios are known, there are no cells.
     """
 
     name: Name
     instance: Name
     cluster: Name | None = None
-    cells: tuple[float | str | None, ...]
+    cells: tuple[float | str | None, ...] = ()
 
 
 class PublishedClaim(Entry):
@@ -69,9 +71,12 @@ class PublishedClaim(Entry):
 
 
 class Reading(Entry):
-    """Why two columns change places, once somebody has looked: `why`, in a sentence."""
+    """Why columns change places, once somebody has looked: `why`, in a sentence.
 
-    faster: Name
+    It is about all `faster` ones that the paper has before the `slower` one.
+    """
+
+    faster: Annotated[tuple[Name, ...], Field(min_length=1)]
     slower: Name
     rows: tuple[Name, ...] = ()
     why: Sentence
@@ -83,7 +88,8 @@ class PublishedTable(Entry):
     Attributes
     ----------
     quantity : str
-        Whether the cells are the plans' times ("value") or those of the methods ("time").
+        Whether the cells are the plans' times ("value"), those of the methods ("time"), or figures
+        of the graphs ("figure").
     same_inputs : bool
         Whether our instances are the paper's; then its numbers have gaps to our bounds, too.
     stands_for : str
@@ -95,8 +101,8 @@ class PublishedTable(Entry):
     name: Name
     title: Sentence
     source: Sentence
-    unit: Literal["s", "ms"]
-    quantity: Literal["value", "time"] = "value"
+    unit: Literal["s", "ms", "1"]
+    quantity: Literal["value", "time", "figure"] = "value"
     same_inputs: bool = False
     stands_for: str = ""
     mark: str = ""
@@ -111,13 +117,14 @@ class PublishedTable(Entry):
     def _check(self) -> Self:
         columns, rows = [c.name for c in self.columns], [r.name for r in self.rows]
         for row in self.rows:
-            if len(row.cells) != len(columns):
+            if len(row.cells) not in (0, len(columns)):
                 raise ValueError(f"row {row.name!r}: {len(row.cells)} cells, {len(columns)} columns")
             for cell in row.cells:
                 parse_cell(cell, self.unit)
         for named in (*self.claims, *self.readings):
-            for name, known in ((named.slower, columns), (named.faster, columns)):
-                if name not in known:
+            faster = named.faster if isinstance(named, Reading) else (named.faster,)
+            for name in (named.slower, *faster):
+                if name not in columns:
                     raise ValueError(f"there is no column {name!r}")
             for name in named.rows:
                 if name not in rows:

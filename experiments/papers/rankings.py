@@ -91,7 +91,8 @@ def _why(table: ComparedTable, row: str, faster: str, slower: str) -> str:
     found = (
         reading.why
         for reading in table.table.readings
-        if (reading.faster, reading.slower) == (faster, slower)
+        if faster in reading.faster
+        and slower == reading.slower
         and (not reading.rows or row in reading.rows)
     )
     return next(found, UNREAD)
