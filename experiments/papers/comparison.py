@@ -106,9 +106,7 @@ def compare(table: PublishedTable, cells: Sequence[GapCell]) -> ComparedTable:
     return ComparedTable(table, tuple(rows), claims)
 
 
-def run_of(
-    row: PublishedRow, column: PublishedColumn, cells: Sequence[GapCell]
-) -> GapCell | None:
+def run_of(row: PublishedRow, column: PublishedColumn, cells: Sequence[GapCell]) -> GapCell | None:
     """The run of a study that belongs to a row and a column of a paper's table."""
     if column.method is None and column.figure is None:
         return None

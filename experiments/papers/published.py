@@ -118,10 +118,13 @@ class PublishedTable(Entry):
         columns, rows = [c.name for c in self.columns], [r.name for r in self.rows]
         for row in self.rows:
             if len(row.cells) not in (0, len(columns)):
-                raise ValueError(f"row {row.name!r}: {len(row.cells)} cells, {len(columns)} columns")
+                raise ValueError(
+                    f"row {row.name!r}: {len(row.cells)} cells, {len(columns)} columns"
+                )
             for cell in row.cells:
                 parse_cell(cell, self.unit)
-        for named in (*self.claims, *self.readings):
+        stated: tuple[PublishedClaim | Reading, ...] = (*self.claims, *self.readings)
+        for named in stated:
             faster = named.faster if isinstance(named, Reading) else (named.faster,)
             for name in (named.slower, *faster):
                 if name not in columns:
