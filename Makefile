@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TORCH_BIN := .venv-torch/bin
+# The file published.yaml beside a paper's studies holds the paper's numbers.
+PAPER_STUDIES := $(filter-out %/published.yaml,$(sort $(wildcard experiments/papers/*/*.yaml)))
 TORCH_TESTS = $(shell grep -rl "mark.torch" tests --include="test_*.py")
 PACKAGES := instances formulations solvers experiments
 # A file that is added or removed changes its folder: the strict editable install must see it.
@@ -10,10 +12,11 @@ PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constra
 # Kernels are compiled anew after files came or went: a cached one may name what is gone.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 
-.PHONY: help install study test test-torch test-deep bench docs lint types clean
+.PHONY: help install study studies test test-torch test-deep bench docs lint types clean
 
 help:
 	@echo "make study      install into .venv and run the quickstart study"
+	@echo "make studies    the papers' tables again (many hours; SMOKE=1: their smallest forms, minutes)"
 	@echo "make test       install, then ruff, mypy and the tests"
 	@echo "make test-torch tests with PyTorch, in a venv of its own (1.7 GB, under 6 minutes)"
 	@echo "make test-deep  thousands of random instances (tens of minutes)"
@@ -43,6 +46,10 @@ install: .venv/.dev
 
 study: .venv/.ready
 	$(BIN)/placegap study experiments/quickstart.yaml
+
+# What is in a log is not run again, so this goes on where it stopped.
+studies: .venv/.ready
+	set -e; for study in $(PAPER_STUDIES); do $(BIN)/placegap study $$study $(if $(SMOKE),--smoke); done
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -48,8 +48,9 @@ BELOW: dict[str, set[str]] = {
     "experiments/running": set(),
     "experiments/show": set(),
     "experiments/studies": {"running", "show"},
+    "experiments/papers": {"running", "show", "studies"},
     "experiments/bench": {"running", "show"},
-    "experiments/cli": {"running", "show", "studies"},
+    "experiments/cli": {"running", "show", "studies", "papers"},
     "experiments/facade": {"running", "show", "cli"},
 }
 """Room, and the rooms of its layer that it may import."""

@@ -15,6 +15,7 @@ from placegap.experiments.show.rendering import output, plain_table, warn
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
+    from placegap.experiments.studies.config import PublishedEntry
     from placegap.experiments.studies.gaps import GapCell
 
 METHODS_DISAGREE = 1
@@ -32,6 +33,9 @@ def study_command(
     rows: Annotated[
         bool, typer.Option("--rows", help="Print every row too, which table.md holds anyway.")
     ] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Run the smallest form that the study states.")
+    ] = False,
 ) -> None:
     """Run a study; what is in its log already is not run again."""
     from placegap.experiments.running.pool import PoolError
@@ -41,7 +45,7 @@ def study_command(
     from placegap.experiments.studies.report import write_report
     from placegap.experiments.studies.run import LOG_NAME, num_cores, results_folder, run_study
 
-    asked = load_study(config)
+    asked = load_study(config, smoke=smoke)
     folder = results_folder(asked, out)
     workers = workers or num_cores()
     warn(intention(asked, workers, folder / LOG_NAME))
@@ -49,7 +53,9 @@ def study_command(
         warn(f"{config}: left out, since it is not there: {model}")
     try:
         with progress_shown(workers) as told:
-            study, cells = run_study(config, folder, workers=workers, progress=told, tell=warn)
+            study, cells = run_study(
+                config, folder, workers=workers, progress=told, tell=warn, smoke=smoke
+            )
     except KeyboardInterrupt:
         warn(
             f"stopped; {folder / LOG_NAME} keeps every run that is done,"
@@ -64,6 +70,8 @@ def study_command(
     print_summaries(cells)
     if rows:
         print_rows(cells)
+    if study.published is not None:
+        files += (print_published(study.published, config, cells, folder),)
     output().print(f"written: {', '.join(map(str, files))}", markup=False, soft_wrap=True)
     if not _judge(cells):
         raise typer.Exit(METHODS_DISAGREE)
@@ -99,6 +107,30 @@ def print_rows(cells: Sequence[GapCell]) -> None:
             console.print(grid)
         if table.models:
             console.print(plain_table(None, MODEL_HEAD, table.models))
+
+
+def print_published(
+    asked: PublishedEntry, config: Path, cells: Sequence[GapCell], folder: Path
+) -> Path:
+    """The paper's tables beside ours on stdout, and in the file that is returned."""
+    from placegap.experiments.papers.comparison import compare
+    from placegap.experiments.papers.paper_table import markdown, table_text
+    from placegap.experiments.papers.published import load_published
+    from placegap.experiments.studies.gap_tables import gap_tables
+    from placegap.experiments.studies.report import write_file
+
+    console = output()
+    tables = load_published(config.parent / asked.file, asked.tables)
+    compared = [compare(table, cells) for table in tables]
+    for text in map(table_text, compared):
+        for grid in gap_tables(text, console.width) if text.rows else ():
+            console.print(grid)
+        for note in text.notes:
+            console.print(note, markup=False)
+        console.print()
+    file = folder / "published.md"
+    write_file(file, "\n".join(map(markdown, compared)).encode())
+    return file
 
 
 def _judge(cells: Sequence[GapCell]) -> bool:

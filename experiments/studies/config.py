@@ -114,8 +114,22 @@ class TableEntry(Entry):
         return self
 
 
+class SmokeEntry(Entry):
+    """The smallest form of a study: these instances only, and no run longer than this."""
+
+    instances: Annotated[tuple[Name, ...], Field(min_length=1)]
+    time_limit_s: Seconds = 2.0
+
+
+class PublishedEntry(Entry):
+    """Which tables of a paper a study is compared with: names in a file beside the study's."""
+
+    file: Name
+    tables: Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
 class Study(Entry):
-    """A study: a name and its tables.
+    """A study: a name and its tables; perhaps a smaller form, and a paper's tables beside them.
 
     Examples
     --------
@@ -128,6 +142,8 @@ class Study(Entry):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
     tables: Annotated[tuple[TableEntry, ...], Field(min_length=1)]
+    smoke: SmokeEntry | None = None
+    published: PublishedEntry | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -135,11 +151,42 @@ class Study(Entry):
         for number, name in enumerate(names):
             if name in names[:number]:
                 raise ValueError(f"tables[{number}]: {name!r} appears twice")
+        models = {entry.model for table in self.tables for entry in table.instances}
+        for name in self.smoke.instances if self.smoke else ():
+            if name not in models:
+                raise ValueError(f"smoke.instances: no table has {name!r}")
         return self
 
 
-def load_study(path: str | Path) -> Study:
-    """Read and validate a study.
+def smallest(study: Study) -> Study:
+    """The study in its smallest form, under a name of its own; as it is where it states none.
+
+    Tables without any of the `smoke` instances are left out.
+
+    Examples
+    --------
+    >>> table = {"name": "t", "semantics": {"objective": "makespan"}, "methods": ["heft"],
+    ...          "instances": ["resnet50", "vgg19"], "clusters": ["8xH100-nvlink"]}
+    >>> study = Study.model_validate(
+    ...     {"name": "s", "tables": [table], "smoke": {"instances": ["vgg19"]}})
+    >>> small = smallest(study)
+    >>> small.name, small.tables[0].num_runs, small.tables[0].limits.time_limit_s
+    ('s-smoke', 1, 2.0)
+    """
+    if study.smoke is None:
+        return study
+    tables = []
+    for table in study.tables:
+        kept = tuple(e for e in table.instances if e.model in study.smoke.instances)
+        seconds = min(table.limits.time_limit_s, study.smoke.time_limit_s)
+        limits = table.limits.model_copy(update={"time_limit_s": seconds})
+        if kept:
+            tables.append(table.model_copy(update={"instances": kept, "limits": limits}))
+    return study.model_copy(update={"name": f"{study.name}-smoke", "tables": tuple(tables)})
+
+
+def load_study(path: str | Path, *, smoke: bool = False) -> Study:
+    """Read and validate a study, or its smallest form.
 
     Raises
     ------
@@ -151,8 +198,9 @@ def load_study(path: str | Path) -> Study:
     if not isinstance(raw, dict):
         raise InputError("is not a study: expected the keys name and tables", path)
     try:
-        return Study.model_validate(raw)
+        study = Study.model_validate(raw)
     except ValidationError as error:
         raise from_validation_error(error, raw, path) from None
     except RecursionError:
         raise InputError("nested too deeply", path) from None
+    return smallest(study) if smoke else study

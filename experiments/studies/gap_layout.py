@@ -173,8 +173,7 @@ def _cell_text(cell: GapCell, size: int, notes: Notes) -> CellText:
         return CellText(format_in(cell.value_ns, size), gap, time, tone)
     if "split_value_ns" in cell.details:  # of another instance: no bound of the row holds for it
         note = notes.number(
-            f"{cell.cell.label}: {cell.details['split_ops']} ops split into"
-            f" {cell.details['split_parts']} parts; a plan of that finer instance, without a gap"
+            f"{cell.cell.label}: {_finer(cell)}; a plan of that finer instance, without a gap"
         )
         value = format_in(int(cell.details["split_value_ns"]), size)
         return CellText(value, f"split [{note}]", time)
@@ -186,3 +185,10 @@ def _cell_text(cell: GapCell, size: int, notes: Notes) -> CellText:
     if cell.message:
         word += f" [{notes.number(f'{cell.cell.label}: {cell.message}')}]"
     return CellText(word, "", time, "failed" if cell.status in FAILURES else "empty")
+
+
+def _finer(cell: GapCell) -> str:
+    """What the instance of a split plan is made of: parts of ops, or copies of the graph."""
+    if "copies" in cell.details:
+        return f"{cell.details['copies']} copies of the graph"
+    return f"{cell.details['split_ops']} ops split into {cell.details['split_parts']} parts"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from placegap.experiments.running.sources import Source, is_shipped_cluster, load_source
-from placegap.experiments.studies.config import InstanceEntry, MethodEntry, Study, TableEntry
+from placegap.experiments.studies.config import (
+    InstanceEntry,
+    MethodEntry,
+    ParamValue,
+    Study,
+    TableEntry,
+)
 from placegap.experiments.studies.log import run_key
 from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.corpus.workloads.registry import is_workload
@@ -122,11 +129,19 @@ def _columns(
     for given in entry.params:
         try:
             method = find_method(entry.name)
-            params = parse_params(method, given)
+            params = parse_params(method, _beside(given, path))
         except InputError as error:
             raise InputError(f"table {table.name!r}: {error}", path) from None
         shown = ", ".join(f"{name}={_plain(value)}" for name, value in given.items())
         yield method, params, f"{method.name} {shown}".strip()
+
+
+def _beside(given: Mapping[str, ParamValue], path: str | Path) -> dict[str, ParamValue]:
+    """Parameters whose `path` starts where the command does, not in the study's folder."""
+    where = given.get("path")
+    if not isinstance(where, str):
+        return dict(given)
+    return {**given, "path": os.path.relpath(Path(path).parent / where)}
 
 
 def _plain(value: object) -> str:

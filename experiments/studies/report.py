@@ -46,11 +46,12 @@ def write_report(study: Study, cells: Sequence[GapCell], folder: str | Path) -> 
     with suppress(MissingExtra):
         files["gaps.png"] = plot_gaps(cells)
     for name, data in files.items():
-        _write(folder / name, data)
+        write_file(folder / name, data)
     return tuple(folder / name for name in files)
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file as a whole; InputError, and no half of it, where that fails."""
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,15 +136,15 @@ def _markdown_table(table: TableText) -> Iterator[str]:
         " Bold: the value meets the bound, so it is optimal."
     )
     yield ""
-    yield from _grid(
+    yield from markdown_grid(
         ("instance", "cluster", f"best bound ({table.unit})", *table.columns),
         [(row.instance, row.cluster, row.bound, *map(_flat, row.cells)) for row in table.rows],
     )
     yield ""
-    yield from _grid(SUMMARY_HEAD, [summary_row(summary) for summary in table.summaries])
+    yield from markdown_grid(SUMMARY_HEAD, [summary_row(summary) for summary in table.summaries])
     yield ""
     if table.models:
-        yield from _grid(MODEL_HEAD, table.models)
+        yield from markdown_grid(MODEL_HEAD, table.models)
         yield ""
     for note in table.notes:
         yield f"- {_escape(note)}"
@@ -170,7 +171,8 @@ def summary_row(summary: MethodSummary) -> tuple[str, ...]:
     )
 
 
-def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def markdown_grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table in Markdown."""
     yield "| " + " | ".join(map(_escape, head)) + " |"
     yield "|" + " --- |" * len(head)
     for row in rows:

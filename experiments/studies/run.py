@@ -34,6 +34,7 @@ def run_study(
     progress: Progress | None = None,
     modules: Sequence[str] = (),
     tell: Callable[[str], None] = lambda sentence: None,
+    smoke: bool = False,
 ) -> tuple[Study, list[GapCell]]:
     """Run what is missing of a study, and return the study and all its cells.
 
@@ -54,6 +55,8 @@ def run_study(
         Modules that register methods of your own; workers import them too.
     tell : callable
         Told in a sentence of each file and each run that is left out.
+    smoke : bool
+        Whether to run the study's smallest form (`config.smallest`).
 
     Raises
     ------
@@ -62,7 +65,7 @@ def run_study(
     """
     for module in modules:
         import_module(module)
-    study, told = load_study(config), progress or Progress()
+    study, told = load_study(config, smoke=smoke), progress or Progress()
     cells = []
     for cell in plan_study(study, config, tell):
         cells.append(cell)

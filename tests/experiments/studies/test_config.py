@@ -155,3 +155,40 @@ def test_two_tables_of_one_name_are_an_error(tmp_path: Path) -> None:
     table = "  - {name: t, semantics: {objective: makespan}, instances: [a], methods: [b]}\n"
     with pytest.raises(InputError, match=r"tables\[1\]: 't' appears twice"):
         load_study(written(tmp_path, f"name: s\ntables:\n{table}{table}"))
+
+
+SMOKE = """
+smoke: {instances: [zfnet512], time_limit_s: 0.5}
+published: {file: published.yaml, tables: [table-1]}
+"""
+
+
+def test_the_smallest_form_keeps_the_named_instances_and_shortens_the_runs(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD + SMOKE)
+    assert load_study(path).tables[0].num_runs == 36  # 3 instances, 2 clusters, 2 seeds, 3 columns
+    small = load_study(path, smoke=True)
+    assert (small.name, small.tables[0].num_runs) == ("small-smoke", 12)
+    assert (small.tables[0].limits.time_limit_s, small.tables[0].limits.gap) == (0.5, 0.01)
+    plain = written(tmp_path, GOOD)  # a study that states no smaller form is its own
+    assert load_study(plain, smoke=True) == load_study(plain)
+
+
+def test_a_smallest_form_of_unknown_instances_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD + SMOKE.replace("zfnet512", "zfnet"))
+    with pytest.raises(InputError, match=r"smoke.instances: no table has 'zfnet'"):
+        load_study(path)
+
+
+def test_the_path_of_a_parameter_starts_in_the_studys_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "studies"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    text = (
+        GOOD[: GOOD.index("    methods:")]
+        + "    methods: [{name: expert, params: {path: my/split.json}}]\n"
+    )
+    cells = list(plan_study(load_study(written(folder, text)), folder / "study.yaml"))
+    assert {cell.params["path"] for cell in cells} == {"studies/my/split.json"}
+    assert {cell.label for cell in cells} == {"expert path=my/split.json"}

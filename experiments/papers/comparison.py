@@ -1,0 +1,190 @@
+"""A paper's table joined with the runs of a study: the same cells, theirs and ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placegap.experiments.papers.figures import figure_of
+from placegap.experiments.papers.published import (
+    PublishedClaim,
+    PublishedColumn,
+    PublishedRow,
+    PublishedTable,
+    parse_cell,
+)
+from placegap.experiments.studies.gaps import GapCell
+from placegap.instances.reading.errors import InputError
+
+NO_PLAN_STATUSES = ("infeasible", "no_plan")
+
+
+@dataclass(frozen=True)
+class ComparedCell:
+    """One cell of a paper's table: what is printed there, and our run.
+
+    Attributes
+    ----------
+    printed : str
+        As in the paper; empty where it has nothing.
+    paper_ns : float or None
+        The same in nanoseconds; infinity for "OOM".
+    run : GapCell or None
+        Our run; None where the study has none.
+    ours_ns : float or None
+        The plan's time, or the method's; infinity where the method found no plan. In a table of
+        figures both are those, without a unit.
+    gap : float or None
+        Distance of our plan from the best bound.
+    paper_gap : float or None
+        The same for the paper's number, where its inputs are ours; below 0 if it beats a bound.
+    """
+
+    printed: str
+    paper_ns: float | None
+    run: GapCell | None
+    ours_ns: float | None
+    gap: float | None
+    paper_gap: float | None
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """A row, and the best bound of its instance for each cell's class of plans is in its runs."""
+
+    row: PublishedRow
+    cells: tuple[ComparedCell, ...]
+
+
+@dataclass(frozen=True)
+class ComparedClaim:
+    """A largest ratio: ours, the row that has it, and what no plan exceeds there.
+
+    `at_most` is the largest ratio over all rows if the faster method met its bound everywhere.
+    """
+
+    claim: PublishedClaim
+    ours: float | None
+    row: str
+    at_most: float | None
+
+
+@dataclass(frozen=True)
+class ComparedTable:
+    """A paper's table beside ours; rows without any run of ours are left out."""
+
+    table: PublishedTable
+    rows: tuple[ComparedRow, ...]
+    claims: tuple[ComparedClaim, ...]
+
+    @property
+    def num_left_out(self) -> int:
+        """Rows of the paper that the study did not run."""
+        return len(self.table.rows) - len(self.rows)
+
+
+def compare(table: PublishedTable, cells: Sequence[GapCell]) -> ComparedTable:
+    """Join a paper's table with the runs of a study.
+
+    Raises
+    ------
+    InputError
+        If two runs claim the same cell; the column has to name its table or label then.
+    """
+    rows = []
+    for row in table.rows:
+        runs = [run_of(row, column, cells) for column in table.columns]
+        if any(run is not None for run in runs):
+            printed = row.cells or [None] * len(runs)
+            joined = (
+                _cell(table, column, text, run)
+                for column, text, run in zip(table.columns, printed, runs, strict=True)
+            )
+            rows.append(ComparedRow(row, tuple(joined)))
+    claims = tuple(_claim(table, rows, claim) for claim in table.claims)
+    return ComparedTable(table, tuple(rows), claims)
+
+
+def run_of(row: PublishedRow, column: PublishedColumn, cells: Sequence[GapCell]) -> GapCell | None:
+    """The run of a study that belongs to a row and a column of a paper's table."""
+    if column.method is None and column.figure is None:
+        return None
+    found = [
+        cell
+        for cell in cells
+        if cell.cell.instance == row.instance
+        and row.cluster in (None, cell.cell.cluster)
+        and (not column.tables or cell.cell.table in column.tables)
+        and column.method in (None, cell.cell.label, cell.cell.method)
+    ]
+    if column.figure is not None:  # any run will do: its graph counts
+        return next((cell for cell in found if cell.cell.run is not None), None)
+    if len(found) > 1:
+        raise InputError(
+            f"column {column.name!r} of {row.name!r} has {len(found)} runs; name its tables, or"
+            " the label of its method, or the row's cluster"
+        )
+    return found[0] if found else None
+
+
+def _cell(
+    table: PublishedTable,
+    column: PublishedColumn,
+    printed: float | str | None,
+    run: GapCell | None,
+) -> ComparedCell:
+    paper_ns = parse_cell(printed, table.unit)
+    bound_ns = None if run is None else run.best_bound_ns
+    paper_gap = None
+    if table.same_inputs and bound_ns is not None and paper_ns and math.isfinite(paper_ns):
+        # digits are cut off: what is less than a nanosecond from the bound meets it
+        off_ns = paper_ns - bound_ns
+        paper_gap = 0.0 if abs(off_ns) < 1 else off_ns / paper_ns
+    return ComparedCell(
+        printed=_shown(printed),
+        paper_ns=paper_ns,
+        run=run,
+        ours_ns=None if run is None else _ours_ns(table, column, run),
+        gap=run.gap if run is not None and table.quantity == "value" else None,
+        paper_gap=paper_gap,
+    )
+
+
+def _shown(printed: float | str | None) -> str:
+    if printed is None:
+        return ""
+    return printed if isinstance(printed, str) else f"{printed:.6g}"
+
+
+def _ours_ns(table: PublishedTable, column: PublishedColumn, run: GapCell) -> float | None:
+    if column.figure is not None:
+        assert run.cell.run is not None  # `run_of` chose one that has
+        return figure_of(run.cell.run.source, column.figure)
+    if run.status in NO_PLAN_STATUSES:
+        return math.inf
+    if table.quantity == "time":
+        return None if run.time_s is None else run.time_s * 1e9
+    if run.value_ns is not None:
+        return run.value_ns
+    split_ns = run.details.get("split_value_ns")
+    return None if split_ns is None else float(split_ns)
+
+
+def _claim(
+    table: PublishedTable, rows: Sequence[ComparedRow], claim: PublishedClaim
+) -> ComparedClaim:
+    names = [column.name for column in table.columns]
+    slower, faster = names.index(claim.slower), names.index(claim.faster)
+    ratios, most = [(0.0, "")], [0.0]
+    for row in rows:
+        over, under = row.cells[slower].ours_ns, row.cells[faster].ours_ns
+        run = row.cells[faster].run
+        if claim.rows and row.row.name not in claim.rows:
+            continue
+        if over and under and math.isfinite(over) and math.isfinite(under):
+            ratios.append((over / under, row.row.name))
+            if run is not None and run.best_bound_ns:
+                most.append(over / run.best_bound_ns)
+    ours, where = max(ratios)
+    return ComparedClaim(claim, ours or None, where, max(most) or None)

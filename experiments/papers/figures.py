@@ -1,0 +1,45 @@
+"""What a paper prints of the graphs themselves: how many ops, and how much they communicate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from placegap.experiments.running.sources import Source, load_source
+from placegap.instances.problem.instance import Instance
+from placegap.instances.structure.weighted_dag import communication_ratio, flow_of
+from placegap.instances.transforms.table import coarsen
+
+
+def num_ops(instance: Instance) -> float:
+    """Ops of a graph."""
+    return instance.num_ops
+
+
+def ccr(instance: Instance) -> float:
+    """Transfer times of all edges over times of all ops (Celeritas, equation 1)."""
+    return float(communication_ratio(flow_of(instance.arrays)))
+
+
+FIGURES: Mapping[str, Callable[[Instance], float]] = {"ops": num_ops, "ccr": ccr}
+"""What a column may ask for; behind a comma follows the transform that comes first."""
+
+
+def figure_of(source: Source, name: str) -> float:
+    """A figure of a graph: ``ops``, or ``ops, celeritas-fusion`` after that transform.
+
+    Examples
+    --------
+    >>> from placegap.experiments.running.sources import Source
+    >>> source = Source("squeezenet", "celeritas-4xV100-pcie")
+    >>> figure_of(source, "ops"), figure_of(source, "ops, moirai-fusion")
+    (66.0, 40.0)
+    """
+    figure, _, transform = name.partition(", ")
+    return float(FIGURES[figure](_transformed(source, transform)))
+
+
+@lru_cache(maxsize=4)
+def _transformed(source: Source, transform: str) -> Instance:
+    instance = load_source(source)
+    return coarsen(instance, transform).merge.coarse if transform else instance

@@ -1,0 +1,177 @@
+"""A paper's table beside ours, in Markdown and on a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from placegap.experiments.papers.comparison import ComparedCell, ComparedClaim, ComparedTable
+from placegap.experiments.papers.published import NO_PLAN, UNITS_NS
+from placegap.experiments.papers.rankings import Inversion, rank
+from placegap.experiments.show.figures import format_gap, format_s
+from placegap.experiments.studies.gap_layout import CellText, RowText, TableText
+from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE
+from placegap.experiments.studies.report import markdown_grid
+
+HEAD = "ours, its gap to the best bound, and the paper's"
+NOTHING = "-"
+
+
+def table_text(compared: ComparedTable) -> TableText:
+    """The table for `gap_tables`: three lines per cell, which are ours, its gap, the paper's."""
+    return TableText(
+        name=compared.table.title,
+        semantics=HEAD,
+        unit=compared.table.unit,
+        columns=tuple(column.name for column in compared.table.columns),
+        rows=tuple(
+            RowText(
+                row.row.name,
+                row.row.instance,
+                _bound(compared, row.cells),
+                tuple(_cell_text(compared, cell) for cell in row.cells),
+            )
+            for row in compared.rows
+        ),
+        notes=tuple(notes(compared)),
+        summaries=(),
+    )
+
+
+def notes(compared: ComparedTable) -> Iterator[str]:
+    """What stands below the table: source, stand-ins, claims, rankings, and what to make of it."""
+    table, ranking = compared.table, rank(compared)
+    yield f"paper: {table.source}"
+    if table.stands_for:
+        yield f"instances: {table.stands_for}"
+    if table.mark:
+        yield f"*: {table.mark}"
+    for column in table.columns:
+        if column.note:
+            yield f"{column.name}: {column.note}"
+    if compared.num_left_out:
+        yield f"rows of the paper that were not run here: {compared.num_left_out}"
+    if table.same_inputs:
+        yield from _worst_of_paper(compared)
+    yield from map(_claim, compared.claims)
+    if table.quantity == "value" and ranking.num_pairs:
+        yield (
+            f"rankings: of {ranking.num_pairs} pairs within a row, {ranking.agree} agree,"
+            f" {ranking.ties} tie with us, {len(ranking.inversions)} are the other way round"
+        )
+        yield from map(_inversion, ranking.inversions)
+    if table.agrees:
+        yield f"agrees: {table.agrees}"
+    if table.differs:
+        yield f"differs: {table.differs}"
+
+
+def markdown(compared: ComparedTable) -> str:
+    """The table with its notes as Markdown: ``ours (gap; paper)`` in every cell."""
+    table = compared.table
+    head = ("row", "instance", *(column.name for column in table.columns))
+    rows = [
+        (row.row.name, row.row.instance, *(_flat(compared, cell) for cell in row.cells))
+        for row in compared.rows
+    ]
+    lines = [
+        f"## {table.title}",
+        "",
+        f"{HEAD[0].upper()}{HEAD[1:]}{_in_unit(table.unit)}.",
+        "",
+        *markdown_grid(head, rows),
+        "",
+        *(f"- {note}" for note in notes(compared)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _in_unit(unit: str) -> str:
+    return "" if unit == "1" else f", in {unit}"
+
+
+def _bound(compared: ComparedTable, cells: tuple[ComparedCell, ...]) -> str:
+    """The least of the row's bounds: columns may ask for different classes of plans."""
+    if compared.table.quantity != "value":
+        return NOTHING
+    bounds = [
+        cell.run.best_bound_ns for cell in cells if cell.run is not None and cell.run.best_bound_ns
+    ]
+    return _figure(compared, min(bounds)) if bounds else NOTHING
+
+
+def _cell_text(compared: ComparedTable, cell: ComparedCell) -> CellText:
+    paper = f"paper {cell.printed or NOTHING}"
+    ours = _ours(compared, cell)
+    if cell.run is None or cell.ours_ns is None:
+        failed = cell.run is not None and cell.run.status in FAILURES
+        return CellText(ours, "", paper, "failed" if failed else "empty")
+    gap = NOTHING if cell.gap is None else format_gap(cell.gap)
+    return CellText(ours, gap, paper, "optimal" if cell.gap == 0 else "plain")
+
+
+def _flat(compared: ComparedTable, cell: ComparedCell) -> str:
+    gap = "" if cell.gap is None else f"{format_gap(cell.gap)}; "
+    return f"{_ours(compared, cell)} ({gap}paper {cell.printed or NOTHING})"
+
+
+def _ours(compared: ComparedTable, cell: ComparedCell) -> str:
+    if cell.run is None:
+        return NOTHING
+    if cell.ours_ns is None:
+        return "n/a" if cell.run.status == NOT_APPLICABLE else cell.run.status.replace("_", " ")
+    return _figure(compared, cell.ours_ns)
+
+
+def _figure(compared: ComparedTable, time_ns: float) -> str:
+    if math.isinf(time_ns):
+        return NO_PLAN
+    if compared.table.quantity == "time":
+        return format_s(time_ns / 1e9)
+    return f"{time_ns / UNITS_NS[compared.table.unit]:.5g}"
+
+
+def _worst_of_paper(compared: ComparedTable) -> Iterator[str]:
+    """How far the paper's own numbers are from our bounds, column by column."""
+    for number, column in enumerate(compared.table.columns):
+        gaps = [
+            (row.cells[number].paper_gap, row.row.name)
+            for row in compared.rows
+            if row.cells[number].paper_gap is not None
+        ]
+        below = [where for gap, where in gaps if gap is not None and gap < 0]
+        if below:
+            yield (
+                f"the paper's {column.name} is below our bound, so its plan keeps not to all our"
+                f" rules: {'; '.join(below)}"
+            )
+        if len(gaps) > len(below):
+            worst, where = max((gap or 0.0, where) for gap, where in gaps)
+            yield (
+                f"the paper's {column.name}: at most {format_gap(worst)} from the best bound,"
+                f" on {where}"
+            )
+
+
+def _claim(compared: ComparedClaim) -> str:
+    claim = compared.claim
+    if compared.ours is None:
+        return f"claim: {claim.name}: nothing to compare it with here ({claim.source})"
+    most = "" if compared.at_most is None else f"; no plan has more than {compared.at_most:.3f}"
+    return (
+        f"claim: {claim.name}: the paper has {claim.ratio:g}, ours is {compared.ours:.3f}"
+        f" on {compared.row}{most} ({claim.source})"
+    )
+
+
+def _inversion(found: Inversion) -> str:
+    return (
+        f"other way round: {found.row}: the paper has {found.faster} before {found.slower}"
+        f" ({_times(found.paper_ratio)}), ours the reverse ({_times(found.ours_ratio)}):"
+        f" {found.why}"
+    )
+
+
+def _times(ratio: float) -> str:
+    return "the latter has no plan" if math.isinf(ratio) else f"{ratio:.4g} times"

@@ -1,0 +1,199 @@
+"""What a paper printed: a YAML file per paper, with the tables and the place of every number.
+
+A row names the instance of ours that it is compared with, a column the method. So a number is found
+by table, row and column in the paper, and its run by instance, cluster, table and label in a study.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from placegap.experiments.studies.config import Entry
+from placegap.instances.problem.instance import Name
+from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.yaml_file import read_yaml
+
+UNITS_NS = {"s": 10**9, "min": 60 * 10**9, "hrs": 3600 * 10**9, "ms": 10**6, "1": 1}
+"""Units that the papers print, in nanoseconds; figures of graphs have none."""
+
+NO_PLAN = "OOM"
+"""What papers print where a method found nothing that fits."""
+
+NUMBER = re.compile(r"(?P<figure>\d+(\.\d+)?)\s*(?P<unit>s|min|hrs|ms)?(?P<mark>\*?)")
+
+Sentence = Annotated[str, Field(min_length=1, max_length=1000)]
+Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class PublishedColumn(Entry):
+    """A column: its heading in the paper, and the column of a study that it is compared with.
+
+    `method` is a method's name, or the label of one of several columns of it; `tables` are those
+    of the study that it is looked for in, or else all. `figure` is one of the graph instead
+    (`figures.figure_of`). Without either there is nothing of ours.
+    """
+
+    name: Name
+    method: Name | None = None
+    figure: Name | None = None
+    tables: tuple[Name, ...] = ()
+    note: str = ""
+
+
+class PublishedRow(Entry):
+    """A row: its name in the paper, ours in its place, and its cells as they are printed.
+
+    A cell is a number, a number with a unit of its own, ``OOM``, or null where there is none.
+    A star behind a number is the table's `mark`. Where only ratios are known, there are no cells.
+    """
+
+    name: Name
+    instance: Name
+    cluster: Name | None = None
+    cells: tuple[float | str | None, ...] = ()
+
+
+class PublishedClaim(Entry):
+    """A largest ratio that the text states: times of `slower` over times of `faster`, by rows."""
+
+    name: Sentence
+    source: Sentence
+    slower: Name
+    faster: Name
+    ratio: Ratio
+    rows: tuple[Name, ...] = ()
+    """The rows that it is about; all, if empty."""
+
+
+class Reading(Entry):
+    """Why columns change places, once somebody has looked: `why`, in a sentence.
+
+    It is about all `faster` ones that the paper has before the `slower` one.
+    """
+
+    faster: Annotated[tuple[Name, ...], Field(min_length=1)]
+    slower: Name
+    rows: tuple[Name, ...] = ()
+    why: Sentence
+
+
+class PublishedTable(Entry):
+    """A table of a paper.
+
+    Attributes
+    ----------
+    quantity : str
+        Whether the cells are the plans' times ("value"), those of the methods ("time"), or figures
+        of the graphs ("figure").
+    same_inputs : bool
+        Whether our instances are the paper's; then its numbers have gaps to our bounds, too.
+    stands_for : str
+        What our instances are, where they are not the paper's.
+    agrees, differs : str
+        What agrees and what does not, and why.
+    """
+
+    name: Name
+    title: Sentence
+    source: Sentence
+    unit: Literal["s", "ms", "1"]
+    quantity: Literal["value", "time", "figure"] = "value"
+    same_inputs: bool = False
+    stands_for: str = ""
+    mark: str = ""
+    columns: Annotated[tuple[PublishedColumn, ...], Field(min_length=1)]
+    rows: Annotated[tuple[PublishedRow, ...], Field(min_length=1)]
+    claims: tuple[PublishedClaim, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    agrees: str = ""
+    differs: str = ""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        columns, rows = [c.name for c in self.columns], [r.name for r in self.rows]
+        for row in self.rows:
+            if len(row.cells) not in (0, len(columns)):
+                raise ValueError(
+                    f"row {row.name!r}: {len(row.cells)} cells, {len(columns)} columns"
+                )
+            for cell in row.cells:
+                parse_cell(cell, self.unit)
+        stated: tuple[PublishedClaim | Reading, ...] = (*self.claims, *self.readings)
+        for named in stated:
+            faster = named.faster if isinstance(named, Reading) else (named.faster,)
+            for name in (named.slower, *faster):
+                if name not in columns:
+                    raise ValueError(f"there is no column {name!r}")
+            for name in named.rows:
+                if name not in rows:
+                    raise ValueError(f"there is no row {name!r}")
+        return self
+
+
+class Paper(Entry):
+    """The tables of a paper, and which text they were read from."""
+
+    paper: Annotated[str, Field(pattern=r"^[a-z]+\d{4}$")]
+    text: Sentence
+    tables: Annotated[tuple[PublishedTable, ...], Field(min_length=1)]
+
+
+def parse_cell(cell: float | str | None, unit: str) -> float | None:
+    """A cell in nanoseconds: None where nothing is printed, infinity where nothing fitted.
+
+    Examples
+    --------
+    >>> parse_cell("1.58min", "s"), parse_cell(2.5, "ms"), parse_cell("OOM", "s")
+    (94800000000.0, 2500000.0, inf)
+
+    Raises
+    ------
+    ValueError
+        If it is no number.
+    """
+    if cell is None:
+        return None
+    if cell == NO_PLAN:
+        return float("inf")
+    found = NUMBER.fullmatch(str(cell))
+    if found is None:
+        raise ValueError(f"{cell!r} is neither a number nor {NO_PLAN}")
+    return float(found["figure"]) * UNITS_NS[found["unit"] or unit]
+
+
+def load_published(path: str | Path, names: Sequence[str]) -> list[PublishedTable]:
+    """The named tables of a paper's file, in that order.
+
+    Raises
+    ------
+    InputError
+        A bad file, or a table that it does not have.
+    """
+    paper = load_paper(path)
+    tables = {table.name: table for table in paper.tables}
+    for name in names:
+        if name not in tables:
+            raise InputError(f"has no table {name!r}; it has {', '.join(tables)}", path)
+    return [tables[name] for name in names]
+
+
+def load_paper(path: str | Path) -> Paper:
+    """All that a paper's file states.
+
+    Raises
+    ------
+    InputError
+        One line that names the file, the place and what is wrong there.
+    """
+    raw = read_yaml(path)
+    if not isinstance(raw, dict):
+        raise InputError("is not a paper's file: expected the keys paper, text and tables", path)
+    try:
+        return Paper.model_validate(raw)
+    except ValidationError as error:
+        raise from_validation_error(error, raw, path) from None
