@@ -104,13 +104,14 @@ def _inputs(
         name = held[node.name].name if node.name in held else f"input {node.name}"
         if name not in by_name:
             shapes = tensors_in(node)
-            value = _random(shapes[0], device, generator) if shapes else node.meta.get("val")
+            value = random_like(shapes[0], device, generator) if shapes else node.meta.get("val")
             by_name[name] = value
         found[node] = by_name[name]
     return found
 
 
-def _random(like: Any, device: DeviceType, generator: torch.Generator) -> torch.Tensor:
+def random_like(like: Any, device: DeviceType, generator: torch.Generator) -> torch.Tensor:
+    """A tensor of the shape and type of another: small numbers, or zeros and ones."""
     if like.dtype.is_floating_point:
         values = torch.rand(like.shape, generator=generator, device=device) * SPREAD
         return values.to(like.dtype)

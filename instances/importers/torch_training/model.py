@@ -52,7 +52,7 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
     held = modules_without_ops(model.module, ())
     labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
     with one_line(name, "cannot be traced for training"):
-        step = joint_program(model.module, model.args, {**model.kwargs, **_labels(model)})
+        step = joint_program(model.module, model.args, {**model.kwargs, **labels_of(model)})
     try:
         program = read_training_graph(step, optimizer, options.tied, labels)
     except ValueError as error:
@@ -66,7 +66,7 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
     return as_document(name, options, program, parameters, changes, without_ops=idle)
 
 
-def _labels(model: Traceable) -> Mapping[str, Any]:
+def labels_of(model: Traceable) -> Mapping[str, Any]:
     """Labels for a model of transformers whose head takes them, of each token or each example."""
     import torch
 
@@ -77,6 +77,6 @@ def _labels(model: Traceable) -> Mapping[str, Any]:
         tokens = model.kwargs.get("decoder_input_ids", model.kwargs.get("input_ids"))
         return {} if tokens is None else {LABELS: torch.zeros_like(tokens)}
     if any(name in head for name in OF_EXAMPLES):
-        batch = next(iter(model.kwargs.values())).shape[0]
-        return {LABELS: torch.zeros(batch, dtype=torch.long, device="meta")}
+        images = next(iter(model.kwargs.values()))
+        return {LABELS: torch.zeros(images.shape[0], dtype=torch.long, device=images.device)}
     return {}
