@@ -94,10 +94,9 @@ def _answers(processes: list[WorkerProcess], limit_s: float) -> list[Any]:
                 raise ProcessesFailed(
                     f"process {rank} of {len(processes)} died ({how}); all were stopped"
                 ) from None
-            if isinstance(answer, _Complaint):
-                if complaint is None:
-                    complaint = f"process {rank} of {len(processes)}: {answer.sentence}"
-                    deadline = min(deadline, time.monotonic() + GRACE_S)
+            if isinstance(answer, _Complaint) and complaint is None:
+                complaint = f"process {rank} of {len(processes)}: {answer.sentence}"
+                deadline = min(deadline, time.monotonic() + GRACE_S)
             answers[rank] = answer
     if complaint is not None:
         raise ProcessesFailed(complaint)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -87,9 +87,7 @@ def run_stages(job: PipelineJob, store: str, rank: int) -> ProcessReport:
     )  # fmt: skip
     if pipe.num_stages != job.num_stages:
         raise ValueError(f"torch makes {pipe.num_stages} stages of the plan's {job.num_stages}")
-    stages = [
-        pipe.build_stage(s, device) for s in range(rank, job.num_stages, job.num_processes)
-    ]
+    stages = [pipe.build_stage(s, device) for s in range(rank, job.num_stages, job.num_processes)]
     watches = [_Watch(stage, device) for stage in stages]
     schedule = _schedule(job, stages)
     args, kwargs = pytree.tree_map(lambda *parts: torch.cat(parts), *batches)
@@ -193,8 +191,9 @@ def _difference(found: list[list[torch.Tensor]], wanted: list[list[torch.Tensor]
 def _schedule(job: PipelineJob, stages: list[Any]) -> Any:
     """Torch's schedule of the same name; without a backward pass all are the forward part."""
     count = job.semantics.microbatches
-    loss: Callable[..., Any] | None = (lambda output, target: output.sum()) if job.tracing.train else None
-    options = {"loss_fn": loss, "scale_grads": False}
+    options: dict[str, Any] = {"scale_grads": False}
+    if job.tracing.train:  # the module returns its loss; torch asks for a target as well
+        options["loss_fn"] = lambda output, target: output.sum()
     if job.semantics.schedule == "interleaved":
         return ScheduleInterleaved1F1B(stages, count, **options)
     if job.semantics.schedule == "gpipe" or not job.tracing.train:
@@ -246,7 +245,7 @@ class _Watch:
 
     def _mark(self) -> Any:
         if self.device.type == "cpu":
-            return time.perf_counter_ns()
+            return time.thread_time_ns()  # without what other programs take of the core
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
@@ -254,4 +253,4 @@ class _Watch:
     def _between(self, begin: Any, end: Any) -> int:
         if self.device.type == "cpu":
             return int(end - begin)
-        return round(begin.elapsed_time(end) * NS_PER_MS)
+        return int(begin.elapsed_time(end) * NS_PER_MS)

@@ -36,7 +36,7 @@ def write_torchtitan(instance: Instance, plan: Plan, semantics: Semantics) -> st
 
 
 def write_pipelining(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """``split_spec`` as JSON: before each of these modules a stage begins (`SplitPoint.BEGINNING`)."""
+    """``split_spec`` as JSON: before each of these modules a stage begins."""
     begins = split_points(instance, plan, semantics)
     return json.dumps({"split_spec": dict.fromkeys(begins, "BEGINNING")}, indent=2) + "\n"
 
