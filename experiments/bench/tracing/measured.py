@@ -28,7 +28,7 @@ from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.modules import layer_of, with_granularity
 
 PASSES = 50
-ITERATIONS = 60
+ITERATIONS = 20
 """Of so many the shortest counts, on a machine where other programs run as well."""
 
 LIMIT_S = 600.0
@@ -125,7 +125,7 @@ def comparisons(
 def row(model: str, found: PipelineComparison) -> str:
     """One line of the table, in Markdown."""
     cut = ", ".join(stage.begins.removeprefix("resnet.encoder.") for stage in found.stages[1:])
-    work = [sum(pair) for each in found.stages for pair in (each.predicted_ns, each.measured_ns)]
+    work = [sum(pair) for each in found.stages for pair in (each.predicted_ns, each.best_ns)]
     errors = ", ".join(_percent(*pair) for pair in zip(work[::2], work[1::2], strict=True))
     return (
         f"| {model} | {len(found.stages)} | {cut} | {errors} | {found.predicted_ns / 1e6:.1f} |"

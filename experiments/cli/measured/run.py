@@ -129,6 +129,7 @@ def comparison_object(model: str, found: PipelineComparison) -> dict[str, object
                     for what, pair in (
                         ("predicted", stage.predicted_ns),
                         ("measured", stage.measured_ns),
+                        ("best", stage.best_ns),
                     )
                     for name, each in zip(("forward", "backward"), pair, strict=True)
                 },

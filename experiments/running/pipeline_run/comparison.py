@@ -21,7 +21,7 @@ from placegap.instances.referee.simulate import PlanError
 
 @dataclass(frozen=True)
 class StageComparison:
-    """Work of one stage in one iteration, without waiting: predicted, and the median measured.
+    """Work of one stage in one iteration, without waiting.
 
     Attributes
     ----------
@@ -30,8 +30,8 @@ class StageComparison:
         Of the plan.
     begins : str
         The module before which the stage begins; empty for the first.
-    predicted_ns, measured_ns : tuple of (int, int)
-        Forward and backward work.
+    predicted_ns, measured_ns, best_ns : tuple of (int, int)
+        Forward and backward work: predicted, the median of the iterations, and the least of them.
     """
 
     stage: int
@@ -39,6 +39,7 @@ class StageComparison:
     begins: str
     predicted_ns: tuple[int, int]
     measured_ns: tuple[int, int]
+    best_ns: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ def compared(
         device = instance.cluster.devices[int(predicted.stages.device[s])].name
         begins = job.begins[s - 1] if s else ""
         taken = round(median(work[s].forward_ns)), round(median(work[s].backward_ns))
-        stages.append(StageComparison(s, device, begins, (forward_ns, backward_ns), taken))
+        least = min(work[s].forward_ns), min(work[s].backward_ns)
+        stages.append(StageComparison(s, device, begins, (forward_ns, backward_ns), taken, least))
     spans_ns = zip(*(report.spans_ns for report in reports), strict=True)
     iterations_ns = tuple(
         max(end for _, end in spans) - min(begin for begin, _ in spans) for spans in spans_ns

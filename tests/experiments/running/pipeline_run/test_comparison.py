@@ -37,6 +37,7 @@ def test_work_is_that_of_all_microbatches_and_an_iteration_spans_all_processes()
     assert found.predicted_ns == 89
     assert [stage.predicted_ns for stage in found.stages] == [(50, 0), (36, 0)]
     assert [stage.measured_ns for stage in found.stages] == [(50, 0), (32, 0)]  # medians
+    assert [stage.best_ns for stage in found.stages] == [(40, 0), (30, 0)]
     assert found.iterations_ns == (80, 115)  # 80 - 0, 210 - 95
     assert (found.measured_ns, found.best_ns, found.difference) == (98, 80, 0.0)
 
