@@ -10,12 +10,13 @@ from placegap.experiments.cli import coarsen as cli_coarsen
 from placegap.experiments.cli import convert as cli_convert
 from placegap.experiments.cli import lists as cli_lists
 from placegap.experiments.cli import print_version
-from placegap.experiments.cli import profile as cli_profile
 from placegap.experiments.cli import show as cli_show
 from placegap.experiments.cli import split as cli_split
 from placegap.experiments.cli import standard_evaluation as cli_standard
 from placegap.experiments.cli import study as cli_study
 from placegap.experiments.cli import verify as cli_verify
+from placegap.experiments.cli.measured import profile as cli_profile
+from placegap.experiments.cli.measured import run as cli_run
 from placegap.experiments.cli.place import command as cli_place
 
 app = typer.Typer(
@@ -33,6 +34,7 @@ app.command("convert")(cli_convert.convert_command)
 app.command("coarsen")(cli_coarsen.coarsen_command)
 app.command("split")(cli_split.split_command)
 app.command("profile")(cli_profile.profile_command)
+app.command("run")(cli_run.run_command)
 app.command("show")(cli_show.show_command)
 app.command("verify")(cli_verify.verify_command)
 app.command("methods")(cli_lists.methods_command)

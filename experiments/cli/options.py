@@ -135,7 +135,8 @@ TRACING: Mapping[str, object] = {
         typer.Option("--train", help="hf: and py: models: a training step with its updates."),
     ],
     "optimizer": Annotated[
-        Optimizer | None, typer.Option(help="With --train: what updates the weights (adam).")
+        Optimizer | None,
+        typer.Option(help="With --train: what updates the weights (adam); none: nothing."),
     ],
 }
 """The options of traced models, by the names of `TraceOptions`."""

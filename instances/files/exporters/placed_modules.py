@@ -67,7 +67,10 @@ def layer_stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[l
         stage = [number.setdefault(k, len(number)) for k in devices]
     count = max(stage) + 1
     found = _by_layer(instance, layers, stage, "stages", [f"stage {s}" for s in range(count)])
-    for (before, one), (after, other) in pairwise(found.items()):
+    # the forward op of a module may be a part of its reader's; then only backward ops name it
+    runs = {layers[i] for i in range(instance.num_ops) if not instance.arrays.backward[i]}
+    forward = [(layer, s) for layer, s in found.items() if layer in runs]
+    for (before, one), (after, other) in pairwise(forward):
         if one > other:
             raise InputError(
                 f"{after!r} runs after {before!r}, but is in the earlier stage {other}; ask for a"

@@ -36,7 +36,13 @@ def write_torchtitan(instance: Instance, plan: Plan, semantics: Semantics) -> st
 
 
 def write_pipelining(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """``split_spec`` as JSON: before each of these modules a stage begins (`SplitPoint.BEGINNING`).
+    """``split_spec`` as JSON: before each of these modules a stage begins."""
+    begins = split_points(instance, plan, semantics)
+    return json.dumps({"split_spec": dict.fromkeys(begins, "BEGINNING")}, indent=2) + "\n"
+
+
+def split_points(instance: Instance, plan: Plan, semantics: Semantics) -> list[str]:
+    """The module before which each stage but the first begins.
 
     Raises
     ------
@@ -46,7 +52,7 @@ def write_pipelining(instance: Instance, plan: Plan, semantics: Semantics) -> st
     stages = layer_stages(instance, plan, semantics)
     begins = [stage[0] for stage in stages[1:]]
     _check_split(instance, {layer: s for s, stage in enumerate(stages) for layer in stage}, begins)
-    return json.dumps({"split_spec": dict.fromkeys(begins, "BEGINNING")}, indent=2) + "\n"
+    return begins
 
 
 def write_vllm(instance: Instance, plan: Plan, semantics: Semantics) -> str:

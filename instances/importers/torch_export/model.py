@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -76,13 +76,33 @@ def build_model(name: str, options: TraceOptions) -> Traceable:
     InputError
         One line: there is no such model, torch is missing, or the model cannot be built.
     """
+    return built(*_builder(name, options))
+
+
+def build_real_model(name: str, options: TraceOptions, seed: int = 0) -> Traceable:
+    """The module of a name on the CPU with random weights, as its class draws them from a seed.
+
+    Raises
+    ------
+    InputError
+        As `build_model`.
+    """
+    source, build = _builder(name, options)
+    import torch
+
+    torch.manual_seed(seed)
+    return built(source, build, "cpu")
+
+
+def _builder(name: str, options: TraceOptions) -> tuple[str, Callable[[], Traceable]]:
+    """What stands before messages about a model, and what builds it."""
     prefix, _, rest = name.partition(":")
     if prefix == "py":
         for option in ("batch", "seq", "dtype"):
             if option in options.chosen():
                 raise InputError(f"the function chooses its inputs; leave out --{option}", name)
         import_torch(name)
-        return built(name, lambda: function_model(rest))
+        return name, lambda: function_model(rest)
     if rest.endswith(".json") or "/" in rest:
         path = Path(rest)
         path = path / "config.json" if path.is_dir() else path
@@ -92,10 +112,10 @@ def build_model(name: str, options: TraceOptions) -> Traceable:
                 path,
             )
         import_torch(str(path), "transformers")
-        return built(str(path), lambda: config_model(path, options))
+        return str(path), lambda: config_model(path, options)
     preset = find_preset(rest)
     import_torch(name, "transformers")
-    return built(name, lambda: preset_model(preset, options))
+    return name, lambda: preset_model(preset, options)
 
 
 def as_document(

@@ -15,7 +15,7 @@ PREFIXES = ("hf:", "py:")
 
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 
-Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]
+Optimizer = Literal["sgd", "momentum", "adam", "adam8bit", "none"]
 
 LARGEST_SIZE = 10**7
 """Of the batch, of the tokens and of the cache: sizes beyond are slips."""
@@ -42,8 +42,9 @@ class TraceOptions:
         Tokens for which attention ops hold keys and values.
     train : bool
         Whether a whole training step is traced: forward, backward, updates of the weights.
-    optimizer : {"sgd", "momentum", "adam", "adam8bit"} or None
-        What updates the weights; None: adam.
+    optimizer : {"sgd", "momentum", "adam", "adam8bit", "none"} or None
+        What updates the weights; "none": nothing does, for what runs once per microbatch; None:
+        adam.
 
     Examples
     --------

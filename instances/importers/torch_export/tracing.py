@@ -50,8 +50,8 @@ def import_torch(source: str, *more: str) -> Any:
     return modules[0]
 
 
-def built(source: str, build: Callable[[], Traceable]) -> Traceable:
-    """What a builder returns, on the meta device: tensors have shapes, and no data.
+def built(source: str, build: Callable[[], Traceable], device: str = "meta") -> Traceable:
+    """What a builder returns, on a device: on the meta device tensors have shapes, and no data.
 
     Raises
     ------
@@ -61,13 +61,13 @@ def built(source: str, build: Callable[[], Traceable]) -> Traceable:
     import torch
     from torch.utils._pytree import tree_map
 
-    def on_meta(leaf: Any) -> Any:
-        return leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf
+    def moved(leaf: Any) -> Any:
+        return leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf
 
-    with one_line(source, "cannot be built"), _limited_modules(source), torch.device("meta"):
+    with one_line(source, "cannot be built"), _limited_modules(source), torch.device(device):
         found = build()
-        module = found.module.to("meta").eval()
-        return Traceable(module, tree_map(on_meta, found.args), tree_map(on_meta, found.kwargs))
+        module = found.module.to(device).eval()
+        return Traceable(module, tree_map(moved, found.args), tree_map(moved, found.kwargs))
 
 
 def traced(source: str, model: Traceable) -> tuple[Any, dict[str, Held]]:

@@ -19,12 +19,16 @@ from placegap.instances.reading.errors import InputError
 
 @dataclass(frozen=True)
 class OpTime:
-    """Measured and modelled time of one op, in ns."""
+    """Measured and modelled time of one op, in ns.
+
+    `beside_ns` is the time of calls that are no ops (views, folded constants) and that it reads.
+    """
 
     name: str
     kind: str
     measured_ns: int
     roofline_ns: int
+    beside_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,18 @@ class Profile:
 
 
 def profile_model(
-    name: str, options: TraceOptions, device: DeviceType = "cpu", device_kind: str | None = None
+    name: str,
+    options: TraceOptions,
+    device: DeviceType = "cpu",
+    device_kind: str | None = None,
+    *,
+    runs: int | None = None,
+    threads: int | None = None,
+    best: bool = False,
 ) -> Profile:
-    """Trace a forward pass and measure it op by op; weights and inputs are random.
+    """Trace a forward pass, or forward and backward, and measure it op by op.
+
+    Weights and inputs are random.
 
     Parameters
     ----------
@@ -68,24 +81,39 @@ def profile_model(
     device_kind : str, optional
         What the times are filed under, and whose entry of the catalogue makes the roofline; without
         an entry the rates of the device are measured. None: "cpu" or "cuda".
+    runs : int, optional
+        Passes that count; None: 7.
+    threads : int, optional
+        Of an op on a CPU, for all that torch does from now on; None: as torch has it.
+    best : bool
+        Whether the shortest pass counts alone, instead of the median of each op.
 
     Raises
     ------
     InputError
         One line: no such model or device, too little memory, or a call fails.
     """
+    if options.train and options.optimizer != "none":
+        raise InputError("updates of weights are not measured; add --optimizer none", name)
     if options.train:
-        raise InputError("a forward pass is measured; leave out --train", name)
-    model = build_model(name, options)
-    graph, held = traced(name, model)
-    from placegap.instances.importers.torch_profile.calibration import calibrate
-    from placegap.instances.importers.torch_profile.op_times import measure_ops
+        from placegap.instances.importers.torch_training.model import trace_step
+        from placegap.instances.importers.torch_training.training_graph import held_in
 
-    try:
-        program = read_fx_graph(graph, held)
-    except ValueError as error:
-        raise InputError(str(error), name) from None
-    times = measure_ops(graph, held, program, device)
+        step = trace_step(name, options)
+        graph, held, program = step.program.graph_module.graph, held_in(step.program), step.ops
+    else:
+        model = build_model(name, options)
+        graph, held = traced(name, model)
+        try:
+            program = read_fx_graph(graph, held)
+        except ValueError as error:
+            raise InputError(str(error), name) from None
+    from placegap.instances.importers.torch_profile.calibration import calibrate
+    from placegap.instances.importers.torch_profile.op_times import RUNS, measure_ops, use_threads
+
+    if threads is not None:
+        use_threads(threads)
+    times = measure_ops(graph, held, program, device, runs or RUNS, best=best)
     filed = device_kind or device
     known = catalogue().get(filed)
     spec = calibrate(device, options.dtype) if known is None else known
@@ -95,6 +123,7 @@ def profile_model(
             op["kind"],
             round(times.of_op_ns[op["name"]]),
             roofline_ns(op["flops"], op["bytes_moved"], spec, dtype=op["dtype"]),
+            round(times.beside_ns.get(op["name"], 0)),
         )
         for op in program.ops
     )
@@ -102,7 +131,7 @@ def profile_model(
 
 
 def times_csv(profile: Profile) -> str:
-    """The measured times as a CSV file that ``--times`` reads.
+    """The measured times as a CSV file that ``--times`` reads, calls beside ops included.
 
     Examples
     --------
@@ -114,7 +143,9 @@ def times_csv(profile: Profile) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("name", "device_kind", "time_ns"))
-    writer.writerows((op.name, profile.device_kind, op.measured_ns) for op in profile.ops)
+    writer.writerows(
+        (op.name, profile.device_kind, op.measured_ns + op.beside_ns) for op in profile.ops
+    )
     return text.getvalue()
 
 

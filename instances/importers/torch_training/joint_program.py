@@ -91,7 +91,7 @@ def joint_program(
     """
     with FakeTensorMode(), contextlib.ExitStack() as stack:
         _make_fake(module)
-        _set_modes(module)
+        set_training_modes(module)
         args, kwargs = pytree.tree_map_only(torch.Tensor, _fake, (tuple(args), dict(kwargs or {})))
         exported = torch.export.export(module, args, kwargs, strict=False)
         run = _Interpreted(_cleaned(exported.module()))
@@ -145,7 +145,7 @@ def _make_fake(module: torch.nn.Module) -> None:
             setattr(owner, name, fakes[id(tensor)])
 
 
-def _set_modes(module: torch.nn.Module) -> None:
+def set_training_modes(module: torch.nn.Module) -> None:
     """Everything as in use, which turns dropout off; batch normalization as in training."""
     module.eval()
     for owner in module.modules():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placegap.instances.files.document import Document
+from placegap.instances.importers.torch_export.fx_reader import FxProgram
 from placegap.instances.importers.torch_export.model import as_document, build_model
 from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.importers.torch_export.tracing import (
@@ -17,6 +19,9 @@ from placegap.instances.importers.torch_export.tracing import (
     parameter_count,
 )
 from placegap.instances.reading.errors import InputError
+
+if TYPE_CHECKING:
+    from placegap.instances.importers.torch_training.joint_program import JointProgram
 
 LABELS = "labels"
 """Input of transformers' models that makes them return a loss."""
@@ -43,30 +48,60 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
     InputError
         One line: there is no such model, torch is missing, or the model cannot be traced.
     """
+    step = trace_step(name, options)
+    optimizer = options.optimizer or "adam"
+    has_update = optimizer != "none"
+    changes = (
+        f"a training step: forward{', backward and update' if has_update else ' and backward'} ops;"
+        " dropout is off",
+        "nodes that read only weights are a part of the first op that reads what they write",
+        f"state of {optimizer}: weights, gradients and what the optimizer holds"
+        if has_update
+        else "state: weights and gradients; there is no optimizer",
+    )
+    ops, modules = step.ops, step.modules
+    idle = [each for each in modules if each not in {op.get("module") for op in ops.ops}]
+    return as_document(name, options, ops, step.parameters, changes, without_ops=idle)
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """A training step: what was traced, and what was read from it.
+
+    `parameters` counts weights, `modules` are those that hold weights themselves.
+    """
+
+    program: JointProgram
+    ops: FxProgram
+    parameters: int
+    modules: tuple[str, ...]
+
+
+def trace_step(name: str, options: TraceOptions) -> TracedStep:
+    """Trace one training step of a model by its name.
+
+    Raises
+    ------
+    InputError
+        As `read_training_model`.
+    """
     model = build_model(name, options)
     from placegap.instances.importers.torch_training.joint_program import joint_program
     from placegap.instances.importers.torch_training.training_graph import read_training_graph
 
-    optimizer = options.optimizer or "adam"
     parameters = parameter_count(model.module)
-    held = modules_without_ops(model.module, ())
+    holding = modules_without_ops(model.module, ())
     labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
     with one_line(name, "cannot be traced for training"):
-        step = joint_program(model.module, model.args, {**model.kwargs, **_labels(model)})
+        step = joint_program(model.module, model.args, {**model.kwargs, **labels_of(model)})
     try:
-        program = read_training_graph(step, optimizer, options.tied, labels)
+        ops = read_training_graph(step, options.optimizer or "adam", options.tied, labels)
     except ValueError as error:
         raise InputError(str(error), name) from None
-    changes = (
-        "a training step: forward, backward and update ops; dropout is off",
-        "nodes that read only weights are a part of the first op that reads what they write",
-        f"state of {optimizer}: weights, gradients and what the optimizer holds",
-    )
-    idle = [each for each in held if each not in {op.get("module") for op in program.ops}]
-    return as_document(name, options, program, parameters, changes, without_ops=idle)
+    return TracedStep(step, ops, parameters, tuple(holding))
 
 
-def _labels(model: Traceable) -> Mapping[str, Any]:
+def labels_of(model: Traceable) -> Mapping[str, Any]:
     """Labels for a model of transformers whose head takes them, of each token or each example."""
     import torch
 
@@ -77,6 +112,6 @@ def _labels(model: Traceable) -> Mapping[str, Any]:
         tokens = model.kwargs.get("decoder_input_ids", model.kwargs.get("input_ids"))
         return {} if tokens is None else {LABELS: torch.zeros_like(tokens)}
     if any(name in head for name in OF_EXAMPLES):
-        batch = next(iter(model.kwargs.values())).shape[0]
-        return {LABELS: torch.zeros(batch, dtype=torch.long, device="meta")}
+        images = next(iter(model.kwargs.values()))
+        return {LABELS: torch.zeros(images.shape[0], dtype=torch.long, device=images.device)}
     return {}

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from placegap.instances.importers.torch_export.options import Optimizer
 from placegap.instances.problem.integers import ceil_div
 
-NUM_STATES: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adam": 2, "adam8bit": 2}
+NUM_STATES: Mapping[Optimizer, int] = {
+    "sgd": 0, "momentum": 1, "adam": 2, "adam8bit": 2, "none": 0,
+}  # fmt: skip
 """Values that an optimizer keeps for each weight."""
 
 MASTER_BYTES = 4
@@ -28,7 +30,7 @@ def optimizer_bytes(optimizer: Optimizer, num_weights: int, weight_bytes: int) -
 
     Parameters
     ----------
-    optimizer : {"sgd", "momentum", "adam", "adam8bit"}
+    optimizer : {"sgd", "momentum", "adam", "adam8bit", "none"}
     num_weights : int
     weight_bytes : int
         Of one weight.
@@ -41,6 +43,8 @@ def optimizer_bytes(optimizer: Optimizer, num_weights: int, weight_bytes: int) -
     4104
     """
     states = NUM_STATES[optimizer]
+    if optimizer == "none":
+        return 0
     if optimizer == "adam8bit":
         return states * (num_weights + SCALE_BYTES * ceil_div(num_weights, BLOCK))
     if weight_bytes < MASTER_BYTES:

@@ -48,7 +48,8 @@ def read_training_graph(
     Parameters
     ----------
     step : JointProgram
-    optimizer : {"sgd", "momentum", "adam", "adam8bit"}
+    optimizer : {"sgd", "momentum", "adam", "adam8bit", "none"}
+        "none" makes no update ops.
     tied : {"copy", "together"}
     labels : callable (node) -> iterable of str
         Of forward nodes; for both see `read_fx_graph`.
@@ -63,7 +64,7 @@ def read_training_graph(
     O(nodes + edges).
     """
     graph = step.graph_module.graph
-    held = _held(step)
+    held = held_in(step)
     program = read_fx_graph(
         graph,
         held,
@@ -90,7 +91,8 @@ def stashed_bytes(program: FxProgram) -> int:
     return sum(stashed.values())
 
 
-def _held(step: JointProgram) -> dict[str, Held]:
+def held_in(step: JointProgram) -> dict[str, Held]:
+    """Which inputs of a joint program are weights, buffers or constants."""
     graph = step.graph_module.graph
     return {
         **{node: Held("parameter", name) for node, name in step.parameter_of.items()},
@@ -201,7 +203,7 @@ def _hold(program: FxProgram, step: JointProgram, optimizer: Optimizer, tied: Ti
             for name, size in weights.items()
             if _whole(name) in step.gradient_of and not (tied == "together" and name in updated)
         }
-        if due:
+        if due and optimizer != "none":
             updated.update(due)
             moved = 0
             for name, size in due.items():

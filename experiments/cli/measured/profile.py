@@ -40,12 +40,27 @@ def profile_command(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Write the times to this CSV file.")
     ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            min=1,
+            max=1024,
+            help="Threads of an op on a CPU (default: torch's own). 'placegap run' has one.",
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option("--runs", min=1, max=10_000, help="Passes that count.")] = 7,
+    best: Annotated[
+        bool,
+        typer.Option("--best", help="The shortest pass counts alone, on a machine that is busy."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a forward pass op by op, and say how far the roofline was off.
+    """Measure a pass op by op, and say how far the roofline was off.
 
-    Passes are repeated: 2 warm up, and of 7 the median counts. Weights and inputs are random. What
-    --out writes, 'place --times' reads.
+    A pass is forward, or with --train --optimizer none forward and backward. Passes are repeated: 2
+    warm up, and of 7 (--runs) the median counts. Weights and inputs are random. What --out writes,
+    'place --times' reads; there, calls that are no ops count with the op that reads them.
     """
     if not is_traced(model):
         raise InputError("only models that are traced can be measured (hf:, py:)", model)
@@ -53,7 +68,7 @@ def profile_command(
     from placegap.instances.importers.torch_profile.profile import profile_model, times_csv
 
     with spinner(f"measuring {model}"):
-        profile = profile_model(model, tracing, device, kind)
+        profile = profile_model(model, tracing, device, kind, runs=runs, threads=threads, best=best)
     if out is not None:
         try:
             out.write_text(times_csv(profile))

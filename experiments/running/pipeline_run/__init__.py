@@ -1,0 +1,1 @@
+"""A pipeline plan of a PyTorch module, executed by processes of this machine."""

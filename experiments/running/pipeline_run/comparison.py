@@ -1,0 +1,164 @@
+"""What the referee predicts of a pipeline, beside what its processes took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from placegap.experiments.running.pipeline_run.job import PipelineJob, ProcessReport
+from placegap.experiments.running.pipeline_run.process_group import run_together
+from placegap.instances.files.exporters.stage_lists import split_points
+from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.importers.torch_profile.device_type import DeviceType
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import PipelineIteration, Semantics
+from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.pipeline.iteration import Iteration, simulate_iteration
+from placegap.instances.referee.plan import Plan
+from placegap.instances.referee.simulate import PlanError
+
+
+@dataclass(frozen=True)
+class StageComparison:
+    """Work of one stage in one iteration, without waiting.
+
+    Attributes
+    ----------
+    stage : int
+    device : str
+        Of the plan.
+    begins : str
+        The module before which the stage begins; empty for the first.
+    predicted_ns, measured_ns, best_ns : tuple of (int, int)
+        Forward and backward work: predicted, the median of the iterations, and the least of them.
+    """
+
+    stage: int
+    device: str
+    begins: str
+    predicted_ns: tuple[int, int]
+    measured_ns: tuple[int, int]
+    best_ns: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class PipelineComparison:
+    """One iteration, predicted and measured.
+
+    Attributes
+    ----------
+    semantics : PipelineIteration
+    stages : tuple of StageComparison
+    predicted_ns : int
+        Time of an iteration, as the referee simulates it.
+    iterations_ns : tuple of int
+        Times of the iterations that were measured, from the first begin to the last end.
+    num_processes : int
+    difference : float
+        By how much outputs differ at most from those of the unsplit module.
+    """
+
+    semantics: PipelineIteration
+    stages: tuple[StageComparison, ...]
+    predicted_ns: int
+    iterations_ns: tuple[int, ...]
+    num_processes: int
+    difference: float
+
+    @property
+    def measured_ns(self) -> int:
+        """The median of the iterations."""
+        return round(median(self.iterations_ns))
+
+    @property
+    def best_ns(self) -> int:
+        """The shortest iteration: what other programs disturbed least."""
+        return min(self.iterations_ns)
+
+
+def relative_error(predicted_ns: int, measured_ns: int) -> float | None:
+    """By which share of the prediction the measured time is above it.
+
+    Examples
+    --------
+    >>> relative_error(200, 230)
+    0.15
+    """
+    return (measured_ns - predicted_ns) / predicted_ns if predicted_ns else None
+
+
+def pipeline_job(
+    instance: Instance,
+    plan: Plan,
+    semantics: Semantics,
+    model: str,
+    tracing: TraceOptions,
+    device: DeviceType = "cpu",
+    iterations: int = 5,
+) -> tuple[PipelineJob, Iteration]:
+    """What the processes are to do for a plan, and the iteration that the referee predicts.
+
+    Raises
+    ------
+    InputError
+        If the plan is no pipeline of whole layers that torch's schedules can run.
+    """
+    if not isinstance(semantics, PipelineIteration):
+        raise InputError(
+            f"the plan is one of {semantics.objective}, and a pipeline is run; place with"
+            " --objective pipeline_iteration"
+        )
+    backward = bool(instance.arrays.backward.any())
+    if semantics.schedule == "interleaved" and not backward:
+        raise InputError("interleaved: torch runs it for training only; add --train")
+    try:
+        predicted = simulate_iteration(instance, plan, semantics)
+        begins = split_points(instance, plan, semantics)
+    except PlanError as error:
+        raise InputError(f"the plan is no pipeline: {error}") from None
+    job = PipelineJob(model, tracing, tuple(begins), semantics, device, iterations)
+    return job, predicted
+
+
+def run_and_compare(
+    instance: Instance, job: PipelineJob, predicted: Iteration, limit_s: float
+) -> PipelineComparison:
+    """Run a pipeline on processes of this machine.
+
+    Raises
+    ------
+    ProcessesFailed
+        If a process dies or raises, or the time is over.
+    """
+    from placegap.experiments.running.pipeline_run.stage_process import run_stages
+
+    reports = run_together(run_stages, (job,), job.num_processes, limit_s)
+    return compared(instance, job, predicted, reports)
+
+
+def compared(
+    instance: Instance, job: PipelineJob, predicted: Iteration, reports: Sequence[ProcessReport]
+) -> PipelineComparison:
+    """The reports of all processes beside the prediction."""
+    work = {each.stage: each for report in reports for each in report.stages}
+    expected = [[0, 0] for _ in range(job.num_stages)]
+    for spans in predicted.events:
+        for event, start_ns, end_ns in spans:
+            expected[event.stage][event.backward] += end_ns - start_ns
+    stages = []
+    for s, (forward_ns, backward_ns) in enumerate(expected):
+        device = instance.cluster.devices[int(predicted.stages.device[s])].name
+        begins = job.begins[s - 1] if s else ""
+        taken = round(median(work[s].forward_ns)), round(median(work[s].backward_ns))
+        least = min(work[s].forward_ns), min(work[s].backward_ns)
+        stages.append(StageComparison(s, device, begins, (forward_ns, backward_ns), taken, least))
+    spans_ns = zip(*(report.spans_ns for report in reports), strict=True)
+    iterations_ns = tuple(
+        max(end for _, end in spans) - min(begin for begin, _ in spans) for spans in spans_ns
+    )
+    (difference,) = (r.difference for r in reports if r.difference is not None)
+    return PipelineComparison(
+        job.semantics, tuple(stages), predicted.value_ns, iterations_ns, job.num_processes,
+        difference,
+    )  # fmt: skip

@@ -1,0 +1,34 @@
+"""What the processes of a group do in tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+
+def answer(number: int, store: str, rank: int) -> tuple[int, int, bool]:
+    """What it was given, and whether it may meet the others at the store."""
+    return number, rank, Path(store).parent.is_dir()
+
+
+def second_dies(store: str, rank: int) -> None:
+    """The second process is killed; the first is told so by its own library, and complains."""
+    if rank == 1:
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise RuntimeError("connection closed by peer")
+
+
+def second_raises(store: str, rank: int) -> None:
+    """The second process fails; the first waits for it."""
+    if rank == 1:
+        raise ValueError("no such stage\nand more that nobody needs")
+    time.sleep(60)
+
+
+def mark_and_wait(folder: str, store: str, rank: int) -> None:
+    """Say that it has begun, and hang."""
+    (Path(folder) / f"{rank}-begun").touch()
+    time.sleep(60)

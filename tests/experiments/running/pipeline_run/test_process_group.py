@@ -1,0 +1,69 @@
+"""Processes that work together: one that dies, raises or hangs ends all, in one line."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from doubles import group_jobs
+from doubles.processes import begin, children, finish, no_session, send, wait_for
+
+from placegap.experiments.running.pipeline_run.process_group import ProcessesFailed, run_together
+
+GROUP = """
+import sys
+from doubles.group_jobs import mark_and_wait
+from placegap.experiments.running.pipeline_run.process_group import run_together
+from placegap.experiments.running.stop_signals import handled
+with handled():
+    try:
+        run_together(mark_and_wait, (sys.argv[1],), 2, 99.0)
+    except KeyboardInterrupt:
+        print("stopped", flush=True)
+"""
+
+
+def test_answers_come_in_the_order_of_the_processes() -> None:
+    assert run_together(group_jobs.answer, (7,), 3, 60.0) == [
+        (7, 0, True),
+        (7, 1, True),
+        (7, 2, True),
+    ]
+
+
+def test_a_process_that_dies_is_named_whoever_complains_first() -> None:
+    with pytest.raises(ProcessesFailed) as caught:
+        run_together(group_jobs.second_dies, (), 2, 60.0)
+    assert str(caught.value) == "process 1 of 2 died (signal SIGKILL); all were stopped"
+    assert children() == []
+
+
+def test_what_a_process_raises_is_one_line_and_the_others_are_stopped() -> None:
+    with pytest.raises(ProcessesFailed) as caught:
+        run_together(group_jobs.second_raises, (), 2, 60.0)
+    assert str(caught.value) == "process 1 of 2: ValueError: no such stage"
+    assert children() == []
+
+
+def test_processes_that_hang_are_stopped_at_the_limit(tmp_path: Path) -> None:
+    with pytest.raises(ProcessesFailed, match=r"process 0, 1 of 2 had not ended after 0.5 s"):
+        run_together(group_jobs.mark_and_wait, (str(tmp_path),), 2, 0.5)
+    assert children() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_signal_leaves_no_orphan(tmp_path: Path, number: signal.Signals) -> None:
+    process = begin(GROUP, str(tmp_path))
+    wait_for(process, tmp_path / "0-begun", tmp_path / "1-begun")
+    send(process, number)
+    assert finish(process) == ("stopped\n", "")
+    assert no_session(process.pid)
+
+
+def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    process = begin(GROUP, str(tmp_path))
+    wait_for(process, tmp_path / "0-begun", tmp_path / "1-begun")
+    process.kill()
+    assert finish(process) == ("", "")
+    assert no_session(process.pid)
