@@ -12,7 +12,7 @@ from placegap.experiments.cli import lists as cli_lists
 from placegap.experiments.cli import place as cli_place
 from placegap.experiments.cli import print_version
 from placegap.experiments.cli import profile as cli_profile
-from placegap.experiments.cli import show as cli_show
+from placegap.experiments.cli.show import command as cli_show
 from placegap.experiments.cli import split as cli_split
 from placegap.experiments.cli import standard_evaluation as cli_standard
 from placegap.experiments.cli import study as cli_study
