@@ -97,11 +97,11 @@ def show_command(
     check_plot(gantt)
     plan = read_plan(file)
     if plan is None:
-        source = Source(file, cluster, time_unit, dims=parse_dims(dim), tracing=tracing)
+        given_model = Source(file, cluster, time_unit, dims=parse_dims(dim), tracing=tracing)
         only = {"--gantt": gantt, "--html": html, "--model": model, "--method": method,
                 "--times": times}  # fmt: skip
         given = [option for option, value in only.items() if value is not None]
-        _show_model(source, as_json, given)
+        _show_model(given_model, as_json, given)
         return
     source = None
     if model is not None:

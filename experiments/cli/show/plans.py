@@ -76,25 +76,6 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
     return found if plan.instance_hash == found.content_hash else None
 
 
-def anatomy_of(
-    file: str, source: Source | None, proof: Proof | None = None, *, num_moves: int = 5
-) -> Anatomy | None:
-    """The anatomy of the plan in a file; None: its model is not known, or it has no value.
-
-    Raises
-    ------
-    InputError
-        If the plan is broken, is another model's, or cannot be executed at all.
-    """
-    plan = read_plan(file)
-    if plan is None:
-        raise InputError("is not a plan; 'placegap place -o' writes one", file)
-    instance = instance_of(plan, file, source)
-    if instance is None:
-        return None
-    return judged(instance, file, plan, source, proof, num_moves=num_moves)
-
-
 def judged(
     instance: Instance, file: str, plan: PlanFile, source: Source | None, proof: Proof | None, *,
     num_moves: int,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from placegap.experiments.show.drawing import COLOURS, new_figure
@@ -31,13 +32,14 @@ LONGEST_TICK = 24
 BAR, MOVE, MOVE_AT, PATH_AT = 0.58, 0.12, 0.39, -0.33
 """Of a row of height 1: bars, bars of transfers and how far they are below, the critical path."""
 
-OTHER, IDLE, INK, PROVEN, PATH = "#9aa5ae", "#eceff1", "#37474f", "#c1121f", "#c1121f"
+OTHER, IDLE, INK, PROVEN, PATH = "#9aa5ae", "#eceff1", "#37474f", "#c1121f", "#111111"
+BAR_COLOURS = tuple(colour for colour in COLOURS if colour != PROVEN)
 
 
 def draw_plan(found: Anatomy) -> Figure:
     """One row per device: blocks of layers (or kinds of ops), idle time, transfers below.
 
-    A red line above a bar says that it is on the critical path; a dashed one is the bound.
+    A line above a bar says that it is on the critical path; a dashed one is the bound.
 
     Raises
     ------
@@ -68,15 +70,20 @@ def draw_plan(found: Anatomy) -> Figure:
             [(block.end_ns - block.start_ns) / unit_ns for block in shown],
             left=[block.start_ns / unit_ns for block in shown], height=height,
             color=[INK if is_move else colours.get(block.label, OTHER) for block in shown],
-            linewidth=0 if is_move else 0.5, edgecolor="white",
+            edgecolor="white",
+            linewidth=[
+                0.5 if not is_move and block.end_ns - block.start_ns > end_ns // 150 else 0.0
+                for block in shown
+            ],
         )  # fmt: skip
-    for link in found.path:
-        if link.target < 0:
+    for _, stretch in groupby(found.path, lambda link: (link.device, link.target)):
+        links = list(stretch)
+        if links[0].target < 0:
             axis.plot(
-                [link.start_ns / unit_ns, link.end_ns / unit_ns], [link.device + PATH_AT] * 2,
-                color=PATH, linewidth=1.6, solid_capstyle="butt",
+                [links[0].start_ns / unit_ns, links[-1].end_ns / unit_ns],
+                [links[0].device + PATH_AT] * 2, color=PATH, linewidth=1.6, solid_capstyle="butt",
             )  # fmt: skip
-    _write_texts(axis, merged, end_ns, unit_ns, colours)
+    _write_texts(axis, merged, end_ns, unit_ns)
     if found.bound is not None:
         axis.axvline(found.bound.ns / unit_ns, color=PROVEN, linewidth=1.3, linestyle=(0, (4, 2)))
     _dress(axis, found, f"{drawn.meaning} ({unit})", end_ns / unit_ns)
@@ -99,23 +106,23 @@ def block_colours(
         if not block.is_move:
             time_ns[block.label] = time_ns.get(block.label, 0) + block.end_ns - block.start_ns
     if by_layer:  # neighbours differ
-        return {label: COLOURS[k % len(COLOURS)] for k, label in enumerate(time_ns)}, {}
+        return {label: BAR_COLOURS[k % len(BAR_COLOURS)] for k, label in enumerate(time_ns)}, {}
     ranked = sorted(time_ns, key=lambda label: (-time_ns[label], label))
-    colours = dict(zip(ranked[:MOST_KINDS], COLOURS, strict=False))
+    colours = dict(zip(ranked[:MOST_KINDS], BAR_COLOURS, strict=False))
     return colours, colours if len(ranked) <= MOST_KINDS else {**colours, "other": OTHER}
 
 
-def _write_texts(
-    axis: Axes, merged: Iterable[Block], end_ns: int, unit_ns: int, colours: dict[str, str]
-) -> None:
+def _write_texts(axis: Axes, merged: Iterable[Block], end_ns: int, unit_ns: int) -> None:
     """Names in the bars that have room for them."""
     inches = WIDTH * 0.86 / end_ns
     for block in merged:
         width = (block.end_ns - block.start_ns) * inches
-        if block.is_move or not block.text or len(block.text) * LETTER + 0.04 > width:
+        forms = (block.text, block.text.rpartition(".")[2])  # h.11, or at least 11
+        text = next((text for text in forms if len(text) * LETTER + 0.03 <= width), "")
+        if block.is_move or not text:
             continue
         axis.text(
-            (block.start_ns + block.end_ns) / 2 / unit_ns, block.row, block.text, ha="center",
+            (block.start_ns + block.end_ns) / 2 / unit_ns, block.row, text, ha="center",
             va="center_baseline", fontsize=7, color="white", clip_on=True, parse_math=False,
         )  # fmt: skip
 

@@ -19,6 +19,7 @@ from placegap.instances.problem.semantics import (
     Semantics,
 )
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
+from placegap.instances.referee.pipeline.device_orders import Event
 from placegap.instances.referee.pipeline.iteration import simulate_iteration
 from placegap.instances.referee.plan import Evaluation, Plan, Schedule
 
@@ -40,13 +41,6 @@ class Link(NamedTuple):
     op: int = -1
     target: int = -1
     bytes: int = 0
-
-
-class _Thing(NamedTuple):
-    """Something in a schedule, before it is known whether it is in the chain."""
-
-    key: Hashable
-    link: Link
 
 
 def critical_path(
@@ -154,9 +148,7 @@ def _of_calls(instance: Instance, plan: Plan, schedule: Schedule) -> tuple[Link,
     index, graph = instance.arrays.index, instance.graph
     device, is_host = schedule.device.tolist(), instance.arrays.is_host.tolist()
     call = (0,) * instance.num_ops if plan.call is None else plan.call
-    unit: list[Hashable] = [
-        ("op", i) if is_host[k] else (k, call[i]) for i, k in enumerate(device)
-    ]
+    unit: list[Hashable] = [("op", i) if is_host[k] else (k, call[i]) for i, k in enumerate(device)]
     things: dict[Hashable, Link] = {}
     feeds: dict[Hashable, list[Hashable]] = {}
     size: dict[Hashable, int] = {}
@@ -180,9 +172,7 @@ def _of_calls(instance: Instance, plan: Plan, schedule: Schedule) -> tuple[Link,
     return _walk(things, waits)
 
 
-def _of_iteration(
-    instance: Instance, plan: Plan, semantics: PipelineIteration
-) -> tuple[Link, ...]:
+def _of_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) -> tuple[Link, ...]:
     run = simulate_iteration(instance, plan, semantics)
     home, count = run.stages.device.tolist(), run.stages.num_stages
     things: dict[Hashable, Link] = {}
@@ -214,12 +204,12 @@ def _of_iteration(
             return
         for number in arriving.get(key, ()):
             yield number, "data"
-        backward, stage, microbatch = key  # type: ignore[misc]
-        if backward:
-            last = stage == count - 1
-            yield (type(key)(not last, stage if last else stage + 1, microbatch)), "data"
-        elif stage:
-            yield type(key)(False, stage - 1, microbatch), "data"
+        assert isinstance(key, Event)
+        if key.backward:
+            last = key.stage == count - 1
+            yield Event(not last, key.stage + (not last), key.microbatch), "data"
+        elif key.stage:
+            yield Event(False, key.stage - 1, key.microbatch), "data"
         if key in previous:
             yield previous[key], "turn"
 

@@ -32,7 +32,7 @@ from placegap.experiments.show.plan.words import (
 )
 from placegap.instances.files.exporters.memory_levels import Levels
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import LoadSemantics, PipelineIteration, memory_rule
+from placegap.instances.problem.semantics import PipelineIteration, memory_rule
 from placegap.instances.referee.plan import Plan
 
 MOST_BARS = 30_000
@@ -95,7 +95,7 @@ def _texts(found: Anatomy) -> dict[str, str]:
         " where it is near.",
         "memory_label": f"Memory {moments}. At most: {peaks}.",
         "graph_label": f"Graph of {instance.num_ops} ops and {len(instance.graph.edges)} edges,"
-        f" of which {len(found.crossings)} transfers cross devices, drawn red. A table follows.",
+        f" of which {len(found.crossings)} transfers cross devices, drawn dark. A table follows.",
         "moves": move_sentence(found) + ".",
     }
 
@@ -168,7 +168,7 @@ def _block_rows(drawn: Timeline) -> list[tuple[str, ...]]:
         (block for block in blocks(drawn, drawn.end_ns // parts) if not block.is_move),
         key=lambda block: (block.row, block.start_ns),
     )
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (drawn.rows[block.row], _block_name(block), format_ns(block.start_ns),
          format_ns(block.end_ns), format_ns(block.end_ns - block.start_ns))
         for block in merged[:MOST_ROWS]
@@ -179,7 +179,11 @@ def _block_rows(drawn: Timeline) -> list[tuple[str, ...]]:
 
 
 def _block_name(block: Block) -> str:
-    return block.name if block.count == 1 else f"{block.name} ({block.count}, mostly {block.label})"
+    return (
+        block.name
+        if block.num_bars == 1
+        else f"{block.name} ({block.num_bars}, mostly {block.label})"
+    )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -83,20 +83,21 @@ function draw() {
         c.fillRect(left, top, w > 3 ? w - 0.6 : w, high);
         drawn = left + w < left + 1.01 ? left + 1 : left;
         if (!bar.move && w > 18) {
-          const text = cut(c, bar.text || bar.name, w - 6);
+          const whole = c.measureText(bar.name).width <= w - 6;
+          const text = cut(c, whole ? bar.name : bar.text || bar.name, w - 6);
           if (text) { c.fillStyle = "#fff"; c.fillText(text, left + 3, top + high / 2 + 0.5); }
         }
       }
     }
   }
-  c.strokeStyle = css("warn"); c.lineWidth = 2;
+  c.strokeStyle = css("fg"); c.lineWidth = 2;
   for (let i = 0; i < D.path.length; i += 3) {
     const [row, a, b] = D.path.slice(i, i + 3), y = tops[row] + LABEL - 2;
     if (b < from || a > to) continue;
     c.beginPath(); c.moveTo(x(a), y); c.lineTo(Math.max(x(b), x(a) + 1), y); c.stroke();
   }
   const seen = moves.filter(m => m.end >= from && m.start <= to);
-  if (seen.length <= 300) {
+  if (seen.length <= room / 6) {
     c.lineWidth = 1; c.strokeStyle = css("soft"); c.globalAlpha = 0.6;
     for (const m of seen) {
       c.beginPath(); c.moveTo(x(m.start), tops[m.a] + LABEL + BAR + THIN);
@@ -122,7 +123,8 @@ function draw() {
   }
   c.restore();
   for (let k = 0; k < rows.length; k++) {
-    c.fillStyle = D.owner[k] < 0 ? css("soft") : hue(D.owner[k]); c.fillRect(PAD, tops[k] + 4, 9, 9);
+    c.fillStyle = D.owner[k] < 0 ? css("soft") : hue(D.owner[k]);
+    c.beginPath(); c.arc(PAD + 5, tops[k] + 9, 4.5, 0, 7); c.fill();
     c.fillStyle = css("fg");
     c.fillText(cut(c, D.rows[k] + (order[k].length ? "" : ": nothing to do"), room - 16), PAD + 14, tops[k] + 9);
   }
@@ -271,7 +273,7 @@ function lay() {
   let lines = 1;
   while (lines < levels && wide / Math.ceil(levels / lines) < high / (lines * (thick + 1))) lines++;
   const per = Math.ceil(levels / lines); cell = Math.min(wide / per, high / (lines * (thick + 1)), 26);
-  const stepX = Math.min(wide / per, 40), stepY = Math.min(high / lines / (thick + 1), 26);
+  const stepX = Math.min(wide / per, 60), stepY = Math.min(high / lines / (thick + 1), 26);
   place = G.x.map((x, i) => [PAD + (x % per + 0.5) * stepX, PAD + (Math.floor(x / per) + 0.5) * stepY * (thick + 1) + G.y[i] * stepY, Math.floor(x / per)]);
   return Math.min(high, lines * (thick + 1) * stepY) + 2 * PAD;
 }
@@ -289,7 +291,7 @@ function drawGraph() {
       c.moveTo(ax, ay);
       if (al === bl) c.lineTo(bx, by); else { c.lineTo(ax + half, ay); c.moveTo(bx - half, by); c.lineTo(bx, by); }
     }
-    c.strokeStyle = cross ? css("warn") : css("soft"); c.globalAlpha = cross ? 0.9 : 0.5; c.lineWidth = (cross ? 1.4 : 0.8) / Math.sqrt(scale); c.stroke();
+    c.strokeStyle = cross ? css("fg") : css("soft"); c.globalAlpha = cross ? 0.95 : 0.45; c.lineWidth = (cross ? 1.4 : 0.8) / Math.sqrt(scale); c.stroke();
   }
   c.globalAlpha = 1;
   const r = clamp(cell * 0.36, 1.3, 7);

@@ -18,7 +18,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Evaluation, Plan, Schedule
 from placegap.instances.structure.modules import layer_of
 
-MOST_WORK = 1_500_000
+MOST_WORK = 600_000
 """Ops and edges that the referee may look at, over all moves: a few seconds."""
 
 FEWEST, MOST = 40, 2000
@@ -28,8 +28,8 @@ FEWEST, MOST = 40, 2000
 class SingleMove(NamedTuple):
     """Some ops to another device, and what the plan is worth then.
 
-    `what` names the op, group or layer. `gain_ns` None: the plan at hand breaks a rule, and this one
-    breaks none.
+    `what` names the op, group or layer. `gain_ns` None: the plan at hand breaks a rule, and this
+    one breaks none.
     """
 
     what: str
@@ -168,9 +168,7 @@ def _changed(
 ) -> Iterator[Plan]:  # fmt: skip
     """Plans with a unit on another device: one for each stage or call that it may join there."""
     moved = set(unit.ops)
-    placement = tuple(
-        (target,) if i in moved else on for i, on in enumerate(plan.placement)
-    )
+    placement = tuple((target,) if i in moved else on for i, on in enumerate(plan.placement))
     if isinstance(semantics, PipelineIteration) and plan.stage is not None:
         for s in sorted({s for s, on in zip(plan.stage, plan.placement, strict=True)
                          if on == (target,)}):  # fmt: skip

@@ -169,9 +169,7 @@ def labels_of(graph: Graph) -> tuple[str, ...]:
     layers = layer_of(graph)
     if not any(layers):
         return tuple(op.kind for op in graph.ops)
-    return tuple(
-        layer or op.module or op.kind for layer, op in zip(layers, graph.ops, strict=True)
-    )
+    return tuple(layer or op.module or op.kind for layer, op in zip(layers, graph.ops, strict=True))
 
 
 def short_label(label: str) -> str:
@@ -254,56 +252,47 @@ def _loads(
 
     Devices that share a stage have equal rows, each bar as long as its share.
     """
-    arrays, begin = instance.arrays, 0
+    begin = 0
     passes = (False, True) if isinstance(semantics, MaxLoadFwdBwd) else (None,)
     sharing = {on[0]: on for on in plan.placement}
     for which in passes:
         longest = 0
-        for k in range(instance.num_devices):
-            if k not in sharing:
-                continue
-            into, out = list[tuple[str, int]](), list[tuple[str, int]]()
-            for each in found:
-                if which is not None and bool(arrays.backward[each.producer]) != which:
-                    continue
-                name = instance.graph.ops[each.producer].name
-                if each.source == k:
-                    out.append((f"{name} goes out", each.source_ns))
-                for target, time_ns in zip(each.targets, each.target_ns, strict=True):
-                    if target == k:
-                        into.append((f"{name} comes in", time_ns))
-            work = [
-                i for i in arrays.index.topological_order.tolist()
-                if plan.placement[i][0] == k and which in (None, bool(arrays.backward[i]))
-            ]  # fmt: skip
-            at = [0, 0]  # where the next bar of work and of communication begins
-            together = semantics.load == "add"
-            share = sharing[k]
-
-            def bar(name: str, label: str, time_ns: int, op: int, at=at, share=share,
-                    begin=begin, together=together) -> Iterator[Bar]:  # fmt: skip
-                lane = 0 if together else int(op == NO_OP)
-                start, at[lane] = at[lane], at[lane] + time_ns
-                ends = (ceil_div(t, len(share)) + begin for t in (start, at[lane]))
-                start_ns, end_ns = ends
+        for k, share in sorted(sharing.items()):
+            ends = [0, 0]  # of work, and of communication if it overlaps
+            for name, label, time_ns, op in _pieces(instance, plan, found, labels, k, which):
+                lane = int(op == NO_OP and semantics.load == "overlap")
+                start, ends[lane] = ends[lane], ends[lane] + time_ns
+                span = [begin + ceil_div(t, len(share)) for t in (start, ends[lane])]
                 for device in share:
-                    yield Bar(device, op == NO_OP, start_ns, end_ns, name, label, op)
-
-            for name, time_ns in into:
-                yield from bar(name, "communication", time_ns, NO_OP)
-            for i in work:
-                time_ns = int(arrays.time_ns[i, k])
-                yield from bar(instance.graph.ops[i].name, labels[i], time_ns, i)
-            for name, time_ns in out:
-                yield from bar(name, "communication", time_ns, NO_OP)
-            used = ceil_div(max(at), len(share))
+                    yield Bar(device, op == NO_OP, span[0], span[1], name, label, op)
+            used = ceil_div(max(ends), len(share))
             sync = verdict.uses[k].load_ns - used if len(share) > 1 else 0
-            if sync > 0:
-                for device in share:
-                    yield Bar(device, True, used, used + sync, "all-reduce of the weights",
-                              "communication")  # fmt: skip
+            for device in share if sync > 0 else ():
+                name = "all-reduce of the weights"
+                yield Bar(device, True, used, used + sync, name, "communication")
             longest = max(longest, used)
         begin += longest
+
+
+def _pieces(
+    instance: Instance, plan: Plan, found: Sequence[Crossing], labels: Sequence[str], k: int,
+    backward: bool | None,
+) -> Iterator[tuple[str, str, int, int]]:  # fmt: skip
+    """Name, label, time and op of all that one device does in a pass, or in both (None)."""
+    arrays, ops = instance.arrays, instance.graph.ops
+    counted = [each for each in found if backward in (None, bool(arrays.backward[each.producer]))]
+    for each in counted:
+        for target, time_ns in zip(each.targets, each.target_ns, strict=True):
+            if target == k:
+                name = f"{ops[each.producer].name} comes in"
+                yield name, "communication", time_ns, NO_OP
+    for i in arrays.index.topological_order.tolist():
+        if plan.placement[i][0] == k and backward in (None, bool(arrays.backward[i])):
+            yield ops[i].name, labels[i], int(arrays.time_ns[i, k]), i
+    for each in counted:
+        if each.source == k:
+            name = f"{ops[each.producer].name} goes out"
+            yield name, "communication", each.source_ns, NO_OP
 
 
 class Block(NamedTuple):
@@ -316,7 +305,7 @@ class Block(NamedTuple):
     name: str
     label: str
     text: str
-    count: int
+    num_bars: int
 
 
 def blocks(drawn: Timeline, least_ns: int) -> list[Block]:
@@ -350,7 +339,7 @@ def blocks(drawn: Timeline, least_ns: int) -> list[Block]:
             longer = bar.time_ns > longest[at]
             longest[at] = max(longest[at], bar.time_ns)
             found[at] = block._replace(
-                end_ns=max(block.end_ns, bar.end_ns), count=block.count + 1,
+                end_ns=max(block.end_ns, bar.end_ns), num_bars=block.num_bars + 1,
                 name=f"{ends[at][0]} to {bar.name}",
                 label=bar.label if longer else block.label,
                 text=bar.text if longer else block.text,

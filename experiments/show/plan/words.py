@@ -72,7 +72,7 @@ def move_rows(found: Anatomy) -> list[tuple[str, ...]]:
 def move_sentence(found: Anatomy) -> str:
     """What was tried, and with what success."""
     tried, total = found.next_moves.tried, found.next_moves.all
-    of = f"all {tried}" if tried == total else f"{tried} of {total}"
+    of = f"All {tried}" if tried == total else f"{tried} of {total}"
     what = f"{of} single moves of an op, group or layer to another device were tried"
     if found.next_moves.moves:
         return f"{what}; these are best"
@@ -89,7 +89,9 @@ def bound_sentence(found: Anatomy) -> str:
 
     if found.bound is None:
         return "none"
-    return f"{format_ns(found.bound.ns)} ({describe_basis(found.bound.origin, found.bound.rests_on)})"
+    return (
+        f"{format_ns(found.bound.ns)} ({describe_basis(found.bound.origin, found.bound.rests_on)})"
+    )
 
 
 def path_sentences(found: Anatomy) -> list[str]:
@@ -134,9 +136,7 @@ def path_sentences(found: Anatomy) -> list[str]:
 def _stretches(path: Sequence[Link]) -> list[list[Link]]:
     """Neighbours that run on one device, and transfers one by one."""
     numbered = list(enumerate(path))
-    stretches = groupby(
-        numbered, lambda at: (at[1].device, -1 if at[1].target < 0 else at[0])
-    )
+    stretches = groupby(numbered, lambda at: (at[1].device, -1 if at[1].target < 0 else at[0]))
     return [[link for _, link in stretch] for _, stretch in stretches]
 
 
@@ -145,13 +145,13 @@ def _step(group: Sequence[Link], names: Sequence[str]) -> str:
     took = format_ns(last.end_ns - first.start_ns)
     turn = ", after a wait for its turn" if first.why == "turn" else ""
     if first.target >= 0:
-        size = f"The {format_bytes(first.bytes)} of {_name(first.name)}" if first.bytes else (
-            _name(first.name)[:1].upper() + _name(first.name)[1:]
+        size = (
+            f"The {format_bytes(first.bytes)} of {_name(first.name)}"
+            if first.bytes
+            else (_name(first.name)[:1].upper() + _name(first.name)[1:])
         )
         verb = "go" if first.bytes else "goes"
-        return (
-            f"{size} {verb} from {names[first.device]} to {names[first.target]} ({took}{turn})."
-        )
+        return f"{size} {verb} from {names[first.device]} to {names[first.target]} ({took}{turn})."
     if len(group) == 1:
         return f"{names[first.device]} runs {_name(first.name)} ({took}{turn})."
     waits = sum(link.why == "turn" for link in group[1:])
