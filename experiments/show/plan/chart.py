@@ -130,7 +130,7 @@ def _write_texts(axis: Axes, merged: Iterable[Block], end_ns: int, unit_ns: int)
 def _dress(axis: Axes, found: Anatomy, label: str, end: float) -> None:
     names = [shorten(name, LONGEST_TICK) for name in found.drawn.rows]
     gap = "" if found.gap is None else f", gap {format_gap(found.gap)}"
-    broken = "" if found.verdict.feasible else f", breaks {len(found.verdict.violations)} rules"
+    broken = "" if found.verdict.feasible else ", breaks rules"
     by = f", {found.method}" if found.method else ""
     title = f"{found.instance.name}: {found.semantics.label}{by}"
     axis.set_title(

@@ -215,7 +215,7 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
     console.print(f"bound   {bound_sentence(found)}", markup=False)
     console.print(f"gap     {'unknown' if found.gap is None else format_gap(found.gap)}")
     if not verdict.feasible:
-        console.print(f"The plan breaks {len(verdict.violations)} rules:")
+        console.print("The plan breaks rules:")
         for violation in verdict.violations:
             print_line(f"- {violation}")
     console.print("\nWhy it takes so long", style="bold")
