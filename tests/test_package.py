@@ -66,7 +66,7 @@ def test_the_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = tmp_path.glob("*.whl")
     shipped = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    suffixes = (".py", ".pyi", ".yaml", ".json", ".json.gz", "py.typed")
+    suffixes = (".py", ".pyi", ".html", ".css", ".js", ".yaml", ".json", ".json.gz", "py.typed")
     wanted = {
         f"placegap/{name}".replace(f"placegap/{FACADE}/", "placegap/")
         for name in filter(None, files.split("\0"))

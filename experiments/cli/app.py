@@ -10,7 +10,6 @@ from placegap.experiments.cli import coarsen as cli_coarsen
 from placegap.experiments.cli import convert as cli_convert
 from placegap.experiments.cli import lists as cli_lists
 from placegap.experiments.cli import print_version
-from placegap.experiments.cli import show as cli_show
 from placegap.experiments.cli import split as cli_split
 from placegap.experiments.cli import standard_evaluation as cli_standard
 from placegap.experiments.cli import study as cli_study
@@ -18,6 +17,8 @@ from placegap.experiments.cli import verify as cli_verify
 from placegap.experiments.cli.measured import profile as cli_profile
 from placegap.experiments.cli.measured import run as cli_run
 from placegap.experiments.cli.place import command as cli_place
+from placegap.experiments.cli.show import command as cli_show
+from placegap.experiments.cli.show import compare as cli_compare
 
 app = typer.Typer(
     name="placegap",
@@ -36,6 +37,7 @@ app.command("split")(cli_split.split_command)
 app.command("profile")(cli_profile.profile_command)
 app.command("run")(cli_run.run_command)
 app.command("show")(cli_show.show_command)
+app.command("compare")(cli_compare.compare_command)
 app.command("verify")(cli_verify.verify_command)
 app.command("methods")(cli_lists.methods_command)
 app.command("instances")(cli_lists.instances_command)

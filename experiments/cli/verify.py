@@ -28,7 +28,6 @@ from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Verdict
-    from placegap.experiments.running.sources import Source
     from placegap.instances.files.verification import Verification
     from placegap.instances.problem.instance import Instance
     from placegap.instances.problem.semantics import Semantics
@@ -80,6 +79,8 @@ def verify_command(
     """
     from dataclasses import replace
 
+    from placegap.experiments.running.known_bounds import recorded_value_ns
+    from placegap.experiments.running.proving import Proof, known_bound
     from placegap.experiments.running.sources import Source
     from placegap.instances.files.plan_file import load_stated_plan
     from placegap.instances.files.verification import verify
@@ -108,8 +109,15 @@ def verify_command(
     verdict = verify(instance, stated, any_content=any_content)
     bound, best_ns = None, None
     if verdict.agree and verdict.first.value_ns is not None:
-        proof = None if method is None else (method, parse_pairs(param or ()), time_limit)
-        bound, best_ns = _known(source, instance, verdict, semantics, proof, certified)
+        proof = None
+        if method is not None:
+            proof = Proof(method, parse_pairs(param or ()), time_limit)
+        start = verdict.plan if verdict.holds else None
+        with spinner("looking for a bound"):
+            bound, warnings = known_bound(source, instance, semantics, start, proof, certified)
+        best_ns = recorded_value_ns(instance, semantics)
+        for sentence in warnings:
+            warn(sentence)
     contradicted = verdict.holds and bound is not None and bound.ns > _value(verdict)
     if as_json:
         content = _json(instance, semantics, verdict, bound, best_ns)
@@ -135,38 +143,6 @@ def verify_command(
 def _value(verdict: Verification) -> int:
     assert verdict.first.value_ns is not None
     return verdict.first.value_ns
-
-
-def _known(
-    source: Source,
-    instance: Instance,
-    verdict: Verification,
-    semantics: Semantics,
-    proof: tuple[str, dict[str, str], float] | None,
-    certified: Verdict | None,
-) -> tuple[Bound | None, int | None]:
-    """The best bound, and the best value that is recorded."""
-    from placegap.experiments.running import known_bounds as known
-
-    bounds = [*known.recorded_bounds(instance, semantics), *known.cheap_bounds(instance, semantics)]
-    if certified is not None and certified.semantics == semantics:
-        bounds += known.certified_bound(certified)
-    if proof is not None:
-        from placegap.experiments.running.placing import Attempt, place
-
-        name, params, limit_s = proof
-        start = verdict.plan if verdict.holds else None
-        attempt = Attempt(source, semantics, name, params, limit_s, incumbent=start)
-        with spinner(f"{name} looks for a bound"):
-            try:
-                result, warnings = place(iter([attempt]))
-            except RuntimeError as error:
-                warn(f"no bound: {error}")
-            else:
-                bounds += known.bound_of(result)
-                for sentence in (*warnings, *result.faults):
-                    warn(sentence)
-    return known.best_bound(bounds), known.recorded_value_ns(instance, semantics)
 
 
 def _certified(instance: Instance, rules: Rules, path: Path) -> Verdict:

@@ -12,11 +12,14 @@ value is that of a full pipeline.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
+from placegap.instances.files.exporters.memory_levels import (
+    Levels,
+    levels_in_flight,
+    memory_levels,
+)
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import (
     LoadSemantics,
@@ -27,8 +30,6 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.memory import held_bytes, live_spans
-from placegap.instances.referee.pipeline.in_flight import stash_bytes
 from placegap.instances.referee.pipeline.iteration import simulate_iteration
 from placegap.instances.referee.plan import Plan, Schedule
 from placegap.instances.referee.simulate import simulate
@@ -118,8 +119,6 @@ def _iteration(
     run = simulate_iteration(instance, plan, semantics)
     home = run.stages.device.tolist()
     start_of = {}
-    stash = stash_bytes(instance, run.stages).tolist() if run.stages.trains else []
-    changes: list[tuple[int, int, int]] = []
     for spans in run.events:
         for event, start, end in spans:
             start_of[event] = start
@@ -129,50 +128,27 @@ def _iteration(
                 f"{name}, microbatch {event.microbatch}", "stage", home[event.stage], OPS, start,
                 end, args,
             )  # fmt: skip
-            if stash and not event.backward:
-                changes.append((home[event.stage], start, stash[event.stage]))
-            elif stash:
-                changes.append((home[event.stage], end, -stash[event.stage]))
     for number, message in enumerate(run.messages):
         source, target = home[message.sender.stage], home[message.receiver.stage]
         name = f"microbatch {message.sender.microbatch} to stage {message.receiver.stage}"
         yield _span(name, "transfer", source, SENDS, message.start_ns, message.end_ns, {})
         yield from _arrow(number, (source, message.start_ns), (target, start_of[message.receiver]))
-    # resident bytes have one microbatch in them: while there is none, its stash counts as well
-    base = np.zeros(instance.num_devices, np.int64)
-    np.add.at(base, plan.devices, instance.arrays.resident_bytes)
-    for s, kept in enumerate(stash):
-        base[home[s]] -= kept
-    yield from _counters(base.tolist(), changes)
+    yield from _counters(levels_in_flight(instance, plan, run))
 
 
 def _memory(
     instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule
 ) -> Iterator[TraceEvent]:
-    if memory_rule(semantics) == "sum":
-        held = held_bytes(instance, plan, semantics, schedule)
-        assert held is not None  # the rule needs no schedule
-        yield from _counters(held.bytes.tolist(), [])
-        return
-    rules = semantics if isinstance(semantics, Makespan) else Makespan(memory="peak")
-    held = held_bytes(instance, plan, rules, schedule)
-    assert held is not None
-    spans = live_spans(instance, plan, rules, schedule)
-    columns = (spans.device, spans.begin, spans.end, spans.bytes)
-    changes = []
-    for k, begin, end, size in zip(*(column.tolist() for column in columns), strict=True):
-        changes += [(k, begin, size), (k, end, -size)]
-    yield from _counters(held.state_bytes.tolist(), changes)
+    if memory_rule(semantics) == "sum" or isinstance(semantics, Makespan):
+        rules = semantics
+    else:
+        rules = Makespan(memory="peak")
+    yield from _counters(memory_levels(instance, plan, rules, schedule))
 
 
-def _counters(base: list[int], changes: Iterable[tuple[int, int, int]]) -> Iterator[TraceEvent]:
-    """One counter per device, from its base and (device, time, change)."""
-    at: list[dict[int, int]] = [{0: 0} for _ in base]
-    for k, time_ns, change in changes:
-        at[k][time_ns] = at[k].get(time_ns, 0) + change
-    for k, level in enumerate(base):
-        for time_ns, change in sorted(at[k].items()):
-            level += change
+def _counters(levels: list[Levels]) -> Iterator[TraceEvent]:
+    for k, each in enumerate(levels):
+        for time_ns, level in each:
             yield {"ph": "C", "name": "memory", "pid": k, "tid": OPS, "ts": time_ns / NS_PER_US,
                    "args": {"bytes": level}}  # fmt: skip
 

@@ -1,74 +1,19 @@
-"""``placegap show``: what a model, an instance or a plan is."""
+"""What `show` says about a model, an instance, or a plan whose model is not at hand."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from placegap.experiments.cli.options import (
-    ClusterOption,
-    DimOption,
-    JsonOption,
-    UnitOption,
-    parse_dims,
-)
-from placegap.experiments.cli.reading import warn_open
 from placegap.experiments.show.figures import format_bytes, format_ns
-from placegap.experiments.show.rendering import output, plain_table, spinner
-from placegap.instances.reading.errors import InputError
+from placegap.experiments.show.rendering import output, plain_table
 
 if TYPE_CHECKING:
     from placegap.instances.files.document import Document
+    from placegap.instances.files.plan_file import PlanFile
 
 
-def show_command(
-    file: Annotated[
-        str, typer.Argument(metavar="INSTANCE|PLAN", help="A model, a corpus name, or a plan.")
-    ],
-    cluster: ClusterOption = None,
-    time_unit: UnitOption = None,
-    dim: DimOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Summarize a model, an instance or a plan."""
-    from placegap.experiments.running.sources import find_cluster, find_model
-    from placegap.instances.files.document import Document
-
-    plan = read_plan(file)
-    if plan is not None:
-        summary = _plan_summary(plan, file)
-    else:
-        with spinner(f"reading {file}"):
-            document = find_model(file, time_unit, parse_dims(dim))
-            chosen = document.cluster if cluster is None else find_cluster(cluster)
-            if chosen is not None:
-                document = Document.of(document.instance(chosen))
-        summary = _document_summary(document)
-        warn_open(document.graph, file)
-    if as_json:
-        print(json.dumps(summary, ensure_ascii=False), flush=True)
-    else:
-        _print_summary(summary)
-
-
-def read_plan(file: str) -> dict[str, Any] | None:
-    """The parsed file if it is a plan, else None: then it is read as a model."""
-    from placegap.instances.files.document import read_json
-    from placegap.instances.files.plan_file import is_plan
-
-    if not file.endswith(".json") and not file.endswith(".json.gz"):
-        return None
-    try:
-        raw = read_json(file)
-    except InputError:
-        return None  # reading it as a model gives the better message
-    return raw if is_plan(raw) else None
-
-
-def _document_summary(document: Document) -> dict[str, Any]:
+def document_summary(document: Document) -> dict[str, Any]:
     """What `show` says about a model or an instance."""
     graph, cluster = document.graph, document.cluster
     kinds = Counter(op.kind for op in graph.ops)
@@ -102,17 +47,8 @@ def _document_summary(document: Document) -> dict[str, Any]:
     return summary
 
 
-def _plan_summary(raw: dict[str, Any], file: str) -> dict[str, Any]:
-    """What `show` says about a plan."""
-    from pydantic import ValidationError
-
-    from placegap.instances.files.plan_file import PlanFile
-    from placegap.instances.reading.errors import from_validation_error
-
-    try:
-        plan = PlanFile.model_validate(raw)
-    except ValidationError as error:
-        raise from_validation_error(error, raw, file) from None
+def plan_summary(plan: PlanFile) -> dict[str, Any]:
+    """What `show` says about a plan without its model."""
     places = Counter(
         place for on in plan.placement.values() for place in ((on,) if isinstance(on, str) else on)
     )
@@ -128,7 +64,8 @@ def _plan_summary(raw: dict[str, Any], file: str) -> dict[str, Any]:
     }
 
 
-def _print_summary(summary: dict[str, Any]) -> None:
+def print_summary(summary: dict[str, Any]) -> None:
+    """The summary as a table, and its devices as another."""
     console = output()
     devices = summary.pop("devices", None)
     rows = []

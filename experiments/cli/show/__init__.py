@@ -1,0 +1,1 @@
+"""What a model, an instance or a plan is, and how two plans differ."""

@@ -1,0 +1,111 @@
+"""A plan's file and its model: named by the caller, else by the plan itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from placegap.experiments.show.rendering import spinner, warn
+from placegap.instances.reading.errors import InputError
+
+if TYPE_CHECKING:
+    from placegap.experiments.running.proving import Proof
+    from placegap.experiments.running.sources import Source
+    from placegap.experiments.show.plan.anatomy import Anatomy
+    from placegap.instances.files.plan_file import PlanFile
+    from placegap.instances.problem.instance import Instance
+
+
+def read_plan(file: str) -> PlanFile | None:
+    """The plan in a file; None: it is none, and is read as a model.
+
+    Raises
+    ------
+    InputError
+        If the file says that it is a plan, and is broken.
+    """
+    from pydantic import ValidationError
+
+    from placegap.instances.files.document import read_json
+    from placegap.instances.files.plan_file import PlanFile, is_plan
+    from placegap.instances.reading.errors import from_validation_error
+
+    if not file.endswith(".json") and not file.endswith(".json.gz"):
+        return None
+    try:
+        raw: Any = read_json(file)
+    except InputError:
+        return None  # reading it as a model gives the better message
+    if not is_plan(raw):
+        return None
+    try:
+        return PlanFile.model_validate(raw)
+    except ValidationError as error:
+        raise from_validation_error(error, raw, file) from None
+
+
+def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | None:
+    """The instance of a plan: the one that is named, else the one that its name says.
+
+    A plan says ``MODEL@CLUSTER``. If that is a graph of the corpus on a cluster that ships, and
+    its content is that of the plan, it is the instance; else None.
+
+    Raises
+    ------
+    InputError
+        If the model that is named has another content.
+    """
+    from placegap.experiments.cli.reading import read_instance
+    from placegap.experiments.running.sources import Source, is_shipped_cluster, load_source
+    from placegap.instances.corpus.corpus import corpus_names
+
+    if source is not None:
+        instance = read_instance(source)
+        if plan.instance_hash not in ("", instance.content_hash):
+            raise InputError(
+                f"the plan was made for another content of {plan.instance!r} than {source.model}"
+                " has here; name the model, cluster and options that it was placed with",
+                file,
+            )
+        return instance
+    model, at, cluster = plan.instance.rpartition("@")
+    if not at or model not in corpus_names() or not is_shipped_cluster(cluster):
+        return None
+    with spinner(f"reading {model}"):
+        found = load_source(Source(model, cluster))
+    return found if plan.instance_hash == found.content_hash else None
+
+
+def judged(
+    instance: Instance, file: str, plan: PlanFile, source: Source | None, proof: Proof | None, *,
+    num_moves: int,
+) -> Anatomy:  # fmt: skip
+    """The anatomy of a plan of an instance, with the best bound at hand."""
+    from placegap.experiments.running.proving import known_bound
+    from placegap.experiments.show.plan.anatomy import take_apart
+    from placegap.instances.files.plan_file import load_stated_plan
+    from placegap.instances.files.verification import verify
+    from placegap.instances.importers.torch_export.options import is_traced
+    from placegap.instances.referee.evaluate import evaluate
+
+    stated = load_stated_plan(instance, file)
+    if stated.times is not None:  # they may give the orders
+        stated = replace(stated, plan=verify(instance, stated, any_content=True).plan)
+    semantics = stated.semantics
+    verdict = evaluate(instance, stated.plan, semantics)
+    if verdict.value_ns is None:
+        raise InputError(f"the plan cannot be executed: {verdict.violations[0].message}", file)
+    start = stated.plan if verdict.feasible else None
+    seen = instance if source is None or is_traced(source.model) else source
+    with spinner("looking for a bound"):
+        bound, warnings = known_bound(seen, instance, semantics, start, proof)
+    for sentence in warnings:
+        warn(sentence)
+    with spinner(f"looking at {file}"):
+        found = take_apart(
+            instance, stated.plan, semantics, bound, plan.method, num_moves=num_moves
+        )
+    assert found is not None  # it has a value
+    if stated.value_ns not in (None, found.value_ns):
+        warn(f"{file}: it is said to be worth {stated.value_ns} ns and is worth {found.value_ns}")
+    return found
