@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from placegap.experiments.show.plan.critical_path import Link, critical_path
+from placegap.experiments.show.plan.critical_path import PathPart, critical_path
 from placegap.experiments.show.plan.crossings import Crossing, bytes_moved, crossings
 from placegap.experiments.show.plan.single_moves import Tried, single_moves
 from placegap.experiments.show.plan.timeline import Timeline, busy_ns, timeline
@@ -57,7 +57,7 @@ class Anatomy:
     drawn : Timeline
     memory : list of Levels
         Of each device; moments are in ns if `is_timed`, else steps of a sample.
-    path : tuple of Link
+    path : tuple of PathPart
     crossings : tuple of Crossing
         The dearest first.
     next_moves : Tried
@@ -74,7 +74,7 @@ class Anatomy:
     drawn: Timeline
     memory: list[Levels]
     is_timed: bool
-    path: tuple[Link, ...]
+    path: tuple[PathPart, ...]
     crossings: tuple[Crossing, ...]
     next_moves: Tried
     method: str = ""

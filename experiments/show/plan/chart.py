@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from placegap.experiments.show.drawing import COLOURS, new_figure
 from placegap.experiments.show.figures import common_unit, format_bytes, format_gap, format_ns
 from placegap.experiments.show.plan.anatomy import Anatomy
-from placegap.experiments.show.plan.timeline import Block, blocks
+from placegap.experiments.show.plan.blocks import Block, blocks
 from placegap.instances.reading.errors import shorten
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def draw_plan(found: Anatomy) -> Figure:
             [block.row + below for block in shown],
             [(block.end_ns - block.start_ns) / unit_ns for block in shown],
             left=[block.start_ns / unit_ns for block in shown], height=height,
-            color=[INK if is_move else colours.get(block.label, OTHER) for block in shown],
+            color=[_shade(block, colours) for block in shown],
             edgecolor="white",
             linewidth=[
                 0.5 if not is_move and block.end_ns - block.start_ns > end_ns // 150 else 0.0
@@ -83,7 +83,7 @@ def draw_plan(found: Anatomy) -> Figure:
                 [links[0].start_ns / unit_ns, links[-1].end_ns / unit_ns],
                 [links[0].device + PATH_AT] * 2, color=PATH, linewidth=1.6, solid_capstyle="butt",
             )  # fmt: skip
-    _write_texts(axis, merged, end_ns, unit_ns)
+    _write_texts(axis, merged, end_ns, unit_ns, colours)
     if found.bound is not None:
         axis.axvline(found.bound.ns / unit_ns, color=PROVEN, linewidth=1.3, linestyle=(0, (4, 2)))
     _dress(axis, found, f"{drawn.meaning} ({unit})", end_ns / unit_ns)
@@ -98,7 +98,7 @@ def block_colours(
 
     Examples
     --------
-    >>> block_colours([Block(0, False, 0, 9, "a", "Conv", "", 1)], by_layer=False)[1]
+    >>> block_colours([Block(0, False, 0, 9, "a", "Conv", "", 1, 9)], by_layer=False)[1]
     {'Conv': '#2a6f97'}
     """
     time_ns: dict[str, int] = {}
@@ -112,7 +112,28 @@ def block_colours(
     return colours, colours if len(ranked) <= MOST_KINDS else {**colours, "other": OTHER}
 
 
-def _write_texts(axis: Axes, merged: Iterable[Block], end_ns: int, unit_ns: int) -> None:
+Colour = tuple[float, float, float]
+
+
+def _shade(block: Block, colours: dict[str, str]) -> Colour:
+    """The colour of a block; the more of it is idle, the nearer it is to that of idle time."""
+    from matplotlib.colors import to_rgb
+
+    full = to_rgb(INK if block.is_move else colours.get(block.label, OTHER))
+    empty, fill = to_rgb(IDLE), block.fill
+    red, green, blue = (fill * a + (1 - fill) * b for a, b in zip(full, empty, strict=True))
+    return red, green, blue
+
+
+def _ink_on(colour: Colour) -> str:
+    """Black or white, whichever can be read on a colour."""
+    red, green, blue = colour
+    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.6 else "white"
+
+
+def _write_texts(
+    axis: Axes, merged: Iterable[Block], end_ns: int, unit_ns: int, colours: dict[str, str]
+) -> None:
     """Names in the bars that have room for them."""
     inches = WIDTH * 0.86 / end_ns
     for block in merged:
@@ -123,7 +144,8 @@ def _write_texts(axis: Axes, merged: Iterable[Block], end_ns: int, unit_ns: int)
             continue
         axis.text(
             (block.start_ns + block.end_ns) / 2 / unit_ns, block.row, text, ha="center",
-            va="center_baseline", fontsize=7, color="white", clip_on=True, parse_math=False,
+            va="center_baseline", fontsize=7, color=_ink_on(_shade(block, colours)), clip_on=True,
+            parse_math=False,
         )  # fmt: skip
 
 

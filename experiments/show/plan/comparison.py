@@ -71,7 +71,7 @@ def renamed_devices(instance: Instance, first: Plan, second: Plan) -> tuple[int,
     --------
     >>> from placegap.instances import example
     >>> renamed_devices(example(), Plan.on([0, 0, 1, 1]), Plan.on([1, 1, 0, 0]))
-    (0, ['gpu0 for gpu1', 'gpu1 for gpu0'])
+    (0, ['gpu1 for gpu0', 'gpu0 for gpu1'])
     """
     devices, count = instance.cluster.devices, instance.num_devices
     common = np.zeros((count, count))

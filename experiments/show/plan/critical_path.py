@@ -26,7 +26,7 @@ from placegap.instances.referee.plan import Evaluation, Plan, Schedule
 Reason = Literal["start", "data", "turn"]
 
 
-class Link(NamedTuple):
+class PathPart(NamedTuple):
     """A part of the chain: an op, a call, an event or a transfer, on a device.
 
     `why` says what it waited for: nothing (it began at 0), its data, or its turn on the device or
@@ -45,7 +45,7 @@ class Link(NamedTuple):
 
 def critical_path(
     instance: Instance, plan: Plan, semantics: Semantics, verdict: Evaluation
-) -> tuple[Link, ...]:
+) -> tuple[PathPart, ...]:
     """The chain, first part first; empty under max_load, where the heaviest device is the reason.
 
     Examples
@@ -67,8 +67,8 @@ def critical_path(
 
 
 def _walk(
-    things: dict[Hashable, Link], waits: Callable[[Hashable], Iterable[tuple[Hashable, Reason]]]
-) -> tuple[Link, ...]:
+    things: dict[Hashable, PathPart], waits: Callable[[Hashable], Iterable[tuple[Hashable, Reason]]]
+) -> tuple[PathPart, ...]:
     """Back from the last end, over what ended when each thing began, to time 0."""
     last = max(things, key=lambda key: (things[key].end_ns, things[key].start_ns), default=None)
     if last is None:
@@ -94,16 +94,16 @@ def _walk(
     return tuple(things[key]._replace(why=why.get(key, "start")) for key in reversed(path))
 
 
-def _of_pass(instance: Instance, schedule: Schedule, semantics: Semantics) -> tuple[Link, ...]:
+def _of_pass(instance: Instance, schedule: Schedule, semantics: Semantics) -> tuple[PathPart, ...]:
     assert isinstance(semantics, Makespan)
     index, graph, n = instance.arrays.index, instance.graph, instance.num_ops
     device = schedule.device.tolist()
-    things: dict[Hashable, Link] = {}
+    things: dict[Hashable, PathPart] = {}
     ending: dict[tuple[int, int], list[int]] = {}  # ops by device and end
     for i, (start, end) in enumerate(
         zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True)
     ):
-        things[i] = Link(graph.ops[i].name, device[i], start, end, "start", i)
+        things[i] = PathPart(graph.ops[i].name, device[i], start, end, "start", i)
         ending.setdefault((device[i], end), []).append(i)
     moved = schedule.transfers
     per_edge = semantics.transfers == "per_edge"
@@ -115,7 +115,7 @@ def _of_pass(instance: Instance, schedule: Schedule, semantics: Semantics) -> tu
     for row, (item, a, b, start, end) in enumerate(rows):
         edge = graph.edges[item if per_edge else index.tensor_first_edge[item]]
         name = graph.ops[producer[row]].name + (f" to {edge.consumer}" if per_edge else "")
-        things[n + row] = Link(name, a, start, end, "start", producer[row], b, edge.bytes)
+        things[n + row] = PathPart(name, a, start, end, "start", producer[row], b, edge.bytes)
         carrier[item, b] = row
         used = channels_of(semantics.channels, instance.num_devices, a, b)
         channels.append([c for c in used if c != NO_CHANNEL])
@@ -144,19 +144,19 @@ def _of_pass(instance: Instance, schedule: Schedule, semantics: Semantics) -> tu
     return _walk(things, waits)
 
 
-def _of_calls(instance: Instance, plan: Plan, schedule: Schedule) -> tuple[Link, ...]:
+def _of_calls(instance: Instance, plan: Plan, schedule: Schedule) -> tuple[PathPart, ...]:
     index, graph = instance.arrays.index, instance.graph
     device, is_host = schedule.device.tolist(), instance.arrays.is_host.tolist()
     call = (0,) * instance.num_ops if plan.call is None else plan.call
     unit: list[Hashable] = [("op", i) if is_host[k] else (k, call[i]) for i, k in enumerate(device)]
-    things: dict[Hashable, Link] = {}
+    things: dict[Hashable, PathPart] = {}
     feeds: dict[Hashable, list[Hashable]] = {}
     size: dict[Hashable, int] = {}
     for i, key in enumerate(unit):
         start, end = int(schedule.start_ns[i]), int(schedule.end_ns[i])
         size[key] = size.get(key, 0) + 1
         name = graph.ops[i].name if size[key] == 1 else f"call {call[i]} ({size[key]} ops)"
-        things[key] = Link(name, device[i], start, end, "start", i)
+        things[key] = PathPart(name, device[i], start, end, "start", i)
     for e, consumer in enumerate(index.consumer.tolist()):
         a, b = unit[int(index.producer[e])], unit[consumer]
         if a != b:
@@ -172,10 +172,12 @@ def _of_calls(instance: Instance, plan: Plan, schedule: Schedule) -> tuple[Link,
     return _walk(things, waits)
 
 
-def _of_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) -> tuple[Link, ...]:
+def _of_iteration(
+    instance: Instance, plan: Plan, semantics: PipelineIteration
+) -> tuple[PathPart, ...]:
     run = simulate_iteration(instance, plan, semantics)
     home, count = run.stages.device.tolist(), run.stages.num_stages
-    things: dict[Hashable, Link] = {}
+    things: dict[Hashable, PathPart] = {}
     previous: dict[Hashable, Hashable] = {}
     arriving: dict[Hashable, list[Hashable]] = {}
     on_channel: dict[tuple[int, int, int], list[Hashable]] = {}
@@ -185,13 +187,13 @@ def _of_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) 
                 f"{'backward' if event.backward else 'forward'} of stage {event.stage},"
                 f" microbatch {event.microbatch}"
             )
-            things[event] = Link(name, home[event.stage], start, end, "start")
+            things[event] = PathPart(name, home[event.stage], start, end, "start")
             if at:
                 previous[event] = spans[at - 1].event
     for number, (sender, receiver, start, end) in enumerate(run.messages):
         a, b = home[sender.stage], home[receiver.stage]
         name = f"microbatch {sender.microbatch} to stage {receiver.stage}"
-        things[number] = Link(name, a, start, end, "start", -1, b)
+        things[number] = PathPart(name, a, start, end, "start", -1, b)
         arriving.setdefault(receiver, []).append(number)
         on_channel.setdefault((a, b, end), []).append(number)
 

@@ -18,7 +18,8 @@ from typing import Any
 
 from placegap.experiments.show.figures import format_bytes, format_gap, format_ns
 from placegap.experiments.show.plan.anatomy import Anatomy
-from placegap.experiments.show.plan.timeline import Block, Timeline, blocks
+from placegap.experiments.show.plan.blocks import Block, blocks
+from placegap.experiments.show.plan.timeline import Timeline
 from placegap.experiments.show.plan.words import (
     CROSSING_HEAD,
     DEVICE_HEAD,

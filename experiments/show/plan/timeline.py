@@ -295,64 +295,6 @@ def _pieces(
             yield name, "communication", each.source_ns, NO_OP
 
 
-class Block(NamedTuple):
-    """Bars of one row that are drawn as one, and how many they are; other fields are `Bar`'s."""
-
-    row: int
-    is_move: bool
-    start_ns: int
-    end_ns: int
-    name: str
-    label: str
-    text: str
-    num_bars: int
-
-
-def blocks(drawn: Timeline, least_ns: int) -> list[Block]:
-    """Bars as blocks: neighbours of one label and text, and what is shorter than `least_ns`.
-
-    A gap that is longer than `least_ns` ends a block. A block is called after its longest bar's
-    label. So no row has more than about two blocks for each `least_ns`, beside long bars.
-
-    Examples
-    --------
-    >>> bars = (Bar(0, False, 0, 4, "a", "h.0"), Bar(0, False, 4, 5, "b", "h.0"),
-    ...         Bar(0, False, 5, 9, "c", "h.1"))
-    >>> [(b.name, b.start_ns, b.end_ns) for b in blocks(Timeline(("g",), bars, (), 9, ""), 0)]
-    [('a to b', 0, 5), ('c', 5, 9)]
-    """
-    found: list[Block] = []
-    longest: list[int] = []
-    ends: list[tuple[str, str]] = []
-    last: dict[tuple[int, bool], int] = {}
-    for bar in sorted(drawn.bars, key=lambda bar: (bar.start_ns, bar.end_ns, bar.row, bar.name)):
-        at = last.get((bar.row, bar.is_move))
-        block = None if at is None else found[at]
-        if (
-            block is not None and at is not None
-            and bar.start_ns - block.end_ns <= least_ns
-            and ((block.label, block.text) == (bar.label, bar.text)
-                 or max(bar.end_ns, block.end_ns) - block.start_ns <= least_ns
-                 or bar.time_ns <= least_ns // 4)
-        ):  # fmt: skip
-            ends[at] = ends[at][0], bar.name
-            longer = bar.time_ns > longest[at]
-            longest[at] = max(longest[at], bar.time_ns)
-            found[at] = block._replace(
-                end_ns=max(block.end_ns, bar.end_ns), num_bars=block.num_bars + 1,
-                name=f"{ends[at][0]} to {bar.name}",
-                label=bar.label if longer else block.label,
-                text=bar.text if longer else block.text,
-            )  # fmt: skip
-            continue
-        last[bar.row, bar.is_move] = len(found)
-        longest.append(bar.time_ns)
-        ends.append((bar.name, bar.name))
-        found.append(Block(bar.row, bar.is_move, bar.start_ns, bar.end_ns, bar.name, bar.label,
-                           bar.text, 1))  # fmt: skip
-    return found
-
-
 def busy_ns(drawn: Timeline, num_devices: int) -> list[int]:
     """How long each device runs ops, with what overlaps counted once.
 

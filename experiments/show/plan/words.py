@@ -9,7 +9,7 @@ from rich.console import Console
 
 from placegap.experiments.show.figures import format_bytes, format_gap, format_ns
 from placegap.experiments.show.plan.anatomy import MOST_CROSSINGS, Anatomy
-from placegap.experiments.show.plan.critical_path import Link
+from placegap.experiments.show.plan.critical_path import PathPart
 from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LoadSemantics, MaxLoadFwdBwd, PipelineIteration
@@ -133,14 +133,14 @@ def path_sentences(found: Anatomy) -> list[str]:
     return [first, *steps]
 
 
-def _stretches(path: Sequence[Link]) -> list[list[Link]]:
+def _stretches(path: Sequence[PathPart]) -> list[list[PathPart]]:
     """Neighbours that run on one device, and transfers one by one."""
     numbered = list(enumerate(path))
     stretches = groupby(numbered, lambda at: (at[1].device, -1 if at[1].target < 0 else at[0]))
     return [[link for _, link in stretch] for _, stretch in stretches]
 
 
-def _step(group: Sequence[Link], names: Sequence[str]) -> str:
+def _step(group: Sequence[PathPart], names: Sequence[str]) -> str:
     first, last = group[0], group[-1]
     took = format_ns(last.end_ns - first.start_ns)
     turn = ", after a wait for its turn" if first.why == "turn" else ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from placegap.experiments.show.plan.anatomy import Anatomy, take_apart
+from placegap.experiments.show.plan.blocks import blocks
 from placegap.experiments.show.plan.comparison import moved_ops, renamed_devices, time_parts
 from placegap.experiments.show.plan.single_moves import single_moves
-from placegap.experiments.show.plan.timeline import NO_OP, blocks
+from placegap.experiments.show.plan.timeline import NO_OP
 from placegap.experiments.show.plan.words import path_sentences
 from placegap.instances import (
     Graph,
@@ -162,6 +163,7 @@ def test_neighbours_of_one_layer_are_one_block_and_rows_stay_short() -> None:
     assert drawn.by_layer
     merged = blocks(drawn, drawn.end_ns)
     assert [(block.num_bars, block.end_ns) for block in merged] == [(30, drawn.end_ns)]
+    assert merged[0].fill == 1
     assert {bar.text for bar in drawn.bars} == {"h.0", "h.1", "h.2"}
 
 
