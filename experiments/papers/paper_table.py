@@ -10,7 +10,7 @@ from placegap.experiments.papers.published import NO_PLAN, UNITS_NS
 from placegap.experiments.papers.rankings import Inversion, rank
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.studies.gap_layout import CellText, RowText, TableText
-from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE
+from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, GapCell
 from placegap.experiments.studies.report import markdown_grid
 
 HEAD = "ours, its gap to the best bound, and the paper's"
@@ -51,6 +51,9 @@ def notes(compared: ComparedTable) -> Iterator[str]:
             yield f"{column.name}: {column.note}"
     if compared.num_left_out:
         yield f"rows of the paper that were not run here: {compared.num_left_out}"
+    stopped = list(_stopped(compared))
+    if stopped:
+        yield f"stopped at the time limit, so the machine decides, too: {'; '.join(stopped)}"
     if table.same_inputs:
         yield from _worst_of_paper(compared)
     yield from map(_claim, compared.claims)
@@ -130,6 +133,22 @@ def _figure(compared: ComparedTable, time_ns: float) -> str:
     if compared.table.quantity == "time":
         return format_s(time_ns / 1e9)
     return f"{time_ns / UNITS_NS[compared.table.unit]:.5g}"
+
+
+def _stopped(compared: ComparedTable) -> Iterator[str]:
+    """Runs of the table that took as long as they were given."""
+    for number, column in enumerate(compared.table.columns):
+        if column.figure is not None:
+            continue
+        runs = [(row.row.name, row.cells[number].run) for row in compared.rows]
+        rows = [name for name, run in runs if run is not None and _took_all(run)]
+        if rows:
+            yield f"{column.name} ({', '.join(rows)})"
+
+
+def _took_all(run: GapCell) -> bool:
+    limit_s = None if run.cell.run is None else run.cell.run.time_limit_s
+    return limit_s is not None and (run.time_s or 0.0) >= limit_s
 
 
 def _worst_of_paper(compared: ComparedTable) -> Iterator[str]:

@@ -143,3 +143,9 @@ def test_times_to_make_a_placement_have_no_gap_and_no_ranking() -> None:
     compared = compare(table(quantity="time"), runs(2 * S, 3 * S, 4 * S))
     assert [cell.gap for cell in compared.rows[0].cells] == [None] * 3
     assert not any(note.startswith("rankings") for note in notes(compared))
+
+
+def test_runs_that_took_all_their_time_are_named() -> None:
+    # the runs of `gap_runs` take 1.25 s, of a limit of one second
+    told = list(notes(compare(table(), runs(2 * S, 3 * S, 4 * S))))
+    assert any(note.endswith("too: A (Net); B (Net); C (Net)") for note in told)

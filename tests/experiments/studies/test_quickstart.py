@@ -16,7 +16,7 @@ from placegap.solvers import METHODS
 EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
 
 
-STUDIES = sorted(EXPERIMENTS.glob("*.yaml"))
+STUDIES = sorted([*EXPERIMENTS.glob("*.yaml"), *EXPERIMENTS.glob("papers/*.yaml")])
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
