@@ -46,12 +46,12 @@ def flow_of(arrays: Arrays) -> Flow:
     apart = ~np.eye(num_devices, dtype=np.bool_)
     pairs = np.bincount(arrays.link_class[apart], minlength=arrays.transfer_ns.shape[1])
     tensor_ns = _mean(arrays.transfer_ns, np.broadcast_to(pairs, arrays.transfer_ns.shape))
-    return Flow(
+    return Flow(  # copies may be written to, as in `contracted`: kernels are compiled once
         _mean(np.where(runs, arrays.time_ns, 0), runs.astype(np.int64)),
-        index.succ_ptr,
+        index.succ_ptr.copy(),
         index.consumer[index.succ_edge],
         tensor_ns[index.tensor[index.succ_edge]],
-        index.topological_order,
+        index.topological_order.copy(),
     )
 
 

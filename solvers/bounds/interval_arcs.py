@@ -77,8 +77,9 @@ def interval_arcs(
 
     >>> from placegap.instances import example
     >>> from placegap.instances.structure.intervals import intervals
-    >>> times, weights = example().arrays.time_ns, np.ones(2, np.int64)
-    >>> interval_arcs(example(), intervals(example()), times, times[:, 0], weights).gap_ns.tolist()
+    >>> times, weights = example().arrays.time_ns.copy(), np.ones(2, np.int64)
+    >>> mass = times[:, 0].copy()
+    >>> interval_arcs(example(), intervals(example()), times, mass, weights).gap_ns.tolist()
     [[[22, 21], [21, 22]]]
     """
     arrays, index, num_devices = instance.arrays, instance.arrays.index, instance.num_devices

@@ -93,7 +93,8 @@ def work_windows(instance: Instance, most: int | None = None) -> WorkWindows | N
         most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
     found = sorted(intervals(instance), key=lambda part: len(part.inner))
     arcs = interval_arcs(instance, found, time, mass, weights)
-    order, link = index.topological_order, arrays.link_class
+    # copies, which may be written to, as the arrays of the second call: one kernel for both
+    order, link = index.topological_order.copy(), arrays.link_class.copy()
     head = _heads(time, mass, width, order, index.pred_ptr, index.pred_edge, index.producer,
                   index.tensor, link, arrays.transfer_ns, *group_by(arcs.exit, num_ops), arcs.entry,
                   arcs.gap_ns, most)  # fmt: skip

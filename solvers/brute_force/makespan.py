@@ -12,6 +12,8 @@ moves: some optimal schedule is its own result. Hence it is enough to append in 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -88,7 +90,8 @@ def _search(
     num_devices = len(memory_bytes)
     num_resources = num_devices + channels.max() + 1
     home, device = np.zeros(group.max() + 1, np.int64), np.zeros(len(group), np.int64)
-    best, best_device = NEVER, home
+    best: Any = np.int64(NEVER)  # no literal: `_best_order` is compiled once
+    best_device = home
     best_start, best_duration, best_move = home, home, edges
     while True:
         if may_fit(device, time_ns, resident_bytes, memory_bytes, sizes):

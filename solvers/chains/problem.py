@@ -162,7 +162,7 @@ def build_problem(
         if devices:
             time[kind], need[kind], room[kind] = kind_costs(instance, blocks, devices[0])
     weight = nets.weight_ns[:, kinds[0][0]].copy() if kinds[0] else np.zeros(e, np.int64)
-    cut_nets = CutNets(nets.block_ptr, nets.net, np.diff(nets.net_ptr), weight)
+    cut_nets = CutNets(nets.block_ptr.copy(), nets.net.copy(), np.diff(nets.net_ptr), weight)
     return assemble(
         blocks, (tuple(kinds[0]), tuple(kinds[1])), (time, need, room), cut_nets, nets.net_ptr,
         nets.pin, overlap=overlap,

@@ -7,6 +7,7 @@ transfers booked one behind the other on their channels, in the order of bottom 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -102,15 +103,19 @@ def _place(
     clock = np.zeros(max(k, num_machines), np.int64)
     trial = clock.copy()
     there = np.full((len(machines.tensor_ptr) - 1 if machines.per_tensor else 1, k), NONE, np.int64)
+    # no literals as arguments: numba compiles the kernel that is called for each of them anew
+    nowhere: Any = np.int64(NONE)
+    trying: Any = np.bool_(False)
+    booking: Any = np.bool_(True)
     for v in order:
-        g, best, least = group[v], NONE, 0.0
+        g, best, least = group[v], nowhere, 0.0
         for b in range(k):
             if home[g] >= 0 and home[g] != b:
                 continue
             if home[g] < 0 and not (group_runs[g, b] and group_bytes[g] <= room[b]):
                 continue
             trial[:] = clock
-            ready, sent = _arrival(machines, v, b, home, group, end, trial, there, False)
+            ready, sent = _arrival(machines, v, b, home, group, end, trial, there, trying)
             score = max(ready, clock[b]) + machines.time_ns[v, b] + weight * sent
             if best < 0 or score < least:
                 best, least = b, score
@@ -119,7 +124,7 @@ def _place(
         if home[g] < 0:
             home[g] = best
             room[best] -= group_bytes[g]
-        ready, _ = _arrival(machines, v, best, home, group, end, clock, there, True)
+        ready, _ = _arrival(machines, v, best, home, group, end, clock, there, booking)
         end[v] = clock[best] = max(ready, clock[best]) + machines.time_ns[v, best]
     return True
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import version
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics, memory_rule
@@ -17,6 +16,7 @@ from placegap.solvers.core.method import AnyMethod, Limits, Params, Task
 from placegap.solvers.core.progress import Listener, listening
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Outcome, Result, finish
+from placegap.solvers.core.trust import installed_version
 from placegap.solvers.solving.default_methods import default_method
 
 
@@ -159,4 +159,4 @@ def versions_of(method: AnyMethod) -> dict[str, str]:
     >>> list(versions_of(METHODS["cp-sat"]))
     ['placegap', 'ortools']
     """
-    return {name: version(name) for name in ("placegap", *method.packages)}
+    return {name: installed_version(name) for name in ("placegap", *method.packages)}

@@ -1,7 +1,8 @@
 """Damaged inputs of every importer: drawn with a seed, read in a child that has limits.
 
-``python tests/mutations.py IMPORTER FIRST COUNT FOLDER`` reads the damaged inputs of these numbers
-and prints one JSON line for each that ends in anything but an instance or a one-line `InputError`.
+``python -m doubles.mutations FIRST COUNT FOLDER IMPORTER...`` reads the damaged inputs of these
+numbers, and says one JSON line for each that ends in anything but an instance or a one-line
+`InputError`. Each importer has a child and a folder of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import csv
 import gzip
 import io
 import json
+import multiprocessing
+import os
 import random
 import resource
 import signal
@@ -646,5 +649,27 @@ def read_damaged(name: str, first: int, count: int, folder: Path) -> None:
         print(json.dumps([first, f"some input took {peak} bytes"]), flush=True)
 
 
+SAID, ENDED = "said", "ended"
+"""Files of an importer's folder: what its child said, and its exit code."""
+
+
+def read_each(names: list[str], first: int, count: int, folder: Path) -> None:
+    """Read the inputs of importers, each in a fork of this process: modules are loaded once."""
+    fork = multiprocessing.get_context("fork")
+    for name in names:
+        (folder / name).mkdir()
+        child = fork.Process(target=_read_aside, args=(name, first, count, folder / name))
+        child.start()
+        child.join()
+        (folder / name / ENDED).write_text(str(child.exitcode))
+
+
+def _read_aside(name: str, first: int, count: int, folder: Path) -> None:
+    with (folder / SAID).open("w") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    read_damaged(name, first, count, folder)
+
+
 if __name__ == "__main__":
-    read_damaged(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    read_each(sys.argv[4:], int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

@@ -47,12 +47,27 @@ def methods(*claims: str) -> list[Method]:
     return [m for m in METHODS.values() if m.claim in claims and m.name not in aside]
 
 
+def applies(instance: Instance, semantics: Semantics, name: str, params: Params) -> bool:
+    """Whether the method takes the instance."""
+    parsed = parse_params(METHODS[name], params)
+    return why_not(METHODS[name], Task(instance, semantics), parsed) is None
+
+
 def run(instance: Instance, semantics: Semantics, name: str, params: Params) -> Result | None:
     """The result, None where the method does not apply."""
-    parsed = parse_params(METHODS[name], params)
-    if why_not(METHODS[name], Task(instance, semantics), parsed) is not None:
+    if not applies(instance, semantics, name, params):
         return None
     return solve(instance, semantics, name, params)
+
+
+def exact_methods_of(semantics: Semantics, instances: Sequence[Instance]) -> set[str]:
+    """Exact methods that `compare_exact` runs on some of the instances, by name."""
+    return {
+        method.name
+        for method in methods("exact")
+        for instance in instances
+        if applies(instance, semantics, method.name, DEFAULTS.get(method.name, {}))
+    }
 
 
 def compare_exact(

@@ -111,13 +111,17 @@ def adjust(
     num_devices = problem.time_ns.shape[1]
     end = np.zeros(len(order), np.int64)
     arrival, busy = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
-    before, pieces = NOWHERE, 0
+    # no literals as arguments: numba compiles the kernel that is called for each of them anew
+    before: Any = np.int64(NOWHERE)
+    pieces: Any = np.int64(0)
+    trial: Any = np.bool_(False)
+    booking: Any = np.bool_(True)
     for c in order:
         _look(problem, admission, clusters, c, end, arrival, busy)
         if booked:
             for k in range(num_devices):
                 arrival[k], _ = receive(
-                    problem, admission, clusters, c, k, end, gaps, sent, pieces, False
+                    problem, admission, clusters, c, k, end, gaps, sent, pieces, trial
                 )
         if not is_committed(admission, clusters, c):
             best, of_before = _earliest(
@@ -139,7 +143,7 @@ def adjust(
             for k in range(num_devices):
                 if _is_on(admission, clusters, c, k):
                     arrival[k], pieces = receive(
-                        problem, admission, clusters, c, k, end, gaps, sent, pieces, True
+                        problem, admission, clusters, c, k, end, gaps, sent, pieces, booking
                     )
         end[c], pieces = _occupy(problem, admission, clusters, c, arrival, busy, gaps, pieces)
     return NOWHERE

@@ -62,9 +62,10 @@ def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: 
     """Commit the clusters in order; the op that fits nowhere, or -1."""
     num_devices = problem.time_ns.shape[1]
     load = np.zeros(num_devices, np.int64)
+    nowhere: Any = np.int64(NOWHERE)  # no literal: the kernels called are compiled once
     for c in order:
         if not is_committed(admission, clusters, c):
-            at, least = NOWHERE, np.int64(0)
+            at, least = nowhere, np.int64(0)
             for k in range(num_devices):
                 if not takes_whole(admission, clusters, c, k):
                     continue
@@ -75,7 +76,7 @@ def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: 
                 if at == NOWHERE or total < least:
                     at, least = k, total
             if at == NOWHERE:
-                stuck = settle_apart(admission, clusters, c, NOWHERE)
+                stuck = settle_apart(admission, clusters, c, nowhere)
                 if stuck != NOWHERE:
                     return stuck
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
 from numba import njit
 from pydantic import Field
 
@@ -109,11 +110,13 @@ def committed_plan(instance: Instance, admission: Admission, stuck: int) -> Outc
 def _fill(admission: Admission, clusters: Clusters, order: Ints) -> Any:
     """Commit the clusters in order; the op that fits nowhere, or -1."""
     num_devices = len(admission.free_bytes)
-    current = 0
+    # no literals as arguments: numba compiles the kernel that is called for each of them anew
+    current: Any = np.int64(0)
+    nowhere: Any = np.int64(NOWHERE)
     for c in order:
         if is_committed(admission, clusters, c):
             continue
-        at, stays = NOWHERE, not runs_whole(admission, clusters, c, current)
+        at, stays = nowhere, not runs_whole(admission, clusters, c, current)
         for k in range(current, num_devices):
             if takes_whole(admission, clusters, c, k):
                 at = k

@@ -149,17 +149,20 @@ def earliest_start_dynamic(
     waiting, unserved = np.diff(problem.inputs.ptr), np.diff(problem.succ_ptr)
     begins = np.full((n, num_devices), NOWHERE)  # of ready ops; -1 where a device does not admit
     ready = [op for op in order if waiting[op] == 0]
+    # no literals as arguments: numba compiles the kernel that is called for each of them anew
+    trying: Any = np.bool_(False)
+    booking: Any = np.bool_(True)
     while len(ready) > 0:
         for op in ready:
             for k in range(num_devices):
                 begins[op, k] = NOWHERE
                 if _fits(admission, footprint, op, k):
-                    arrival = _deliver(problem, op, k, device, end, sent, clock, trial, False)
+                    arrival = _deliver(problem, op, k, device, end, sent, clock, trial, trying)
                     begins[op, k] = max(arrival, free_at[k])
         chosen, where, begin = _choose(ready, rank, begins, favourite, last, device, waiting)
         if chosen == NOWHERE:
             break
-        _deliver(problem, chosen, where, device, end, sent, clock, trial, True)
+        _deliver(problem, chosen, where, device, end, sent, clock, trial, booking)
         _commit(problem, admission, footprint, chosen, where, device, unserved)
         start[chosen] = begin
         end[chosen] = free_at[where] = begin + problem.time_ns[chosen, where]

@@ -102,7 +102,7 @@ def earliest_start_first(
         if not admits(admission, op, where):
             continue
         if booked:
-            there, _ = arrival_ns(inputs, op, where, device, end, sent, clock, trial, cause, True)
+            there, _ = arrival_ns(inputs, op, where, device, end, sent, clock, trial, cause, booked)
             if there > at:  # a clock went on since it was put there
                 pairs.append((op, where))
                 continue

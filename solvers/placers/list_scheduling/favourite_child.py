@@ -72,6 +72,7 @@ def favourite_child_first(
     follows = np.full((n, num_devices), NOT_LATER)
     offset = np.zeros((n, num_devices), np.int64)
     news = [np.int64(0) for _ in range(0)]
+    booked: Any = np.bool_(True)  # no literal: `arrival_ns` is compiled once
     last = np.full(num_devices, NOWHERE)
     is_held = np.zeros((n, num_devices), np.bool_)
     held: list[Any] = [
@@ -83,7 +84,7 @@ def favourite_child_first(
         for op, k in pairs:
             if device[op] != NOWHERE or not admits(admission, op, k):
                 continue
-            arrival, c = arrival_ns(inputs, op, k, device, end, sent, clock, trial, cause, True)
+            arrival, c = arrival_ns(inputs, op, k, device, end, sent, clock, trial, cause, booked)
             if arrival <= free_at[k]:
                 follows[op, k] = NOT_LATER
                 heapq.heappush(now[k], rank[op])
@@ -115,7 +116,7 @@ def favourite_child_first(
                 continue
         if not admits(admission, op, where):
             continue
-        there, _ = arrival_ns(inputs, op, where, device, end, sent, clock, trial, cause, True)
+        there, _ = arrival_ns(inputs, op, where, device, end, sent, clock, trial, cause, booked)
         if there > at:  # a clock went on since it was put there
             pairs.append((op, where))
             continue
@@ -159,10 +160,13 @@ def _starts(
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Earliest and latest start of a ready op over the devices that admit it; on `where`, or -1."""
     first, latest, here = np.int64(-1), np.int64(-1), np.int64(-1)
+    booked: Any = np.bool_(True)
     for k in range(len(free_at)):
         if not admits(admission, op, k):
             continue
-        arrival, _ = arrival_ns(problem.inputs, op, k, device, end, sent, clock, trial, cause, True)
+        arrival, _ = arrival_ns(
+            problem.inputs, op, k, device, end, sent, clock, trial, cause, booked
+        )
         begin = max(arrival, free_at[k])
         if first < 0 or begin < first:
             first = begin

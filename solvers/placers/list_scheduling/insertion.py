@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -52,6 +53,7 @@ def schedule_by_insertion(
     ready = [turn[op] for op in range(n) if waiting[op] == 0]
     heapq.heapify(ready)
     arrival = np.empty(num_devices, np.int64)
+    nowhere: Any = np.int64(NOWHERE)  # no literal: `occupy` is compiled once
     while len(ready) > 0:
         op = order[heapq.heappop(ready)]
         arrival[:] = 0
@@ -60,7 +62,7 @@ def schedule_by_insertion(
             for k in range(num_devices):
                 transfer = inputs.transfer_ns[inputs.tensor[e], inputs.link_class[source, k]]
                 arrival[k] = max(arrival[k], sent + transfer)
-        least, best_gap = 0, NOWHERE
+        least, best_gap = 0, nowhere
         for k in range(num_devices):
             if admits(admission, op, k):
                 gap = first_fit(gaps, k, arrival[k], problem.time_ns[op, k])

@@ -67,7 +67,7 @@ def chain_of(instance: Instance, problem: ChainProblem, *, merge: bool) -> Layer
     nets = build_nets(instance, layer)
     own = problem.devices[ACCELERATOR]
     weight = nets.weight_ns[:, own[0]].copy() if own else np.zeros(nets.num_nets, np.int64)
-    cut_nets = CutNets(nets.block_ptr, nets.net, np.diff(nets.net_ptr), weight)
+    cut_nets = CutNets(nets.block_ptr.copy(), nets.net.copy(), np.diff(nets.net_ptr), weight)
     return Layers(layer, time, need, parameters, cut_nets)
 
 

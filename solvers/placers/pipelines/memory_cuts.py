@@ -85,7 +85,9 @@ def _slicings(instance: Instance) -> Iterator[Ints]:
         turn = np.argsort(key, kind="stable")
         if tuple(turn.tolist()) not in tried:
             tried.add(tuple(turn.tolist()))
-            slot = _slice(size, time_ns[:, turn], blocked[:, turn], room[turn], sent_ns)
+            times = np.ascontiguousarray(time_ns[:, turn])  # one layout: one kernel
+            bars = np.ascontiguousarray(blocked[:, turn])
+            slot = _slice(size, times, bars, room[turn], sent_ns)
             if slot[0] >= 0:
                 yield turn[slot][at]
 

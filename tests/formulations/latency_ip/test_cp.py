@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from draws.latency import LATENCY_SEMANTICS, best_plan, latency_draws, optimum
+from draws.latency.tiny import LATENCY_SEMANTICS, best_plan, latency_draws, optimum
 from ortools.sat.python import cp_model
 
 from placegap.formulations.latency_ip.cp import build, read_plan, warm_start

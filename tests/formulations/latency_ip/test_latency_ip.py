@@ -7,7 +7,7 @@ from typing import get_args
 
 import pyomo.environ as pyo
 import pytest
-from draws.latency import LATENCY_SEMANTICS, ONCE, TWICE, best_plan, latency_draws, optimum
+from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, best_plan, latency_draws, optimum
 
 from placegap.formulations.latency_ip import Form, build, count_rows, extract, warm_start
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns

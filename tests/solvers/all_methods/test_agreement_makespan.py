@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 
 import pytest
-from references.agreement import compare_bounds, compare_exact, disguised, methods
+from references.agreement import (
+    compare_bounds,
+    compare_exact,
+    disguised,
+    exact_methods_of,
+    methods,
+)
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, more_makespan, oracle
 
-from placegap.instances import Semantics
+from placegap.instances import Instance, Semantics
 
 by_label = pytest.mark.parametrize(
     "semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-")
 )
 
 
+def half(semantics: Semantics, *, other: bool = False) -> Sequence[Instance]:
+    """Every second pair of instances, tiny and scattered; the other ones for the next semantics.
+
+    So it is for the next channels as well: some methods know transfers per edge alone.
+    """
+    channels, transfers = divmod(MAKESPAN_SEMANTICS.index(semantics), 2)
+    first = (channels + transfers + other) % 2
+    return [one for n, one in enumerate(makespan_draws()) if n // 2 % 2 == first]
+
+
 @by_label
 def test_exact_methods_agree_on_instances_of_every_kind(semantics: Semantics) -> None:
-    runs = compare_exact(semantics, makespan_draws(), dear_step=3)
-    assert min(runs["cp-sat"], runs["decomposition"]) >= 100
-    assert min(runs.values()) >= 33
+    runs = compare_exact(semantics, half(semantics), dear_step=3)
+    assert min(runs["cp-sat"], runs["decomposition"]) >= 50
+    assert min(runs.values()) >= 16
+
+
+@pytest.mark.deep
+@by_label
+def test_exact_methods_agree_on_the_other_instances(semantics: Semantics) -> None:
+    runs = compare_exact(semantics, half(semantics, other=True))
+    assert min(runs["cp-sat"], runs["decomposition"]) >= 50
 
 
 def test_every_exact_method_is_compared_under_some_semantics() -> None:
-    few = makespan_draws()[:2]
-    compared = {name for s in MAKESPAN_SEMANTICS for name in compare_exact(s, few)}
+    compared = {name for s in MAKESPAN_SEMANTICS for name in exact_methods_of(s, half(s))}
     assert compared == {m.name for m in methods("exact") if "makespan" in m.objectives}
 
 
@@ -35,10 +58,11 @@ def test_no_bound_is_above_the_optimum_and_no_plan_below(semantics: Semantics) -
 
 @by_label
 def test_the_order_of_ops_and_devices_changes_no_optimum(semantics: Semantics) -> None:
-    for number, instance in enumerate(makespan_draws()[::11]):
-        other = disguised(instance, number)
+    instances = makespan_draws()[::11]
+    others = [disguised(instance, number) for number, instance in enumerate(instances)]
+    for instance, other in zip(instances, others, strict=True):
         assert oracle(other, semantics) == oracle(instance, semantics)
-        compare_exact(semantics, [other])
+    compare_exact(semantics, others, dear_step=3)
 
 
 @pytest.mark.deep

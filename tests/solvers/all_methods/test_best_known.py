@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,13 @@ SLOW = ("inception_v1", "inception_v2", "densenet121", "squeezenet")
 PLACERS = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft", "annealing")
 
 
+@cache
+def on_cluster(graph: str, cluster: str) -> Instance:
+    return load_corpus(graph).instance(load_cluster(cluster))
+
+
 def instance(entry: BestEntry) -> Instance:
-    return load_corpus(entry.graph).instance(load_cluster(entry.cluster))
+    return on_cluster(entry.graph, entry.cluster)
 
 
 def chosen(objective: str, *, slow: bool, plans: str | None = None) -> list[object]:

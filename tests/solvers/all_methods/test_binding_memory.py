@@ -119,7 +119,7 @@ def test_seven_ops_that_fill_two_devices(method: str, workers: int) -> None:
 @every_method
 def test_memory_that_binds_to_the_byte(method: str) -> None:
     # CP-SAT in rows of bytes was wrong on 23, 31, 71 and 248, each method on at least one of them
-    seen = agrees(method, [*range(100), 248])
+    seen = agrees(method, [*range(40), 71, 248])
     assert set(seen) == {"optimal", "infeasible"}
 
 
@@ -139,9 +139,9 @@ def test_memory_that_binds_and_times_far_apart(method: str) -> None:
 
 @pytest.mark.deep
 @every_method
-@pytest.mark.parametrize("first", range(0, 2500, 500))
+@pytest.mark.parametrize("first", [40, *range(1000, 3500, 500)])
 def test_memory_that_binds_to_the_byte_on_many(method: str, first: int) -> None:
-    seen = agrees(method, range(1000 + first, 1500 + first))
+    seen = agrees(method, range(first, 100 if first == 40 else first + 500))
     assert set(seen) == {"optimal", "infeasible"}
 
 

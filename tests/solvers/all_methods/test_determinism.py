@@ -15,7 +15,7 @@ from placegap.solvers import METHODS, solve
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import why_not
 
-draws = [*makespan_draws()[3:6], *max_load_draws()[3:6]]
+draws = [*makespan_draws()[3:5], *max_load_draws()[3:5]]
 rules = [Makespan(), MaxLoad(plans="chain"),
          MaxLoad()]
 for instance in draws:

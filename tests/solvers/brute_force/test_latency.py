@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from draws.latency import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
+from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
 
 from placegap.instances import (
     Cluster,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from draws.latency import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
+from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
 from draws.tiny import SHARED, needs_dnn_partitioning
 
 from placegap.instances import (

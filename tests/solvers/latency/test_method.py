@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from draws.latency import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
-from draws.spines import spine_draw, spine_instance
+from draws.latency.spines import spine_draw, spine_instance
+from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
 from draws.tiny import SHARED, needs_dnn_partitioning
 
 from placegap.instances import (

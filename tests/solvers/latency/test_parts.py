@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from draws.latency import ONCE, TWICE, optimum
-from draws.spines import spine_draw, spine_instance
+from draws.latency.spines import spine_draw, spine_instance
+from draws.latency.tiny import ONCE, TWICE, optimum
 from draws.tiny import tiny_instance
 
 from placegap.instances import (

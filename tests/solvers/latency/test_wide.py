@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from draws.groups import grouped_draw
-from draws.latency import optimum
-from draws.spines import spine_draw
+from draws.latency.groups import grouped_draw
+from draws.latency.spines import spine_draw
+from draws.latency.tiny import optimum
 
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.instances import (

@@ -89,16 +89,16 @@ def draws(first: int, count: int) -> list[Instance]:
 @pytest.mark.parametrize("change", [stretched, crowded])
 def test_bounds_and_values_hold_over_the_whole_range(change: object, semantics: Semantics) -> None:
     found = 0
-    for seed, instance in enumerate(draws(30_000, 60)):
+    for seed, instance in enumerate(draws(30_000, 30)):
         result = check(change(instance, seed), semantics)  # type: ignore[operator]
         found += result.value_ns is not None
-    assert found > 15
+    assert found > 7
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("semantics", SEMANTICS, ids=lambda semantics: semantics.load)
 @pytest.mark.parametrize("change", [stretched, crowded])
-@pytest.mark.parametrize("start", range(40_000, 45_000, 1000))
+@pytest.mark.parametrize("start", [30_030, *range(40_000, 45_000, 1000)])
 def test_thousands_hold_over_the_whole_range(
     start: int, change: object, semantics: Semantics
 ) -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from draws import draw
-from draws.latency import optimum
+from draws.latency.tiny import optimum
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, LatencySubgraphs, Op
 from placegap.instances.problem.integers import NEVER

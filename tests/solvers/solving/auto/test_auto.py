@@ -107,7 +107,7 @@ def test_a_part_that_fails_costs_a_sentence(
 
 def test_two_processes_are_no_worse_than_one_plan_after_another() -> None:
     instance = hard()
-    found = solve(instance, PORT, "auto", {"workers": 2}, time_limit_s=5.0)
+    found = solve(instance, PORT, "auto", {"workers": 2}, time_limit_s=2.0)
     assert found.value_ns is not None
     task = Task(instance, PORT)
     assert found.value_ns <= min(start.value_ns for start in starts(task, placers(task)))
