@@ -218,7 +218,7 @@ class Bracket(ABC):
         costs = self.stage_costs() if self.proves else None
         if costs is None:
             return
-        self._rounds = rounds() if self._rounds is None else self._rounds
+        self._rounds = rounds(costs) if self._rounds is None else self._rounds
         self.move_blocks(costs, self.clock.part(MOVE_SHARE))
         suggested = Suggested(costs)
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import ParamSpec, TypeVar
 
-import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.graph_index import Ints
@@ -20,7 +18,6 @@ from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.interrupts import raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Task
 from placegap.solvers.core.registry import find_method, why_not
-from placegap.solvers.noncontiguous.annealing import anneal
 from placegap.solvers.noncontiguous.best_partition import BestPartition
 from placegap.solvers.noncontiguous.columns.dives import dive
 from placegap.solvers.noncontiguous.columns.generation import (
@@ -29,8 +26,7 @@ from placegap.solvers.noncontiguous.columns.generation import (
     cover_all,
 )
 from placegap.solvers.noncontiguous.columns.pricing import Pricer
-from placegap.solvers.noncontiguous.multilevel import search_levels
-from placegap.solvers.noncontiguous.pair_search import can_split, exchange_pairs, shake
+from placegap.solvers.noncontiguous.partition_search import KICKS, PartitionSearch
 
 GRIDS = (
     (8e6, 400, 4_000),
@@ -60,35 +56,11 @@ SET_UP_SHARE = 0.2
 PRICED_PER_S, PRICING_SHARE = 2e8, 0.05
 """Moves times cells that a pricing does in a second, at least; of the time left, for each."""
 
-LARGE = 1_000
-"""Blocks from which on local search begins on coarser problems."""
-
 LEVELS_SHARE = 0.3
 """Of the time: for a search on coarser problems, before anything else."""
 
-PAIRS_SHARE = 0.2
-"""Of the time of a local search: to see whether two devices are too entangled to be split."""
-
-HEATS = (1.0, 0.3, 3.0)
-"""Factors of the temperatures of searches on levels, one after the other."""
-
-KICKS = 4
-"""Plans that local search starts from anew, in each of the first rounds."""
-
-NOISE = (0.3, 0.1, 0.5, 0.2)
-"""By which part times and transfers are drawn lower at most, kick by kick."""
-
-OTHER_EVERY = 3
-"""Of so many kicks one does not need the frontier of two devices: annealing, on levels if LARGE."""
-
 NEAR = 2_000
 """On all but the finest grid a cell in so many is near enough: rounding costs more than that."""
-
-HEAT = (0.002, 0.008, 0.0005, 0.03)
-"""Temperature that annealing starts with, run by run."""
-
-MOVES_PER_BLOCK, MOVES_PER_S = 10_000, 200_000
-"""Most moves of an annealing run: per block, and per second that is left."""
 
 ROWS_PER_S = 10_000
 """Rows of the MIP that are built and handed over in a second, at least."""
@@ -143,10 +115,11 @@ class SplitSearch:
         clock: Clock,
     ) -> None:
         self.task, self.params, self.progress, self.clock = task, params, progress, clock
-        self.searches = self.kicks = self.level_searches = 0
+        self.plans = PartitionSearch(
+            progress, clock, moves=params.moves, patience=params.patience, seed=task.limits.seed
+        )
         self.aimed: set[int] = set()
         self.pricer: Pricer | None = None
-        self.by_pairs = progress.problem.num_blocks <= LARGE
         self.ending = ""
 
     def run(self, device: Ints) -> None:
@@ -165,13 +138,14 @@ class SplitSearch:
         """A first bound and a first local search."""
         progress = self.progress
         self.clock.check()
-        if progress.problem.num_blocks > LARGE:
-            self.attempt("local search", self.search_levels, device, self.share(LEVELS_SHARE))
+        if self.plans.is_large:
+            self.attempt("local search", self.plans.search_levels, device, self.share(LEVELS_SHARE))
             device = progress.merged
         self.pricer = self.attempt("the pricing's set-up", self.set_up)
         if self.pricer is not None:  # a first bound, from the work alone
+            self.plans.order = self.pricer.order
             self.attempt("pricing", self.new_columns, self.pricer, 0)
-        self.attempt("local search", self.improve, device, 0.25, 0)
+        self.attempt("local search", self.plans.improve, device, 0.25, 0)
         if self.pricer is not None and not progress.is_close:
             self.attempt("pricing", self.prove_first, self.pricer)
 
@@ -240,95 +214,12 @@ class SplitSearch:
         """Local search from the best plan; in late rounds until its part of the time is over."""
         if not self.progress.is_close:
             endless = late and self.task.limits.time_limit_s is not None
-            self.improve(self.progress.merged, SEARCH_SHARE, None if endless else KICKS)
+            self.plans.improve(self.progress.merged, SEARCH_SHARE, None if endless else KICKS)
 
     def share(self, part: float) -> Clock:
         """A clock for part of the time that is left."""
         self.clock.check()
         return self.clock.part(part)
-
-    def improve(self, device: Ints, part: float, kicks: int | None) -> None:
-        """Local search from a plan, then from what kicks make of the best plan, so many or all."""
-        clock = self.share(part)
-        problem = self.progress.problem
-        if problem.num_blocks > LARGE:
-            if not self.by_pairs:
-                self.by_pairs = can_split(problem, device, self.order, clock.part(PAIRS_SHARE))
-            device = self.search_levels(device, clock)
-        self.split_pairs(device, clock)
-        for _ in count() if kicks is None else range(kicks):
-            if clock.left_s == 0.0:
-                self.clock.check()
-                return
-            if self.progress.is_close:
-                return
-            self.split_pairs(self.kick(clock), clock)
-
-    def kick(self, clock: Clock) -> Ints:
-        """A plan elsewhere, not far from the best one."""
-        others, last = divmod(self.kicks, OTHER_EVERY)
-        self.kicks += 1
-        if not self.by_pairs:
-            return self.search_levels(self.progress.merged, clock)
-        if last == OTHER_EVERY - 1:
-            if self.progress.problem.num_blocks > LARGE:
-                return self.search_levels(self.progress.merged, clock)
-            return self.anneal(self.progress.merged, HEAT[others % len(HEAT)], clock)
-        noise = NOISE[(self.kicks - 1 - others) % len(NOISE)]
-        return shake(
-            self.progress.problem, self.progress.merged, self.order,
-            seed=self.next_seed(), noise=noise, patience=self.params.patience, clock=clock,
-        )  # fmt: skip
-
-    @property
-    def order(self) -> Ints:
-        """The order in which frontiers take the blocks."""
-        b = self.progress.problem.num_blocks
-        return np.arange(b) if self.pricer is None else self.pricer.order
-
-    def split_pairs(self, device: Ints, clock: Clock) -> None:
-        """Pairs of devices share their blocks anew, unless all are too entangled."""
-        progress = self.progress
-        if not self.by_pairs:
-            return
-        progress.offer(
-            exchange_pairs(
-                progress.problem, device, self.order, seed=self.next_seed(),
-                patience=self.params.patience, clock=clock, enough_ns=progress.bound_ns,
-            )
-        )  # fmt: skip
-
-    def search_levels(self, device: Ints, clock: Clock) -> Ints:
-        """Anneal from a plan on coarser problems, then on finer and finer ones.
-
-        By turns the coarse blocks keep the plan's cuts, or are made afresh.
-        """
-        seed = self.next_seed()
-        again, afresh = divmod(self.level_searches, 2)
-        self.level_searches += 1
-        found = search_levels(
-            self.progress.problem, device, seed=seed, clock=clock,
-            heat=HEATS[again % len(HEATS)], afresh=bool(afresh),
-        )  # fmt: skip
-        self.progress.offer(found)
-        return found
-
-    def anneal(self, device: Ints, hot: float, clock: Clock) -> Ints:
-        """Anneal from a plan."""
-        problem, left = self.progress.problem, clock.left_s
-        moves = min(self.params.moves, MOVES_PER_BLOCK * problem.num_blocks)
-        if left is not None:
-            moves = min(moves, int(MOVES_PER_S * left))
-        device = anneal(
-            problem, device, seed=self.next_seed(), moves=moves, hot=hot, power=40.0, clock=clock
-        )
-        self.progress.offer(device)
-        return device
-
-    def next_seed(self) -> int:
-        """A seed for each local search."""
-        self.searches += 1
-        return self.task.limits.seed * 1_000_003 + self.searches
 
     def sharp_columns(
         self, pricer: Pricer, grid: int, before: ColumnGeneration | None
@@ -416,7 +307,7 @@ class SplitSearch:
             device = dive(columns, target, clock.part(0.5))
             if device is not None and progress.problem.fits(device):
                 progress.offer(device)
-                self.improve(device, 0.1, 1)
+                self.plans.improve(device, 0.1, 1)
 
     def turn_to_mip(self) -> bool:
         """The throughput IP on what is left; whether that ends the search.

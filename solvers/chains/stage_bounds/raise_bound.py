@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
 from placegap.solvers.chains.stage_bounds.stage_lp import Range, Reach
-from placegap.solvers.chains.stage_bounds.windows import Windows, first_windows, narrow
+from placegap.solvers.chains.stage_bounds.windows import DEEP, Windows, first_windows, narrow
 from placegap.solvers.core.clock import Clock
 
 ORIGIN = "stage LPs"
@@ -14,6 +14,13 @@ ORIGIN = "stage LPs"
 
 EFFORTS = (0, 3, 12, 40)
 """Rounds: how often the interval before a stage is split, at most."""
+
+DEEP_EFFORTS, FEW_STAGES = (300, 3_000, 30_000), 4
+"""Rounds that follow where there are so few stages: they ask first whether anything is better than
+the best plan, and split by single blocks as well."""
+
+CLOSER = 8
+"""How many times nearer those rounds come before they end."""
 
 CLOSE = 0.002
 """A round ends when bound and smallest limit not refuted are within this share of the value."""
@@ -45,7 +52,7 @@ def raise_bound(
     gap : float
         Relative gap that suffices.
     efforts : iterable of int, optional
-        Splits of each round, by default `EFFORTS`; an iterator goes on where the last call ended.
+        Splits of each round, by default `rounds`; an iterator goes on where the last call ended.
 
     Raises
     ------
@@ -67,18 +74,22 @@ def raise_bound(
     >>> found[-1]
     9
     """
-    for splits in EFFORTS if efforts is None else efforts:
+    for splits in rounds(costs) if efforts is None else efforts:
+        straight = splits >= DEEP
+        close = CLOSE / CLOSER if straight else CLOSE
         high = best() or _largest(costs)
         known: tuple[int, Windows] | None = None
         share = FIRST
         while lower < high:
             value = best() or _largest(costs)
             high = min(high, value)
-            if value - lower <= gap * value or high - lower <= CLOSE * value * (splits > 0):
+            near = not straight and high - lower <= close * value * (splits > 0)
+            if near or value - lower <= gap * value:
                 break
             if splits == 0 and high - lower <= 4 * CLOSE * value:
                 break
-            limit = lower + int(share * (high - 1 - lower))
+            limit = high - 1 if straight else lower + int(share * (high - 1 - lower))
+            straight = False
             windows = first_windows(costs, limit)
             if windows is not None and known is not None:
                 windows = {
@@ -95,9 +106,10 @@ def raise_bound(
             return
 
 
-def rounds() -> Iterator[int]:
+def rounds(costs: ChainCosts) -> Iterator[int]:
     """The usual efforts, one after the other."""
-    return iter(EFFORTS)
+    deep = DEEP_EFFORTS if int(costs.counts.sum()) <= FEW_STAGES else ()
+    return iter((*EFFORTS, *deep))
 
 
 def _common(a: tuple[int, int], b: tuple[int, int]) -> Range:

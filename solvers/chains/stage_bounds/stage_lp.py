@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.solvers.chains.stage_bounds.branches import FREE, Settled, close, joined_with
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
 from placegap.solvers.core.back_ends.highs import solve_form
 from placegap.solvers.core.back_ends.standard_form import StandardForm
@@ -34,8 +35,6 @@ PENALTY = 50.0
 
 MOST_SLACK = 1000.0
 """In T. Real stages have none at all."""
-
-FREE = -1
 
 
 class Range(NamedTuple):
@@ -52,12 +51,13 @@ class Reach(NamedTuple):
     ----------
     most : int
         No ideal behind the stage has more work; below the range asked for: there is none in it.
-    behind : (b,) float64 or None
-        Of each block, how much of it the LP has in the ideal behind the stage.
+    behind, before : (b,) float64 or None
+        Of each block, how much of it the LP has in the ideals behind the stage and before it.
     """
 
     most: int
     behind: NDArray[np.float64] | None
+    before: NDArray[np.float64] | None = None
 
 
 class _Levels(NamedTuple):
@@ -74,6 +74,7 @@ def reach(
     behind: Range,
     limit: int,
     time_limit_s: float | None,
+    settled: Settled | None = None,
 ) -> Reach:
     """The most work of an ideal in `behind` that a stage reaches from one in `before`.
 
@@ -88,6 +89,8 @@ def reach(
         Most load of the stage, at least 1.
     time_limit_s : float or None
         When it is over the range's own end is returned.
+    settled : Settled, optional
+        Blocks that are in or out of the ideals asked for.
     """
     behind = Range(max(before.least, behind.least), behind.most)
     before = Range(before.least, min(before.most, behind.most))
@@ -100,6 +103,12 @@ def reach(
     stays = ~costs.fits[kind]
     y = np.where(stays & (y == FREE), z, y)
     z = np.where(stays & (z == FREE), y, z)
+    if settled is not None:
+        y, z = joined_with(y, settled.before), joined_with(z, settled.behind)
+        closed = None if y is None or z is None else close(Settled(y, z), costs.arcs)
+        if closed is None:
+            return refuted
+        y, z = closed
     if ((y == 1) & (z == 0)).any() or (stays & (y == 0) & (z == 1)).any():
         return refuted
     rows = _Rows(costs, kind, y, z)
@@ -110,11 +119,10 @@ def reach(
     if found.proven is None:
         return Reach(behind.most, None)
     most = constant + math.floor(Fraction(-found.proven) * scale)
-    values = None
-    if found.values is not None:
-        values = np.where(z == FREE, 0.0, z).astype(np.float64)
-        values[rows.z.column >= 0] = found.values[rows.z.column[rows.z.column >= 0]]
-    return Reach(max(min(most, behind.most), behind.least - 1), values)
+    most = max(min(most, behind.most), behind.least - 1)
+    if found.values is None:
+        return Reach(most, None)
+    return Reach(most, _parts(rows.z, found.values), _parts(rows.y, found.values))
 
 
 def _fix(costs: ChainCosts, work: Range) -> Ints | None:
@@ -286,6 +294,13 @@ def _inside(levels: _Levels, amount: Ints) -> tuple[Ints, Ints, int]:
     """The sum of an amount over an ideal: columns, coefficients, constant."""
     free = np.flatnonzero(levels.column >= 0)
     return levels.column[free], amount[free], int(amount[levels.fixed == 1].sum())
+
+
+def _parts(levels: _Levels, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much of each block an LP's solution has in an ideal."""
+    found = np.where(levels.fixed == FREE, 0.0, levels.fixed).astype(np.float64)
+    found[levels.column >= 0] = values[levels.column[levels.column >= 0]]
+    return found
 
 
 def _sum(parts: list[tuple[Ints, Ints, int]]) -> tuple[Ints, Ints, int]:

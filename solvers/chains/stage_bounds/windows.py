@@ -17,6 +17,7 @@ from math import prod
 
 import numpy as np
 
+from placegap.solvers.chains.stage_bounds.branches import Settled, halves, nothing_settled
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
 from placegap.solvers.chains.stage_bounds.stage_lp import Range, Reach, reach
 from placegap.solvers.core.clock import Clock
@@ -31,6 +32,9 @@ MOST_STATES = 400
 
 NARROW = 16
 """An interval is not split once it is narrower than the limit by this factor."""
+
+DEEP = 100
+"""With so many splits a box of narrow intervals is split by single blocks."""
 
 PROGRESS = 20
 """Passes go on while some window gets narrower by more than the limit over this."""
@@ -151,33 +155,47 @@ def _furthest(
 ) -> int:  # fmt: skip
     """The most work that a stage reaches: branch and bound on both intervals, a few LPs long.
 
-    A box is an interval before the stage and one behind it, with the most work that is reached in
-    it; it is looked at by an LP, then cut in halves, and always the one that reaches furthest.
+    A box is an interval before the stage and one behind it, and blocks that are settled, with the
+    most work that is reached in it; it is looked at by an LP, then cut in halves, and always the
+    one that reaches furthest.
     """
     capacity = most_work(costs, kind, limit)
-    boxes = [(-behind.most, 0, False, before, behind)]
+    every = nothing_settled(costs.num_blocks)
+    boxes: list[tuple[int, int, Reach | None, Range, Range, Settled]]
+    boxes = [(-behind.most, 0, None, before, behind, every)]
     pushed, looks = 0, 1 + splits
     while boxes:
-        furthest, _, is_known, source, target = boxes[0]
+        furthest, _, known, source, target, settled = boxes[0]
         most = -furthest
         if most < behind.least:
             break
-        if not is_known:
+        if known is None:
             if looks == 0:
                 return most
             looks -= 1
-            found = reach(costs, kind, source, target, limit, clock.need_s())
+            found = reach(costs, kind, source, target, limit, clock.need_s(), settled)
             seen(found)
             clock.check()
             heapq.heappop(boxes)  # the box that was looked at
             if found.most >= target.least:
                 pushed += 1
-                heapq.heappush(boxes, (-found.most, pushed, True, source, target))
+                heapq.heappush(boxes, (-found.most, pushed, found, source, target, settled))
             continue
         target = Range(target.least, most)
         here, there = source.most - source.least, target.most - target.least
-        if looks == 0 or max(here, there) * NARROW <= limit:
+        if looks == 0:
             return most
+        if max(here, there) * NARROW <= limit:
+            if splits < DEEP or known.behind is None or known.before is None:
+                return most
+            parts = halves(settled, known.before, known.behind)
+            if parts is None:  # a stage as it may be
+                return most
+            heapq.heappop(boxes)
+            for part in parts:
+                pushed += 1
+                heapq.heappush(boxes, (-most, pushed, None, source, target, part))
+            continue
         heapq.heappop(boxes)
         for half_of_source in _halves(source) if here >= there else (source,):
             for half in _halves(target) if here < there else (target,):
@@ -185,7 +203,7 @@ def _furthest(
                 if end >= half.least:
                     pushed += 1
                     box = half_of_source, Range(half.least, end)
-                    heapq.heappush(boxes, (-end, pushed, False, *box))
+                    heapq.heappush(boxes, (-end, pushed, None, *box, settled))
     return behind.least - 1
 
 

@@ -11,7 +11,7 @@ from placegap.instances.corpus.generate import generate
 from placegap.solvers import solve
 from placegap.solvers.chains.problem import build_problem
 from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs, ChainCosts, chain_costs
-from placegap.solvers.chains.stage_bounds.raise_bound import raise_bound
+from placegap.solvers.chains.stage_bounds.raise_bound import DEEP_EFFORTS, EFFORTS, raise_bound
 from placegap.solvers.chains.stage_bounds.stage_lp import Range, reach
 from placegap.solvers.chains.stage_bounds.windows import first_windows, narrow
 from placegap.solvers.core.clock import Clock
@@ -32,10 +32,17 @@ def costs_of(instance: Instance, semantics: MaxLoad = CHAIN) -> ChainCosts:
 
 
 def bound_of(instance: Instance, optimum: int, semantics: MaxLoad = CHAIN) -> int:
-    found, known = [0], 2 * optimum + 3  # so that limits above the optimum are tried as well
+    known = 2 * optimum + 3  # so that limits above the optimum are tried as well
+    return raised(instance, known, EFFORTS, semantics)
+
+
+def raised(
+    instance: Instance, known: int, efforts: tuple[int, ...], semantics: MaxLoad = CHAIN
+) -> int:
+    found = [0]
     raise_bound(
         costs_of(instance, semantics), 0, lambda: known, found.append, lambda reach: None,
-        Clock(None),
+        Clock(None), efforts=efforts,
     )  # fmt: skip
     return found[-1]
 
@@ -73,6 +80,39 @@ def test_no_bound_is_above_the_optimum() -> None:
 @pytest.mark.deep
 def test_no_bound_is_above_the_optimum_of_many_draws() -> None:
     never_above(range(1000, 4000))
+
+
+def split_by_blocks(seeds: range) -> None:
+    """Of plans of one ns more than the optimum: the optimum itself is never refuted."""
+    for seed in seeds:
+        instance = chain_instance(seed, most_ops=6)
+        for rules in (MaxLoad(plans="chain"), MaxLoad(plans="chain", load="overlap")):
+            optimum = best_chain(instance, overlap=rules.load == "overlap")
+            if optimum:
+                assert raised(instance, optimum + 1, DEEP_EFFORTS[:1], rules) <= optimum, seed
+
+
+def test_splits_by_single_blocks_refute_no_optimum() -> None:
+    split_by_blocks(range(4))
+
+
+@pytest.mark.deep
+def test_splits_by_single_blocks_refute_no_optimum_of_many_draws() -> None:
+    split_by_blocks(range(5000, 6000))
+
+
+@pytest.mark.parametrize(
+    ("family", "params"),
+    [("layered", {"ops": 30, "width": 6}), ("fork-join", {"stages": 3, "width": 5})],
+)
+def test_splits_by_single_blocks_prove_the_optimum_of_two_equal_devices(
+    family: str, params: dict[str, object]
+) -> None:
+    """As the DP over all ideals finds it."""
+    instance = on_gpus(family, params, 2)
+    optimum = solve(instance, CHAIN, "ideal-dp").value_ns
+    assert optimum is not None
+    assert raised(instance, optimum, DEEP_EFFORTS[:1]) == optimum
 
 
 def test_one_stage_comes_as_far_as_by_hand() -> None:

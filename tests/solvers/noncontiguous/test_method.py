@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, Outcome, Result, Task, solve
 from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.registry import why_not
-from placegap.solvers.noncontiguous import multilevel
+from placegap.solvers.noncontiguous import multilevel, partition_search
 from placegap.solvers.noncontiguous import search as split_search
 from placegap.solvers.noncontiguous.annealing import anneal
 from placegap.solvers.noncontiguous.problem import build_split_problem
@@ -83,9 +84,9 @@ def test_searches_on_coarser_problems_stay_exact(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on large graphs: coarse blocks first, and two devices that are never split."""
-    monkeypatch.setattr(split_search, "LARGE", 0)
+    monkeypatch.setattr(partition_search, "LARGE", 0)
     monkeypatch.setattr(multilevel, "COARSEST", 1)
-    monkeypatch.setattr(split_search, "can_split", lambda *args: False)
+    monkeypatch.setattr(partition_search, "can_split", lambda *args: False)
     best = oracle(instance, ANY)
     result = split(instance)
     assert result.value_ns == best
@@ -287,22 +288,22 @@ def test_a_proof_of_its_own_and_the_word_of_a_solver_are_told_apart(
 
 @pytest.mark.usefixtures("open_gap")
 @pytest.mark.parametrize(
-    ("phase", "words"),
+    ("module", "phase", "words"),
     [
-        ("choose_pricer", "the pricing's set-up failed: ValueError: broken"),
-        ("cover_all", "column generation failed: ValueError: broken"),
-        ("dive", "dives failed: ValueError: broken"),
-        ("anneal", "local search failed: ValueError: broken"),
-        ("exchange_pairs", "local search failed: ValueError: broken"),
+        (split_search, "choose_pricer", "the pricing's set-up failed: ValueError: broken"),
+        (split_search, "cover_all", "column generation failed: ValueError: broken"),
+        (split_search, "dive", "dives failed: ValueError: broken"),
+        (partition_search, "anneal", "local search failed: ValueError: broken"),
+        (partition_search, "exchange_pairs", "local search failed: ValueError: broken"),
     ],
 )
 def test_a_phase_that_fails_costs_no_more_than_its_part(
-    phase: str, words: str, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, phase: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: object, **options: object) -> None:
         raise ValueError("broken")
 
-    monkeypatch.setattr(split_search, phase, broken)
+    monkeypatch.setattr(module, phase, broken)
     result = split(open_instance(), mip=False, rounds=1)
     assert words in result.faults
     assert result.value_ns is not None
