@@ -175,7 +175,7 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
             yield from search.refine(chains[0], join, _step)
     anneals = params.anneal or whole_parts(instance) > PROMISING
     if not search.over and not exact:
-        # packing sections finds in seconds what annealing may never find, and it goes on from there
+        # what proves comes before annealing, which only looks for plans
         yield from search.dive_into_memory(chains[0], _step)
         if runs:
             yield from _refine_memory(search, runs, chains[0])
@@ -234,13 +234,14 @@ def _chains(search: SectionSearch, tiles: Chain) -> Iterator[Chain]:
 
 
 def _refine_memory(search: SectionSearch, found: Iterable[Runs], tiles: Chain) -> Generator[Known]:
-    """Refine the arcs of the cheapest runs of each chain, and price them anew."""
+    """Refine the arcs of the cheapest runs of each chain, and price them anew, while that helps."""
     for runs in found:
-        if search.over:
-            return
-        with search.within(SECTIONS_SHARE):
-            yield from search.refine_runs(runs, tiles, _step)
-        yield from _price(search, runs)
+        known = -1
+        while known < search.bound_ns and not search.over:
+            known = search.bound_ns
+            with search.within(SECTIONS_SHARE):
+                yield from search.refine_runs(runs, tiles, _step)
+            runs = yield from _price(search, runs)
 
 
 def _price(search: SectionSearch, runs: Runs) -> Generator[Known, None, Runs]:
