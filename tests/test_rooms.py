@@ -43,7 +43,7 @@ BELOW: dict[str, set[str]] = {
     "solvers/ideal_dp": {"core", "chains"},
     "solvers/noncontiguous": {"core"},
     "solvers/latency": {"core", "models", "chains"},
-    "solvers/decomposition": {"core", "models", "local_search"},
+    "solvers/decomposition": {"core", "bounds", "models", "local_search"},
     "solvers/placers": {"core", "models", "chains"},
     "experiments/running": set(),
     "experiments/show": set(),

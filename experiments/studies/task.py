@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from placegap.experiments.running.compile_notice import compile_notice
 from placegap.experiments.running.pool import Ending
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
@@ -15,7 +14,7 @@ from placegap.experiments.studies.log import Record
 from placegap.experiments.studies.plan import Run
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, solve
-from placegap.solvers.core.clock import compiled_s
+from placegap.solvers.core.clock import compiled_s, while_compiling
 
 SPLIT = "split"
 """Status of a run whose plan is one of a finer instance."""
@@ -31,7 +30,10 @@ def run_task(run: Run, notices: Path | None = None) -> dict[str, Any]:
 
     While kernels are compiled, a file in the folder `notices` has the name of the run's key.
     """
-    with compile_notice(None if notices is None else notices / run.key):
+    if notices is None:
+        return _run(run)
+    notice = notices / run.key
+    with while_compiling(notice.touch, lambda: notice.unlink(missing_ok=True)):
         return _run(run)
 
 

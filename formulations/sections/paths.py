@@ -61,21 +61,22 @@ def _ends(instance: Instance, section: Section) -> Ints:
     return end
 
 
-def through_lengths(instance: Instance, section: Section) -> Ints:
-    """Least time through a section with both ends on one device and an op on another, (K, ops, K).
+def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
+    """Longest paths from the ends of a section to each op on each device, (K, ops, K) each, in ns.
 
-    Entry [a, i, c]: entry and exit are on device a, and the i-th op of the section on c. By paths
-    alone, under every semantics; `NEVER` where that cannot be. O(e K^3) for e edges.
+    First entry [a, i, c]: with the entry on device a, the i-th op ends on c no earlier after it.
+    Second entry [b, i, c]: with the i-th op on c, so much passes at least until the exit has ended
+    on b. By paths alone, under every semantics; `NEVER` where that cannot be. O(e K^3) for e edges.
 
     Examples
     --------
     >>> from placegap.instances import example
     >>> from placegap.instances.structure.sections import sections_between
-    >>> through_lengths(example(), sections_between(example(), (0, 3))[1])[0].tolist()
-    [[28, 1152921504606846976], [28, 30], [28, 48], [28, 1152921504606846976]]
+    >>> before, after = ways_through(example(), sections_between(example(), (0, 3))[1])
+    >>> (before[0, 1:3] + after[0, 1:3]).tolist()
+    [[28, 30], [18, 48]]
     """
     arrays, num_devices, index = instance.arrays, instance.num_devices, instance.arrays.index
-    end = _ends(instance, section)
     local = {i: at for at, i in enumerate(section.ops)}
     tail = np.zeros((num_devices, len(section.ops), num_devices), np.int64)
     tail[:, -1] = np.where(np.eye(num_devices, dtype=np.bool_), 0, NEVER)
@@ -89,9 +90,7 @@ def through_lengths(instance: Instance, section: Section) -> Ints:
             move = arrays.transfer_ns[u][arrays.link_class]
             rest = np.minimum(tail[:, j] + time[j], NEVER)[:, None, :]
             tail[:, i] = np.maximum(tail[:, i], np.minimum((move + rest).min(axis=2), NEVER))
-    longest = end[:, -1][np.arange(num_devices), np.arange(num_devices)]
-    lengths: Ints = np.minimum(np.maximum(end + tail, longest[:, None, None]), NEVER)
-    return lengths
+    return _ends(instance, section), tail
 
 
 def bare_lengths(instance: Instance, section: Section, semantics: Makespan) -> Ints:

@@ -54,8 +54,6 @@ class WorkWindows(NamedTuple):
         An op starts no earlier, and so much follows its end at least, on each device.
     intervals : list of Interval
         The small ones first.
-    bits : int
-        All times together, times this power of two and the devices, are below 2**61.
     """
 
     time_ns: Ints
@@ -64,7 +62,6 @@ class WorkWindows(NamedTuple):
     head_ns: Ints
     tail_ns: Ints
     intervals: list[Interval]
-    bits: int
 
 
 def work_windows(instance: Instance, most: int | None = None) -> WorkWindows | None:
@@ -102,7 +99,7 @@ def work_windows(instance: Instance, most: int | None = None) -> WorkWindows | N
                   index.succ_edge, index.consumer, index.tensor, np.ascontiguousarray(link.T),
                   arrays.transfer_ns, *group_by(arcs.entry, num_ops), arcs.exit,
                   np.ascontiguousarray(arcs.gap_ns.transpose(0, 2, 1)), most)  # fmt: skip
-    return WorkWindows(time, mass, weights, head, tail, found, bits)
+    return WorkWindows(time, mass, weights, head, tail, found)
 
 
 def window_bound(windows: WorkWindows) -> int:

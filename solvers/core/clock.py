@@ -7,6 +7,8 @@ first time on a machine, and nothing later: no method's time, and no time limit,
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,40 @@ def compiled_s() -> float:
     """Seconds that this process has spent on compiling kernels since it was first asked."""
     listener = _compiling()
     return listener.duration if listener.done else 0.0
+
+
+@contextmanager
+def while_compiling(
+    begin: Callable[[], object], end: Callable[[], object] = lambda: None
+) -> Iterator[None]:
+    """Call `begin` whenever this process begins to compile a kernel meanwhile, then `end`.
+
+    Examples
+    --------
+    >>> from numba import njit
+    >>> with while_compiling(lambda: print("compiling"), lambda: print("done")):
+    ...     njit(lambda x: x + 1)(1)
+    compiling
+    done
+    2
+    """
+    from numba.core import event
+
+    class Both(event.Listener):
+        depth = 0  # kernels compile those that they call
+
+        def on_start(self, started: object) -> None:
+            self.depth += 1
+            if self.depth == 1:
+                begin()
+
+        def on_end(self, ended: object) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                end()
+
+    with event.install_listener("numba:compile", Both()):
+        yield
 
 
 def now_s() -> float:

@@ -81,9 +81,13 @@ class DecompositionParams(ExactParams):
     workers : int
         Worker processes for sections, from the second second on, and threads for the whole model.
         With one, and without a time limit, the same plan comes back every time.
+    anneal : bool
+        Whether what sections leave open is annealed. Without, small whole models have that time,
+        which pays where somebody else looks for plans meanwhile.
     """
 
     workers: int = Field(default=2, ge=1, le=1024)
+    anneal: bool = True
 
 
 def applies(task: Task[Makespan], params: Params) -> str | None:
@@ -169,8 +173,9 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
         if not large or search.promises(chains[0], _step):
             yield from search.dive(chains[0], join, _step)
             yield from search.refine(chains[0], join, _step)
+    anneals = params.anneal or whole_parts(instance) > PROMISING
     if not search.over and not exact:
-        yield from _anneal(search)
+        # what proves comes before annealing, which only looks for plans
         yield from search.dive_into_memory(chains[0], _step)
         if runs:
             yield from _refine_memory(search, runs, chains[0])
@@ -187,14 +192,14 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
                     yield from search.refine(chains[1], lambda: None, _lp_step)
             if search.over:
                 return
-    if exact:
+    if anneals:
         yield from _anneal(search)
     search.workers.close()
     if search.over:
         return
     solve_whole(search, chains, params.workers)
     yield Known(search.value_ns, search.bound_ns)
-    while search.clock.left_s is not None and (yield from _anneal(search, 1.0)):
+    while anneals and search.clock.left_s is not None and (yield from _anneal(search, 1.0)):
         pass  # nothing else is left to do
 
 
@@ -229,13 +234,14 @@ def _chains(search: SectionSearch, tiles: Chain) -> Iterator[Chain]:
 
 
 def _refine_memory(search: SectionSearch, found: Iterable[Runs], tiles: Chain) -> Generator[Known]:
-    """Refine the arcs of the cheapest runs of each chain, and price them anew."""
+    """Refine the arcs of the cheapest runs of each chain, and price them anew, while that helps."""
     for runs in found:
-        if search.over:
-            return
-        with search.within(SECTIONS_SHARE):
-            yield from search.refine_runs(runs, tiles, _step)
-        yield from _price(search, runs)
+        known = -1
+        while known < search.bound_ns and not search.over:
+            known = search.bound_ns
+            with search.within(SECTIONS_SHARE):
+                yield from search.refine_runs(runs, tiles, _step)
+            runs = yield from _price(search, runs)
 
 
 def _price(search: SectionSearch, runs: Runs) -> Generator[Known, None, Runs]:

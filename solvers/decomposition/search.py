@@ -141,7 +141,7 @@ class SectionSearch:
         if self.value_ns is not None and value >= self.value_ns:
             return False
         self.plan, self.value_ns, self.claim_ns = plan, value, claim_ns
-        tell(self.task.instance, self.task.semantics, "decomposition", value_ns=value)
+        tell(self.task.instance, self.task.semantics, "decomposition", value_ns=value, plan=plan)
         return True
 
     def found_bound(self, bound_ns: int, proof: int) -> None:

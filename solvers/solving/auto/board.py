@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, plan_class
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
-from placegap.solvers.bounds.cheap_bounds import Bound
+from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
 from placegap.solvers.core.best import Best
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.result import Outcome, Result
 from placegap.solvers.core.trust import PROOF
+
+
+class Contradiction(NamedTuple):
+    """What a method claims and the referee denies, in words: a fault, not a mere failure."""
+
+    said: str
+
+
+Answer = Result | Contradiction | str
+"""How a step ends: a result, a fault, or a sentence that says why there is neither."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -105,6 +116,19 @@ class Board(Best):
         """A bound of the task's own rules."""
         if bound.ns:
             self.prove(bound.ns, bound.origin, bound.rests_on)
+
+    def take_answer(self, method: str, answer: Answer) -> None:
+        """How a step of a method has ended. Who contradicts the referee is not believed."""
+        if isinstance(answer, Result):
+            self.take(answer)
+        elif isinstance(answer, Contradiction):
+            self.faults.append(f"{method}: {answer.said}")
+            if self.is_first_word:
+                self.bound_ns, self.origin, self.rests_on = 0, "", PROOF
+                self.is_first_word = False
+                self.take_bound(quick_bound(self.task.instance, self.task.semantics))
+        else:
+            self.notes[method] = answer
 
     def take(self, result: Result) -> None:
         """What a part has found, perhaps for another class of plans or under other rules."""

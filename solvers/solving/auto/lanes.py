@@ -16,7 +16,7 @@ from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import Result
 from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
 from placegap.solvers.core.worker_process import WorkerProcess
-from placegap.solvers.solving.auto.board import Board
+from placegap.solvers.solving.auto.board import Answer, Board, Contradiction
 from placegap.solvers.solving.auto.deadline import Deadline
 from placegap.solvers.solving.auto.parts import COMPILING, Order, start_part
 from placegap.solvers.solving.auto.rules import SECOND_S, AutoStep
@@ -92,7 +92,7 @@ class Lane:
         late_s = time.monotonic() - self.began_s - self.limit_s
         patience_s = LATE_S + LATE_SHARE * self.limit_s
         if late_s > 2 * patience_s:
-            self._over(board, "ended: it ran past its limit")
+            self._end(board, "ended: it ran past its limit")
             self.close()
         elif late_s > patience_s:
             self.stop()
@@ -123,7 +123,11 @@ class Lane:
             board.take_bound(message)
         elif isinstance(message, News):
             self._take_news(self.step, message, board)
-        elif isinstance(message, tuple):  # ready for the step
+        elif isinstance(message, Result | Contradiction | str):
+            self._end(board, message)
+            if self.is_stopped:  # such a process starts nothing any more
+                self.close()
+        else:  # ready for the step
             compiled_s, self.is_compiling = message[1], False
             deadline.stand_still(compiled_s - self.compiled_s)
             self.compiled_s = compiled_s
@@ -131,14 +135,6 @@ class Lane:
             self.limit_s = min(left_s, max(SECOND_S, self.step.share * left_s))
             self.began_s = time.monotonic()
             self._send(self.limit_s)
-        else:
-            if isinstance(message, Result):
-                board.take(message)
-                self._over(board, None)
-            else:
-                self._over(board, message)
-            if self.is_stopped:  # such a process starts nothing any more
-                self.close()
 
     def _take_news(self, step: AutoStep, news: News, board: Board) -> None:
         """Plans are judged; a bound rests on the solvers of the method until the result comes."""
@@ -152,12 +148,12 @@ class Lane:
     def _has_died(self, board: Board) -> None:
         assert self.process is not None
         self.is_compiling = False
-        self._over(board, f"its process died ({self.process.last_words()})")
+        self._end(board, f"its process died ({self.process.last_words()})")
         self.close()
 
-    def _over(self, board: Board, note: str | None) -> None:
-        if note is not None and self.step is not None:
-            board.notes[self.step.method] = note
+    def _end(self, board: Board, answer: Answer) -> None:
+        if self.step is not None:
+            board.take_answer(self.step.method, answer)
         self.step = self.limit_s = None
 
 

@@ -28,7 +28,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome, Result
+from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import ALWAYS, LONGEST_S, SHARE, best_start, placers
 from placegap.solvers.core.worker_process import may_start_processes
 from placegap.solvers.solving.auto.board import Board
@@ -197,11 +197,7 @@ def _take_turns(task: Task, board: Board, deadline: Deadline) -> None:
 
 def _run_here(step: AutoStep, limit_s: float, task: Task, board: Board) -> None:
     order = Order(step, limit_s, task.limits.gap, board.plan, board.value_ns)
-    found = run_step(task.instance, order, None, board.take_bound)
-    if isinstance(found, Result):
-        board.take(found)
-    else:
-        board.notes[step.method] = found
+    board.take_answer(step.method, run_step(task.instance, order, None, board.take_bound))
 
 
 def _lanes(task: Task, workers: int) -> list[Lane]:

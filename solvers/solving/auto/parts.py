@@ -1,8 +1,8 @@
 """One part of `auto` in a process of its own: it runs steps, and tells what they find.
 
 What the parent sends is an order, or None to end. What it hears is ``ready`` with the seconds spent
-on compiling, then `News` or a `Bound` while a step runs, then a `Result`, or a text that says why
-there is none. Before it is ready it may say that it compiles.
+on compiling, then `News` or a `Bound` while a step runs, then a `Result`, a text that says why
+there is none, or a `Contradiction`. Before it is ready it may say that it compiles.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -22,11 +22,12 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.bounds.cheap_bounds import Bound
 from placegap.solvers.bounds.portfolio import improving_bounds
-from placegap.solvers.core.clock import compiled_s
+from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.interrupts import STOP, end_orderly, interruptible
 from placegap.solvers.core.progress import Listener, each_plan_once
-from placegap.solvers.core.result import Result
+from placegap.solvers.core.result import SolverDisagreement
 from placegap.solvers.core.worker_process import WorkerProcess, silence
+from placegap.solvers.solving.auto.board import Answer, Contradiction
 from placegap.solvers.solving.auto.rules import BOUNDS, AutoStep
 from placegap.solvers.solving.solve import solve
 
@@ -38,7 +39,7 @@ DIES_FIRST = "500"
 
 
 COMPILING = "compiling"
-"""Said once, before the first ``ready``, by a part that has kernels to compile."""
+"""Said before ``ready`` by a part that has kernels to compile."""
 
 
 class Order(NamedTuple):
@@ -56,7 +57,7 @@ def run_step(
     order: Order,
     listener: Listener | None,
     take_bound: Callable[[Bound], None],
-) -> Result | str:
+) -> Answer:
     """The result of a step, judged; a sentence where it failed, none after bounds alone."""
     step = order.step
     try:
@@ -83,6 +84,8 @@ def run_step(
         return str(error)
     except MemoryError:
         return "out of memory"
+    except SolverDisagreement as error:
+        return Contradiction(" ".join(str(error).split()))
     except Exception as error:  # the other parts go on
         return " ".join(f"{type(error).__name__}: {error}".split())
 
@@ -103,7 +106,7 @@ def serve(pipe: Connection, packed: bytes, is_nice: bool) -> None:
     while (order := pipe.recv()) is not None:
         if order.step.method not in warm:
             warm.add(order.step.method)
-            with _when_compiling(lambda: send(COMPILING)):
+            with while_compiling(lambda: send(COMPILING)):
                 _warm_up(order.step)
         send(("ready", compiled_s()))
         if (limit_s := pipe.recv()) is None:
@@ -120,26 +123,6 @@ def _be_modest(is_nice: bool) -> None:
             os.nice(NICE)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(DIES_FIRST)
-
-
-@contextlib.contextmanager
-def _when_compiling(call: Callable[[], None]) -> Iterator[None]:
-    """Call a function as soon as numba begins to compile, for the first time."""
-    from numba.core import event
-
-    class Begun(event.Listener):
-        told = False
-
-        def on_start(self, started: object) -> None:
-            if not self.told:
-                self.told = True
-                call()
-
-        def on_end(self, ended: object) -> None:
-            pass
-
-    with event.install_listener("numba:compile", Begun()):
-        yield
 
 
 def _warm_up(step: AutoStep) -> None:

@@ -133,8 +133,10 @@ def _applies(step: AutoStep, task: Task) -> bool:
 
 
 def _for_a_lane(step: AutoStep, workers: int) -> AutoStep:
-    """With as many threads as there are cores, and without asking the placers once more."""
+    """With as many threads as there are cores, and without doing what others do: the placers have
+    been asked, and beside a lane that looks for plans nothing needs to be annealed.
+    """
     known = METHODS[step.method].params.model_fields
-    chosen = {"workers": workers, "start": False}
+    chosen = {"workers": workers, "start": False, "anneal": workers == 1}
     params = {**{name: value for name, value in chosen.items() if name in known}, **step.params}
     return AutoStep(step.method, step.semantics, step.share, params, step.seed)

@@ -23,6 +23,7 @@ from placegap.instances import (
     Op,
     Plan,
     Semantics,
+    evaluate,
     example,
     load_cluster,
     load_corpus,
@@ -32,6 +33,7 @@ from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
 from placegap.solvers import Result, SolverDisagreement, solve
 from placegap.solvers.core import worker_process
 from placegap.solvers.core.back_ends.cp_sat import Answer
+from placegap.solvers.core.progress import News
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.decomposition import jobs as section_jobs
 from placegap.solvers.decomposition import method as decomposition
@@ -305,6 +307,15 @@ def test_section_plans_are_packed_into_memory_that_binds() -> None:
         result = solve(tight, PORT, "decomposition", ONE)
     # the whole model proves the same optimum; runs that fit into memory do so without it
     assert (result.status, result.value_ns) == ("optimal", 453_464)
+
+
+def test_those_who_listen_are_given_its_plans() -> None:
+    heard = list[News]()
+    alone = {"workers": 1, "start": False}
+    found = solve(example(), Makespan(), "decomposition", alone, progress=heard.append)
+    assert heard[-1].value_ns == found.value_ns == 34
+    assert heard[-1].plan is not None
+    assert evaluate(example(), heard[-1].plan, Makespan()).value_ns == 34
 
 
 def test_the_three_ops_of_the_documentation_take_11_ns() -> None:

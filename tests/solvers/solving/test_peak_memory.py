@@ -29,10 +29,11 @@ from placegap.instances import (
     recheck,
 )
 from placegap.instances.structure.additive_memory import relax_memory
-from placegap.solvers import METHODS, solve
+from placegap.solvers import METHODS, Limits, Outcome, Task, solve
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.progress import News
 from placegap.solvers.solving.coarsened import solve_coarse
+from placegap.solvers.solving.peak_memory import run_at_peak
 
 MAKESPAN = ("decomposition", "cp-sat", "heft", "etf", "annealing")
 LOAD = ("ideal-dp", "noncontiguous", "throughput-ip", "m-topo")
@@ -162,6 +163,21 @@ def test_the_incumbent_stands_where_an_exact_method_finds_nothing_better() -> No
     plan = Plan.on([0, 0, 1, 1])
     result = solve(net, CHAIN, incumbent=plan)
     assert result.value_ns == 11
+
+
+@pytest.mark.parametrize(("incumbent", "share"), [(None, 0.6), (Plan.on([0, 0, 0, 0]), 0.9)])
+def test_the_floor_has_nearly_all_the_time_where_a_plan_that_fits_is_given(
+    incumbent: Plan | None, share: float
+) -> None:
+    given = list[float | None]()
+
+    def run(part: Task) -> Outcome:
+        given.append(part.limits.time_limit_s)
+        return Outcome(bound_ns=1)
+
+    task = Task(chain(1000), PASS, Limits(100.0), incumbent)
+    run_at_peak(task, run, "somebody", is_exact=True)
+    assert given == [pytest.approx(100 * share, abs=1)]
 
 
 def test_listeners_hear_of_bounds_and_of_plans_that_fit() -> None:

@@ -22,12 +22,13 @@ from placegap.solvers import METHODS, Limits, Outcome, Result, Task, solve
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Params
-from placegap.solvers.core.result import finish
+from placegap.solvers.core.result import SolverDisagreement, finish
 from placegap.solvers.core.starts import placers, starts
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.solving.auto.board import Board
 from placegap.solvers.solving.auto.deadline import Deadline
 from placegap.solvers.solving.auto.lanes import Lane, run_lanes
+from placegap.solvers.solving.auto.parts import Order, run_step
 from placegap.solvers.solving.auto.rules import AutoStep, plans, proofs
 
 PORT = Makespan()
@@ -103,6 +104,30 @@ def test_a_part_that_fails_costs_a_sentence(
     assert found.plan is not None
     assert found.bound_ns is not None
     assert message in found.message
+
+
+@pytest.mark.parametrize("in_a_lane", [False, True])
+def test_what_the_referee_denies_is_a_fault_and_no_mere_failure(
+    monkeypatch: pytest.MonkeyPatch, in_a_lane: bool
+) -> None:
+    def contradict(*args: object, **kwargs: object) -> Result:
+        raise SolverDisagreement("claims 1,\nthe referee finds 34")
+
+    task = Task(example(), PORT, Limits(60.0))
+    board = Board(task=task, gap=0.0)
+    board.prove(34, "heft", is_first_word=True)  # told while it ran, and believed no more
+    monkeypatch.setattr("placegap.solvers.solving.auto.parts.solve", contradict)
+    order = Order(AutoStep("heft", PORT), 1.0, 0.0, None, None)
+    answer = run_step(example(), order, None, board.take_bound)
+    if in_a_lane:
+        lane = Lane(task, pickle.dumps(task.instance), iter([order.step]), is_nice=False)
+        lane.feed(board)
+        lane._take(answer, board, Deadline(Clock(60.0), 0.0))
+        lane.close()
+    else:
+        board.take_answer("heft", answer)
+    assert board.faults == ["heft: claims 1, the referee finds 34"]
+    assert (board.bound_ns, board.notes) == (quick_bound(example(), PORT).ns, {})
 
 
 def test_two_processes_are_no_worse_than_one_plan_after_another() -> None:

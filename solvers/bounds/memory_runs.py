@@ -1,0 +1,369 @@
+"""A chain of sections under memory: each run of it on one device must fit there.
+
+The nodes of a chain are ops, with a section between each and the next (`structure.sections`). Their
+colocation groups, in the order in which the chain first meets them, are the *stops*. A training
+step meets its layers twice, forward and backward, and what it takes between two neighbouring stops
+adds up over both passes.
+
+Whatever the placement, the stops fall into runs: neighbouring stops on the same device, as long as
+possible. The groups of a run are on its device together, so that their bytes fit there; and where
+one run ends and the next begins, the sections between take what is proven of them (their *arcs*)
+for two unlike devices. So the least cost of any division into runs that fit is a bound. What lies
+between two stops of one run either is on the run's device, and its bytes count and its times add
+up; or some groups of it are elsewhere, and then a path leads there and back (`Through`). `passages`
+counts both.
+
+All costs are what others prove (arcs, paths, sums of times). The search (`least_runs`) is a
+shortest path with a resource, the bytes of the current run, in integers.
+
+Several runs may be on one device. Where devices differ, *prices* see to that: for prices p[k] >= 0,
+the least of cost + sum over k of p[k] (bytes on k - room of k) is a bound as well. A subgradient
+method looks for prices that prove much (`priced`); any that it finds are valid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placegap.formulations.shared.families import possible_devices
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_LIMIT
+from placegap.instances.structure.bottlenecks import memory_is_slack
+from placegap.instances.structure.sections import Section
+from placegap.solvers.bounds.least_runs import least_runs
+from placegap.solvers.bounds.passages import MODES, BetweenStops, fill_modes, passage_of, ways_of
+from placegap.solvers.bounds.price_links import price_links
+
+Through = Callable[[int], tuple[Ints, Ints] | None]
+"""Of a section by its place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
+from the entry's end on device a to that of the i-th op on c, and from that to the exit's end on a.
+The ops that are ends do not matter. None: nothing is known."""
+
+Floats = NDArray[np.float64]
+
+MOST_LABELS = 64
+"""Partial runs that are told apart at a stop; beyond, neighbours count as one, at the least of both
+costs and both sizes."""
+
+FEWEST_LABELS, MOST_WORK = 8, 8_000_000
+"""Stops x devices x labels: longer chains have fewer labels, the longest are not tried."""
+
+MOST_INNER = 2_000
+"""Of larger sections no way through is looked at: what lies between their ends counts nowhere."""
+
+MOST_CELLS = 5_000_000
+"""Of ways by three devices; beyond, between two devices bytes count where they cost least."""
+
+PRICE_BITS, MOST_BITS = 20, 60
+"""A price is an integer of about so many bits over a power of two; with bytes it has at most so
+many."""
+
+MOST_STEPS, STALL, HOPED = 120, 12, 0.5
+"""Steps of the subgradient method; after so many without progress its steps are halved. Where no
+plan is known, one is hoped for so much above the bound."""
+
+
+class Costs(NamedTuple):
+    """What arcs make of runs, in ns, for c stops, K devices and `MODES` modes.
+
+    Attributes
+    ----------
+    stop_ns : (c, K) int64
+        Of each stop on each device.
+    cut_ns : (c - 1, K, K) int64
+        Between neighbouring stops on two devices; where these are one, see `stay_ns`.
+    stay_ns, held_bytes : (c - 1, K, MODES) int64
+        Between neighbouring stops on one device, and the bytes of their link that are there too.
+    apart_ns : int
+        Of all sections between stops that are no neighbours.
+    ways_ns : (groups of all links, K, K, K) int64
+        As in `passages`.
+    """
+
+    stop_ns: Ints
+    cut_ns: Ints
+    stay_ns: Ints
+    held_bytes: Ints
+    apart_ns: int
+    ways_ns: Ints
+
+
+class Cheapest(NamedTuple):
+    """The least cost of runs that fit, `NEVER` if none do.
+
+    `ends` has the devices of each section's entry and exit (rows and columns of its table), and
+    `used_bytes` what the runs hold on each device.
+    """
+
+    ns: int
+    ends: list[tuple[int, int]]
+    used_bytes: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryRuns:
+    """Runs along a chain, apart from what its arcs are worth.
+
+    Those are tables, one per section: rows for the devices of its entry (one, without an entry) and
+    columns for those of its exit.
+
+    Attributes
+    ----------
+    sections : tuple of Section
+    before_ns, after_ns : int64
+        When the first section's entry ends at the earliest, and what follows the last one's exit at
+        least, by device; of one entry where the section has no such end.
+    links : tuple of BetweenStops
+        Per stop but the last, what lies between it and the next.
+    inside : tuple of (section, stop)
+        Sections between ops of the same stop.
+    other : tuple of int
+        Sections between stops that are no neighbours.
+    size_bytes : (c,) int64
+        Of each stop's group.
+    room_bytes : (K,) int64
+    first, last : int
+        Stops of the chain's first and last node.
+    price : tuple of int
+        Of a byte on each device, in ns times 2 to the power of `shift`; empty: nothing.
+    shift : int
+    """
+
+    sections: tuple[Section, ...]
+    before_ns: Ints
+    after_ns: Ints
+    links: tuple[BetweenStops, ...]
+    inside: tuple[tuple[int, int], ...]
+    other: tuple[int, ...]
+    size_bytes: Ints
+    room_bytes: Ints
+    first: int
+    last: int
+    price: tuple[int, ...] = ()
+    shift: int = 0
+
+    def cheapest(self, tables: Sequence[Ints]) -> Cheapest:
+        """The cheapest runs that fit."""
+        return self._cheapest(self._costs(tables), tables)
+
+    def _costs(self, tables: Sequence[Ints]) -> Costs:
+        num, num_devices = len(self.size_bytes), len(self.room_bytes)
+        stop = np.zeros((num, num_devices), np.int64)
+        before, after = self.before_ns, self.after_ns
+        if self.sections[0].entry is None:
+            before = np.minimum(before[0] + tables[0][0], NEVER)
+        if self.sections[-1].exit is None:
+            after = np.minimum(tables[-1][:, 0] + after[0], NEVER)
+        stop[self.first] += before
+        stop[self.last] += after
+        for s, at in self.inside:
+            stop[at] += np.diag(tables[s])
+        cut = np.zeros((num - 1, num_devices, num_devices), np.int64)
+        stay = np.full((num - 1, num_devices, MODES), NEVER)
+        held = np.zeros((num - 1, num_devices, MODES), np.int64)
+        ways = list[Ints]()
+        for c, link in enumerate(self.links):
+            for passage in link.passages:
+                table = tables[passage.section]
+                cut[c] = np.minimum(cut[c] + (table.T if passage.backward else table), NEVER)
+            ways.append(ways_of(link, tables))
+            fill_modes(link, tables, ways[c], np.diag(cut[c]), stay[c], held[c])
+        apart = sum(int(tables[s].min()) for s in self.other)
+        return Costs(np.minimum(stop, NEVER), cut, stay, held, apart, self._joined(ways))
+
+    def _cheapest(self, costs: Costs, tables: Sequence[Ints]) -> Cheapest:
+        labels = _labels(len(self.size_bytes), len(self.room_bytes))
+        charged, worth = self._charged(costs) if self.price else (costs, 0)
+        total, at, mode = least_runs(
+            charged.stop_ns, charged.cut_ns, charged.stay_ns, charged.held_bytes, self.size_bytes,
+            self.room_bytes, labels,
+        )  # fmt: skip
+        if total >= NEVER:
+            return Cheapest(NEVER, [], np.zeros(len(self.room_bytes), np.int64))
+        least = max(0, min(NEVER, int(total) + costs.apart_ns - worth))
+        used = self._bytes(costs, at, mode)
+        return Cheapest(least, self._ends(tables, at.tolist()), used)
+
+    def _charged(self, costs: Costs) -> tuple[Costs, int]:
+        """The costs with those of bytes, rounded down, and what the room is worth, rounded up."""
+        price = np.array(self.price, np.int64)
+        nowhere = np.full(len(self.size_bytes), -1)
+        cut, stay, _ = self._links(costs, price, nowhere, nowhere)
+        stop = costs.stop_ns + ((self.size_bytes[:, None] * price) >> self.shift)
+        rooms = zip(self.price, self.room_bytes.tolist(), strict=True)
+        worth: int = sum(each * room for each, room in rooms if each)
+        charged = costs._replace(stop_ns=np.minimum(stop, NEVER), cut_ns=cut, stay_ns=stay)
+        return charged, -(-worth >> self.shift)
+
+    def _links(self, costs: Costs, price: Ints, at: Ints, mode: Ints) -> tuple[Ints, Ints, Ints]:
+        size = np.concatenate([link.size_bytes for link in self.links])
+        pointer = np.cumsum([0, *(len(link.size_bytes) for link in self.links)])
+        return price_links(
+            costs.cut_ns, costs.stay_ns, size, pointer, costs.ways_ns, price, self.shift, at, mode
+        )
+
+    def _joined(self, ways: list[Ints]) -> Ints:
+        num_devices = len(self.room_bytes)
+        found = [way for way, link in zip(ways, self.links, strict=True) if len(link.size_bytes)]
+        none = np.zeros((0, num_devices, num_devices, num_devices), np.int64)
+        return np.concatenate(found) if found else none
+
+    def _bytes(self, costs: Costs, at: Ints, mode: Ints) -> Ints:
+        num_devices = len(self.room_bytes)
+        used = np.bincount(at, weights=self.size_bytes, minlength=num_devices).astype(np.int64)
+        price = np.array(self.price or [0] * num_devices, np.int64)
+        return used + self._links(costs, price, at, mode)[2]
+
+    def priced(
+        self,
+        tables: Sequence[Ints],
+        value_ns: int | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> MemoryRuns:
+        """The same runs with the prices that prove most, of those that a subgradient method tries.
+
+        Its steps are those of Polyak (1969) towards the value of a known plan, until `stop`; where
+        none is known, towards a value that is a share above what is proven by then.
+        """
+        costs = self._costs(tables)
+        best, found, price = self._cheapest(costs, tables).ns, self, np.zeros(len(self.room_bytes))
+        if best >= NEVER:
+            return self
+        finite = self.room_bytes < np.iinfo(np.int64).max
+        scale, stalled, trial, at_best = 1.0, 0, replace(self, price=(), shift=0), price
+        for _ in range(MOST_STEPS):
+            if stop():
+                break
+            total, _, used = trial._cheapest(costs, tables)
+            if total >= NEVER:  # dearer than numbers reach: it says nothing
+                break
+            stalled += 1
+            if total > best:
+                best, found, at_best, stalled = total, trial, price, 0
+            if stalled == STALL:
+                scale, stalled, price = scale / 2, 0, at_best
+                trial = self._at(price)
+                continue
+            slope = np.where(finite, used - np.where(finite, self.room_bytes, 0), 0.0).astype(float)
+            slope[(price == 0) & (slope < 0)] = 0.0
+            steep = float(slope @ slope)
+            aim = best * (1 + HOPED * scale) if value_ns is None else value_ns
+            if steep == 0.0 or aim <= total:
+                break
+            price = np.maximum(0.0, price + scale * (aim - total) / steep * slope)
+            trial = self._at(price)
+        return found
+
+    def _at(self, price: Floats) -> MemoryRuns:
+        """The runs at prices near the given ones that are integers over a power of two."""
+        most = float(price.max())
+        if most <= 0.0:
+            return replace(self, price=(), shift=0)
+        total = int(self.size_bytes.sum()) + sum(int(x.size_bytes.sum()) for x in self.links)
+        highest, exponent = MOST_BITS - total.bit_length(), math.frexp(most)[1]
+        shift = max(0, min(PRICE_BITS, highest) - exponent)
+        if exponent > highest or shift >= MOST_BITS:
+            return replace(self, price=(), shift=0)
+        whole = np.floor(price * 2.0**shift).astype(np.int64)
+        return replace(self, price=tuple(whole.tolist()), shift=shift)
+
+    def _ends(self, tables: Sequence[Ints], at: list[int]) -> list[tuple[int, int]]:
+        """Rows and columns of the sections' tables, by the devices of the stops."""
+        stops: dict[int, tuple[int, int]] = {s: (stop, stop) for s, stop in self.inside}
+        for c, link in enumerate(self.links):
+            for passage in link.passages:
+                stops[passage.section] = (c + 1, c) if passage.backward else (c, c + 1)
+        ends = []
+        for s, (section, table) in enumerate(zip(self.sections, tables, strict=True)):
+            if s in stops:
+                a, b = (at[stop] for stop in stops[s])
+            elif section.entry is None or section.exit is None:
+                a = 0 if section.entry is None else at[self.last]
+                b = 0 if section.exit is None else at[self.first]
+            else:
+                a, b = divmod(int(table.argmin()), table.shape[1])
+            ends.append((a, b))
+        return ends
+
+
+def _labels(num: int, num_devices: int) -> int:
+    return min(MOST_LABELS, MOST_WORK // (num * num_devices))
+
+
+def memory_runs(
+    instance: Instance, sections: Sequence[Section], before_ns: Ints, after_ns: Ints,
+    through: Through, *, fold: bool = True,
+) -> MemoryRuns | None:  # fmt: skip
+    """What memory asks of a chain; None if it asks nothing, or the chain is too long.
+
+    Without `fold` each op of the chain is a stop of its own, wherever others of its group are, and
+    bytes count where a group is first met, on the chain or between: what two passes take adds up
+    nowhere then, but no section is between stops that are no neighbours.
+    """
+    group = instance.arrays.group
+    nodes = [section.entry for section in sections if section.entry is not None]
+    nodes += [section.exit for section in sections[-1:] if section.exit is not None]
+    keys = group[nodes].tolist() if fold else nodes
+    place = {key: at for at, key in enumerate(dict.fromkeys(keys))}
+    stop = {i: place[key] for i, key in zip(nodes, keys, strict=True)}
+    if len(place) < 2 or _labels(len(place), instance.num_devices) < FEWEST_LABELS:
+        return None
+    if memory_is_slack(instance):
+        return None
+    passing: list[list[tuple[int, bool]]] = [[] for _ in range(len(place) - 1)]
+    inside, other = list[tuple[int, int]](), list[int]()
+    for s, section in enumerate(sections):
+        if section.entry is None or section.exit is None:
+            continue  # counted at its only stop
+        g, h = stop[section.entry], stop[section.exit]
+        if abs(g - h) == 1:
+            passing[min(g, h)].append((s, h < g))
+        elif g == h:
+            inside.append((s, g))
+        else:
+            other.append(s)
+    size = np.zeros(instance.arrays.num_groups, np.int64)
+    np.add.at(size, group, instance.arrays.resident_bytes)
+    time = np.where(possible_devices(instance), instance.arrays.time_ns, NEVER)
+    is_wide = instance.arrays.num_groups * instance.num_devices**3 <= MOST_CELLS
+    names = list(place) if fold else group[nodes].tolist()
+    seen, links = set(names if fold else names[:1]), list[BetweenStops]()
+    holds = size[names]
+    for c, passed in enumerate(passing):
+        ops, ends = [i for s, _ in passed for i in sections[s].ops], names[c : c + 2]
+        groups = [g for g in dict.fromkeys(group[ops].tolist()) if g not in {*seen, *ends}]
+        ways: list[tuple[Ints, Ints] | None] = [None for _ in passed]
+        if any(sections[s].num_inner > MOST_INNER for s, _ in passed):
+            groups = []
+        elif groups:
+            ways = [through(s) for s, _ in passed]
+        if any(way is None for way in ways):
+            groups = []
+        seen.update(groups)
+        if not fold and names[c + 1] in seen:
+            holds[c + 1] = 0
+        seen.add(names[c + 1])
+        passages = tuple(
+            passage_of(
+                (s, backward), sections[s], (groups, ends), group, time, way, is_wide=is_wide
+            )
+            for (s, backward), way in zip(passed, ways, strict=True)
+        )
+        links.append(BetweenStops(passages, size[groups]))
+    room = np.where(
+        instance.arrays.memory_bytes == NO_LIMIT, np.iinfo(np.int64).max,
+        instance.arrays.memory_bytes,
+    )  # fmt: skip
+    first, last = stop[nodes[0]], stop[nodes[-1]]
+    return MemoryRuns(
+        tuple(sections), before_ns, after_ns, tuple(links), tuple(inside), tuple(other),
+        holds, room, first, last,
+    )  # fmt: skip
