@@ -46,7 +46,7 @@ class Horizon(NamedTuple):
 
     `state` holds the end of each op, then the clock of each machine, then when a tensor has come to
     a device (per_tensor). `log` has the writes of the horizon, `log_at` those before each of its
-    places, and `cost` the sum of ends by then.
+    places, and `cost` the sum of ends by then, each times the `urgency` of its op.
     """
 
     order: Ints
@@ -56,6 +56,7 @@ class Horizon(NamedTuple):
     spare: Ints
     log_at: Ints
     cost: Floats
+    urgency: Floats
 
 
 @njit(cache=True, nogil=True)
@@ -146,7 +147,8 @@ def _place(
     b = groups.home[groups.group[v]]
     count, sent = schedule_op(machines, groups, horizon, v, b, horizon.log_at[at - first])
     horizon.log_at[at - first + 1] = count
-    horizon.cost[at - first + 1] = horizon.cost[at - first] + horizon.state[v] + weight * sent
+    added = horizon.urgency[v] * horizon.state[v] + weight * sent
+    horizon.cost[at - first + 1] = horizon.cost[at - first] + added
 
 
 @njit(cache=True, nogil=True)

@@ -23,7 +23,7 @@ from placegap.instances.referee.plan import Plan, Transfer
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
-from placegap.solvers.local_search.contended_list import by_levels
+from placegap.solvers.local_search.contended_list import by_levels, levels
 from placegap.solvers.local_search.disjunctive import NONE, Machines, machines_of
 from placegap.solvers.local_search.horizon import (
     Groups,
@@ -33,12 +33,16 @@ from placegap.solvers.local_search.horizon import (
     settle,
 )
 
-LENGTH, MOVES_PER_OP, HOT = 64, 50, 0.1
+LENGTH, MOVES_PER_OP, HOT = 64, 50, 0.05
 """Ops of the horizon, moves for each of its ops without a deadline, and the temperature at which
 its search begins, in mean times of an op for each op of the horizon."""
 
-FIRST_MOVES, MOST_MOVES = 100, 2_000
+FIRST_MOVES, MOST_MOVES = 100, 20_000
 """Where there is a deadline: moves of the first horizon, and for each op of any horizon at most."""
+
+LEAST_URGENCY = 0.4
+"""What the end of an op counts that nothing waits for: it may fill a gap later on. An op with the
+longest way to the end counts 1."""
 
 WEIGHTS = (1.0, 3.0)
 """What a transfer counts, for one search after another."""
@@ -46,8 +50,11 @@ WEIGHTS = (1.0, 3.0)
 FREE_WEIGHTS = (0.0, 0.1)
 """The same where transfers do not queue."""
 
-ROUNDS = ((0.2, LENGTH), (0.5, LENGTH), (1.0, 2 * LENGTH))
+ROUNDS = ((0.1, LENGTH // 2), (0.4, LENGTH), (1.0, 2 * LENGTH))
 """By which share of the time each round of `rolling_plans` ends, and how long its horizon is."""
+
+HASTY_ROUNDS = ((10.0, ((0.3, LENGTH // 2), (1.0, LENGTH))), (1.0, ((1.0, LENGTH // 2),)))
+"""The rounds where there are fewer milliseconds for each op: few moves want a short horizon."""
 
 SETTLED = 2
 """One part in so many of a horizon is settled before it rolls on."""
@@ -67,8 +74,9 @@ def rolling_plan(
 ) -> Start | None:
     """A plan with orders by a horizon that rolls along the ops.
 
-    The search minimizes the sum of the ends of the ops in the horizon, and of the time for which
-    their inputs are sent. O(n) horizons; each costs about as much as its moves times its edges.
+    The search minimizes the sum of the ends of the ops in the horizon, which count the more the
+    longer their way to the end is, and of the time for which their inputs are sent. O(n) horizons;
+    each costs about as much as its moves times its edges.
 
     Parameters
     ----------
@@ -105,12 +113,16 @@ def rolling_plan(
     n, length = instance.num_ops, min(length, instance.num_ops)
     rng = np.random.default_rng(list(seed))
     order = by_levels(instance, machines) if order is None else order.copy()
+    level = levels(instance, machines)
     groups, horizon = _empty(instance, machines, order, length)
     mean_ns = float(arrays.time_ns[arrays.time_ns != UNSUPPORTED].mean())
     step, placed, first = -(-length // SETTLED), 0, 0
     moves, before = FIRST_MOVES if deadline is not None else moves_per_op * length, now_s()
     while first < n:
         last = min(n, first + length)
+        new = horizon.order[placed:last]
+        share = level[new] / max(1.0, float(level[horizon.order[first:last]].max()))
+        horizon.urgency[new] = LEAST_URGENCY + (1 - LEAST_URGENCY) * share
         if not extend(machines, groups, horizon, first, placed, last, weight):
             return None
         placed, hot_ns = last, HOT * mean_ns * length
@@ -153,7 +165,7 @@ def _empty(
     log = np.empty((3 * int(degree) + 2 * length + 2, 3), np.int64)
     return groups, Horizon(
         order, position, state, log, log.copy(), np.zeros(length + 1, np.int64),
-        np.zeros(length + 1),
+        np.zeros(length + 1), np.ones(n),
     )  # fmt: skip
 
 
@@ -202,9 +214,9 @@ def rolling_plans(
 ) -> Iterator[Start]:
     """Plans by `rolling_plan` that are better than a start, side by side in threads.
 
-    In every other search the ops go as the best plan known by then starts them, else those with
-    the longest ways to the end first. Of each plan the
-    referee judges two: with its own orders, and by the placement alone. Rounds get longer.
+    In every other search of a round the ops go as the best plan known by then starts them, else
+    those with the longest ways to the end first. Of each plan the referee judges two: with its own
+    orders, and by the placement alone. Rounds get longer, and one that finds nothing is the last.
 
     Examples
     --------
@@ -213,22 +225,23 @@ def rolling_plans(
     >>> [found.value_ns for found in rolling_plans(example(), Makespan(), start)]
     [35]
     """
+    rounds = _rounds(instance, deadline)
     weights = WEIGHTS if semantics.channels != "free" else FREE_WEIGHTS
     best, hurry, began = start, Event(), now_s()
 
     def run(number: int, worker: int, known: Ints) -> Start | None:
-        share, length = ROUNDS[number]
-        order = None if (number + worker) % 2 else known
+        share, length = rounds[number]
+        order = None if worker % 2 else known
         until = None if deadline is None else began + share * (deadline - began)
         return rolling_plan(
             instance, semantics, deadline=until, length=length, order=order, hurry=hurry,
-            weight=weights[(worker + number * workers) % len(weights)], seed=[seed, number, worker],
+            weight=weights[(worker + number) % len(weights)], seed=[seed, number, worker],
         )  # fmt: skip
 
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for number in range(len(ROUNDS)):
-                order = order_of(instance, semantics, best.plan)
+            for number in range(len(rounds)):
+                order, before_ns = order_of(instance, semantics, best.plan), best.value_ns
                 runs = pool.map(run, [number] * workers, range(workers), [order] * workers)
                 for found in list(runs):
                     for plan in () if found is None else (found.plan, Plan(found.plan.placement)):
@@ -237,5 +250,18 @@ def rolling_plans(
                         if value_ns is not None and value_ns < best.value_ns:
                             best = Start(plan, value_ns)
                             yield best
+                if best.value_ns == before_ns:
+                    break
         finally:
             hurry.set()
+
+
+def _rounds(instance: Instance, deadline: float | None) -> tuple[tuple[float, int], ...]:
+    """The rounds that the time suffices for."""
+    rounds: tuple[tuple[float, int], ...] = ROUNDS
+    if deadline is not None:
+        ms_per_op = 1e3 * (deadline - now_s()) / instance.num_ops
+        for less_ms, hasty in HASTY_ROUNDS:
+            if ms_per_op < less_ms:
+                rounds = hasty
+    return rounds
