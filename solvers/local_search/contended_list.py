@@ -60,19 +60,23 @@ def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
 
 def by_levels(instance: Instance, machines: Machines) -> Ints:
     """The ops by their longest way to the end, the longest first; a topological order."""
-    arrays, k = instance.arrays, instance.num_devices
-    index, runs = arrays.index, arrays.time_ns != UNSUPPORTED
-    mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=1, dtype=float) / runs.sum(axis=1)
-    classes = arrays.transfer_ns.shape[1]
-    pairs = np.bincount(arrays.link_class[~np.eye(k, dtype=bool)], minlength=classes)
-    mean_transfer_ns = arrays.transfer_ns @ pairs.astype(np.float64) / max(1, pairs.sum())
-    level = _levels(
-        index.topological_order, machines, mean_ns, np.asarray(mean_transfer_ns, np.float64) / 2
-    )
+    index, level = instance.arrays.index, levels(instance, machines)
     order = np.lexsort((index.topological_position, -level)).astype(np.int64)
     if not _is_topological(index.producer, index.consumer, order):
         order = index.topological_order  # levels of ops without times are equal
     return order
+
+
+def levels(instance: Instance, machines: Machines) -> Floats:
+    """The longest way from the start of each op to the end, in mean times and half of transfers."""
+    arrays, k = instance.arrays, instance.num_devices
+    runs = arrays.time_ns != UNSUPPORTED
+    mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=1, dtype=float) / runs.sum(axis=1)
+    classes = arrays.transfer_ns.shape[1]
+    pairs = np.bincount(arrays.link_class[~np.eye(k, dtype=bool)], minlength=classes)
+    mean_transfer_ns = arrays.transfer_ns @ pairs.astype(np.float64) / max(1, pairs.sum())
+    transfer_ns = np.asarray(mean_transfer_ns, np.float64) / 2
+    return _levels(arrays.index.topological_order, machines, mean_ns, transfer_ns)
 
 
 def _is_topological(producer: Ints, consumer: Ints, order: Ints) -> bool:

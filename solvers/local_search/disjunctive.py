@@ -8,6 +8,7 @@ the end (Balas and Vazacopoulos 1998). After a change only what it changes is co
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem.semantics import Channels, Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of, num_channels
 
 NONE = -1
@@ -91,12 +92,7 @@ class Orders(NamedTuple):
 def machines_of(instance: Instance, semantics: Makespan) -> Machines:
     """The arrays of an instance under a makespan semantics."""
     arrays, index, k = instance.arrays, instance.arrays.index, instance.num_devices
-    channel = np.full((k * k, 2), NONE, np.int64)
-    for a in range(k):
-        for b in range(k):
-            if a != b:
-                for slot, number in enumerate(channels_of(semantics.channels, k, a, b)):
-                    channel[a * k + b, slot] = NONE if number == NO_CHANNEL else k + number
+    channel = channel_table(semantics.channels, k)
     per_tensor, free = semantics.transfers == "per_tensor", semantics.channels == "free"
     transfers = len(index.tensor_producer) * k if per_tensor else len(index.producer)
     return Machines(
@@ -105,6 +101,22 @@ def machines_of(instance: Instance, semantics: Makespan) -> Machines:
         index.tensor_ptr, index.tensor_edge, channel, free, per_tensor,
         instance.num_ops + (0 if free else transfers),
     )  # fmt: skip
+
+
+def channel_table(channels: Channels, num_devices: int) -> Ints:
+    """The machines (K * K, 2) that a transfer between two devices holds: K + channel, or `NONE`.
+
+    Examples
+    --------
+    >>> channel_table("port", 2).tolist()
+    [[-1, -1], [2, 5], [3, 4], [-1, -1]]
+    """
+    table = np.full((num_devices * num_devices, 2), NONE, np.int64)
+    for a, b in permutations(range(num_devices), 2):
+        for slot, number in enumerate(channels_of(channels, num_devices, a, b)):
+            if number != NO_CHANNEL:
+                table[a * num_devices + b, slot] = num_devices + number
+    return table
 
 
 def empty_orders(instance: Instance, semantics: Makespan, machines: Machines) -> Orders:

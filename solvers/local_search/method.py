@@ -22,7 +22,7 @@ MOVES_PER_OP, LEAST_MOVES, MOST_MOVES = 200, 2_000, 200_000
 """Moves where there is neither a time limit nor a number of steps."""
 
 
-ROLLING_SHARE, LARGE_ROLLING_SHARE = 0.3, 0.7
+ROLLING_SHARE, LARGE_ROLLING_SHARE = 0.6, 0.9
 """Of the time that is left, for plans that are searched while they are built; windows of a large
 graph gain little."""
 

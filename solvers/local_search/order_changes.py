@@ -47,13 +47,7 @@ def remove(orders: Orders, x: int) -> None:
     change[at, 4], change[at, 5] = item[x, DURATION], item[x, LABEL]
     orders.counter[HIGHEST] = max(orders.counter[HIGHEST], item[x, LABEL])
     note_start(orders, x)
-    for slot in range(2):
-        if item[x, MACHINE + slot] >= 0:
-            p, y = item[x, PREV + slot], item[x, NEXT + slot]
-            if p >= 0:
-                add_seed(orders, p)
-            if y >= 0:
-                add_dirty(orders, y)
+    mark_neighbours(orders, x)
     unlink(orders, x)
 
 
@@ -66,6 +60,14 @@ def insert(orders: Orders, x: int, before: int) -> None:
     link(orders, x, before)
     orders.counter[HIGHEST] = max(orders.counter[HIGHEST], item[x, LABEL])
     add_seed(orders, x)
+    mark_neighbours(orders, x)
+    add_dirty(orders, x)
+
+
+@njit(cache=True, nogil=True)
+def mark_neighbours(orders: Orders, x: int) -> None:
+    """Note the items beside one on its machines: what a change of its place may change."""
+    item = orders.item
     for slot in range(2):
         if item[x, MACHINE + slot] >= 0:
             p, y = item[x, PREV + slot], item[x, NEXT + slot]
@@ -73,7 +75,6 @@ def insert(orders: Orders, x: int, before: int) -> None:
                 add_seed(orders, p)
             if y >= 0:
                 add_dirty(orders, y)
-    add_dirty(orders, x)
 
 
 @njit(cache=True, nogil=True)

@@ -197,90 +197,56 @@ def _send(machines: Machines, orders: Orders, c: int, u: int, before: int, tail:
 
 
 @njit(cache=True, nogil=True)
-def move_earlier(machines: Machines, orders: Orders, x: int, slot: int, steps: int) -> bool:
-    """Put an item before up to `steps` others that its machine does sooner; whether it moved."""
+def move_along(
+    machines: Machines, orders: Orders, x: int, slot: int, steps: int, later: bool
+) -> bool:
+    """Put an item behind up to `steps` others that its machine does later, or before as many that
+    it does sooner; whether it moved.
+    """
     item = orders.item
-    r = item[x, MACHINE + slot]
-    y = item[x, PREV + slot]
+    r, side, sign = item[x, MACHINE + slot], NEXT if later else PREV, 1 if later else -1
+    y = item[x, side + slot]
     if y < 0:
         return False
-    latest = _last_input(machines, orders, x)
-    if item[latest, LABEL] >= item[y, LABEL]:
+    limit = sign * _limit(machines, orders, x, later)
+    if sign * item[y, LABEL] >= limit:
         return False
     for _ in range(steps - 1):
-        p = item[y, PREV + slot_of(item, y, r)]
-        if p < 0 or item[latest, LABEL] >= item[p, LABEL]:
+        further = item[y, side + slot_of(item, y, r)]
+        if further < 0 or sign * item[further, LABEL] >= limit:
             break
-        y = p
-    _shift(machines, orders, x, item[y, BEFORE])
-    return True
-
-
-@njit(cache=True, nogil=True)
-def move_later(machines: Machines, orders: Orders, x: int, slot: int, steps: int) -> bool:
-    """Put an item behind up to `steps` others that its machine does later; whether it moved."""
-    item = orders.item
-    r = item[x, MACHINE + slot]
-    y = item[x, NEXT + slot]
-    if y < 0:
-        return False
-    limit = _first_output(machines, orders, x)
-    if limit <= item[y, LABEL]:
-        return False
-    for _ in range(steps - 1):
-        p = item[y, NEXT + slot_of(item, y, r)]
-        if p < 0 or limit <= item[p, LABEL]:
-            break
-        y = p
-    _shift(machines, orders, x, y)
-    return True
-
-
-@njit(cache=True, nogil=True)
-def _shift(machines: Machines, orders: Orders, x: int, before: int) -> None:
-    item = orders.item
+        y = further
     one, two = item[x, MACHINE], item[x, MACHINE + 1]
     remove(orders, x)
     item[x, MACHINE], item[x, MACHINE + 1] = one, two
-    insert(orders, x, before)
+    insert(orders, x, y if later else item[y, BEFORE])
+    return True
 
 
 @njit(cache=True, nogil=True)
-def _last_input(machines: Machines, orders: Orders, x: int) -> int:
-    """The last item in the order of all that another one waits for."""
-    item, device = orders.item, orders.device
-    if x >= len(device):
-        return ends_of(machines, device, x)[0]
-    latest = machines.num_items
-    for at in range(machines.pred_ptr[x], machines.pred_ptr[x + 1]):
-        e = machines.pred_edge[at]
-        u = machines.producer[e]
-        if device[u] != device[x] and not machines.free:
-            u = carrier(machines, e, device[x])
-        if latest == machines.num_items or item[u, LABEL] > item[latest, LABEL]:
-            latest = u
-    return int(latest)
-
-
-@njit(cache=True, nogil=True)
-def _first_output(machines: Machines, orders: Orders, x: int) -> int:
-    """The least label of an item that waits for another one."""
+def _limit(machines: Machines, orders: Orders, x: int, later: bool) -> int:
+    """The least label of an item that waits for another one, or the largest that it waits for."""
     item, device = orders.item, orders.device
     n, k = machines.time_ns.shape
-    least = LAST_LABEL
+    limit = LAST_LABEL if later else 0
     if x < n:
-        for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
-            e = machines.succ_edge[at]
+        pointer = machines.succ_ptr if later else machines.pred_ptr
+        edges = machines.succ_edge if later else machines.pred_edge
+        for at in range(pointer[x], pointer[x + 1]):
+            e = edges[at]
             w = machines.consumer[e]
-            if device[w] != device[x] and not machines.free:
-                w = carrier(machines, e, device[w])
-            least = min(least, item[w, LABEL])
+            y = w if later else machines.producer[e]
+            if device[y] != device[x] and not machines.free:
+                y = carrier(machines, e, device[w])
+            limit = min(limit, item[y, LABEL]) if later else max(limit, item[y, LABEL])
+    elif not later:
+        limit = item[ends_of(machines, device, x)[0], LABEL]
     elif machines.per_tensor:
         t, b = divmod(x - n, k)
         for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
             w = machines.consumer[machines.tensor_edge[at]]
             if device[w] == b:
-                least = min(least, item[w, LABEL])
+                limit = min(limit, item[w, LABEL])
     else:
-        least = item[machines.consumer[x - n], LABEL]
-    return int(least)
+        limit = item[machines.consumer[x - n], LABEL]
+    return int(limit)

@@ -31,7 +31,7 @@ from placegap.solvers.local_search.propagation import (
     propagate,
     propagate_tails,
 )
-from placegap.solvers.local_search.relocation import move_earlier, move_later, move_op
+from placegap.solvers.local_search.relocation import move_along, move_op
 
 LARGEST_SET = 64
 """Ops that are chosen for one move, beside those that they are colocated with."""
@@ -242,9 +242,7 @@ def _reorder(
     if item[x, LABEL] >= item[window.end, LABEL]:
         return False
     steps = int(1 + rng.integers(0, 1 << int(rng.integers(0, 4))))
-    if rng.random() < 0.5:
-        return move_earlier(machines, orders, x, slot, steps)
-    return move_later(machines, orders, x, slot, steps)
+    return move_along(machines, orders, x, slot, steps, rng.random() >= 0.5)
 
 
 @njit(cache=True, nogil=True)

@@ -16,11 +16,9 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
-
-NONE = -1
+from placegap.solvers.local_search.disjunctive import NONE, channel_table
 
 
 class ScheduleArrays(NamedTuple):
@@ -64,12 +62,7 @@ class Work(NamedTuple):
 def kernel_data(instance: Instance, semantics: Makespan) -> ScheduleArrays:
     """The arrays of an instance under a makespan semantics."""
     arrays, index, k = instance.arrays, instance.arrays.index, instance.num_devices
-    resource = np.full((k * k, 2), NONE, np.int64)
-    for a in range(k):
-        for b in range(k):
-            if a != b:
-                for slot, channel in enumerate(channels_of(semantics.channels, k, a, b)):
-                    resource[a * k + b, slot] = NONE if channel == NO_CHANNEL else k + channel
+    resource = channel_table(semantics.channels, k)
     per_tensor = semantics.transfers == "per_tensor"
     transfers = len(index.tensor_producer) * k if per_tensor else len(index.producer)
     return ScheduleArrays(

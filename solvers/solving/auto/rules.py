@@ -112,6 +112,9 @@ def plans(task: Task, seed: int) -> Iterator[AutoStep]:
         yield from _able(task, AutoStep("ideal-dp", with_plans(own, "chain"), share=0.3))
     name = "disjunctive-search" if isinstance(own, Makespan) else "local-search"
     share = 0.5 if isinstance(own, Makespan) else 0.1
+    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    if isinstance(own, Makespan) and parts > LARGE_PARTS:
+        share = 0.9  # a second search would begin anew with its lists and starts
     again = list(_able(task, AutoStep(name, own, share=share)))
     round_ = 0
     while again:
