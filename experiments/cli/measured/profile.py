@@ -12,6 +12,7 @@ from placegap.experiments.cli.options import JsonOption, with_tracing
 from placegap.experiments.show.figures import format_bytes, format_ns
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, plain_table, print_line, spinner
+from placegap.instances.files.document import write_text
 from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
 from placegap.instances.importers.torch_profile.device_type import DeviceType
 from placegap.instances.reading.errors import InputError
@@ -40,6 +41,17 @@ def profile_command(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Write the times to this CSV file.")
     ] = None,
+    cluster_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--cluster-out",
+            metavar="FILE",
+            help="Write a cluster of processes of this machine, the link between two measured.",
+        ),
+    ] = None,
+    processes: Annotated[
+        int, typer.Option("--processes", min=2, max=1024, help="Devices of --cluster-out.")
+    ] = 2,
     threads: Annotated[
         int | None,
         typer.Option(
@@ -64,20 +76,32 @@ def profile_command(
     """
     if not is_traced(model):
         raise InputError("only models that are traced can be measured (hf:, py:)", model)
-    check_outputs(out)
+    check_outputs(out, cluster_out)
     from placegap.instances.importers.torch_profile.profile import profile_model, times_csv
 
     with spinner(f"measuring {model}"):
         profile = profile_model(model, tracing, device, kind, runs=runs, threads=threads, best=best)
     if out is not None:
-        try:
-            out.write_text(times_csv(profile))
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror or error}", out) from None
+        write_text(times_csv(profile), out)
+    if cluster_out is not None:
+        _write_cluster(cluster_out, processes, device)
     if as_json:
         print(json.dumps(profile_object(profile), ensure_ascii=False), flush=True)
     else:
         print_profile(profile)
+
+
+def _write_cluster(path: Path, count: int, device: DeviceType) -> None:
+    """Measure the link between two processes, and write the cluster."""
+    from placegap.experiments.running.pipeline_run.link import machine_cluster
+    from placegap.experiments.running.pipeline_run.process_group import ProcessesFailed
+
+    try:
+        with spinner("measuring the link between two processes"):
+            text = machine_cluster(count, device)
+    except ProcessesFailed as error:
+        raise InputError(f"--cluster-out: {error}") from None
+    write_text(text, path)
 
 
 def profile_object(profile: Profile) -> dict[str, object]:

@@ -71,7 +71,10 @@ def test_the_catalogue_need_not_know_a_kind_that_was_measured(tmp_path: Path) ->
         (["place", "vgg19", "--cluster", "8xH100", "--times", "nosuch"], "nosuch: No such file"),
         (["convert", "vgg19", "o.json", "--times", "t.csv"], "vgg19: brings no devices; choose"),
         (["profile", "vgg19"], "vgg19: only models that are traced can be measured (hf:, py:)"),
-        (["profile", "hf:gpt2", "--train"], "a forward pass is measured; leave out --train"),
+        (
+            ["profile", "hf:gpt2", "--train"],
+            "updates of weights are not measured; add --optimizer none",
+        ),
         (["profile", "hf:gpt2", "-o", "no/such/t.csv"], "its folder does not exist"),
         (["place", "vgg19", "--train"], "--train is for models that are traced (hf:, py:)"),
         (["place", "hf:gpt2", "--optimizer", "adam"], "--optimizer belongs to training; add --t"),

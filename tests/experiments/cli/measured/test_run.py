@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ import pytest
 from doubles.hidden_extras import without_extras
 
 from placegap.experiments.cli import main
+from placegap.experiments.running.sources import Source, find_model, load_source
+from placegap.instances import PipelineIteration, Plan
+from placegap.instances.files.plan_file import save_plan
+from placegap.instances.importers.torch_export.options import TraceOptions
 
 Capture = pytest.CaptureFixture[str]
 
@@ -58,118 +63,114 @@ def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:
     assert done.stderr == "placegap: hf:gpt2: needs torch: pip install 'placegap[torch]'\n"
 
 
-def place(model: str, folder: Path, devices: int, *options: str) -> list[str]:
-    """Place the layers of a model on cores; the arguments that run the plan."""
-    cluster = folder / f"{devices}.yaml"
-    cluster.write_text(CLUSTER.format(devices))
-    plan = str(folder / "plan.json")
-    common = ["--cluster", str(cluster), *options]
-    rules = ["--granularity", "layer", "--time-limit", "2", "--quiet", "-o", plan]
-    times = folder / "times.csv"
-    assert main(["place", model, *common, "--times", str(times), *rules]) == 0
-    own = [
-        o for at, o in enumerate(options)
-        if not {o, options[at - 1]} & {"--objective", "--schedule", "--microbatches",
-                                       "--stages-per-device"}
-    ]  # fmt: skip
-    return ["run", model, plan, "--cluster", str(cluster), "--times", str(times), *own]
+def written(
+    model: str, tracing: TraceOptions, begins: list[str], rules: PipelineIteration, folder: Path
+) -> list[str]:
+    """Write a plan with these cuts, a cluster and times of 1 ms for every op; what runs it."""
+    from placegap.experiments.bench.tracing.measured import plan_with_cuts
 
-
-def write_times(model: str, folder: Path, *options: str) -> None:
-    """A microsecond for every op: the plan's even split does not depend on this machine."""
-    from placegap.experiments.running.sources import find_model
-    from placegap.instances.importers.torch_export.options import TraceOptions
-
-    given: dict[str, Any] = {"train": True, "optimizer": "none"} if "--train" in options else {}
-    if "--seq" in options:
-        given["seq"] = 8
-    graph = find_model(model, tracing=TraceOptions(**given)).graph
-    rows = "".join(f"{op.name},cpu,1000\n" for op in graph.ops)
+    graph = find_model(model, tracing=tracing).graph
+    count = (len(begins) + 1) // rules.stages_per_device
+    (folder / "here.yaml").write_text(CLUSTER.format(count))
+    rows = "".join(f"{op.name},cpu,1000000\n" for op in graph.ops)
     (folder / "times.csv").write_text(f"name,device_kind,time_ns\n{rows}")
+    here = {"cluster": str(folder / "here.yaml"), "times": folder / "times.csv"}
+    instance = load_source(Source(model, tracing=tracing, **here))
+    stages = plan_with_cuts(instance, begins).devices.tolist()
+    plan = replace(Plan.on([s % count for s in stages]), stage=tuple(stages))
+    save_plan(instance, plan, rules, folder / "plan.json")
+    return ["run", model, str(folder / "plan.json"), "--iterations", "2",
+            *(f"--{name}={path}" for name, path in here.items())]  # fmt: skip
+
+
+@pytest.fixture
+def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A model of eight equal layers, by its name."""
+    (tmp_path / "eight_layers.py").write_text(LAYERS)
+    monkeypatch.chdir(tmp_path)
+    return "py:eight_layers:build"
+
+
+TRAINED = TraceOptions(train=True, optimizer="none")
+TRAINING = ["--train", "--optimizer", "none"]
+
+
+def run(command: list[str], capsys: Capture) -> tuple[dict[str, Any], str]:
+    """What ``--json`` prints, and what stands on stderr."""
+    capsys.readouterr()
+    assert main([*command, "--json"]) == 0
+    shown = capsys.readouterr()
+    return json.loads(shown.out), shown.err
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(
-    ("devices", "options"),
-    [
-        (2, ["--schedule", "gpipe", "--microbatches", "3"]),
-        (3, ["--schedule", "1f1b", "--microbatches", "4", "--train", "--optimizer", "none"]),
-        (
-            2,
-            ["--schedule", "interleaved", "--stages-per-device", "2", "--microbatches", "4",
-             "--train", "--optimizer", "none"],
-        ),
-    ],
-)  # fmt: skip
-def test_outputs_are_those_of_the_unsplit_module(
-    devices: int, options: list[str], tmp_path: Path, capsys: Capture
+def test_a_forward_pass_in_two_stages_has_the_outputs_of_the_unsplit_module(
+    layers: str, tmp_path: Path, capsys: Capture
+) -> None:
+    rules = PipelineIteration(schedule="gpipe", microbatches=3)
+    command = written(layers, TraceOptions(), ["layers.4"], rules, tmp_path)
+    found, _ = run(command, capsys)
+    assert found["largest_difference"] == 0.0
+    # 4 products and 4 rectifiers in each stage, 1 ms each, 3 microbatches
+    assert [stage["predicted_forward_ns"] for stage in found["stages"]] == [24_000_000] * 2
+    assert min(stage["measured_forward_ns"] for stage in found["stages"]) > 0
+    assert len(found["iterations_ns"]) == 2
+
+
+@pytest.mark.torch
+def test_training_gpt2_in_three_stages_has_the_loss_of_the_unsplit_module(
+    tmp_path: Path, capsys: Capture
 ) -> None:
     config = {"model_type": "gpt2", "n_layer": 4, "n_embd": 8, "n_head": 2, "vocab_size": 11}
     (tmp_path / "tiny.json").write_text(json.dumps(config))
     model = f"hf:{tmp_path}/tiny.json"
-    options = ["--objective", "pipeline_iteration", "--seq", "8", *options]
-    write_times(model, tmp_path, *options)
-    command = place(model, tmp_path, devices, *options)
-    capsys.readouterr()
-    assert main([*command, "--iterations", "2", "--json"]) == 0
-    shown = capsys.readouterr()
-    found = json.loads(shown.out)
+    rules = PipelineIteration(schedule="1f1b", microbatches=4)
+    begins = ["transformer.h.1", "transformer.h.3"]
+    command = written(model, replace(TRAINED, seq=8), begins, rules, tmp_path)
+    found, warned = run([*command, *TRAINING, "--seq", "8"], capsys)
     assert found["largest_difference"] == 0.0
-    assert found["processes"] == devices
-    assert len(found["stages"]) == devices * (2 if "interleaved" in options else 1)
-    has_backward = "--train" in options
-    for stage in found["stages"]:
-        assert stage["measured_forward_ns"] > 0
-        assert (stage["predicted_backward_ns"] > 0) == has_backward
-    assert len(found["iterations_ns"]) == 2
+    assert [stage["begins"] for stage in found["stages"]] == ["", *begins]
+    assert min(stage["measured_backward_ns"] for stage in found["stages"]) > 0
     cores = len(os.sched_getaffinity(0))
-    assert (f"{devices} stages at a time share {cores} cores" in shown.err) == (devices > cores)
+    assert (f"3 stages at a time share {cores} cores" in warned) == (cores < 3)
+
+
+@pytest.mark.torch
+def test_interleaved_stages_take_turns_on_their_process(
+    layers: str, tmp_path: Path, capsys: Capture
+) -> None:
+    rules = PipelineIteration(schedule="interleaved", stages_per_device=2, microbatches=4)
+    begins = ["layers.2", "layers.4", "layers.6"]
+    command = written(layers, TRAINED, begins, rules, tmp_path)
+    found, _ = run([*command, *TRAINING], capsys)
+    assert (found["processes"], found["largest_difference"]) == (2, 0.0)
+    assert [stage["device"] for stage in found["stages"]] == ["core0", "core1"] * 2
 
 
 @pytest.mark.torch
 def test_the_heaviest_stage_of_an_even_cut_is_measured_lighter_than_that_of_an_uneven_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    layers: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    from placegap.experiments.bench.tracing.measured import plan_with_cuts
-    from placegap.experiments.running.pipeline_run.comparison import pipeline_job, run_and_compare
-    from placegap.experiments.running.sources import Source, load_source
-    from placegap.instances import PipelineIteration
-    from placegap.instances.importers.torch_export.options import TraceOptions
-
-    (tmp_path / "eight_layers.py").write_text(LAYERS)
-    (tmp_path / "two.yaml").write_text(CLUSTER.format(2))
-    monkeypatch.chdir(tmp_path)
-    model, tracing = "py:eight_layers:build", TraceOptions()
-    write_times(model, tmp_path)
-    instance = load_source(Source(model, "two.yaml", tracing=tracing, times=tmp_path / "times.csv"))
     rules = PipelineIteration(schedule="gpipe", microbatches=4)
     predicted, measured = [], []
     for cut in ("layers.4", "layers.7"):  # four layers of eight, and seven
-        job, iteration = pipeline_job(
-            instance, plan_with_cuts(instance, [cut]), rules, model, tracing
-        )
-        found = run_and_compare(instance, job, iteration, 240.0)
-        assert found.difference == 0.0
-        predicted.append(found.predicted_ns)
-        measured.append(max(stage.measured_ns[0] for stage in found.stages))
+        found, _ = run(written(layers, TraceOptions(), [cut], rules, tmp_path), capsys)
+        predicted.append(found["predicted_ns"])
+        measured.append(max(stage["best_forward_ns"] for stage in found["stages"]))
     assert predicted[0] < predicted[1]
-    assert measured[0] < measured[1]  # of processor time, which other programs do not change
+    assert measured[0] < measured[1]  # of the thread's time, without other programs'
 
 
 @pytest.mark.torch
-def test_a_model_that_fails_in_its_process_is_one_line(
+def test_a_model_that_cannot_run_in_microbatches_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     source = LAYERS.replace("torch.zeros(64, 256)", "torch.tensor(1.0), torch.zeros(64, 256)")
-    (tmp_path / "scalar_input.py").write_text(
-        source.replace("forward(self, x)", "forward(self, scale, x)").replace(
-            "return x\n", "return scale * x\n"
-        )
-    )
+    source = source.replace("self, x", "self, scale, x").replace("return x\n", "return scale * x\n")
+    (tmp_path / "scalar_input.py").write_text(source)
     monkeypatch.chdir(tmp_path)
-    model = "py:scalar_input:build"
-    write_times(model, tmp_path)
-    command = place(model, tmp_path, 2, "--objective", "pipeline_iteration")
+    rules = PipelineIteration(schedule="gpipe", microbatches=4)
+    command = written("py:scalar_input:build", TraceOptions(), ["layers.4"], rules, tmp_path)
     capsys.readouterr()
     assert main(command) == 1
     (*_, line) = capsys.readouterr().err.splitlines()

@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from placegap.instances import (
+    Edge,
+    Graph,
     InputError,
     Instance,
     Makespan,
     MaxLoad,
+    Op,
     PipelineIteration,
     Plan,
     Semantics,
@@ -222,3 +225,23 @@ def test_a_table_has_a_row_per_op_with_its_times() -> None:
     rows = list(csv.DictReader(StringIO(text)))
     assert [row["device"] for row in rows] == ["gpu0", "gpu1", "gpu0", "gpu0"]
     assert [int(row["end_ns"]) - int(row["start_ns"]) for row in rows] == [5, 20, 10, 8]
+
+
+def test_a_module_that_only_a_backward_op_names_is_in_the_stage_of_that_op() -> None:
+    # a position table: its lookup is a part of the op that reads it, its gradient is an op
+    names = [("a", "h.0", False), ("b", "h.1", False), ("b'", "h.1", True), ("a'", "wpe", True)]
+    ops = tuple(
+        Op(name=name, module=module, backward=back, time_ns={"gpu": 1})
+        for name, module, back in names
+    )
+    edges = tuple(Edge(producer=a, consumer=b, bytes=1) for a, b in (("a", "b"), ("b", "b'"),
+                                                                     ("b'", "a'")))  # fmt: skip
+    cluster = example().cluster
+    instance = Instance(name="net", graph=Graph(name="net", ops=ops, edges=edges), cluster=cluster)
+    plan = Plan.on([0, 1, 1, 0])
+    rules = PipelineIteration(microbatches=2)
+    parts = json.loads(export_plan("torchtitan", instance, plan, rules))
+    assert parts == [["h.0", "wpe"], ["h.1"]]
+    assert json.loads(export_plan("pipelining", instance, plan, rules)) == {
+        "split_spec": {"h.1": "BEGINNING"}
+    }

@@ -41,6 +41,8 @@ def test_every_op_has_a_time_and_calls_that_are_no_ops_are_kept_apart() -> None:
     assert len(times.of_op_ns) == 3  # convolution, normalization, addition
     assert min(times.of_op_ns.values()) > 0
     assert times.rest_ns > 0  # the view, and the constant
+    # both are read by the addition alone
+    assert list(times.beside_ns) == [program.ops[-1]["name"]]
 
 
 def test_a_device_that_is_not_there_is_one_line() -> None:

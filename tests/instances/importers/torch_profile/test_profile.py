@@ -29,8 +29,8 @@ def test_names_with_commas_and_quotes_come_back_from_the_file(tmp_path: Path) ->
     assert dict(read_times(path).samples_ns) == {('a,"b"', "T4"): [7.0], ("c", "T4"): [2.0]}
 
 
-def test_training_steps_are_refused() -> None:
-    with pytest.raises(InputError, match="a forward pass is measured; leave out --train"):
+def test_updates_of_weights_are_refused() -> None:
+    with pytest.raises(InputError, match="updates of weights are not measured; add --optimizer"):
         profile_model("hf:gpt2", TraceOptions(train=True))
 
 
@@ -49,4 +49,22 @@ def test_times_of_a_profile_are_those_of_the_model_it_measured(tmp_path: Path) -
     measured = with_times(graph, read_times(path), cluster)
     assert measured.num_ops == len(graph.ops)
     assert measured.unmatched == ()
-    assert [op.time_ns["T4"] for op in measured.graph.ops] == [op.measured_ns for op in profile.ops]
+    # with what views and folded constants take besides, which are no ops
+    assert [op.time_ns["T4"] for op in measured.graph.ops] == [
+        op.measured_ns + op.beside_ns for op in profile.ops
+    ]
+
+
+@pytest.mark.torch
+def test_forward_and_backward_are_measured_where_there_is_no_update(tmp_path: Path) -> None:
+    from placegap.instances.importers.torch_training.model import read_training_model
+
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    options = TraceOptions(train=True, optimizer="none", seq=8)
+    profile = profile_model(f"hf:{config}", options, runs=3, best=True)
+    graph = read_training_model(f"hf:{config}", options).graph
+    assert [op.name for op in profile.ops] == [op.name for op in graph.ops]
+    assert any(op.backward for op in graph.ops)
+    assert min(op.measured_ns for op in profile.ops) > 0
+    assert profile.rest_ns == pytest.approx(sum(op.beside_ns for op in profile.ops), abs=99)
