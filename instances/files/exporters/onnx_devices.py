@@ -45,11 +45,15 @@ def annotate(model: Any, instance: Instance, plan: Plan, semantics: Semantics) -
     Examples
     --------
     >>> from onnx import helper
-    >>> from placegap.instances import Makespan, example
-    >>> nodes = [helper.make_node("Relu", [a], [b], name=c) for a, b, c in (
-    ...     ("x", "a", "op1"), ("a", "b", "op2"), ("a", "c", "op3"), ("b", "y", "op4"))]
+    >>> from placegap.instances import Edge, Makespan, example
+    >>> edges = (("op1", "op2", "a"), ("op1", "op3", "a"), ("op2", "op4", "b"), ("op3", "op4", "c"))
+    >>> edges = [Edge(producer=a, consumer=b, bytes=1, tensor=name) for a, b, name in edges]
+    >>> graph = example().graph.model_copy(update={"edges": tuple(edges)})
+    >>> net = Instance(name="net", graph=graph, cluster=example().cluster)
+    >>> nodes = [helper.make_node("Sum", reads.split(), [made], name=op) for op, reads, made in (
+    ...     ("op1", "x", "a"), ("op2", "a", "b"), ("op3", "a", "c"), ("op4", "b c", "y"))]
     >>> model = helper.make_model(helper.make_graph(nodes, "net", [], []), ir_version=8)
-    >>> annotate(model, example(), Plan.on([0, 1, 0, 0]), Makespan())
+    >>> annotate(model, net, Plan.on([0, 1, 0, 0]), Makespan())
     >>> model.ir_version, list(model.configuration[0].device)
     (11, ['gpu0', 'gpu1'])
     >>> [node.device_configurations[0].sharding_spec[0].device[0] for node in model.graph.node]
