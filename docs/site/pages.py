@@ -12,6 +12,7 @@ from posixpath import normpath
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.registry import METHODS
@@ -39,9 +40,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: object, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links of pages in docs/ to pages of the site."""
-    uri = page.file.src_uri  # type: ignore[attr-defined]
+    uri = page.file.src_uri
     return markdown if uri in (*PAGES.values(), "methods.md") else relinked(markdown, "docs")
 
 
