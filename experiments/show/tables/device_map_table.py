@@ -11,13 +11,12 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from placegap.experiments.show.tables.balanced_map import balanced_map
+from placegap.experiments.show.tables.named_rows import print_named_rows
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.importers.torch_export.model import build_model, read_traced_model
 from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.near_names import instead_of
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.modules import with_granularity
@@ -107,12 +106,7 @@ def _above(value_ns: int | None, other_ns: int | None) -> str:
 
 def main(names: Sequence[str]) -> None:
     """Print the table of the named models, or of all, row by row."""
-    for name in names:
-        if name not in MODELS:
-            raise InputError(f"there is no model {name!r}{instead_of(name, MODELS)}")
-    print(f"| {' | '.join(HEADS)} |\n|{' --- |' * len(HEADS)}")
-    for row in rows(list(names) or list(MODELS)):
-        print(f"| {' | '.join(row)} |", flush=True)
+    print_named_rows(HEADS, MODELS, names, rows)
 
 
 if __name__ == "__main__":

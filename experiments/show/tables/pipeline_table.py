@@ -10,10 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
+from placegap.experiments.show.tables.named_rows import print_named_rows
 from placegap.instances.corpus.layer_chains import SHAPES, layer_chain, pipeline_of
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.near_names import instead_of
 from placegap.solvers import Result, solve
 
 STAGES, ROUNDS = (2, 4, 8, 16), (1, 2, 4, 8)
@@ -60,12 +59,7 @@ def _proof(best: Result) -> tuple[str, str]:
 
 def main(names: Sequence[str]) -> None:
     """Print the table of the named models, or of all, row by row."""
-    for name in names:
-        if name not in SHAPES:
-            raise InputError(f"there is no model {name!r}{instead_of(name, SHAPES)}")
-    print(f"| {' | '.join(HEADS)} |\n|{'---|' * len(HEADS)}")
-    for row in rows(list(names) or list(SHAPES)):
-        print(f"| {' | '.join(row)} |", flush=True)
+    print_named_rows(HEADS, SHAPES, names, rows)
 
 
 if __name__ == "__main__":
