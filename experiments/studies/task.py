@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from placegap.experiments.studies.plan import Run
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, solve
 from placegap.solvers.core.clock import compiled_s, while_compiling
+from placegap.solvers.solving.coarsened import solve_coarse
 
 SPLIT = "split"
 """Status of a run whose plan is one of a finer instance."""
@@ -44,7 +47,10 @@ def _run(run: Run) -> dict[str, Any]:
             raise InputError("has changed since the study began", run.source.model)
         compiled = compiled_s()
         warm_up(run.method, run.semantics, run.params, branching=True)
-        result = solve(
+        on: Callable[..., Result] = solve
+        if run.coarsen is not None:
+            on = partial(solve_coarse, transform=run.coarsen)
+        result = on(
             instance,
             run.semantics,
             run.method,
