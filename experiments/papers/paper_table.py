@@ -147,8 +147,7 @@ def _stopped(compared: ComparedTable) -> Iterator[str]:
 
 
 def _took_all(run: GapCell) -> bool:
-    limit_s = None if run.cell.run is None else run.cell.run.time_limit_s
-    return limit_s is not None and (run.time_s or 0.0) >= limit_s
+    return run.time_limit_s is not None and (run.time_s or 0.0) >= run.time_limit_s
 
 
 def _worst_of_paper(compared: ComparedTable) -> Iterator[str]:
