@@ -57,7 +57,7 @@ def notes(compared: ComparedTable) -> Iterator[str]:
     if table.same_inputs:
         yield from _worst_of_paper(compared)
     yield from map(_claim, compared.claims)
-    if table.quantity == "value" and ranking.num_pairs:
+    if table.quantity in ("value", "measuring") and ranking.num_pairs:
         yield (
             f"rankings: of {ranking.num_pairs} pairs within a row, {ranking.agree} agree,"
             f" {ranking.ties} tie with us, {len(ranking.inversions)} are the other way round"
