@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from placegap.experiments.papers.estimates import deviation_figure
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.problem.instance import Instance
 from placegap.instances.structure.weighted_dag import communication_ratio, flow_of
@@ -24,9 +25,14 @@ def ccr(instance: Instance) -> float:
 FIGURES: Mapping[str, Callable[[Instance], float]] = {"ops": num_ops, "ccr": ccr}
 """What a column may ask for; behind a comma follows the transform that comes first."""
 
+DEVIATION = "deviation of "
+"""Begins the figures of estimates."""
+
 
 def figure_of(source: Source, name: str) -> float:
     """A figure of a graph: ``ops``, or ``ops, celeritas-fusion`` after that transform.
+
+    ``deviation of ...`` is one of `estimates.deviation_figure`.
 
     Examples
     --------
@@ -35,6 +41,8 @@ def figure_of(source: Source, name: str) -> float:
     >>> figure_of(source, "ops"), figure_of(source, "ops, moirai-fusion")
     (66.0, 40.0)
     """
+    if name.startswith(DEVIATION):
+        return deviation_figure(source, name.removeprefix(DEVIATION))
     figure, _, transform = name.partition(", ")
     return float(FIGURES[figure](_transformed(source, transform)))
 
