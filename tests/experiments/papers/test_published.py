@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.papers.estimates import WITHIN
-from placegap.experiments.papers.figures import DEVIATION, FIGURES
+from placegap.experiments.papers.figures import DEVIATION, FIGURES, OP_FIGURES
 from placegap.experiments.papers.published import (
     Paper,
     PublishedTable,
@@ -105,6 +105,8 @@ def check_figure(name: str) -> None:
     figure, _, more = name.partition(", ")
     if figure.startswith(DEVIATION):
         assert more in ("", *WITHIN)
+    elif figure in OP_FIGURES:
+        assert more == ""
     else:
         assert figure in FIGURES
         assert more in ("", *TRANSFORMS)
