@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from placegap.experiments.papers.figures import figure_of
 from placegap.experiments.papers.published import (
@@ -116,12 +117,17 @@ def compare(
         if any(run is not None for run in runs):
             printed = row.cells or [None] * len(runs)
             joined = (
-                _cell(table, column, text, run, figure)
+                _cell(table, column, text, run, partial(figure_in, row=row, figure=figure))
                 for column, text, run in zip(table.columns, printed, runs, strict=True)
             )
             rows.append(ComparedRow(row, tuple(joined)))
     claims = tuple(_claim(table, rows, claim) for claim in table.claims)
     return ComparedTable(table, tuple(rows), claims)
+
+
+def figure_in(run: GapCell, name: str, row: PublishedRow, figure: Figures) -> float:
+    """A figure of a row: of its op, if it names one, or else of the graph."""
+    return figure(run, name if row.op is None else f"{name} of {row.op}")
 
 
 def run_of(row: PublishedRow, column: PublishedColumn, cells: Sequence[GapCell]) -> GapCell | None:
