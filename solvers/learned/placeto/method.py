@@ -8,9 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.graph_index import Ints
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

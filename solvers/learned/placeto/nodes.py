@@ -1,4 +1,4 @@
-"""What Placeto sees of an instance: merged nodes, who is before, after and beside whom, features."""
+"""What Placeto sees of an instance: merged nodes, what is around each of them, and features."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Nodes:
     @property
     def num_features(self) -> int:
         """Length of a row of `features`."""
-        return STATIC_FEATURES + self.time_ns.shape[1]
+        return STATIC_FEATURES + int(self.time_ns.shape[1])
 
 
 def nodes_of(instance: Instance, most_nodes: int) -> Nodes:
