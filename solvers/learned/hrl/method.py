@@ -44,14 +44,14 @@ def run(task: Task[Makespan], params: HrlParams) -> Outcome:
     A heuristic; deterministic for a seed without a time limit.
     """
     tried = Evaluations(task.instance, task.semantics, params.evaluations, "hrl")
-    message = train(task, params, tried)
+    message = learn(task, params, tried)
     plan = tried.plan()
     if plan is None:
         message = message or f"none of {tried.done} placements fits into memory"
     return Outcome(plan, message=message, details={"evaluations": tried.done})
 
 
-def train(task: Task[Makespan], params: HrlParams, tried: Evaluations) -> str:
+def learn(task: Task[Makespan], params: HrlParams, tried: Evaluations) -> str:
     """Train within the budget of `tried`; why it ended early, or an empty text."""
     from placegap.solvers.learned.hrl.training import Hrl
 

@@ -36,6 +36,13 @@ class PlacetoParams(Params):
         Episodes of one update.
     start : {"one-device", "random"}
         Where episodes begin: all on the device that alone is fastest, or a random placement.
+    learning_rate, entropy : float
+        Of Adam, and of the bonus for entropy, at the beginning. Placeto's own are 0.001 and 1; they
+        are for far more episodes.
+    policy : str or None
+        A policy to begin with: one that ships (`policy_file.shipped`), or a file.
+    train : bool
+        Whether the policy is trained at all; without it, it places each node once.
     """
 
     evaluations: int = Field(default=4_000, ge=1, json_schema_extra=EFFORT)
@@ -43,6 +50,10 @@ class PlacetoParams(Params):
     rounds: int = Field(default=8, ge=1, le=64)
     workers: int = Field(default=4, ge=1, le=64)
     start: Literal["one-device", "random"] = "one-device"
+    learning_rate: float = Field(default=0.003, gt=0, le=1)
+    entropy: float = Field(default=0.05, ge=0, le=10)
+    policy: str | None = None
+    train: bool = True
 
 
 def run(task: Task[Makespan], params: PlacetoParams) -> Outcome:
@@ -51,31 +62,44 @@ def run(task: Task[Makespan], params: PlacetoParams) -> Outcome:
     A heuristic; deterministic for a seed without a time limit.
     """
     tried = Evaluations(task.instance, task.semantics, params.evaluations, "placeto")
-    message = train(task, params, tried)
+    message = learn(task, params, tried)
     plan = tried.plan()
     if plan is None:
         message = message or f"none of {tried.done} placements fits into memory"
     return Outcome(plan, message=message, details={"evaluations": tried.done})
 
 
-def train(task: Task[Makespan], params: PlacetoParams, tried: Evaluations) -> str:
-    """Train within the budget of `tried`; why it ended early, or an empty text."""
-    from placegap.solvers.learned.placeto.network import PlacetoPolicy
-    from placegap.solvers.learned.placeto.training import Placeto
+def learn(task: Task[Makespan], params: PlacetoParams, tried: Evaluations) -> str:
+    """Train within the budget of `tried`; why it ended early, or an empty text.
+
+    A policy that was given first places each node once; the last episode takes the likeliest
+    device of each node.
+    """
+    from placegap.solvers.learned.placeto.policy_file import load_policy, new_policy
+    from placegap.solvers.learned.placeto.training import Placeto, Tuning, train
 
     clock = task.limits.clock()
     nodes = nodes_of(task.instance, params.nodes)
     if len(nodes.first_op) > MOST_NODES:
         return f"the graph cannot be merged below {len(nodes.first_op)} nodes"
+    num_devices = task.instance.num_devices
     with seeded(task.limits.seed):
-        policy = PlacetoPolicy(nodes.num_features, task.instance.num_devices, params.rounds)
+        if params.policy is None:
+            policy = new_policy(num_devices, params.rounds)
+        else:
+            policy = load_policy(params.policy, num_devices)
         start = start_of(nodes, params.start, task.limits.seed)
         learner = Placeto(nodes, tried, policy, start)
         steps = len(nodes.visits)
         try:
-            learner.train((tried.left - steps) // (steps * params.workers), params.workers, clock)
-            if tried.left >= steps:
+            if params.policy is not None or not params.train:
                 learner.play(1, clock, greedy=True)
+            if params.train:
+                updates = max(0, tried.left - steps) // (steps * params.workers)
+                tuning = Tuning(updates, params.workers, params.learning_rate, params.entropy)
+                train([learner], tuning, clock)
+                if tried.left >= steps:
+                    learner.play(1, clock, greedy=True)
         except LimitReached as reached:
             return str(reached)
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +20,17 @@ from placegap.solvers.learned.placeto.nodes import Nodes, features
 BASELINE_UPDATES = 10
 """The baseline of a step is its mean return over so many updates."""
 
-FIRST_RATE, LAST_RATE, LARGEST_NORM = 3e-3, 3e-4, 1.25
-"""Learning rates of Adam at the beginning and at the end (Placeto's: 1e-3 and 1e-4), clipping."""
+LAST_RATE_SHARE, LARGEST_NORM = 0.1, 1.25
+"""Share of the learning rate that is left at the end, and what gradients are clipped at."""
 
-FIRST_ENTROPY = 0.05
-"""Coefficient of the entropy at the beginning; at the end it is 0 (Placeto's: 1)."""
+
+class Tuning(NamedTuple):
+    """How a policy is trained: updates, episodes of each, Adam's rate and entropy at the start."""
+
+    updates: int
+    workers: int
+    learning_rate: float
+    entropy: float
 
 
 class Episodes(NamedTuple):
@@ -40,7 +47,7 @@ class Episodes(NamedTuple):
 
 
 class Placeto:
-    """Training of one policy on one instance.
+    """One instance that a policy plays episodes on.
 
     Parameters
     ----------
@@ -56,29 +63,18 @@ class Placeto:
     ) -> None:
         self.nodes, self.tried, self.policy, self.start = nodes, tried, policy, start
         self.graph: GraphTensors = graph_tensors(nodes)
+        self.returns: deque[NDArray[np.float64]] = deque(maxlen=BASELINE_UPDATES)
         self.start_trial, self.start_times = self._run(start)
         self.scale_ns = float(max(1, self.start_trial.time_ns))
 
-    def train(self, updates: int, workers: int, clock: Clock) -> None:
-        """Update the policy so many times, each after an episode of each worker."""
-        optimizer = torch.optim.Adam(self.policy.parameters(), lr=FIRST_RATE)
-        returns: deque[NDArray[np.float64]] = deque(maxlen=BASELINE_UPDATES)
-        for update in range(updates):
-            share = update / max(1, updates - 1)
-            for group in optimizer.param_groups:
-                group["lr"] = FIRST_RATE * (LAST_RATE / FIRST_RATE) ** share
-            episodes = self.play(workers, clock)
-            found = episodes.costs[:-1] - episodes.costs[-1]  # sums of the later rewards
-            returns.append(found)
-            baseline = np.concatenate(list(returns), axis=1).mean(axis=1, keepdims=True)
-            loss = policy_loss(
-                self.policy, self.graph, episodes, found - baseline, FIRST_ENTROPY * (1 - share)
-            )
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(self.policy.parameters(), LARGEST_NORM)
-            optimizer.step()
-            self.tried.end_update(float(episodes.costs[-1].mean()) * self.scale_ns)
+    def advantage(self, episodes: Episodes) -> NDArray[np.float64]:
+        """Sum of the later rewards of each step, (V, W), minus its mean over the last updates."""
+        found = episodes.costs[:-1] - episodes.costs[-1]
+        self.returns.append(found)
+        baseline: NDArray[np.float64] = np.concatenate(list(self.returns), axis=1).mean(
+            axis=1, keepdims=True
+        )
+        return found - baseline
 
     def play(self, workers: int, clock: Clock, *, greedy: bool = False) -> Episodes:
         """Let the policy visit every node once, in so many episodes side by side."""
@@ -119,6 +115,31 @@ class Placeto:
     def _run(self, device: Ints) -> tuple[Trial, Ints]:
         trial = self.tried.run(device[self.nodes.node])
         return trial, self.tried.start_ns[self.nodes.first_op]
+
+
+def train(learners: Sequence[Placeto], tuning: Tuning, clock: Clock) -> None:
+    """Update the policy that some instances share, each time after episodes on the next of them.
+
+    Raises
+    ------
+    LimitReached
+        If the time is over; the policy keeps what it has learned.
+    """
+    policy = learners[0].policy
+    optimizer = torch.optim.Adam(policy.parameters(), lr=tuning.learning_rate)
+    for update in range(tuning.updates):
+        learner = learners[update % len(learners)]
+        done = update / max(1, tuning.updates - 1)
+        for group in optimizer.param_groups:
+            group["lr"] = tuning.learning_rate * LAST_RATE_SHARE**done
+        episodes = learner.play(tuning.workers, clock)
+        entropy = tuning.entropy * (1 - done)
+        loss = policy_loss(policy, learner.graph, episodes, learner.advantage(episodes), entropy)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(policy.parameters(), LARGEST_NORM)
+        optimizer.step()
+        learner.tried.end_update(float(episodes.costs[-1].mean()) * learner.scale_ns)
 
 
 def policy_loss(
