@@ -69,12 +69,12 @@ class Placeto:
 
     def advantage(self, episodes: Episodes) -> NDArray[np.float64]:
         """Sum of the later rewards of each step, (V, W), minus its mean over the last updates."""
-        found = episodes.costs[:-1] - episodes.costs[-1]
+        found: NDArray[np.float64] = episodes.costs[:-1] - episodes.costs[-1]
         self.returns.append(found)
         baseline: NDArray[np.float64] = np.concatenate(list(self.returns), axis=1).mean(
             axis=1, keepdims=True
         )
-        return found - baseline
+        return np.subtract(found, baseline)
 
     def play(self, workers: int, clock: Clock, *, greedy: bool = False) -> Episodes:
         """Let the policy visit every node once, in so many episodes side by side."""
