@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,7 @@ def _dnn_instance(folder: Path) -> Any:
     return read_model(path).instance()
 
 
+@cache
 def good_plan() -> dict[str, Any]:
     """A plan of the good document, with all that a file may state."""
     from placegap.instances import Makespan, simulate
@@ -122,6 +124,11 @@ def good_plan() -> dict[str, Any]:
         ],
     }
     return raw
+
+
+def damaged_plan(rng: random.Random) -> bytes:
+    """A damaged plan of the good document; it is scheduled when the first one is wanted."""
+    return json_damage(good_plan())(rng)
 
 
 def read_instance(path: Path) -> object:
@@ -311,7 +318,7 @@ IMPORTERS: dict[str, Importer] = {
         ),
         read_cluster,
     ),
-    "plan": Importer("plan.json", json_damage(good_plan()), read_plan),
+    "plan": Importer("plan.json", damaged_plan, read_plan),
     "measurements": Importer("ops.csv", text_damage(ops_csv()), read_measurements),
     "times-csv": Importer("times.csv", text_damage(times_csv()), read_measured_times),
     "times-trace": Importer("trace.json", json_damage(good_trace()), read_measured_times),
