@@ -9,7 +9,9 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
+from placegap.experiments.running.on_dask.pool import run_on_dask
 from placegap.experiments.running.pool import run_pool
 from placegap.experiments.running.provenance import made_by
 from placegap.experiments.running.stop_signals import held
@@ -18,7 +20,10 @@ from placegap.experiments.studies.gaps import GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import Progress
-from placegap.experiments.studies.task import describe_ending, hard_limit_s, run_task
+from placegap.experiments.studies.task import describe_ending, hard_limit_s, run_task, unfit
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 LOG_NAME = "runs.jsonl"
 
@@ -35,6 +40,7 @@ def run_study(
     modules: Sequence[str] = (),
     tell: Callable[[str], None] = lambda sentence: None,
     smoke: bool = False,
+    client: Client | None = None,
 ) -> tuple[Study, list[GapCell]]:
     """Run what is missing of a study, and return the study and all its cells.
 
@@ -57,11 +63,15 @@ def run_study(
         Told in a sentence of each file and each run that is left out.
     smoke : bool
         Whether to run the study's smallest form (`config.smallest`).
+    client : Client, optional
+        Of a Dask cluster that does the runs, in place of processes of this machine.
 
     Raises
     ------
     InputError
         A bad study, or a log that cannot be read or written.
+    PoolError
+        Processes cannot start, or the Dask cluster is lost.
     """
     for module in modules:
         import_module(module)
@@ -75,13 +85,24 @@ def run_study(
         notices, stamp = Path(folder), made_by()
         todo = missing_runs(cells, log.records)
         told.planned(todo, len({cell.run.key for cell in cells if cell.run is not None}), notices)
-        endings = run_pool(
-            _started(todo, told),
-            partial(run_task, notices=notices),
-            workers=workers or num_cores(),
-            hard_limit_s=hard_limit_s,
-            modules=(REFEREE, *modules),
-        )
+        asked, modules = _started(todo, told), (REFEREE, *modules)
+        if client is None:
+            endings = run_pool(
+                asked,
+                partial(run_task, notices=notices),
+                workers=workers or num_cores(),
+                hard_limit_s=hard_limit_s,
+                modules=modules,
+            )
+        else:
+            endings = run_on_dask(
+                asked,
+                run_task,
+                client=client,
+                hard_limit_s=hard_limit_s,
+                modules=modules,
+                unfit=unfit,
+            )
         # a signal that stops the study interrupts its waiting, and nothing else
         with held(), closing(endings):
             for ending in endings:
@@ -90,7 +111,7 @@ def run_study(
                     # a slow machine, and no result: what is in the log would never run again
                     tell(f"left out: {run.label}, {ending.message} while its kernels were compiled")
                 else:
-                    log.append({**describe_ending(ending), "made_by": stamp})
+                    log.append({**describe_ending(ending), "made_by": ending.made_by or stamp})
                 told.ended(run)
         return study, gap_cells(cells, log.records)
 

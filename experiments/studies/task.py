@@ -15,6 +15,8 @@ from placegap.experiments.studies.plan import Run
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, solve
 from placegap.solvers.core.clock import compiled_s, while_compiling
+from placegap.solvers.core.registry import find_method
+from placegap.solvers.solving.solve import versions_of, what_is_missing
 
 SPLIT = "split"
 """Status of a run whose plan is one of a finer instance."""
@@ -23,6 +25,22 @@ SPLIT = "split"
 def hard_limit_s(run: Run) -> float:
     """Seconds after which the worker is killed."""
     return run.time_limit_s + GRACE_S
+
+
+def unfit(run: Run) -> str | None:
+    """Why the machine that this is called on cannot do a run: its solvers are others.
+
+    The run's key names their versions, so the result would stand under a key that is not its own.
+    """
+    method = find_method(run.method)
+    missing = what_is_missing(method, method.params.model_validate(run.params))
+    if missing is not None:
+        return missing
+    here = versions_of(method)
+    for name, version in run.versions.items():
+        if here.get(name) != version:
+            return f"has {name} {here.get(name)}, and the study needs {version}"
+    return None
 
 
 def run_task(run: Run, notices: Path | None = None) -> dict[str, Any]:

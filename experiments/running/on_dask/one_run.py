@@ -1,0 +1,125 @@
+"""What a Dask worker does with one task: it runs in a process of its own, as in the local pool.
+
+Dask neither ends a task that runs too long nor counts the memory of what a task starts. So a Dask
+worker only watches: a `TaskProcess` computes, and is killed at its hard limit, or when the study
+that wants it has gone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from placegap.experiments.running.pool import Ending, TaskProcess
+from placegap.experiments.running.provenance import made_by
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+T = TypeVar("T")
+
+POLL_S = 0.2
+
+DIED = "the Dask worker that ran it died"
+
+
+@dataclass(frozen=True)
+class RemoteTask(Generic[T]):
+    """A task, and how to run it.
+
+    Attributes
+    ----------
+    function, modules
+        As for `run_pool`.
+    limit_s : float
+        Seconds after which the process is killed.
+    alone : bool
+        Whether it may start processes of its own.
+    unfit : callable
+        What keeps this machine from doing the task, or None.
+    """
+
+    task: T
+    function: Callable[[T], Any]
+    modules: tuple[str, ...]
+    limit_s: float
+    alone: bool
+    unfit: Callable[[T], str | None]
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """How a job ended and what it ran on; or why this machine cannot do it."""
+
+    ending: Ending[T] | None
+    made_by: str = ""
+    unfit: str = ""
+
+
+_idle: dict[int, tuple[object, TaskProcess[Any]]] = {}
+"""By thread: the kernel ends a process with the thread that has started it."""
+
+
+def run_job(job: RemoteTask[T]) -> Answer[T]:
+    """Do a job in a thread of a Dask worker.
+
+    Raises
+    ------
+    PoolError
+        If processes cannot start here.
+    """
+    from distributed import Event, get_worker
+
+    worker = get_worker()
+    why_not = job.unfit(job.task)
+    if why_not is not None:
+        return Answer(None, unfit=f"the Dask worker at {worker.address} {why_not}")
+    claim = Event(worker.get_current_task())
+    if claim.is_set():  # Dask tries again what a worker that died was at
+        return Answer(Ending(job.task, "crashed", None, DIED, 0.0))
+    claim.set()
+    return Answer(_run(job, worker), made_by())
+
+
+def _run(job: RemoteTask[T], worker: Worker) -> Ending[T]:
+    kind = (job.function, job.modules, job.alone)
+    had, process = _idle.pop(threading.get_ident(), (None, None))
+    if process is not None and had != kind:
+        process.kill()
+        process = None
+    if process is None:
+        process = TaskProcess(job.function, job.modules, alone=job.alone)
+    keep = False
+    try:
+        process.send(job.task, job.limit_s)
+        ending = None
+        while ending is None:
+            left_s = process.deadline - time.monotonic()
+            heard = wait([process.pipe], timeout=max(0.0, min(POLL_S, left_s)))
+            ending = process.ending(bool(heard))
+            if ending is None and not _is_wanted(worker):
+                return Ending(job.task, "crashed", None, "nobody waits for it", 0.0)
+        keep = ending.fate == "done"
+        return ending
+    finally:
+        if keep:
+            _idle[threading.get_ident()] = kind, process
+        else:
+            process.kill()
+
+
+def _is_wanted(worker: Worker) -> bool:
+    """Whether somebody still waits for the task of this thread."""
+    task = worker.state.tasks.get(worker.get_current_task())
+    return task is not None and task.state == "executing"
+
+
+def end_idle() -> None:
+    """End the processes that wait for another task."""
+    while _idle:
+        _, (_, process) = _idle.popitem()
+        process.kill()
