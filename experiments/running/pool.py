@@ -30,7 +30,7 @@ Fate = Literal["done", "timeout", "crashed"]
 class Ending(Generic[T]):
     """How a task ended: `answer` is what the function returned, if the fate is "done".
 
-    `made_by` tells what it ran on, where that may be another machine.
+    `last_news` is what it told last, and `made_by` what it ran on, where that is another machine.
     """
 
     task: T
@@ -38,7 +38,15 @@ class Ending(Generic[T]):
     answer: Any
     message: str
     wall_s: float
+    last_news: Any = None
     made_by: str = ""
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """What a function returns where the machine that it runs on cannot do the task."""
+
+    why: str
 
 
 class PoolError(RuntimeError):
@@ -242,6 +250,7 @@ class TaskProcess(Generic[T]):
         """Hand over a task; its clock starts when the worker has started."""
         self.task = task
         self.limit_s = limit_s
+        self.last_news: Any = None
         self._start_clock()
         with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
             self.pipe.send(task)
@@ -253,7 +262,7 @@ class TaskProcess(Generic[T]):
             if time.monotonic() < self.deadline:
                 return None
             message = f"killed at the hard limit of {self.limit_s:g} s"
-            return Ending(self.task, "timeout", None, message, wall_s)
+            return Ending(self.task, "timeout", None, message, wall_s, self.last_news)
         try:
             answer = self.pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -261,13 +270,14 @@ class TaskProcess(Generic[T]):
             if not self.ready:
                 raise PoolError(f"worker processes cannot start ({how})") from None
             message = f"the worker process died ({how})"
-            return Ending(self.task, "crashed", None, message, wall_s)
+            return Ending(self.task, "crashed", None, message, wall_s, self.last_news)
         if isinstance(answer, _News):
+            self.last_news = answer.content
             if self.on_news is not None:
                 self.on_news(answer.content)
             return self.ending(heard=False)  # telling is no excuse for running on
         if self.ready:
-            return Ending(self.task, "done", answer, "", wall_s)
+            return Ending(self.task, "done", answer, "", wall_s, self.last_news)
         self.ready = True
         self._start_clock()
         return None

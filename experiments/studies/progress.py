@@ -37,11 +37,14 @@ class Progress:
     def reading(self, name: str) -> None:
         """Be told that an instance has been read."""
 
-    def planned(self, todo: Sequence[Run], total: int, notices: Path) -> None:
-        """Be told what runs; a file in `notices` named after a run's key: it compiles kernels."""
+    def planned(self, todo: Sequence[Run], total: int) -> None:
+        """Be told what runs."""
 
     def started(self, run: Run) -> None:
         """Be told that a worker has got a run."""
+
+    def compiling(self, news: tuple[str, bool]) -> None:
+        """Be told that the run of a key begins to compile kernels, or has."""
 
     def ended(self, run: Run) -> None:
         """Be told that a run stands in the log."""
@@ -101,17 +104,17 @@ class Told(Progress):
         self.workers = workers
         self.done = self.total = 0
         self._running: dict[str, Run] = {}
-        self._notices: Path | None = None
-        self._reading = ""
+        self._compiling: set[str] = set()
+        self._reading: str | None = ""
         self._began = time.monotonic()
 
     def reading(self, name: str) -> None:
         """Be told that an instance has been read."""
         self._reading = name
 
-    def planned(self, todo: Sequence[Run], total: int, notices: Path) -> None:
+    def planned(self, todo: Sequence[Run], total: int) -> None:
         """Say what is left to do."""
-        self._reading, self._notices = "", notices
+        self._reading = None
         self.done, self.total = total - len(todo), total
         if not todo:
             warn(f"all {total} runs are in the log: there is nothing to run")
@@ -124,9 +127,18 @@ class Told(Progress):
         """Be told that a worker has got a run."""
         self._running[run.key] = run
 
+    def compiling(self, news: tuple[str, bool]) -> None:
+        """Be told that the run of a key begins to compile kernels, or has."""
+        key, now = news
+        if now:
+            self._compiling.add(key)
+        else:
+            self._compiling.discard(key)
+
     def ended(self, run: Run) -> None:
         """Be told that a run stands in the log."""
         self._running.pop(run.key, None)
+        self._compiling.discard(run.key)
         self.done += 1
 
     @property
@@ -136,12 +148,11 @@ class Told(Progress):
 
     def now(self) -> str:
         """What runs, and what of it compiles kernels."""
-        if self._notices is None:
+        if self._reading is not None:
             return f"reading {self._reading or 'the instances'}"
         texts = []
         for run in list(self._running.values()):
-            compiles = (self._notices / run.key).exists()
-            texts.append("compiling kernels for " * compiles + run.label)
+            texts.append("compiling kernels for " * (run.key in self._compiling) + run.label)
         return "; ".join(texts)
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from placegap.experiments.running.on_dask.pool import run_on_dask
@@ -20,7 +18,7 @@ from placegap.experiments.studies.gaps import GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import Progress
-from placegap.experiments.studies.task import describe_ending, hard_limit_s, run_task, unfit
+from placegap.experiments.studies.task import describe_ending, hard_limit_s, run_elsewhere, run_task
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -81,33 +79,34 @@ def run_study(
         cells.append(cell)
         told.reading(cell.instance)
     log_file = results_folder(study, out) / LOG_NAME
-    with RunLog(log_file) as log, TemporaryDirectory(prefix="placegap-") as folder:
-        notices, stamp = Path(folder), made_by()
+    with RunLog(log_file) as log:
+        stamp = made_by()
         todo = missing_runs(cells, log.records)
-        told.planned(todo, len({cell.run.key for cell in cells if cell.run is not None}), notices)
+        told.planned(todo, len({cell.run.key for cell in cells if cell.run is not None}))
         asked, modules = _started(todo, told), (REFEREE, *modules)
         if client is None:
             endings = run_pool(
                 asked,
-                partial(run_task, notices=notices),
+                run_task,
                 workers=workers or num_cores(),
                 hard_limit_s=hard_limit_s,
                 modules=modules,
+                on_news=told.compiling,
             )
         else:
             endings = run_on_dask(
                 asked,
-                run_task,
+                run_elsewhere,
                 client=client,
                 hard_limit_s=hard_limit_s,
                 modules=modules,
-                unfit=unfit,
+                on_news=told.compiling,
             )
         # a signal that stops the study interrupts its waiting, and nothing else
         with held(), closing(endings):
             for ending in endings:
                 run = ending.task
-                if ending.fate == "timeout" and (notices / run.key).exists():
+                if ending.fate == "timeout" and ending.last_news == (run.key, True):
                     # a slow machine, and no result: what is in the log would never run again
                     tell(f"left out: {run.label}, {ending.message} while its kernels were compiled")
                 else:

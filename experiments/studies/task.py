@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
-from placegap.experiments.running.pool import Ending
+from placegap.experiments.running.pool import Ending, Unfit, send_news
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.studies.log import Record
@@ -43,16 +42,19 @@ def unfit(run: Run) -> str | None:
     return None
 
 
-def run_task(run: Run, notices: Path | None = None) -> dict[str, Any]:
+def run_task(run: Run) -> dict[str, Any]:
     """Solve one run; whatever goes wrong becomes a status and a one-line message.
 
-    While kernels are compiled, a file in the folder `notices` has the name of the run's key.
+    It sends news when it begins to compile kernels, and when it ends: the run's key, and which.
     """
-    if notices is None:
+    with while_compiling(lambda: send_news((run.key, True)), lambda: send_news((run.key, False))):
         return _run(run)
-    notice = notices / run.key
-    with while_compiling(notice.touch, lambda: notice.unlink(missing_ok=True)):
-        return _run(run)
+
+
+def run_elsewhere(run: Run) -> dict[str, Any] | Unfit:
+    """`run_task`, on a machine that may have other solvers than the one that planned the run."""
+    why = unfit(run)
+    return run_task(run) if why is None else Unfit(why)
 
 
 def _run(run: Run) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from placegap.experiments.running.pool import Ending, TaskProcess
+from placegap.experiments.running.pool import Ending, PoolError, TaskProcess, Unfit
 from placegap.experiments.running.provenance import made_by
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class RemoteTask(Generic[T]):
         Seconds after which the process is killed.
     alone : bool
         Whether it may start processes of its own.
-    unfit : callable
-        What keeps this machine from doing the task, or None.
+    topic : str
+        Of the Dask events that carry its news.
     """
 
     task: T
@@ -48,41 +48,32 @@ class RemoteTask(Generic[T]):
     modules: tuple[str, ...]
     limit_s: float
     alone: bool
-    unfit: Callable[[T], str | None]
-
-
-@dataclass(frozen=True)
-class Answer(Generic[T]):
-    """How a job ended and what it ran on; or why this machine cannot do it."""
-
-    ending: Ending[T] | None
-    made_by: str = ""
-    unfit: str = ""
+    topic: str
 
 
 _idle: dict[int, tuple[object, TaskProcess[Any]]] = {}
 """By thread: the kernel ends a process with the thread that has started it."""
 
 
-def run_job(job: RemoteTask[T]) -> Answer[T]:
-    """Do a job in a thread of a Dask worker.
+def run_one(job: RemoteTask[T]) -> Ending[T]:
+    """Run a task, in a thread of a Dask worker that waits for its process.
 
     Raises
     ------
     PoolError
-        If processes cannot start here.
+        If processes cannot start here, or this machine cannot do the task (`Unfit`).
     """
     from distributed import Event, get_worker
 
     worker = get_worker()
-    why_not = job.unfit(job.task)
-    if why_not is not None:
-        return Answer(None, unfit=f"the Dask worker at {worker.address} {why_not}")
     claim = Event(worker.get_current_task())
     if claim.is_set():  # Dask tries again what a worker that died was at
-        return Answer(Ending(job.task, "crashed", None, DIED, 0.0))
+        return Ending(job.task, "crashed", None, DIED, 0.0)
     claim.set()
-    return Answer(_run(job, worker), made_by())
+    ending = _run(job, worker)
+    if isinstance(ending.answer, Unfit):
+        raise PoolError(f"the worker at {worker.address} {ending.answer.why}")
+    return replace(ending, made_by=made_by())
 
 
 def _run(job: RemoteTask[T], worker: Worker) -> Ending[T]:
@@ -95,6 +86,7 @@ def _run(job: RemoteTask[T], worker: Worker) -> Ending[T]:
         process = TaskProcess(job.function, job.modules, alone=job.alone)
     keep = False
     try:
+        process.on_news = lambda news: worker.log_event(job.topic, news)
         process.send(job.task, job.limit_s)
         ending = None
         while ending is None:
@@ -102,7 +94,7 @@ def _run(job: RemoteTask[T], worker: Worker) -> Ending[T]:
             heard = wait([process.pipe], timeout=max(0.0, min(POLL_S, left_s)))
             ending = process.ending(bool(heard))
             if ending is None and not _is_wanted(worker):
-                return Ending(job.task, "crashed", None, "nobody waits for it", 0.0)
+                raise PoolError("nobody waits for the run any more")
         keep = ending.fate == "done"
         return ending
     finally:

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from placegap.experiments.running.on_dask.cluster import num_slots
-from placegap.experiments.running.on_dask.one_run import DIED, Answer, RemoteTask, end_idle, run_job
+from placegap.experiments.running.on_dask.one_run import DIED, RemoteTask, end_idle, run_one
 from placegap.experiments.running.pool import Ending, PoolError
 from placegap.experiments.running.stop_signals import allowed
 from placegap.experiments.running.warm_up import one_line
@@ -30,10 +30,6 @@ POLL_S = 0.5
 """How often we look for new workers, and whether the scheduler is there."""
 
 
-def always_fit(task: object) -> None:
-    """Every machine can do every task."""
-
-
 def run_on_dask(
     tasks: Iterable[T],
     function: Callable[[T], Any],
@@ -41,7 +37,7 @@ def run_on_dask(
     client: Client,
     hard_limit_s: Callable[[T], float],
     modules: Sequence[str] = (),
-    unfit: Callable[[T], str | None] = always_fit,
+    on_news: Callable[[Any], None] = lambda news: None,
 ) -> Generator[Ending[T]]:
     """Run ``function(task)`` on a Dask cluster; yield each task's ending as it comes.
 
@@ -54,8 +50,9 @@ def run_on_dask(
         As for `run_pool`; the workers must be able to import all of them.
     client : Client
         Of the cluster.
-    unfit : callable
-        What keeps the machine that it is called on from doing a task, or None.
+    on_news : callable
+        Called with what tasks `send_news` of while they run, from another thread; tuples of plain
+        values arrive as tuples.
 
     Raises
     ------
@@ -68,6 +65,8 @@ def run_on_dask(
     busy: dict[Future[Any], T] = {}
     ended: SimpleQueue[Future[Any]] = SimpleQueue()
     exhausted = False
+    topic = f"placegap-{uuid.uuid4().hex}"
+    client.subscribe_topic(topic, lambda event: on_news(event[1]))
     try:
         while True:
             slots = _slots(client)
@@ -78,8 +77,8 @@ def run_on_dask(
                     exhausted = True
                     break
                 limit_s = hard_limit_s(task)
-                job = RemoteTask(task, function, tuple(modules), limit_s, slots == 1, unfit)
-                future = client.submit(run_job, job, key=f"placegap-{uuid.uuid4().hex}")
+                job = RemoteTask(task, function, tuple(modules), limit_s, slots == 1, topic)
+                future = client.submit(run_one, job, key=f"placegap-{uuid.uuid4().hex}")
                 busy[future] = task
                 future.add_done_callback(ended.put)
             if not busy:
@@ -96,7 +95,7 @@ def run_on_dask(
             _drop_claim(over, client)
             yield ending
     finally:
-        _end(busy, client)
+        _end(busy, client, topic)
 
 
 def _slots(client: Client) -> int:
@@ -128,7 +127,7 @@ def _ending(future: Future[Any], task: T, client: Client) -> Ending[T]:
 
     try:
         with allowed():
-            answer: Answer[T] = future.result()
+            ending: Ending[T] = future.result()
     except KilledWorker:
         return Ending(task, "crashed", None, DIED, 0.0)
     except PoolError as error:
@@ -141,9 +140,7 @@ def _ending(future: Future[Any], task: T, client: Client) -> Ending[T]:
         raise PoolError(
             f"a Dask worker cannot do it ({one_line(error)}); install the same placegap there"
         ) from None
-    if answer.ending is None:
-        raise PoolError(answer.unfit)
-    return replace(answer.ending, task=task, made_by=answer.made_by)
+    return replace(ending, task=task)
 
 
 def _returned(busy: Mapping[Future[Any], T], client: Client) -> Generator[Ending[T]]:
@@ -161,11 +158,12 @@ def _drop_claim(future: Future[Any], client: Client) -> None:
         Event(future.key, client=client).clear()
 
 
-def _end(busy: Mapping[Future[Any], T], client: Client) -> None:
+def _end(busy: Mapping[Future[Any], T], client: Client, topic: str) -> None:
     """End what still runs, and the processes that wait for more."""
     if client.status != "running":
         return
     with suppress(OSError, TimeoutError, CancelledError):
+        client.unsubscribe_topic(topic)
         client.cancel(list(busy))
         for future in busy:
             _drop_claim(future, client)

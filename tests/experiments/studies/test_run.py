@@ -82,7 +82,7 @@ def test_a_line_cut_off_is_the_only_run_that_is_done_again(
     told: list[object] = []
 
     class Listener(Progress):
-        def planned(self, todo: Sequence[Run], total: int, notices: Path) -> None:
+        def planned(self, todo: Sequence[Run], total: int) -> None:
             told.append((len(todo), total))
 
         def ended(self, run: Run) -> None:
