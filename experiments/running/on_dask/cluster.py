@@ -66,7 +66,7 @@ def local_cluster(workers: int) -> Iterator[Client]:
             n_workers=workers,
             threads_per_worker=1,
             memory_limit=0,  # it would count the Dask worker, and not the runs
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         )
         client = Client(cluster, set_as_default=False)

@@ -1,0 +1,151 @@
+"""A study on Dask writes what a local one writes; kills lose and repeat no run."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doubles.fake_study import log_lines, study_file, study_process, wait_for_lines
+from doubles.hidden_extras import without_extras
+from doubles.pool_jobs import run_here
+from doubles.processes import begin, finish, no_session, send
+
+from placegap.experiments.cli import main
+from placegap.experiments.running.on_dask.cluster import local_cluster
+from placegap.experiments.studies import run as study
+from placegap.experiments.studies.run import run_study
+
+needs_dask = pytest.mark.skipif(
+    bool(subprocess.run([sys.executable, "-c", "import distributed"], check=False).returncode),
+    reason="needs the dask extra",
+)
+
+TIMES = {"wall_s", "build_s", "solve_s", "setup_s"}
+SEEDS = ", ".join(map(str, range(8)))
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Local runs need no processes."""
+    monkeypatch.setattr(study, "run_pool", run_here)
+
+
+def results(out: Path) -> dict[str, Any]:
+    """The lines of a log by key, without what a clock has measured."""
+    lines = ({k: v for k, v in line.items() if k not in TIMES} for line in log_lines(out))
+    return {line["key"]: line for line in lines}
+
+
+def is_each_once(out: Path, count: int, status: str = "feasible") -> bool:
+    lines = log_lines(out)
+    keys = {line["key"] for line in lines}
+    return len(lines) == len(keys) == count and {line["status"] for line in lines} == {status}
+
+
+@contextmanager
+def scheduler_and_worker() -> Iterator[tuple[str, Any]]:
+    """``dask scheduler`` and ``dask worker`` as on two machines; the address and the scheduler."""
+    code = "import sys; from dask.__main__ import main; main()"
+    scheduler = begin(
+        code, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    worker = None
+    try:
+        assert scheduler.stderr is not None
+        said = next(line for line in scheduler.stderr if "Scheduler at" in line)
+        address = said.split()[-1]
+        worker = begin(
+            code, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        yield address, scheduler
+    finally:
+        for process in filter(None, (worker, scheduler)):
+            process.kill()
+            process.communicate()
+
+
+@needs_dask
+def test_the_log_is_the_one_of_a_local_study(tmp_path: Path, fakes: list[str], here: None) -> None:
+    kinds = "{}, {bound: 1}, {kind: infeasible}, {kind: none}, {bound: 9000000000}, {fault: x}"
+    path = study_file(tmp_path, kinds, seeds="0, 1")
+    with local_cluster(1) as client:
+        _, cells = run_study(path, tmp_path / "dask", client=client, modules=fakes)
+    run_study(path, tmp_path / "local", workers=1, modules=fakes)
+    assert results(tmp_path / "dask") == results(tmp_path / "local")
+    assert len(cells) == len(log_lines(tmp_path / "dask")) == 12
+
+
+@needs_dask
+def test_after_a_signal_to_all_processes_every_run_is_done_exactly_once(
+    tmp_path: Path, fakes: list[str], here: None
+) -> None:
+    path = study_file(tmp_path, "{seconds: 0.3}", SEEDS)
+    process = study_process(path, tmp_path, "--dask", "1")
+    wait_for_lines(tmp_path, 2)
+    send(process, signal.SIGTERM)
+    send(process, signal.SIGTERM)  # as `timeout` does
+    _, err = finish(process)
+    assert process.returncode == 143
+    assert err.splitlines()[-1] == (
+        f"placegap: stopped; {tmp_path / 'runs.jsonl'} keeps every run that is done,"
+        " and the same command goes on from there"
+    )
+    assert no_session(process.pid)
+    before = (tmp_path / "runs.jsonl").read_bytes()
+    run_study(path, tmp_path, workers=1, modules=fakes)
+    assert (tmp_path / "runs.jsonl").read_bytes().startswith(before)
+    assert is_each_once(tmp_path, 8)
+
+
+@needs_dask
+def test_a_killed_study_and_a_killed_scheduler_lose_and_repeat_nothing(
+    tmp_path: Path, fakes: list[str], here: None
+) -> None:
+    path = study_file(tmp_path, "{seconds: 0.4}", SEEDS)
+    with scheduler_and_worker() as (address, scheduler):
+        process = study_process(path, tmp_path, "--scheduler", address)
+        wait_for_lines(tmp_path, 2)
+        process.kill()  # the cluster goes on without it
+        process.communicate()
+        lines = len((tmp_path / "runs.jsonl").read_bytes().splitlines())
+        process = study_process(path, tmp_path, "--scheduler", address)
+        wait_for_lines(tmp_path, lines + 1)
+        scheduler.kill()
+        began = time.monotonic()
+        _, err = finish(process)
+        assert process.returncode == 2
+        assert time.monotonic() - began < 20
+        assert err.splitlines()[-1] == (
+            f"placegap: the Dask scheduler at {address} is gone; {tmp_path / 'runs.jsonl'} keeps"
+            " every run that is done, and the same command goes on from there"
+        )
+        assert not re.search("Traceback|distributed", err)
+    run_study(path, tmp_path, workers=1, modules=fakes)
+    assert is_each_once(tmp_path, 8)
+
+
+def test_without_the_extra_one_line_names_it(tmp_path: Path) -> None:
+    path = study_file(tmp_path)
+    code = "from placegap.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
+    for option in (["--dask", "2"], ["--scheduler", "tcp://127.0.0.1:8786"]):
+        done = without_extras(code, "study", str(path), *option, cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr == "placegap: needs dask's distributed: pip install 'placegap[dask]'\n"
+
+
+def test_a_study_runs_in_one_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["study", str(study_file(tmp_path)), "--workers", "2", "--dask", "2"]
+    assert main(command) == 2
+    assert capsys.readouterr().err == (
+        "placegap: --workers and --dask exclude each other; give one of them\n"
+    )
