@@ -102,6 +102,7 @@ def test_a_machine_that_cannot_do_a_task_is_an_error_and_no_ending(two: Any) -> 
         endings(two, [("unfit", "has highspy 0, and the study needs 1")])
 
 
+@pytest.mark.deep
 def test_one_slot_alone_may_start_processes() -> None:
     with local_cluster(1) as client:
         assert endings(client, [("nested", 0)])[0].answer is True
