@@ -31,6 +31,10 @@ LONGEST = 160
 """Characters of a line of progress."""
 
 
+WARMING, COMPILING, RUNNING = "warming up", "compiling kernels", "running"
+"""What a run's worker is at; what comes before the run itself may take minutes, the first time."""
+
+
 class Progress:
     """Told what a study does; this one keeps it to itself."""
 
@@ -43,8 +47,8 @@ class Progress:
     def started(self, run: Run) -> None:
         """Be told that a worker has got a run."""
 
-    def compiling(self, news: tuple[str, bool]) -> None:
-        """Be told that the run of a key begins to compile kernels, or has."""
+    def doing(self, news: tuple[str, str]) -> None:
+        """Be told what the worker of a run does: the run's key, and which."""
 
     def ended(self, run: Run) -> None:
         """Be told that a run stands in the log."""
@@ -127,10 +131,10 @@ class Told(Progress):
         """Be told that a worker has got a run."""
         self._running[run.key] = run
 
-    def compiling(self, news: tuple[str, bool]) -> None:
-        """Be told that the run of a key begins to compile kernels, or has."""
-        key, now = news
-        if now:
+    def doing(self, news: tuple[str, str]) -> None:
+        """Be told what the worker of a run does: the run's key, and which."""
+        key, what = news
+        if what == COMPILING:
             self._compiling.add(key)
         else:
             self._compiling.discard(key)

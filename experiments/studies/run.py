@@ -18,7 +18,13 @@ from placegap.experiments.studies.gaps import GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import Progress
-from placegap.experiments.studies.task import describe_ending, hard_limit_s, run_elsewhere, run_task
+from placegap.experiments.studies.task import (
+    describe_ending,
+    had_begun,
+    hard_limit_s,
+    run_elsewhere,
+    run_task,
+)
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -91,7 +97,7 @@ def run_study(
                 workers=workers or num_cores(),
                 hard_limit_s=hard_limit_s,
                 modules=modules,
-                on_news=told.compiling,
+                on_news=told.doing,
             )
         else:
             endings = run_on_dask(
@@ -100,13 +106,13 @@ def run_study(
                 client=client,
                 hard_limit_s=hard_limit_s,
                 modules=modules,
-                on_news=told.compiling,
+                on_news=told.doing,
             )
         # a signal that stops the study interrupts its waiting, and nothing else
         with held(), closing(endings):
             for ending in endings:
                 run = ending.task
-                if ending.fate == "timeout" and ending.last_news == (run.key, True):
+                if ending.fate == "timeout" and not had_begun(ending):
                     # a slow machine, and no result: what is in the log would never run again
                     tell(f"left out: {run.label}, {ending.message} while its kernels were compiled")
                 else:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from placegap.experiments.running.pool import Ending, Unfit, send_news
@@ -11,6 +14,9 @@ from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.studies.log import Record
 from placegap.experiments.studies.plan import Run
+from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, solve
 from placegap.solvers.core.clock import compiled_s, while_compiling
@@ -45,10 +51,23 @@ def unfit(run: Run) -> str | None:
 def run_task(run: Run) -> dict[str, Any]:
     """Solve one run; whatever goes wrong becomes a status and a one-line message.
 
-    It sends news when it begins to compile kernels, and when it ends: the run's key, and which.
+    It sends news of what it does: the run's key, and `WARMING`, `COMPILING` or `RUNNING`.
     """
-    with while_compiling(lambda: send_news((run.key, True)), lambda: send_news((run.key, False))):
-        return _run(run)
+    at = [RUNNING]
+    with while_compiling(
+        lambda: send_news((run.key, COMPILING)), lambda: send_news((run.key, at[-1]))
+    ):
+        return _run(run, _warming(run, at))
+
+
+@contextmanager
+def _warming(run: Run, at: list[str]) -> Iterator[None]:
+    """Tell that the run's worker warms up, which is what it is `at` meanwhile."""
+    at.append(WARMING)
+    send_news((run.key, WARMING))
+    yield
+    at.pop()
+    send_news((run.key, RUNNING))
 
 
 def run_elsewhere(run: Run) -> dict[str, Any] | Unfit:
@@ -57,14 +76,20 @@ def run_elsewhere(run: Run) -> dict[str, Any] | Unfit:
     return run_task(run) if why is None else Unfit(why)
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
     try:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
             raise InputError("has changed since the study began", run.source.model)
         compiled = compiled_s()
-        warm_up(run.method, run.semantics, run.params, branching=True)
-        result = solve(
+        with warming:
+            warm_up(run.method, run.semantics, run.params, branching=True)
+        on: Callable[..., Result] = solve
+        if run.coarsen is not None:
+            from placegap.solvers.solving.coarsened import solve_coarse
+
+            on = partial(solve_coarse, transform=run.coarsen)
+        result = on(
             instance,
             run.semantics,
             run.method,
@@ -81,7 +106,19 @@ def _run(run: Run) -> dict[str, Any]:
             "message": one_line(error),
             "traceback": traceback.format_exc(),
         }
-    return describe_result(replace(result, setup_s=compiled_s() - compiled))
+    described = describe_result(replace(result, setup_s=compiled_s() - compiled))
+    described["details"].update(_clocks(instance, result))
+    return described
+
+
+def _clocks(instance: Instance, result: Result) -> dict[str, int]:
+    """What the plan of one pass would take with free channels, and without transfers."""
+    if result.plan is None or not isinstance(result.semantics, Makespan):
+        return {}
+    from placegap.experiments.running.other_clocks import other_clocks
+
+    judged_on = instance if result.split is None else result.split.fine
+    return other_clocks(judged_on, result.plan, result.semantics)
 
 
 def describe_result(result: Result) -> dict[str, Any]:
@@ -119,6 +156,11 @@ def describe_result(result: Result) -> dict[str, Any]:
         "message": result.message,
         "details": dict(result.details),
     }
+
+
+def had_begun(ending: Ending[Run]) -> bool:
+    """Whether a run's worker had compiled what the run needs, as far as it has told."""
+    return ending.last_news not in [(ending.task.key, WARMING), (ending.task.key, COMPILING)]
 
 
 def describe_ending(ending: Ending[Run]) -> Record:

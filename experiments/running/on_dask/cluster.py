@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 from collections.abc import Iterator
@@ -37,12 +38,15 @@ def cluster_at(address: str) -> Iterator[Client]:
     _silence()
     from distributed import Client
 
+    why = ""
     with _signals_blocked():
         try:
             client = Client(address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError, TypeError, ImportError) as error:
             why = " ".join(str(error).split()) or type(error).__name__
-            raise InputError(f"--scheduler {address}: no Dask scheduler answers ({why})") from None
+    if why:
+        gc.collect()  # half a client that goes while another one starts would lock it for ever
+        raise InputError(f"--scheduler {address}: no Dask scheduler answers ({why})")
     try:
         yield client
     finally:

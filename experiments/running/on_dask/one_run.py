@@ -18,7 +18,7 @@ from placegap.experiments.running.pool import Ending, PoolError, TaskProcess, Un
 from placegap.experiments.running.provenance import made_by
 
 if TYPE_CHECKING:
-    from distributed import Worker
+    from distributed import Scheduler, Worker
 
 T = TypeVar("T")
 
@@ -63,11 +63,12 @@ def run_one(job: RemoteTask[T]) -> Ending[T]:
     PoolError
         If processes cannot start here, or this machine cannot do the task (`Unfit`).
     """
-    from distributed import Event, get_worker
+    from distributed import Event, get_client, get_worker
 
     worker = get_worker()
-    claim = Event(worker.get_current_task())
-    if claim.is_set():  # Dask tries again what a worker that died was at
+    key = worker.get_current_task()
+    claim = Event(key)  # Dask tries a task again when its worker has gone
+    if claim.is_set() and get_client().run_on_scheduler(_num_deaths, key=key):
         return Ending(job.task, "crashed", None, DIED, 0.0)
     claim.set()
     ending = _run(job, worker)
@@ -102,6 +103,12 @@ def _run(job: RemoteTask[T], worker: Worker) -> Ending[T]:
             _idle[threading.get_ident()] = kind, process
         else:
             process.kill()
+
+
+def _num_deaths(key: str, dask_scheduler: Scheduler | None = None) -> int:
+    """How many workers that had a task have died; those that were retired have not."""
+    assert dask_scheduler is not None  # Dask hands it over
+    return dask_scheduler.tasks[key].suspicious
 
 
 def _is_wanted(worker: Worker) -> bool:

@@ -25,7 +25,13 @@ from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies import progress as study_progress
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.plan import Run
-from placegap.experiments.studies.progress import Progress, progress_shown
+from placegap.experiments.studies.progress import (
+    COMPILING,
+    RUNNING,
+    WARMING,
+    Progress,
+    progress_shown,
+)
 from placegap.experiments.studies.run import run_study
 from placegap.experiments.studies.task import run_task
 from placegap.instances import Makespan
@@ -106,14 +112,14 @@ def test_a_piped_study_prints_a_line_every_few_seconds(
         told.planned([first, second], 5)
         told.started(first)
         told.started(second)
-        told.compiling((second.key, True))
+        told.doing((second.key, COMPILING))
         patience = time.monotonic() + 20
         said = ""
         while said.count("\n") < 4 and time.monotonic() < patience:
             time.sleep(0.01)
             said += capsys.readouterr().err
         told.ended(first)
-        told.compiling((second.key, False))
+        told.doing((second.key, RUNNING))
         while "4 of 5" not in said and time.monotonic() < patience:
             time.sleep(0.01)
             said += capsys.readouterr().err
@@ -168,7 +174,7 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
     @overload(slow)
     def typed(x):  # type: ignore[no-untyped-def]  # as the implementation
         time.sleep(0.5)  # the compiler comes by here, and compiled code does not
-        seen.append(news[-1:] == [(run.key, True)])
+        seen.append(news[-1:] == [(run.key, COMPILING)])
         return lambda x: x
 
     @njit
@@ -188,7 +194,8 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
     assert outcome["status"] == "feasible", outcome["traceback"]
     assert seen
     assert all(seen)
-    assert news[-1] == (run.key, False)
+    assert news[:2] == [(run.key, WARMING), (run.key, COMPILING)]
+    assert news[-1] == (run.key, RUNNING)
     assert outcome["setup_s"] > 0.5 > outcome["solve_s"]
 
 
@@ -213,7 +220,7 @@ def test_a_run_that_is_killed_while_it_compiles_stays_out_of_the_log(
 ) -> None:
     def slow_machine(tasks: Iterable[Run], function: Any, **options: Any) -> Iterator[Ending[Run]]:
         for number, task in enumerate(tasks):
-            told = (task.key, number % 2 == 1)
+            told = (task.key, (RUNNING, COMPILING, RUNNING, WARMING)[number % 4])
             yield Ending(task, "timeout", None, "killed at the hard limit of 210 s", 210.0, told)
 
     monkeypatch.setattr(study, "run_pool", slow_machine)
@@ -253,7 +260,7 @@ def test_who_listens_to_nothing_is_told_everything() -> None:
     told.reading("net")
     told.planned([], 0)
     told.started(fake_run())
-    told.compiling((fake_run().key, True))
+    told.doing((fake_run().key, COMPILING))
     told.ended(fake_run())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -100,6 +101,23 @@ def test_what_runs_when_the_study_leaves_is_ended(two: Any) -> None:
 def test_a_machine_that_cannot_do_a_task_is_an_error_and_no_ending(two: Any) -> None:
     with pytest.raises(PoolError, match=r"the worker at tcp://.* has highspy 0, and .*"):
         endings(two, [("unfit", "has highspy 0, and the study needs 1")])
+
+
+def test_what_a_worker_that_is_retired_was_at_is_done_elsewhere(two: Any) -> None:
+    begun = threading.Event()
+    running = run_on_dask(
+        [("pid and sleep", 1.0)], job, client=two, hard_limit_s=lambda task: 99,
+        on_news=lambda news: begun.set(),
+    )  # fmt: skip
+    found: list[Ending] = []
+    thread = threading.Thread(target=lambda: found.extend(running))
+    thread.start()
+    assert begun.wait(20)
+    (worker,) = (worker for worker, keys in two.processing().items() if keys)
+    two.retire_workers([worker])
+    thread.join(20)
+    assert [ending.fate for ending in found] == ["done"]
+    assert num_slots(two) == 1
 
 
 @pytest.mark.deep
