@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -22,6 +22,9 @@ from placegap.solvers import Result, SolverDisagreement, solve
 from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.solving.solve import versions_of, what_is_missing
+
+NEARLY_ALL = 0.9
+"""Of its time limit: a run that takes so much has been stopped by the clock."""
 
 SPLIT = "split"
 """Status of a run whose plan is one of a finer instance."""
@@ -175,4 +178,28 @@ def describe_ending(ending: Ending[Run]) -> Record:
         "source": asdict(run.source),
         "wall_s": round(ending.wall_s, 6),
         **outcome,
+        "clock_limited": is_clock_limited(outcome, run.time_limit_s),
     }
+
+
+def is_clock_limited(outcome: Mapping[str, Any], time_limit_s: float) -> bool:
+    """Whether a run ended by the clock, so that a faster machine might find another result.
+
+    It did where it used up its time, was killed, or says that a part of it met a time limit. A
+    method that uses nearly all of its time counts: some keep a little to hand their plan over.
+
+    Examples
+    --------
+    >>> is_clock_limited({"status": "optimal", "build_s": 0.5, "solve_s": 1.0}, 60.0)
+    False
+    >>> is_clock_limited({"status": "feasible", "build_s": 0.0, "solve_s": 59.0}, 60.0)
+    True
+    >>> is_clock_limited({"status": "feasible", "message": "time limit of 8 s reached"}, 60.0)
+    True
+    """
+    took_s = sum(outcome.get(name) or 0.0 for name in ("build_s", "solve_s"))
+    return (
+        outcome["status"] == "timeout"
+        or took_s >= NEARLY_ALL * time_limit_s
+        or "time limit" in outcome.get("message", "")
+    )
