@@ -23,7 +23,6 @@ from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.corpus.workloads.registry import is_workload
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError, MissingExtra
-from placegap.instances.transforms.table import coarsen
 from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.registry import find_method, parse_params, why_not
@@ -208,6 +207,8 @@ def _row(
         raise InputError(f"table {table.name!r}: {error}", path) from None
     asked = instance
     if table.coarsen is not None:
+        from placegap.instances.transforms.table import coarsen
+
         try:
             asked = coarsen(instance, table.coarsen, semantics=table.semantics).merge.coarse
         except InputError as error:
