@@ -83,7 +83,7 @@ def _corpus() -> dict[str, str]:
         "first_share": percent(share_within(gaps[first], 0.1)),
         "second_share": percent(share_within(gaps[second], 0.1)),
         "first_worst": percent(max(known)),
-        "first_missing": str(len(gaps[first]) - len(known)),
+        "first_plans": str(len(known)),
     }
 
 
@@ -113,15 +113,13 @@ def _costs() -> dict[str, str]:
     losses = losses_by_error(records)
     errors = sorted({off for _, off in losses})
     placers = [m for m in dict.fromkeys(m for m, _ in losses) if m not in (ALONE, EXACT)]
-    means = (
-        f"{percent(statistics.fmean(losses[method, off].mean for method in placers))}"
-        f" where they are off by {100 * off:.0f} %"
-        for off in errors
-    )
+    mean = {off: statistics.fmean(losses[method, off].mean for method in placers) for off in errors}
+    said = [f"{percent(mean[off])} where costs are off by {100 * off:.0f} %" for off in errors]
     every, apart = (orders_by_error(records, least)[errors[-1]] for least in (0.0, 0.05))
     return {
         "cost_placers": str(len(placers)),
-        "cost_means": ", ".join(means),
+        "cost_means": ", ".join(said),
+        "cost_mean": percent(mean[errors[-1]]),
         "cost_most": f"{100 * errors[-1]:.0f} %",
         "cost_worst": percent(max(losses[method, errors[-1]].worst for method in placers)),
         "cost_exact": percent(losses[EXACT, errors[-1]].mean),

@@ -28,10 +28,10 @@ def percent(share: float) -> str:
 
     Examples
     --------
-    >>> percent(0.1234), percent(0.0)
+    >>> percent(0.1234), percent(-0.0001)
     ('12.3 %', '0.0 %')
     """
-    return f"{100 * share:.1f} %"
+    return f"{round(100 * share, 1) + 0.0:.1f} %"  # no -0.0
 
 
 def tables() -> dict[str, str]:
