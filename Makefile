@@ -62,7 +62,7 @@ types: .venv/.dev
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/pytest -n 2 --dist loadfile -m "not deep and not torch"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not deep and not torch"
 
 test-torch: .venv-torch/.ready
 	$(TORCH_BIN)/pytest -n 2 --dist loadfile -m "torch and not deep" $(TORCH_TESTS)
