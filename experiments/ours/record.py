@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ from placegap.experiments.papers.figures import figure_of
 from placegap.experiments.running.known_bounds import best_bound, recorded_bounds
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.gaps import NOT_APPLICABLE, GapCell, gap_cells
+from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_RUN, GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog, canonical_json
 from placegap.experiments.studies.plan import plan_study
 from placegap.experiments.studies.report import write_file
 from placegap.experiments.studies.run import LOG_NAME, results_folder
+from placegap.instances.reading.errors import InputError
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -61,6 +63,8 @@ def record_lines(
 def rows_of(cells: Sequence[GapCell]) -> Iterator[Record]:
     """One record per table, instance and cluster: the graph, the best bound, and every run.
 
+    Rows without any run are left out.
+
     The bound is the best of the study's and of those that the corpus records.
     """
     rows: dict[tuple[str, str, str], list[GapCell]] = {}
@@ -70,7 +74,9 @@ def rows_of(cells: Sequence[GapCell]) -> Iterator[Record]:
         )
     for (table, cluster, content), row in rows.items():
         place = row[0].cell
-        run = next(cell.cell.run for cell in row if cell.cell.run is not None)
+        run = next((cell.cell.run for cell in row if cell.cell.run is not None), None)
+        if run is None:  # no method of the table models this instance
+            continue
         known = best_bound(recorded_bounds(load_source(run.source), run.semantics))
         bounds = [row[0].best_bound_ns, None if known is None else known.ns]
         yield {
@@ -99,15 +105,40 @@ def _run(cell: GapCell) -> Record:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Keep the results of a finished study."""
-    name, smoke = arguments[0], "--smoke" in arguments
-    out = arguments[arguments.index("--out") + 1] if "--out" in arguments else None
+def record_study(name: str, *, smoke: bool = False, out: str | None = None) -> Path:
+    """Keep the results of a finished study, and return their file.
+
+    Raises
+    ------
+    InputError
+        If there is no such study, or if some of its runs are not in its log.
+    """
     path = HERE / f"{name}.yaml"
     study = load_study(path, smoke=smoke)
-    with RunLog(results_folder(study, out) / LOG_NAME) as log:
+    log_file = results_folder(study, out) / LOG_NAME
+    asked = f"placegap study {path.relative_to(HERE.parents[1])}{' --smoke' * smoke}"
+    if not log_file.exists():
+        raise InputError(f"there is no such log; run `{asked}` first", log_file)
+    with RunLog(log_file) as log:
         cells = gap_cells(plan_study(study, path), log.records)
-    print(record_lines(name, smoke, rows_of(cells)))
+    missing = sum(cell.status == NOT_RUN for cell in cells)
+    if missing:
+        raise InputError(f"{missing} runs are missing; `{asked}` goes on", log_file)
+    return record_lines(name, smoke, rows_of(cells))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Read the arguments, and say which file was written."""
+    parser = ArgumentParser(prog="python -m placegap.experiments.ours.record")
+    parser.add_argument("name", help="a study of experiments/ours, without .yaml")
+    parser.add_argument("--smoke", action="store_true", help="its smallest form")
+    parser.add_argument("--out", help="the folder of its log, if it is not results/NAME")
+    asked = parser.parse_args(arguments)
+    try:
+        print(record_study(asked.name, smoke=asked.smoke, out=asked.out))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ stopped.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +18,7 @@ from placegap.experiments.running.provenance import made_by
 from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.log import Record, RunLog, run_key
 from placegap.experiments.studies.run import LOG_NAME
+from placegap.instances.reading.errors import InputError
 
 Measure = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -72,8 +74,11 @@ def sweep_command(
     smoke = "--smoke" in arguments
     if set(arguments) - {"--smoke", "--record"}:
         raise SystemExit(USAGE.format(name=name))
-    log = f"ours-{name}{'-smoke' * smoke}"
-    records = run_sweep(log, tasks(smoke), measure)
+    try:
+        records = run_sweep(f"ours-{name}{'-smoke' * smoke}", tasks(smoke), measure)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
     if "--record" in arguments:
         record_lines(name, smoke, records)
     return records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -61,7 +62,7 @@ def plot_time(rows: Sequence[Record]) -> bytes:
         )  # fmt: skip
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter("{x:g}")
-    _gap_axis(axis, "y")
+    _gap_axis(axis, "y", _lowest(axis))
     axis.set_xlabel("median time of the placer, ms", fontsize=9)
     axis.set_ylabel("mean gap to the best bound", fontsize=9)
     _dress(axis, "Gap against time (number of plans)")
@@ -119,7 +120,7 @@ def plot_memory(rows: Sequence[Record]) -> bytes:
         _draw_line(means, gap_at, "", style)
     plans.set_ylim(0, 104)
     plans.set_ylabel("instances with a plan, %", fontsize=9)
-    _gap_axis(means, "y")
+    _gap_axis(means, "y", _lowest(means))
     means.set_ylabel("mean gap of the plans", fontsize=9)
     means.set_xlabel("what every device holds, % of all bytes", fontsize=9)
     means.invert_xaxis()  # both panels share it
@@ -139,13 +140,23 @@ def _draw_line(
     )  # fmt: skip
 
 
-def _gap_axis(axis: Axes, which: str) -> None:
-    """Linear up to 1 % and logarithmic above, so that 0 (proven optimal) has a place."""
+def _lowest(axis: Axes) -> float:
+    """The least y of all that is drawn; 0 where nothing is."""
+    low = float(axis.dataLim.ymin)
+    return max(0.0, low) if math.isfinite(low) else 0.0
+
+
+def _gap_axis(axis: Axes, which: str, least: float = 0.0) -> None:
+    """Linear up to 1 % and logarithmic above, so that 0 (proven optimal) has a place.
+
+    The axis begins at the last tick that is at most `least` percent.
+    """
     own = axis.xaxis if which == "x" else axis.yaxis
     (axis.set_xscale if which == "x" else axis.set_yscale)("symlog", linthresh=1, linscale=0.4)
-    (axis.set_xlim if which == "x" else axis.set_ylim)(0, 100)
     own.set_ticks(TICKS, [f"{tick} %" for tick in TICKS])
     own.set_ticks([], minor=True)
+    first = max(tick for tick in TICKS if tick <= least)
+    (axis.set_xlim if which == "x" else axis.set_ylim)(first, 100)  # ticks widen the limits
 
 
 def _dress(axis: Axes, title: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placegap.experiments.ours import congestion, scaling, sensitivity
-from placegap.experiments.ours.record import read_results, record_lines
+from placegap.experiments.ours.record import main, read_results, record_lines
 from placegap.experiments.ours.sweep import run_sweep, sweep_command
 from placegap.experiments.ours.wrong_costs import with_wrong_costs
 from placegap.instances import Edge, Graph, Instance, Op, example
@@ -40,6 +40,24 @@ def test_what_is_recorded_says_once_what_made_it_and_has_no_keys(tmp_path: Path)
         {"made_by": ["me"], "smoke": False},
         [{"n": 1}, {"n": 2}],
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["corpus", "--smoke"], "run `placegap study experiments/ours/corpus.yaml --smoke` first"),
+        (["none"], "none.yaml"),
+    ],
+)
+def test_what_cannot_be_recorded_is_one_line_and_status_2(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as error:
+        main([*arguments, "--out", str(tmp_path)])
+    said = capsys.readouterr().err.strip()
+    assert error.value.code == 2
+    assert message in said
+    assert "\n" not in said
 
 
 def test_a_word_that_a_sweep_does_not_know_is_told_how_it_is_used() -> None:
