@@ -50,11 +50,13 @@ class PublishedRow(Entry):
 
     A cell is a number, a number with a unit of its own, ``OOM``, or null where there is none.
     A star behind a number is the table's `mark`. Where only ratios are known, there are no cells.
+    Where a row is one of the instance's ops, `op` names it, and the columns' figures are of it.
     """
 
     name: Name
     instance: Name
     cluster: Name | None = None
+    op: Name | None = None
     cells: tuple[float | str | None, ...] = ()
 
 

@@ -25,7 +25,6 @@ from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.structure.memory_pressure import memory_pressure
 from placegap.instances.structure.weighted_dag import communication_ratio, flow_of
-from placegap.instances.transforms.table import coarsen
 from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.registry import find_method, parse_params, why_not
@@ -216,6 +215,8 @@ def _row(
         raise InputError(f"table {table.name!r}: {error}", path) from None
     asked = instance
     if table.coarsen is not None:
+        from placegap.instances.transforms.table import coarsen
+
         try:
             asked = coarsen(instance, table.coarsen, semantics=table.semantics).merge.coarse
         except InputError as error:
