@@ -17,7 +17,7 @@ from placegap.instances.corpus.workloads.registry import (
     workloads,
 )
 from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.structure.weighted_dag import communication_ratio, flow_of
+from placegap.instances.structure.mean_costs import communication_ratio, flow_of
 
 HEADS = (
     "workload", "ops", "paper", "edges", "paper", "parameters, M", "published", "GFLOP", "CCR",

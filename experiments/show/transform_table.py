@@ -19,7 +19,7 @@ from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan, MaxLoad, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.structure.weighted_dag import communication_ratio, flow_of
+from placegap.instances.structure.mean_costs import communication_ratio, flow_of
 from placegap.instances.transforms.table import TRANSFORMS, Claim, coarsen
 
 HEAD = ("transform", "ops", "edges", "CCR", "fewer ops", "best plan")

@@ -16,7 +16,8 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints, freeze
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
-from placegap.instances.structure.weighted_dag import Flow, cpd_topo, flow_of, predecessors
+from placegap.instances.structure.mean_costs import Flow, flow_of
+from placegap.instances.structure.weighted_dag import cpd_topo, predecessors
 from placegap.instances.transforms.merge import Merge, merge_groups
 
 REACH = 200

@@ -31,7 +31,7 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.memory import held_bytes
 from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.weighted_dag import communication_ratio, flow_of
+from placegap.instances.structure.mean_costs import communication_ratio, flow_of
 from placegap.solvers import solve
 
 EVEN_SPLIT = "m-topo"

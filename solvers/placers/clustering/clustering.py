@@ -10,7 +10,8 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.plain_loops import sizes_of
-from placegap.instances.structure.weighted_dag import Flow, predecessors
+from placegap.instances.structure.mean_costs import Flow
+from placegap.instances.structure.weighted_dag import predecessors
 from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE
 
 

@@ -11,7 +11,8 @@ from placegap.instances.corpus.training import mirror_training
 from placegap.instances.costing.roofline import cost_graph
 from placegap.instances.problem.semantics import parse_semantics
 from placegap.instances.referee.recheck.recheck import recheck
-from placegap.instances.structure.weighted_dag import cpd_topo, flow_of
+from placegap.instances.structure.mean_costs import flow_of
+from placegap.instances.structure.weighted_dag import cpd_topo
 from placegap.solvers import Task, solve
 from placegap.solvers.placers.clustering.celeritas import CeleritasParams, celeritas
 
