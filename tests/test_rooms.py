@@ -39,6 +39,7 @@ BELOW: dict[str, set[str]] = {
     "solvers/chains": {"core"},
     "solvers/models": {"core", "bounds", "solving", "chains"},
     "solvers/local_search": {"core"},
+    "solvers/learned": {"core", "local_search"},
     "solvers/brute_force": {"core"},
     "solvers/ideal_dp": {"core", "chains"},
     "solvers/noncontiguous": {"core"},

@@ -57,7 +57,7 @@ def notes(compared: ComparedTable) -> Iterator[str]:
     if table.same_inputs:
         yield from _worst_of_paper(compared)
     yield from map(_claim, compared.claims)
-    if table.quantity == "value" and ranking.num_pairs:
+    if table.quantity in ("value", "measuring") and ranking.num_pairs:
         yield (
             f"rankings: of {ranking.num_pairs} pairs within a row, {ranking.agree} agree,"
             f" {ranking.ties} tie with us, {len(ranking.inversions)} are the other way round"
@@ -147,8 +147,7 @@ def _stopped(compared: ComparedTable) -> Iterator[str]:
 
 
 def _took_all(run: GapCell) -> bool:
-    limit_s = None if run.cell.run is None else run.cell.run.time_limit_s
-    return limit_s is not None and (run.time_s or 0.0) >= limit_s
+    return run.time_limit_s is not None and (run.time_s or 0.0) >= run.time_limit_s
 
 
 def _worst_of_paper(compared: ComparedTable) -> Iterator[str]:

@@ -18,7 +18,12 @@ from placegap.experiments.studies.gaps import GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import Progress
-from placegap.experiments.studies.task import describe_ending, hard_limit_s, run_task
+from placegap.experiments.studies.task import (
+    describe_ending,
+    hard_limit_s,
+    run_task,
+    warming_notice,
+)
 
 LOG_NAME = "runs.jsonl"
 
@@ -86,7 +91,8 @@ def run_study(
         with held(), closing(endings):
             for ending in endings:
                 run = ending.task
-                if ending.fate == "timeout" and (notices / run.key).exists():
+                names = (run.key, warming_notice(run))
+                if ending.fate == "timeout" and any((notices / name).exists() for name in names):
                     # a slow machine, and no result: what is in the log would never run again
                     tell(f"left out: {run.label}, {ending.message} while its kernels were compiled")
                 else:

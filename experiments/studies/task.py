@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from placegap.experiments.running.other_clocks import other_clocks
 from placegap.experiments.running.pool import Ending
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.studies.log import Record
 from placegap.experiments.studies.plan import Run
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, solve
 from placegap.solvers.core.clock import compiled_s, while_compiling
+from placegap.solvers.solving.coarsened import solve_coarse
 
 SPLIT = "split"
 """Status of a run whose plan is one of a finer instance."""
@@ -31,20 +38,36 @@ def run_task(run: Run, notices: Path | None = None) -> dict[str, Any]:
     While kernels are compiled, a file in the folder `notices` has the name of the run's key.
     """
     if notices is None:
-        return _run(run)
+        return _run(run, nullcontext())
     notice = notices / run.key
     with while_compiling(notice.touch, lambda: notice.unlink(missing_ok=True)):
-        return _run(run)
+        return _run(run, _noted(notices / warming_notice(run)))
 
 
-def _run(run: Run) -> dict[str, Any]:
+def warming_notice(run: Run) -> str:
+    """Name of the file that is there until a worker has compiled what the run needs."""
+    return f"{run.key}.warming"
+
+
+@contextmanager
+def _noted(file: Path) -> Iterator[None]:
+    file.touch()
+    yield
+    file.unlink(missing_ok=True)
+
+
+def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
     try:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
             raise InputError("has changed since the study began", run.source.model)
         compiled = compiled_s()
-        warm_up(run.method, run.semantics, run.params, branching=True)
-        result = solve(
+        with warming:
+            warm_up(run.method, run.semantics, run.params, branching=True)
+        on: Callable[..., Result] = solve
+        if run.coarsen is not None:
+            on = partial(solve_coarse, transform=run.coarsen)
+        result = on(
             instance,
             run.semantics,
             run.method,
@@ -61,7 +84,17 @@ def _run(run: Run) -> dict[str, Any]:
             "message": one_line(error),
             "traceback": traceback.format_exc(),
         }
-    return describe_result(replace(result, setup_s=compiled_s() - compiled))
+    described = describe_result(replace(result, setup_s=compiled_s() - compiled))
+    described["details"].update(_clocks(instance, result))
+    return described
+
+
+def _clocks(instance: Instance, result: Result) -> dict[str, int]:
+    """What the plan of one pass would take with free channels, and without transfers."""
+    if result.plan is None or not isinstance(result.semantics, Makespan):
+        return {}
+    judged_on = instance if result.split is None else result.split.fine
+    return other_clocks(judged_on, result.plan, result.semantics)
 
 
 def describe_result(result: Result) -> dict[str, Any]:

@@ -149,3 +149,33 @@ def test_runs_that_took_all_their_time_are_named() -> None:
     # the runs of `gap_runs` take 1.25 s, of a limit of one second
     told = list(notes(compare(table(), runs(2 * S, 3 * S, 4 * S))))
     assert any(note.endswith("too: A (Net); B (Net); C (Net)") for note in told)
+
+
+def test_what_other_clocks_say_is_the_cause_of_an_inversion() -> None:
+    # A before B in the paper, B before A with us; their clocks are told by hand
+    def inversion(free: tuple[int, int], none: tuple[int, int]) -> str:
+        clocks = [
+            {"free_channels_ns": f, "no_transfers_ns": n} for f, n in zip(free, none, strict=True)
+        ]
+        cells = cells_of(
+            {
+                ("t", "net", "a"): {**plan(3 * S), "details": clocks[0]},
+                ("t", "net", "b"): {**plan(2 * S), "details": clocks[1]},
+            },
+            {"t": CHAIN},
+        )
+        (found,) = rank(compare(table(), cells)).inversions
+        return found.why
+
+    assert inversion((1 * S, 2 * S), (1 * S, 2 * S)).startswith("contention: with free channels a")
+    assert inversion((2 * S, 2 * S), (1 * S, 1 * S)).startswith("transfers: without any")
+    assert inversion((3 * S, 2 * S), (3 * S, 2 * S)).startswith("the plans themselves")
+
+
+def test_a_method_without_a_plan_is_the_cause_by_itself() -> None:
+    results = {
+        ("t", "net", "a"): {"status": "no_plan", "message": "out of memory"},
+        ("t", "net", "b"): plan(2 * S),
+    }
+    (found,) = rank(compare(table(), cells_of(results, {"t": CHAIN}))).inversions
+    assert found.why == "a has no plan here: out of memory"
