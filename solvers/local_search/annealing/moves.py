@@ -333,7 +333,7 @@ def _move_ops(
     if not allowed:
         _undo(moves, state, scratch, moved)
         return 0
-    return moved
+    return int(moved)
 
 
 @njit(cache=True, nogil=True)
