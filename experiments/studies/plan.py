@@ -23,8 +23,6 @@ from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.corpus.workloads.registry import is_workload
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError, MissingExtra
-from placegap.instances.structure.memory_pressure import memory_pressure
-from placegap.instances.structure.weighted_dag import communication_ratio, flow_of
 from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.registry import find_method, parse_params, why_not
@@ -221,6 +219,10 @@ def _row(
             asked = coarsen(instance, table.coarsen, semantics=table.semantics).merge.coarse
         except InputError as error:
             raise InputError(f"table {table.name!r}: {error}", path) from None
+    # heavy: the study has said by now what it will do
+    from placegap.instances.structure.memory_pressure import memory_pressure
+    from placegap.instances.structure.weighted_dag import communication_ratio, flow_of
+
     ccr = communication_ratio(flow_of(instance.arrays))
     for seed in table.seeds:
         for method, params, label in columns:
