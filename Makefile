@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 TORCH_BIN := .venv-torch/bin
 # The file published.yaml beside a paper's studies holds the paper's numbers.
+OUR_STUDIES := $(patsubst %,experiments/ours/%.yaml,corpus memory moirai-forms)
+OUR_SWEEPS := congestion sensitivity scaling
 PAPER_STUDIES := $(filter-out %/published.yaml,$(sort $(wildcard experiments/papers/*/*.yaml)))
 TORCH_TESTS = $(shell grep -rl "mark.torch" tests --include="test_*.py")
 PACKAGES := instances formulations solvers experiments
@@ -49,7 +51,8 @@ study: .venv/.ready
 
 # What is in a log is not run again, so this goes on where it stopped.
 studies: .venv/.ready
-	set -e; for study in $(PAPER_STUDIES); do $(BIN)/placegap study $$study $(if $(SMOKE),--smoke); done
+	set -e; for study in $(PAPER_STUDIES) $(OUR_STUDIES); do $(BIN)/placegap study $$study $(if $(SMOKE),--smoke); done
+	set -e; for sweep in $(OUR_SWEEPS); do $(BIN)/python -m placegap.experiments.ours.$$sweep $(if $(SMOKE),--smoke); done
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """What numpy's slices and `diff` do, as loops for kernels.
 
-numba compiles a loop in a tenth of the time: a slice that is assigned to brings the code of its
+numba compiles a loop in a fraction of the time: a slice that is assigned to brings the code of its
 error message along, into the kernel and into every kernel that calls it.
 """
 
