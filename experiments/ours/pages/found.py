@@ -8,6 +8,7 @@ from pathlib import Path
 
 from placegap.experiments.ours.pages.measures import (
     blind_rows,
+    bounds_by_size,
     by_share,
     gaps_of,
     losses_by_error,
@@ -143,22 +144,22 @@ def _costs() -> dict[str, str]:
 
 
 def _scaling() -> dict[str, str]:
-    records = {(r["method"], r["num_ops"]): r for r in read_results("scaling")[1]}
+    records = read_results("scaling")[1]
     heft, topo = (
-        {size: r for (method, size), r in records.items() if method == name and "cpu_s" in r}
+        {r["num_ops"]: r for r in records if r["method"] == name and r.get("value_ns")}
         for name in ("heft", "m-topo")
     )
+    bounds = bounds_by_size(records)
     most = max(set(heft) & set(topo))
-    proven = max(size for size in heft if records.get((DEFAULT, size), {}).get("bound_ns"))
-    bound_ns = records[DEFAULT, proven]["bound_ns"]
+    proven = max(set(heft) & set(topo) & set(bounds))
     return {
         "scale_ops": f"{most:,}",
         "scale_heft_s": format_s(heft[most]["cpu_s"]),
         "scale_heft_memory": f"{heft[most]['peak_bytes'] / 1e9:.1f} GB",
         "scale_topo_s": format_s(topo[most]["cpu_s"]),
         "scale_bound_ops": f"{proven:,}",
-        "scale_heft_gap": percent(1 - bound_ns / heft[proven]["value_ns"]),
-        "scale_topo_gap": percent(1 - bound_ns / topo[proven]["value_ns"]),
+        "scale_heft_gap": percent(1 - bounds[proven] / heft[proven]["value_ns"]),
+        "scale_topo_gap": percent(1 - bounds[proven] / topo[proven]["value_ns"]),
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from placegap.experiments.ours.pages.measures import (
     blind_rows,
+    bounds_by_size,
     by_share,
     gaps_of,
     losses_by_error,
@@ -143,12 +144,13 @@ def scaling(records: Sequence[Record]) -> Iterator[str]:
     """A line per method, a column per size: CPU seconds, peak memory, gap."""
     sizes = sorted({record["num_ops"] for record in records})
     found = {(record["method"], record["num_ops"]): record for record in records}
+    best = bounds_by_size(records)
     lines = []
     for method in dict.fromkeys(record["method"] for record in records):
         cells = []
         for size in sizes:
             record = found.get((method, size), {})
-            bound_ns = found.get(("auto", size), {}).get("bound_ns")
+            bound_ns = best.get(size)
             if record.get("value_ns") is None:
                 cells.append(record.get("message") or "no plan")
                 continue
