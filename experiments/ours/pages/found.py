@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from placegap.experiments.ours.pages.measures import (
@@ -15,6 +15,7 @@ from placegap.experiments.ours.pages.measures import (
     orders_by_error,
     orders_under_ports,
     share_within,
+    with_looser_bounds,
 )
 from placegap.experiments.ours.pages.tables import FORMS, own_bound_ns, percent
 from placegap.experiments.ours.record import HERE, read_results
@@ -164,21 +165,29 @@ def _scaling() -> dict[str, str]:
 
 
 def _memory() -> dict[str, str]:
-    rows = read_results("memory")[1]
-    share = min(row["memory_share"] for row in rows)
-    gaps = gaps_of([row for row in rows if row["memory_share"] == share])
-    num_rows = len(gaps[DEFAULT])
-    missing = [label for label, mine in gaps.items() if None in mine]
-    known = [gap for gap in gaps[DEFAULT] if gap is not None]
+    rows = with_looser_bounds(read_results("memory")[1])
+    shares = sorted({row["memory_share"] for row in rows})
+    at = {s: gaps_of([row for row in rows if row["memory_share"] == s]) for s in shares}
+    tightest, loosest = at[shares[0]], at[shares[-1]]
+    missing = [label for label, gaps in tightest.items() if None in gaps]
+    before = [label for label, gaps in at[shares[1]].items() if None in gaps]
     return {
-        "memory_share": f"{100 * share:g} %",
+        "memory_tight": f"{100 * shares[0]:g} %",
+        "memory_next": f"{100 * shares[1]:g} %",
+        "memory_loose": f"{100 * shares[-1]:g} %",
+        "memory_tight_gap": percent(_mean(tightest[DEFAULT])),
+        "memory_loose_gap": percent(_mean(loosest[DEFAULT])),
         "memory_missing": str(len(missing)),
-        "memory_methods": str(len(gaps)),
-        "memory_rows": str(num_rows),
+        "memory_before": str(len(before)),
+        "memory_methods": str(len(tightest)),
+        "memory_rows": str(len(tightest[DEFAULT])),
         "memory_names": ", ".join(f"`{label}`" for label in missing),
-        "memory_auto": str(len(known)),
-        "memory_gap": percent(statistics.fmean(known)),
     }
+
+
+def _mean(gaps: Sequence[float | None]) -> float:
+    """Of those that are known."""
+    return statistics.fmean(gap for gap in gaps if gap is not None)
 
 
 def _forms() -> dict[str, str]:
