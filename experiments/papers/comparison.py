@@ -65,13 +65,15 @@ class ComparedRow:
 class ComparedClaim:
     """A largest ratio: ours, the row that has it, and what no plan exceeds there.
 
-    `at_most` is the largest ratio over all rows if the faster method met its bound everywhere.
+    `at_most` is the largest ratio over all rows if the faster method met its bound everywhere;
+    None where it splits ops, to whose finer instance no bound applies. `by_row` has all ratios.
     """
 
     claim: PublishedClaim
     ours: float | None
     row: str
     at_most: float | None
+    by_row: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -204,15 +206,18 @@ def _claim(
 ) -> ComparedClaim:
     names = [column.name for column in table.columns]
     slower, faster = names.index(claim.slower), names.index(claim.faster)
-    ratios, most = [(0.0, "")], [0.0]
+    ratios: list[tuple[str, float]] = []
+    most, bounded = [0.0], table.quantity == "value"
     for row in rows:
         over, under = row.cells[slower].ours_ns, row.cells[faster].ours_ns
         run = row.cells[faster].run
         if claim.rows and row.row.name not in claim.rows:
             continue
         if over and under and math.isfinite(over) and math.isfinite(under):
-            ratios.append((over / under, row.row.name))
+            ratios.append((row.row.name, over / under))
             if run is not None and run.best_bound_ns:
                 most.append(over / run.best_bound_ns)
-    ours, where = max(ratios)
-    return ComparedClaim(claim, ours or None, where, max(most) or None)
+                bounded = bounded and "split_value_ns" not in run.details
+    where, ours = max(ratios, key=lambda found: found[1], default=("", None))
+    at_most = max(most) if bounded else 0.0
+    return ComparedClaim(claim, ours, where, at_most or None, tuple(ratios))

@@ -177,9 +177,11 @@ def _claim(compared: ComparedClaim) -> str:
     if compared.ours is None:
         return f"claim: {claim.name}: nothing to compare it with here ({claim.source})"
     most = "" if compared.at_most is None else f"; no plan has more than {compared.at_most:.3f}"
+    rows = ", ".join(f"{name} {ratio:.3f}" for name, ratio in compared.by_row)
     return (
         f"claim: {claim.name}: the paper has {claim.ratio:g}, ours is {compared.ours:.3f}"
         f" on {compared.row}{most} ({claim.source})"
+        + (f"; row by row: {rows}" if len(compared.by_row) > 1 else "")
     )
 
 

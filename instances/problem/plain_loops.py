@@ -1,12 +1,12 @@
 """What numpy's slices and `diff` do, as loops for kernels.
 
-numba compiles a loop in a tenth of the time: a slice that is assigned to brings the code of its
+numba compiles a loop in a fraction of the time: a slice that is assigned to brings the code of its
 error message along, into the kernel and into every kernel that calls it.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 
-Number = TypeVar("Number", bound=np.generic)
-
 
 @njit(cache=True, nogil=True)
-def copy_to(target: NDArray[Number], source: NDArray[Number]) -> None:
+def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
     """Write the first entries of an array over all of another one; both have one axis.
 
     Nobody checks that the source is as long as the target.

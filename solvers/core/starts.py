@@ -55,6 +55,7 @@ MAKESPAN = (
     Placer("m-topo", 0.4, 1.4),
     Placer("heft", 0.4, 4.3),
     Placer("memory-cuts", 0.6, 4.0),
+    Placer("interleaved-cuts", 5.0, 10.0),
     Placer("dsc-glb", 0.3, 2.0),
     Placer("celeritas", 0.6, 3.3),
     Placer("etf", 0.4, 4.0),

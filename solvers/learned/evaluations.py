@@ -30,6 +30,9 @@ from placegap.solvers.local_search.annealing.schedule import (
 PENALTY, MOST_PENALTY = 32.0, 10.0
 """Placeto's penalty is 2 per GB; a GB is 1/16 of the devices of its time, so 32 per device."""
 
+MOST_EVALUATIONS, EVALUATIONS_PER_OP = 4_000, 100
+"""Placements that are tried by default."""
+
 
 class Trial(NamedTuple):
     """What a placement takes, and by how much the fullest device overflows.
@@ -135,6 +138,18 @@ class Evaluations:
         over = np.flatnonzero((held > arrays.memory_bytes) & (arrays.memory_bytes != NO_LIMIT))
         room = arrays.memory_bytes[over]
         return float(((held[over] - room) / np.maximum(room, 1)).max(initial=0.0))
+
+
+def usual_evaluations(instance: Instance) -> int:
+    """How many placements are tried by default: 4,000, fewer for less than 40 ops.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> usual_evaluations(example())
+    400
+    """
+    return min(MOST_EVALUATIONS, EVALUATIONS_PER_OP * instance.num_ops)
 
 
 def cost(trial: Trial, scale_ns: float) -> float:

@@ -18,7 +18,8 @@ from nbformat import NotebookNode
 from PIL import Image
 
 FOLDER = Path(__file__).resolve().parents[2] / "experiments" / "notebooks"
-TIME_LIMIT_S = 120
+TIME_LIMIT_S = 600
+"""For one cell; the first run on a machine compiles kernels."""
 
 
 def committed(name: str) -> NotebookNode:

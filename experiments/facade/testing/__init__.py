@@ -122,6 +122,7 @@ def assert_gap(problem: KnownOptimum, plan: Plan | Sequence[int], at_most: float
     AssertionError
         One line that says what is wrong with the plan, or how far off it is.
     """
+    __tracebackhide__ = True  # pytest shows the line of the test
     given = plan if isinstance(plan, Plan) else Plan.on(list(plan))
     verdict = evaluate(problem.instance, given, problem.semantics)
     where = f"{problem.instance.name}, {problem.semantics.label}"

@@ -22,7 +22,7 @@ from placegap.solvers.learned.placeto.method import learn as learn_placeto
 from placegap.solvers.learned.placeto.nodes import nodes_of
 from placegap.solvers.local_search.annealing.moves import Annealing
 
-NODES = 32
+NODES = 64
 """Random search and Placeto place the same merged nodes."""
 
 POINTS = 50

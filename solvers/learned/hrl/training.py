@@ -53,7 +53,9 @@ class Hrl:
         self.kind, self.numbers = torch.from_numpy(ops.kind), torch.from_numpy(ops.numbers)
         time_ns = np.where(instance.arrays.time_ns == UNSUPPORTED, np.inf, instance.arrays.time_ns)
         self.scale_ns = float(max(1.0, time_ns.min(axis=1).sum()))
-        self.fallback = np.where(tried.supported, time_ns, np.inf).argmin(axis=1)
+        of_unit = np.zeros((len(ops.kind), instance.num_devices))
+        np.add.at(of_unit, ops.unit, np.where(tried.supported, time_ns, np.inf))
+        self.fallback = of_unit.argmin(axis=1)[ops.unit]
         self.baseline: float | None = None
 
     def train(self, samples: int, clock: Clock) -> None:

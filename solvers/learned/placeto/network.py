@@ -14,6 +14,10 @@ from torch import Tensor, nn
 from placegap.solvers.learned.placeto.nodes import Nodes
 
 
+GATHERED, FIRST_LOGITS = 0.3, 0.1
+"""Initial weights of what is summed over several nodes, and of logits, are so much smaller."""
+
+
 class GraphTensors(NamedTuple):
     """The matrices of `Nodes` as tensors; an (N, N) matrix sums over the marked nodes of a row."""
 
@@ -81,6 +85,19 @@ class PlacetoPolicy(nn.Module):  # type: ignore[misc]
             nn.Linear(4 * both, 8 * both), nn.ReLU(), nn.Linear(8 * both, 4 * both), nn.ReLU(),
             nn.Linear(4 * both, num_devices),
         )  # fmt: skip
+        self._see_at_first()
+
+    def _see_at_first(self) -> None:
+        """Initial weights as for ReLU networks: torch's own leave logits that no state changes."""
+        gathers = [self.with_edges, self.against_edges, *self.around]
+        with torch.no_grad():
+            for layer in self.modules():
+                if isinstance(layer, nn.Linear):
+                    nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
+                    nn.init.zeros_(layer.bias)
+            for gather in gathers:
+                gather.total[-2].weight *= GATHERED
+            self.head[-1].weight *= FIRST_LOGITS
 
     def forward(self, graph: GraphTensors, states: Tensor, current: Tensor) -> Tensor:
         """Logits (B, K) of states (B, N, features) with current nodes (B,)."""

@@ -96,16 +96,16 @@ def load_policy(name: str, num_devices: int) -> PlacetoPolicy:
 
     Examples
     --------
-    >>> load_policy("blocks", 4)
+    >>> load_policy("block", 4)
     Traceback (most recent call last):
-    placegap...InputError: there is no file and no policy 'blocks'; did you mean 'blocks-4'?
+    placegap.instances.reading.errors.InputError: no policy or file 'block'; did you mean 'blocks-4'?
     """
     path = FOLDER / (name + SUFFIX)
     if name not in shipped():
         path = Path(name)
         if not path.is_file():
             hint = instead_of(name, shipped())
-            raise InputError(f"there is no file and no policy {name!r}{hint}")
+            raise InputError(f"no policy or file {name!r}{hint}")
     content = _read(path)
     if content.num_devices != num_devices:
         raise InputError(

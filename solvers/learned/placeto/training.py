@@ -68,13 +68,18 @@ class Placeto:
         self.scale_ns = float(max(1, self.start_trial.time_ns))
 
     def advantage(self, episodes: Episodes) -> NDArray[np.float64]:
-        """Sum of the later rewards of each step, (V, W), minus its mean over the last updates."""
-        found = episodes.costs[:-1] - episodes.costs[-1]
+        """What each step is good for, (V, W), minus its mean over the last updates.
+
+        That is the cost before it minus the least cost after it: Placeto's variant for searches,
+        whose best placement counts, not the last one.
+        """
+        least_later = np.minimum.accumulate(episodes.costs[:0:-1])[::-1]
+        found: NDArray[np.float64] = episodes.costs[:-1] - least_later
         self.returns.append(found)
         baseline: NDArray[np.float64] = np.concatenate(list(self.returns), axis=1).mean(
             axis=1, keepdims=True
         )
-        return found - baseline
+        return np.subtract(found, baseline)
 
     def play(self, workers: int, clock: Clock, *, greedy: bool = False) -> Episodes:
         """Let the policy visit every node once, in so many episodes side by side."""

@@ -14,6 +14,7 @@ from placegap.instances.problem.semantics import memory_rule
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
+from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import ALWAYS, best_start, cheapest_first, placers
 from placegap.solvers.solving.peak_memory import run_at_peak
@@ -100,6 +101,6 @@ def _plan_of(task: Task, name: str, most_runs: int | None) -> Plan | None:
         start = best_start(part, [name])
         return Outcome(None if start is None else start.plan)
 
-    if memory_rule(task.semantics) == "peak":
+    if memory_rule(task.semantics) not in find_method(name).memory_rules:
         return run_at_peak(asked, run, name, is_exact=False, most_runs=most_runs).plan
     return run(asked).plan
