@@ -22,7 +22,8 @@ from placegap.solvers.core.result import relative_gap
 
 CSV_COLUMNS = (
     "study", "table", "objective", *DEFAULTS, "instance", "cluster",
-    "num_ops", "num_devices", "ccr", "memory_pressure", "method", "label", "params", "seed", "time_limit_s", "gap_limit",
+    "num_ops", "num_devices",
+    "ccr", "memory_pressure", "method", "label", "params", "seed", "time_limit_s", "gap_limit",
     "status", "value_ns", "bound_ns", "bound_class", "own_gap", "best_bound_ns", "best_bound_by",
     "bound_origin", "rests_on", "best_rests_on", "faults",
     "gap", "build_s", "solve_s", "setup_s", "rows", "columns", "message", "instance_hash", "key",

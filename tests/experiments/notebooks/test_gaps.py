@@ -13,7 +13,7 @@ from references.readme_tables import RUNS
 
 
 def assert_drawn(images: list[Image.Image]) -> None:
-    assert len(images) == 2
+    assert len(images) == 3
     for image in images:
         assert image.width >= 700
         assert vivid_pixels(image) > 1000
@@ -26,7 +26,7 @@ def stored() -> NotebookNode:
 
 def test_it_is_committed_with_every_output(stored: NotebookNode) -> None:
     assert all(cell.outputs for cell in stored.cells if cell.cell_type == "code")
-    assert len(outputs(stored, "text/html")) == 3
+    assert len(outputs(stored, "text/html")) == 5
     assert_drawn(pictures(stored))
     assert os.sep not in RUNS.read_text()
 
