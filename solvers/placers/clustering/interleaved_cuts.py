@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem.integers import LARGEST_SUM, NO_LIMIT, UNSUPPORTED
+from placegap.instances.problem.semantics import Makespan, memory_rule
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.additive_memory import relax_memory
+from placegap.instances.structure.additive_memory import (
+    ceiling_bytes,
+    relax_memory,
+    with_resident,
+)
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -36,13 +41,12 @@ def interleaved_cuts(task: Task[Makespan], params: Params | None = None) -> Outc
 
     Groups are ordered by the first of their ops in topological order: a training step whose forward
     and backward ops are colocated is the chain of its layers. Where neighbouring layers are on two
-    devices, the gradient of one layer's weights is computed beside the next layer's step back; one
-    slice per device, as in a pipeline, leaves all devices but one idle (the interleaved stages of
-    Narayanan et al. 2021 are of this kind, for several microbatches). Slices are in proportion to
-    the speed of their devices. What does not fit into a device's memory goes on to the next one.
-    Tried are several numbers of turns, the fastest or largest devices alone or with others, and
-    cuts nearer to or farther from equal slices; the shortest schedule counts. A heuristic. It judges
-    fewer plans of larger graphs: O((n + m) log n) for each.
+    devices, the gradient of one layer's weights is computed beside the next layer's step back; with
+    one slice per device all devices but one are idle. Slices are in proportion to the speed of
+    their devices. What does not fit into a device's memory goes on to the next one. Tried are
+    several numbers of turns, the fastest or largest devices alone or with others, and cuts nearer
+    to or farther from equal slices; the shortest schedule counts. A heuristic that judges fewer
+    plans of larger graphs: O((n + m) log n) for each.
 
     Examples
     --------
@@ -50,7 +54,7 @@ def interleaved_cuts(task: Task[Makespan], params: Params | None = None) -> Outc
 
     >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
     >>> step = {"a": 1, "b": 1, "b_back": 1, "b_weights": 4, "a_back": 1, "a_weights": 4}
-    >>> ops = tuple(Op(name=x, time_ns={"gpu": t}, colocation_group=x[0]) for x, t in step.items())
+    >>> ops = tuple(Op(name=x, time_ns={"gpu": t}, colocation=x[0]) for x, t in step.items())
     >>> pairs = ("a b", "b b_back", "b_back b_weights", "b_back a_back", "a_back a_weights")
     >>> edges = tuple(Edge(producer=p.split()[0], consumer=p.split()[1], bytes=0) for p in pairs)
     >>> devices = tuple(Device(name=x, kind="gpu") for x in ("g0", "g1"))
@@ -64,20 +68,29 @@ def interleaved_cuts(task: Task[Makespan], params: Params | None = None) -> Outc
     """
     instance, best = task.instance, None
     parts = instance.num_ops + len(instance.graph.edges)
-    left = max(LEAST_PLANS, MOST_PARTS // max(1, parts))
-    floor, _ = relax_memory(instance, task.semantics)
-    for device in _dealt(floor):
-        plan = Plan.on(device.tolist())
-        verdict = evaluate(instance, plan, task.semantics)
-        value_ns = verdict.value_ns
-        if verdict.feasible and value_ns is not None and (best is None or value_ns < best[0]):
-            best = value_ns, plan
-        left -= 1
-        if left == 0:
+    for counted in _counted(task):
+        for device in islice(_dealt(counted), max(LEAST_PLANS, MOST_PARTS // max(1, parts))):
+            plan = Plan.on(device.tolist())
+            verdict = evaluate(instance, plan, task.semantics)
+            value_ns = verdict.value_ns
+            if verdict.feasible and value_ns is not None and (best is None or value_ns < best[0]):
+                best = value_ns, plan
+        if best is not None:
             break
     if best is None:
         return Outcome(message="memory: no slices of the order fit on the devices")
     return Outcome(best[1])
+
+
+def _counted(task: Task[Makespan]) -> Iterator[Instance]:
+    """The instance with the bytes by which slices are packed: at peak memory the least that plans
+    hold, then the most.
+    """
+    yield relax_memory(task.instance, task.semantics)[0]
+    if memory_rule(task.semantics) == "peak":
+        most_bytes = ceiling_bytes(task.instance)
+        if float(most_bytes.astype(np.float64).sum()) <= LARGEST_SUM:
+            yield with_resident(task.instance, most_bytes)
 
 
 def _dealt(instance: Instance) -> Iterator[Ints]:
@@ -146,9 +159,7 @@ def _slices(work: Floats, sent_ns: Floats, share: Floats, reach: float) -> Ints:
     return np.cumsum(begins)
 
 
-def _packed(
-    slot: Ints, size: Ints, able: NDArray[np.bool_], turn: Ints, room: Ints
-) -> Ints | None:
+def _packed(slot: Ints, size: Ints, able: NDArray[np.bool_], turn: Ints, room: Ints) -> Ints | None:
     """Device of each group, (num,): that of its slice's turn, or the next one where it fits."""
     device, left, count = np.empty(len(slot), np.int64), room.astype(object), len(turn)
     skipped, before = 0, -1

@@ -39,6 +39,9 @@ BOUND_SHARE, LARGE_PARTS = 0.05, 20_000
 MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
 """Methods whose model of a larger graph fits neither into the time nor into the memory."""
 
+RUNS_SHARE = 0.4
+"""Of the time, for `run-moves`, which ends by itself where runs of the order are no plan."""
+
 SECOND_S = 2.0
 """No step gets less, unless less is left."""
 
@@ -117,7 +120,7 @@ def plans(task: Task, seed: int, waiting: Sequence[str] = ()) -> Iterator[AutoSt
     >>> from itertools import islice
     >>> from placegap.instances import Makespan, example
     >>> [(s.method, s.seed) for s in islice(plans(Task(example(), Makespan()), 7), 2)]
-    [('disjunctive-search', 7), ('disjunctive-search', 8)]
+    [('run-moves', 7), ('disjunctive-search', 7)]
     """
     own, limit_s = task.semantics, task.limits.time_limit_s
     placing = _placing(task, waiting)
@@ -132,6 +135,8 @@ def plans(task: Task, seed: int, waiting: Sequence[str] = ()) -> Iterator[AutoSt
     if isinstance(own, Makespan) and parts > LARGE_PARTS:
         share = 0.9  # a second search would begin anew with its lists and starts
     again = list(_able(task, AutoStep(name, own, share=share)))
+    if isinstance(own, Makespan) and parts <= LARGE_PARTS:
+        again = [*_able(task, AutoStep("run-moves", own, share=RUNS_SHARE)), *again]
     round_ = 0
     while again:
         for step in again:

@@ -30,6 +30,7 @@ ALL_SEMANTICS: tuple[Semantics, ...] = (
 NOT_PLACERS = {
     "annealing": "a search",
     "disjunctive-search": "a search",
+    "run-moves": "a search",
     "getf-milp": "solves a MIP",
     "expert": "reads a file",
     "fastt": "its plan is one of another instance",
@@ -101,8 +102,8 @@ def test_placers_that_the_first_share_of_the_time_does_not_reach_are_asked_befor
 def test_where_the_time_for_placers_is_over_they_come_after_the_first_search() -> None:
     task = Task(example(), Makespan(), Limits(0.0))
     looking = plans(task, 0, ["etf", "peft"])
-    assert [next(looking).method for _ in range(4)] == [
-        "disjunctive-search", "etf", "peft", "disjunctive-search",
+    assert [next(looking).method for _ in range(5)] == [
+        "run-moves", "disjunctive-search", "etf", "peft", "run-moves",
     ]  # fmt: skip
 
 
