@@ -119,6 +119,11 @@ NEED_TORCH = (
     "placegap.instances.importers.torch_profile.op_times",
     "placegap.instances.importers.torch_training.joint_program",
     "placegap.instances.importers.torch_training.training_graph",
+    "placegap.solvers.learned.hrl.network",
+    "placegap.solvers.learned.hrl.training",
+    "placegap.solvers.learned.placeto.network",
+    "placegap.solvers.learned.placeto.policy_file",
+    "placegap.solvers.learned.placeto.training",
 )
 """Modules of torch's own classes, loaded where such a model is asked for."""
 

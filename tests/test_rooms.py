@@ -39,6 +39,7 @@ BELOW: dict[str, set[str]] = {
     "solvers/chains": {"core"},
     "solvers/models": {"core", "bounds", "solving", "chains"},
     "solvers/local_search": {"core"},
+    "solvers/learned": {"core", "local_search"},
     "solvers/brute_force": {"core"},
     "solvers/ideal_dp": {"core", "chains"},
     "solvers/noncontiguous": {"core"},
@@ -50,6 +51,7 @@ BELOW: dict[str, set[str]] = {
     "experiments/studies": {"running", "show"},
     "experiments/papers": {"running", "show", "studies"},
     "experiments/bench": {"running", "show"},
+    "experiments/ours": {"running", "show", "studies", "papers", "bench"},
     "experiments/cli": {"running", "show", "studies", "papers"},
     "experiments/facade": {"running", "show", "cli"},
 }

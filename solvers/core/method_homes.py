@@ -39,6 +39,8 @@ HOMES = {
     "cpop": "placers.list_scheduling.cpop",
     "annealing": "local_search.annealing.method",
     "disjunctive-search": "local_search.method",
+    "hrl": "learned.hrl.method",
+    "placeto": "learned.placeto.method",
     "order-place": "placers.clustering.order_place",
     "celeritas": "placers.clustering.celeritas",
     "d-dps": "placers.critical_path.d_dps",

@@ -33,9 +33,11 @@ def test_searches_say_which_parameters_are_their_effort() -> None:
         "annealing": ["moves", "restarts"],
         "disjunctive-search": ["steps"],
         "fastt": ["patience"],
+        "hrl": ["evaluations"],
         "latency": ["moves", "rounds"],
         "local-search": ["restarts"],
         "noncontiguous": ["moves", "patience", "rounds"],
+        "placeto": ["evaluations"],
         "slicegraph": ["generations", "population"],
         "slicing": ["orders"],
     }

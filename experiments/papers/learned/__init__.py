@@ -1,0 +1,1 @@
+"""Learned placers beside random search and annealing, at equal numbers of placements."""

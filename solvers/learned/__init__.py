@@ -1,0 +1,1 @@
+"""`hrl` and `placeto`: placers that learn from simulated placements, by policy gradient."""

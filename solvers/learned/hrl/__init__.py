@@ -1,0 +1,1 @@
+"""`hrl`: a grouper of ops and a placer of groups, trained together."""
