@@ -50,7 +50,7 @@ class PlacetoParams(Params):
     rounds: int = Field(default=8, ge=1, le=64)
     workers: int = Field(default=4, ge=1, le=64)
     start: Literal["one-device", "random"] = "one-device"
-    learning_rate: float = Field(default=0.03, gt=0, le=1)
+    learning_rate: float = Field(default=0.01, gt=0, le=1)
     entropy: float = Field(default=0.003, ge=0, le=10)
     policy: str | None = None
     train: bool = True

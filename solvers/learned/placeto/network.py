@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from placegap.solvers.learned.placeto.nodes import Nodes
 
-
 GATHERED, FIRST_LOGITS = 0.3, 0.1
 """Initial weights of what is summed over several nodes, and of logits, are so much smaller."""
 
