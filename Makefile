@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 TORCH_BIN := .venv-torch/bin
 # The file published.yaml beside a paper's studies holds the paper's numbers.
+OUR_STUDIES := $(patsubst %,experiments/ours/%.yaml,corpus memory moirai-forms)
+OUR_SWEEPS := congestion sensitivity scaling
 PAPER_STUDIES := $(filter-out %/published.yaml,$(sort $(wildcard experiments/papers/*/*.yaml)))
 TORCH_TESTS = $(shell grep -rl "mark.torch" tests --include="test_*.py")
 PACKAGES := instances formulations solvers experiments
@@ -16,7 +18,7 @@ export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 
 help:
 	@echo "make study      install into .venv and run the quickstart study"
-	@echo "make studies    the papers' tables again (many hours; SMOKE=1: their smallest forms, minutes)"
+	@echo "make studies    the papers' tables again (45 minutes; SMOKE=1: their smallest forms, minutes)"
 	@echo "make test       install, then ruff, mypy and the tests"
 	@echo "make test-torch tests with PyTorch, in a venv of its own (1.7 GB, under 6 minutes)"
 	@echo "make test-deep  thousands of random instances (tens of minutes)"
@@ -49,7 +51,8 @@ study: .venv/.ready
 
 # What is in a log is not run again, so this goes on where it stopped.
 studies: .venv/.ready
-	set -e; for study in $(PAPER_STUDIES); do $(BIN)/placegap study $$study $(if $(SMOKE),--smoke); done
+	set -e; for study in $(PAPER_STUDIES) $(OUR_STUDIES); do $(BIN)/placegap study $$study $(if $(SMOKE),--smoke); done
+	set -e; for sweep in $(OUR_SWEEPS); do $(BIN)/python -m placegap.experiments.ours.$$sweep $(if $(SMOKE),--smoke); done
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -59,7 +62,7 @@ types: .venv/.dev
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/pytest -n 2 --dist loadfile -m "not deep and not torch"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not deep and not torch"
 
 test-torch: .venv-torch/.ready
 	$(TORCH_BIN)/pytest -n 2 --dist loadfile -m "torch and not deep" $(TORCH_TESTS)

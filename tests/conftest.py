@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,25 @@ def ctrl_c_works() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+ROOMS = ("test_package.py", "instances", "formulations", "solvers", "experiments")
+"""Files and folders of tests, in the order in which they are run; all others come last."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of a layer after those of the layers that it imports.
+
+    The examples in docstrings come first: they compile most kernels. Where two workers share the
+    files, one compiles them while the other runs what needs few, and both find them later.
+    """
+    tests = Path(__file__).parent
+
+    def room(item: pytest.Item) -> int:
+        first = item.path.relative_to(tests).parts[0]
+        return ROOMS.index(first) if first in ROOMS else len(ROOMS)
+
+    items.sort(key=room)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

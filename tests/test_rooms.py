@@ -51,6 +51,7 @@ BELOW: dict[str, set[str]] = {
     "experiments/studies": {"running", "show"},
     "experiments/papers": {"running", "show", "studies"},
     "experiments/bench": {"running", "show"},
+    "experiments/ours": {"running", "show", "studies", "papers", "bench"},
     "experiments/cli": {"running", "show", "studies", "papers"},
     "experiments/facade": {"running", "show", "cli"},
 }

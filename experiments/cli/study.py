@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,8 @@ from placegap.experiments.show.rendering import output, plain_table, warn
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from placegap.experiments.studies.config import PublishedEntry
     from placegap.experiments.studies.gaps import GapCell
 
@@ -30,6 +33,16 @@ def study_command(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; default: all cores.")
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler", metavar="ADDRESS", help="Run on the Dask cluster there: tcp://HOST:PORT."
+        ),
+    ] = None,
+    dask: Annotated[
+        int | None,
+        typer.Option("--dask", metavar="N", min=1, help="Run on N Dask workers of this machine."),
+    ] = None,
     rows: Annotated[
         bool, typer.Option("--rows", help="Print every row too, which table.md holds anyway.")
     ] = False,
@@ -38,6 +51,7 @@ def study_command(
     ] = False,
 ) -> None:
     """Run a study; what is in its log already is not run again."""
+    from placegap.experiments.running.on_dask.cluster import num_slots
     from placegap.experiments.running.pool import PoolError
     from placegap.experiments.studies.config import load_study
     from placegap.experiments.studies.plan import absent_models
@@ -47,23 +61,30 @@ def study_command(
 
     asked = load_study(config, smoke=smoke)
     folder = results_folder(asked, out)
-    workers = workers or num_cores()
-    warn(intention(asked, workers, folder / LOG_NAME))
-    for model in absent_models(asked, config):
-        warn(f"{config}: left out, since it is not there: {model}")
+    kept = (
+        f"{folder / LOG_NAME} keeps every run that is done, and the same command goes on from there"
+    )
     try:
-        with progress_shown(workers) as told:
-            study, cells = run_study(
-                config, folder, workers=workers, progress=told, tell=warn, smoke=smoke
-            )
+        with _cluster(workers, scheduler, dask) as client:
+            workers = workers or (num_cores() if client is None else num_slots(client)) or 1
+            warn(intention(asked, workers, folder / LOG_NAME))
+            for model in absent_models(asked, config):
+                warn(f"{config}: left out, since it is not there: {model}")
+            with progress_shown(workers) as told:
+                study, cells = run_study(
+                    config,
+                    folder,
+                    workers=workers,
+                    progress=told,
+                    tell=warn,
+                    smoke=smoke,
+                    client=client,
+                )
     except KeyboardInterrupt:
-        warn(
-            f"stopped; {folder / LOG_NAME} keeps every run that is done,"
-            " and the same command goes on from there"
-        )
+        warn(f"stopped; {kept}")
         raise typer.Exit(stop_status()) from None
     except PoolError as error:
-        raise InputError(str(error)) from None
+        raise InputError(str(error) if client is None else f"{error}; {kept}") from None
     files = write_report(study, cells, folder)
     if not any(file.suffix == ".png" for file in files):
         warn(f"no plot: {NO_FIGURES}")
@@ -75,6 +96,21 @@ def study_command(
     output().print(f"written: {', '.join(map(str, files))}", markup=False, soft_wrap=True)
     if not _judge(cells):
         raise typer.Exit(METHODS_DISAGREE)
+
+
+def _cluster(
+    workers: int | None, scheduler: str | None, dask: int | None
+) -> AbstractContextManager[Client | None]:
+    """The Dask cluster that is asked for; None for processes of our own."""
+    from placegap.experiments.running.on_dask.cluster import cluster_at, local_cluster
+
+    given = {"--workers": workers, "--scheduler": scheduler, "--dask": dask}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise InputError(f"{' and '.join(named)} exclude each other; give one of them")
+    if scheduler is not None:
+        return cluster_at(scheduler)
+    return nullcontext() if dask is None else local_cluster(dask)
 
 
 def print_summaries(cells: Sequence[GapCell]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from placegap.experiments.papers.figures import figure_of
 from placegap.experiments.papers.published import (
@@ -14,10 +15,13 @@ from placegap.experiments.papers.published import (
     PublishedTable,
     parse_cell,
 )
-from placegap.experiments.studies.gaps import GapCell
+from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_INSTALLED, GapCell
 from placegap.instances.reading.errors import InputError
 
 NO_PLAN_STATUSES = ("infeasible", "no_plan")
+WITHOUT_RUN = (NOT_APPLICABLE, NOT_INSTALLED)
+
+Figures = Callable[[GapCell, str], float]
 
 
 @dataclass(frozen=True)
@@ -61,13 +65,15 @@ class ComparedRow:
 class ComparedClaim:
     """A largest ratio: ours, the row that has it, and what no plan exceeds there.
 
-    `at_most` is the largest ratio over all rows if the faster method met its bound everywhere.
+    `at_most` is the largest ratio over all rows if the faster method met its bound everywhere;
+    None where it splits ops, to whose finer instance no bound applies. `by_row` has all ratios.
     """
 
     claim: PublishedClaim
     ours: float | None
     row: str
     at_most: float | None
+    by_row: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,8 +90,23 @@ class ComparedTable:
         return len(self.table.rows) - len(self.rows)
 
 
-def compare(table: PublishedTable, cells: Sequence[GapCell]) -> ComparedTable:
+def live_figure(cell: GapCell, name: str) -> float:
+    """A figure of the graph that a run was about, computed now."""
+    assert cell.cell.run is not None  # `run_of` chose one that has
+    return figure_of(cell.cell.run.source, name)
+
+
+def compare(
+    table: PublishedTable, cells: Sequence[GapCell], figure: Figures = live_figure
+) -> ComparedTable:
     """Join a paper's table with the runs of a study.
+
+    Parameters
+    ----------
+    table : PublishedTable
+    cells : sequence of GapCell
+    figure : callable
+        Gives the figure of a cell's graph by its name; by default it is computed.
 
     Raises
     ------
@@ -98,12 +119,17 @@ def compare(table: PublishedTable, cells: Sequence[GapCell]) -> ComparedTable:
         if any(run is not None for run in runs):
             printed = row.cells or [None] * len(runs)
             joined = (
-                _cell(table, column, text, run)
+                _cell(table, column, text, run, partial(figure_in, row=row, figure=figure))
                 for column, text, run in zip(table.columns, printed, runs, strict=True)
             )
             rows.append(ComparedRow(row, tuple(joined)))
     claims = tuple(_claim(table, rows, claim) for claim in table.claims)
     return ComparedTable(table, tuple(rows), claims)
+
+
+def figure_in(run: GapCell, name: str, row: PublishedRow, figure: Figures) -> float:
+    """A figure of a row: of its op, if it names one, or else of the graph."""
+    return figure(run, name if row.op is None else f"{name} of {row.op}")
 
 
 def run_of(row: PublishedRow, column: PublishedColumn, cells: Sequence[GapCell]) -> GapCell | None:
@@ -119,7 +145,7 @@ def run_of(row: PublishedRow, column: PublishedColumn, cells: Sequence[GapCell])
         and column.method in (None, cell.cell.label, cell.cell.method)
     ]
     if column.figure is not None:  # any run will do: its graph counts
-        return next((cell for cell in found if cell.cell.run is not None), None)
+        return next((cell for cell in found if cell.status not in WITHOUT_RUN), None)
     if len(found) > 1:
         raise InputError(
             f"column {column.name!r} of {row.name!r} has {len(found)} runs; name its tables, or"
@@ -133,6 +159,7 @@ def _cell(
     column: PublishedColumn,
     printed: float | str | None,
     run: GapCell | None,
+    figure: Figures,
 ) -> ComparedCell:
     paper_ns = parse_cell(printed, table.unit)
     bound_ns = None if run is None else run.best_bound_ns
@@ -145,7 +172,7 @@ def _cell(
         printed=_shown(printed),
         paper_ns=paper_ns,
         run=run,
-        ours_ns=None if run is None else _ours_ns(table, column, run),
+        ours_ns=None if run is None else _ours_ns(table, column, run, figure),
         gap=run.gap if run is not None and table.quantity == "value" else None,
         paper_gap=paper_gap,
     )
@@ -157,18 +184,21 @@ def _shown(printed: float | str | None) -> str:
     return printed if isinstance(printed, str) else f"{printed:.6g}"
 
 
-def _ours_ns(table: PublishedTable, column: PublishedColumn, run: GapCell) -> float | None:
+def _ours_ns(
+    table: PublishedTable, column: PublishedColumn, run: GapCell, figure: Figures
+) -> float | None:
     if column.figure is not None:
-        assert run.cell.run is not None  # `run_of` chose one that has
-        return figure_of(run.cell.run.source, column.figure)
+        return figure(run, column.figure)
     if run.status in NO_PLAN_STATUSES:
         return math.inf
+    time_ns = None if run.time_s is None else run.time_s * 1e9
     if table.quantity == "time":
-        return None if run.time_s is None else run.time_s * 1e9
-    if run.value_ns is not None:
-        return run.value_ns
+        return time_ns
     split_ns = run.details.get("split_value_ns")
-    return None if split_ns is None else float(split_ns)
+    value_ns = run.value_ns if split_ns is None else float(split_ns)
+    if table.quantity == "measuring" and value_ns is not None and time_ns is not None:
+        return table.steps * value_ns + time_ns
+    return value_ns
 
 
 def _claim(
@@ -176,15 +206,18 @@ def _claim(
 ) -> ComparedClaim:
     names = [column.name for column in table.columns]
     slower, faster = names.index(claim.slower), names.index(claim.faster)
-    ratios, most = [(0.0, "")], [0.0]
+    ratios: list[tuple[str, float]] = []
+    most, bounded = [0.0], table.quantity == "value"
     for row in rows:
         over, under = row.cells[slower].ours_ns, row.cells[faster].ours_ns
         run = row.cells[faster].run
         if claim.rows and row.row.name not in claim.rows:
             continue
         if over and under and math.isfinite(over) and math.isfinite(under):
-            ratios.append((over / under, row.row.name))
+            ratios.append((row.row.name, over / under))
             if run is not None and run.best_bound_ns:
                 most.append(over / run.best_bound_ns)
-    ours, where = max(ratios)
-    return ComparedClaim(claim, ours or None, where, max(most) or None)
+                bounded = bounded and "split_value_ns" not in run.details
+    where, ours = max(ratios, key=lambda found: found[1], default=("", None))
+    at_most = max(most) if bounded else 0.0
+    return ComparedClaim(claim, ours, where, at_most or None, tuple(ratios))

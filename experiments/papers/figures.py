@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from placegap.experiments.papers.estimates import deviation_figure
 from placegap.experiments.running.sources import Source, load_source
+from placegap.instances.op_splitting.rule import SplitRule, choose_cuts
 from placegap.instances.problem.instance import Instance
 from placegap.instances.structure.weighted_dag import communication_ratio, flow_of
 from placegap.instances.transforms.table import coarsen
@@ -25,8 +27,27 @@ FIGURES: Mapping[str, Callable[[Instance], float]] = {"ops": num_ops, "ccr": ccr
 """What a column may ask for; behind a comma follows the transform that comes first."""
 
 
+def ms(instance: Instance, op: int) -> float:
+    """Time of an op on the first device, in ms."""
+    return float(instance.arrays.time_ns[op, 0]) / 1e6
+
+
+def is_split(instance: Instance, op: int) -> float:
+    """1 if FD-DPS' rule splits the op, else 0."""
+    return float(op in choose_cuts(instance, SplitRule()))
+
+
+OP_FIGURES: Mapping[str, Callable[[Instance, int], float]] = {"ms": ms, "split": is_split}
+"""What a column may ask for of an op."""
+
+DEVIATION = "deviation of "
+"""Begins the figures of estimates."""
+
+
 def figure_of(source: Source, name: str) -> float:
     """A figure of a graph: ``ops``, or ``ops, celeritas-fusion`` after that transform.
+
+    ``deviation of ...`` is one of `estimates.deviation_figure`, and ``ms of conv1`` one of an op.
 
     Examples
     --------
@@ -35,6 +56,12 @@ def figure_of(source: Source, name: str) -> float:
     >>> figure_of(source, "ops"), figure_of(source, "ops, moirai-fusion")
     (66.0, 40.0)
     """
+    if name.startswith(DEVIATION):
+        return deviation_figure(source, name.removeprefix(DEVIATION))
+    figure, _, op = name.partition(" of ")
+    if figure in OP_FIGURES:
+        instance = load_source(source)
+        return float(OP_FIGURES[figure](instance, instance.graph.op_index[op]))
     figure, _, transform = name.partition(", ")
     return float(FIGURES[figure](_transformed(source, transform)))
 

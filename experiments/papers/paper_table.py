@@ -57,7 +57,7 @@ def notes(compared: ComparedTable) -> Iterator[str]:
     if table.same_inputs:
         yield from _worst_of_paper(compared)
     yield from map(_claim, compared.claims)
-    if table.quantity == "value" and ranking.num_pairs:
+    if table.quantity in ("value", "measuring") and ranking.num_pairs:
         yield (
             f"rankings: of {ranking.num_pairs} pairs within a row, {ranking.agree} agree,"
             f" {ranking.ties} tie with us, {len(ranking.inversions)} are the other way round"
@@ -147,8 +147,7 @@ def _stopped(compared: ComparedTable) -> Iterator[str]:
 
 
 def _took_all(run: GapCell) -> bool:
-    limit_s = None if run.cell.run is None else run.cell.run.time_limit_s
-    return limit_s is not None and (run.time_s or 0.0) >= limit_s
+    return run.time_limit_s is not None and (run.time_s or 0.0) >= run.time_limit_s
 
 
 def _worst_of_paper(compared: ComparedTable) -> Iterator[str]:
@@ -178,9 +177,11 @@ def _claim(compared: ComparedClaim) -> str:
     if compared.ours is None:
         return f"claim: {claim.name}: nothing to compare it with here ({claim.source})"
     most = "" if compared.at_most is None else f"; no plan has more than {compared.at_most:.3f}"
+    rows = ", ".join(f"{name} {ratio:.3f}" for name, ratio in compared.by_row)
     return (
         f"claim: {claim.name}: the paper has {claim.ratio:g}, ours is {compared.ours:.3f}"
         f" on {compared.row}{most} ({claim.source})"
+        + (f"; row by row: {rows}" if len(compared.by_row) > 1 else "")
     )
 
 

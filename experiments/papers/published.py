@@ -24,7 +24,7 @@ UNITS_NS = {"s": 10**9, "min": 60 * 10**9, "hrs": 3600 * 10**9, "ms": 10**6, "1"
 NO_PLAN = "OOM"
 """What papers print where a method found nothing that fits."""
 
-NUMBER = re.compile(r"(?P<figure>\d+(\.\d+)?)\s*(?P<unit>s|min|hrs|ms)?(?P<mark>\*?)")
+NUMBER = re.compile(r"[<>]?\s*(?P<figure>\d+(\.\d+)?)\s*(?P<unit>s|min|hrs|ms)?(?P<mark>\*?)")
 
 Sentence = Annotated[str, Field(min_length=1, max_length=1000)]
 Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -50,11 +50,13 @@ class PublishedRow(Entry):
 
     A cell is a number, a number with a unit of its own, ``OOM``, or null where there is none.
     A star behind a number is the table's `mark`. Where only ratios are known, there are no cells.
+    Where a row is one of the instance's ops, `op` names it, and the columns' figures are of it.
     """
 
     name: Name
     instance: Name
     cluster: Name | None = None
+    op: Name | None = None
     cells: tuple[float | str | None, ...] = ()
 
 
@@ -88,8 +90,9 @@ class PublishedTable(Entry):
     Attributes
     ----------
     quantity : str
-        Whether the cells are the plans' times ("value"), those of the methods ("time"), or figures
-        of the graphs ("figure").
+        Whether the cells are the plans' times ("value"), those of the methods ("time"), figures
+        of the graphs ("figure"), or the time of `steps` passes along the plan after the method
+        has made it ("measuring").
     same_inputs : bool
         Whether our instances are the paper's; then its numbers have gaps to our bounds, too.
     stands_for : str
@@ -102,7 +105,8 @@ class PublishedTable(Entry):
     title: Sentence
     source: Sentence
     unit: Literal["s", "ms", "1"]
-    quantity: Literal["value", "time", "figure"] = "value"
+    quantity: Literal["value", "time", "figure", "measuring"] = "value"
+    steps: Annotated[int, Field(ge=1)] = 1
     same_inputs: bool = False
     stands_for: str = ""
     mark: str = ""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
+from placegap.experiments.papers.causes import cause
 from placegap.experiments.papers.comparison import ComparedRow, ComparedTable
 
 UNREAD = "not explained yet"
@@ -17,6 +18,7 @@ class Inversion:
     """Two columns of a row: `faster` and `slower` in the paper, the other way round with us.
 
     The ratios are times of the later over the earlier of the two, infinite where one has no plan.
+    `why` is what somebody has read, and what other clocks say of the two plans (`causes.cause`).
     """
 
     row: str
@@ -55,13 +57,10 @@ def rank(table: ComparedTable) -> Ranking:
             elif ours_ratio == 1:
                 ties += 1
             else:
-                why = _why(table, row.row.name, faster, slower)
                 name = row.row.name
-                inversions.append(
-                    Inversion(name, faster, slower, paper_ratio, 1 / ours_ratio, why)
-                    if ours_ratio
-                    else Inversion(name, faster, slower, paper_ratio, math.inf, why)
-                )
+                inverse = 1 / ours_ratio if ours_ratio else math.inf
+                why = _why(table, row, faster, slower)
+                inversions.append(Inversion(name, faster, slower, paper_ratio, inverse, why))
     return Ranking(agree, ties, tuple(inversions))
 
 
@@ -87,12 +86,17 @@ def _ratio(over: float, under: float) -> float:
     return over / under if under else math.inf
 
 
-def _why(table: ComparedTable, row: str, faster: str, slower: str) -> str:
+def _why(table: ComparedTable, row: ComparedRow, faster: str, slower: str) -> str:
     found = (
         reading.why
         for reading in table.table.readings
         if faster in reading.faster
         and slower == reading.slower
-        and (not reading.rows or row in reading.rows)
+        and (not reading.rows or row.row.name in reading.rows)
     )
-    return next(found, UNREAD)
+    named = zip((column.name for column in table.table.columns), row.cells, strict=True)
+    runs = {name: cell.run for name, cell in named}
+    first, second = runs[faster], runs[slower]
+    assert first is not None  # they are ranked, so both have a run
+    assert second is not None
+    return "; ".join(filter(None, (next(found, ""), cause(first, second)))) or UNREAD

@@ -28,13 +28,25 @@ Fate = Literal["done", "timeout", "crashed"]
 
 @dataclass(frozen=True)
 class Ending(Generic[T]):
-    """How a task ended: `answer` is what the function returned, if the fate is "done"."""
+    """How a task ended: `answer` is what the function returned, if the fate is "done".
+
+    `last_news` is what it told last, and `made_by` what it ran on, where that is another machine.
+    """
 
     task: T
     fate: Fate
     answer: Any
     message: str
     wall_s: float
+    last_news: Any = None
+    made_by: str = ""
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """What a function returns where the machine that it runs on cannot do the task."""
+
+    why: str
 
 
 class PoolError(RuntimeError):
@@ -131,8 +143,8 @@ def run_pool(
         If a worker dies before it is ready for its first task.
     """
     queue = iter(tasks)
-    idle: list[_Worker[T]] = []
-    busy: list[_Worker[T]] = []
+    idle: list[TaskProcess[T]] = []
+    busy: list[TaskProcess[T]] = []
     exhausted = False
     try:
         while True:
@@ -143,7 +155,11 @@ def run_pool(
                     exhausted = True
                     break
                 worker = (
-                    idle.pop() if idle else _Worker(function, modules, stop_s > 0, workers, on_news)
+                    idle.pop()
+                    if idle
+                    else TaskProcess(
+                        function, modules, stoppable=stop_s > 0, alone=workers == 1, on_news=on_news
+                    )
                 )
                 busy.append(worker)
                 worker.send(task, hard_limit_s(task))
@@ -166,7 +182,7 @@ def run_pool(
             worker.kill()
 
 
-def _wait(busy: list[_Worker[T]]) -> Sequence[object]:
+def _wait(busy: list[TaskProcess[T]]) -> Sequence[object]:
     """Wait until a worker answers, dies or runs out of time; the pipes that have something."""
     patience = max(0.0, min(worker.deadline for worker in busy) - time.monotonic())
     pipes = [worker.pipe for worker in busy]
@@ -174,13 +190,15 @@ def _wait(busy: list[_Worker[T]]) -> Sequence[object]:
         return wait(pipes, timeout=None if math.isinf(patience) else patience)
 
 
-def _endings(busy: list[_Worker[T]], heard: Sequence[object]) -> list[tuple[_Worker[T], Ending[T]]]:
+def _endings(
+    busy: list[TaskProcess[T]], heard: Sequence[object]
+) -> list[tuple[TaskProcess[T], Ending[T]]]:
     """The workers whose tasks have ended."""
     endings = ((worker, worker.ending(worker.pipe in heard)) for worker in busy)
     return [(worker, ending) for worker, ending in endings if ending is not None]
 
 
-def _returned(busy: list[_Worker[T]]) -> Generator[Ending[T]]:
+def _returned(busy: list[TaskProcess[T]]) -> Generator[Ending[T]]:
     """What has been computed already, and nobody has read."""
     for worker in busy:
         ending = worker.ending(heard=True) if worker.ready and worker.pipe.poll() else None
@@ -188,7 +206,7 @@ def _returned(busy: list[_Worker[T]]) -> Generator[Ending[T]]:
             yield ending
 
 
-def _last_endings(busy: list[_Worker[T]], stop_s: float) -> Generator[Ending[T]]:
+def _last_endings(busy: list[TaskProcess[T]], stop_s: float) -> Generator[Ending[T]]:
     """Tell the workers to stop; the endings of those that return in time."""
     asked = [worker for worker in busy if worker.ask_to_stop(stop_s)]
     while asked:
@@ -198,22 +216,31 @@ def _last_endings(busy: list[_Worker[T]], stop_s: float) -> Generator[Ending[T]]
                 yield ending
 
 
-class _Worker(Generic[T]):
-    """One process, the parent's end of its pipe, and the task it is at."""
+class TaskProcess(Generic[T]):
+    """One process, the parent's end of its pipe, and the task it is at.
+
+    Parameters
+    ----------
+    function, modules, on_news
+        As for `run_pool`.
+    stoppable : bool
+        Whether its tasks can be asked to stop (`ask_to_stop`).
+    alone : bool
+        Whether it may start processes of its own.
+    """
 
     def __init__(
         self,
         function: Callable[[T], Any],
         modules: Sequence[str],
-        stoppable: bool,
-        workers: int,
-        on_news: Callable[[Any], None] | None,
+        *,
+        stoppable: bool = False,
+        alone: bool = False,
+        on_news: Callable[[Any], None] | None = None,
     ) -> None:
         self.on_news = on_news
         try:
-            self.process = WorkerProcess(
-                _serve, (function, tuple(modules), stoppable), alone=workers == 1
-            )
+            self.process = WorkerProcess(_serve, (function, tuple(modules), stoppable), alone=alone)
         except OSError as error:
             raise PoolError(f"worker processes cannot start ({error.strerror})") from None
         self.pipe = self.process.pipe
@@ -223,6 +250,7 @@ class _Worker(Generic[T]):
         """Hand over a task; its clock starts when the worker has started."""
         self.task = task
         self.limit_s = limit_s
+        self.last_news: Any = None
         self._start_clock()
         with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
             self.pipe.send(task)
@@ -234,7 +262,7 @@ class _Worker(Generic[T]):
             if time.monotonic() < self.deadline:
                 return None
             message = f"killed at the hard limit of {self.limit_s:g} s"
-            return Ending(self.task, "timeout", None, message, wall_s)
+            return Ending(self.task, "timeout", None, message, wall_s, self.last_news)
         try:
             answer = self.pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -242,13 +270,14 @@ class _Worker(Generic[T]):
             if not self.ready:
                 raise PoolError(f"worker processes cannot start ({how})") from None
             message = f"the worker process died ({how})"
-            return Ending(self.task, "crashed", None, message, wall_s)
+            return Ending(self.task, "crashed", None, message, wall_s, self.last_news)
         if isinstance(answer, _News):
+            self.last_news = answer.content
             if self.on_news is not None:
                 self.on_news(answer.content)
             return self.ending(heard=False)  # telling is no excuse for running on
         if self.ready:
-            return Ending(self.task, "done", answer, "", wall_s)
+            return Ending(self.task, "done", answer, "", wall_s, self.last_news)
         self.ready = True
         self._start_clock()
         return None

@@ -97,6 +97,8 @@ class TableEntry(Entry):
     methods: Annotated[tuple[MethodEntry, ...], Field(min_length=1)]
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
     limits: RunLimits = RunLimits()
+    coarsen: Name | None = None
+    """The transform that makes every instance coarser; plans are judged on the instance itself."""
 
     @property
     def num_runs(self) -> int:

@@ -52,6 +52,7 @@ class GapCell:
     setup_s: float | None = None
     message: str = ""
     made_by: str = ""
+    time_limit_s: float | None = None
     details: Mapping[str, int | float | str] = field(default_factory=dict)
 
     @property
@@ -151,6 +152,7 @@ def _gap_cell(
         setup_s=record.get("setup_s"),
         message=record.get("message", ""),
         made_by=record.get("made_by", ""),
+        time_limit_s=cell.run.time_limit_s,
         details=record.get("details", {}),
     )
 

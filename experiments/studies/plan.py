@@ -23,6 +23,8 @@ from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.corpus.workloads.registry import is_workload
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError, MissingExtra
+from placegap.instances.structure.memory_pressure import memory_pressure
+from placegap.instances.structure.weighted_dag import communication_ratio, flow_of
 from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.registry import find_method, parse_params, why_not
@@ -42,6 +44,7 @@ class Run:
     time_limit_s: float
     gap: float
     versions: Mapping[str, str]
+    coarsen: str | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -54,6 +57,7 @@ class Run:
             "seed": self.seed,
             "limits": {"time_limit_s": self.time_limit_s, "gap": self.gap},
             "versions": dict(self.versions),
+            **({} if self.coarsen is None else {"coarsen": self.coarsen}),
         }
 
     @property
@@ -86,6 +90,12 @@ class Cell:
     reason: str = ""
     is_missing: bool = False
     """Whether the reason is that something has to be installed."""
+
+    ccr: float | None = None
+    """Transfer times of all edges over times of all ops (`communication_ratio`)."""
+
+    memory_pressure: float | None = None
+    """Bytes of all ops over the memory of all accelerators; None where that has no limit."""
 
 
 def plan_study(
@@ -203,10 +213,19 @@ def _row(
         raise MissingExtra(f"table {table.name!r}: {error}", path) from None
     except InputError as error:
         raise InputError(f"table {table.name!r}: {error}", path) from None
+    asked = instance
+    if table.coarsen is not None:
+        from placegap.instances.transforms.table import coarsen
+
+        try:
+            asked = coarsen(instance, table.coarsen, semantics=table.semantics).merge.coarse
+        except InputError as error:
+            raise InputError(f"table {table.name!r}: {error}", path) from None
+    ccr = communication_ratio(flow_of(instance.arrays))
     for seed in table.seeds:
         for method, params, label in columns:
             limits = Limits(table.limits.time_limit_s, table.limits.gap, seed)
-            reason = why_not(method, Task(instance, table.semantics, limits), params)
+            reason = why_not(method, Task(asked, table.semantics, limits), params)
             missing = what_is_missing(method, params)
             reason = reason or missing
             options = params.model_dump(mode="json")
@@ -222,6 +241,7 @@ def _row(
                     time_limit_s=table.limits.time_limit_s,
                     gap=table.limits.gap,
                     versions=versions_of(method),
+                    coarsen=table.coarsen,
                 )
             yield Cell(
                 table=table.name,
@@ -238,4 +258,6 @@ def _row(
                 run=run,
                 reason=reason or "",
                 is_missing=reason is not None and reason == missing,
+                ccr=ccr,
+                memory_pressure=memory_pressure(instance),
             )

@@ -31,17 +31,24 @@ LONGEST = 160
 """Characters of a line of progress."""
 
 
+WARMING, COMPILING, RUNNING = "warming up", "compiling kernels", "running"
+"""What a run's worker is at; what comes before the run itself may take minutes, the first time."""
+
+
 class Progress:
     """Told what a study does; this one keeps it to itself."""
 
     def reading(self, name: str) -> None:
         """Be told that an instance has been read."""
 
-    def planned(self, todo: Sequence[Run], total: int, notices: Path) -> None:
-        """Be told what runs; a file in `notices` named after a run's key: it compiles kernels."""
+    def planned(self, todo: Sequence[Run], total: int) -> None:
+        """Be told what runs."""
 
     def started(self, run: Run) -> None:
         """Be told that a worker has got a run."""
+
+    def doing(self, news: tuple[str, str]) -> None:
+        """Be told what the worker of a run does: the run's key, and which."""
 
     def ended(self, run: Run) -> None:
         """Be told that a run stands in the log."""
@@ -101,17 +108,17 @@ class Told(Progress):
         self.workers = workers
         self.done = self.total = 0
         self._running: dict[str, Run] = {}
-        self._notices: Path | None = None
-        self._reading = ""
+        self._compiling: set[str] = set()
+        self._reading: str | None = ""
         self._began = time.monotonic()
 
     def reading(self, name: str) -> None:
         """Be told that an instance has been read."""
         self._reading = name
 
-    def planned(self, todo: Sequence[Run], total: int, notices: Path) -> None:
+    def planned(self, todo: Sequence[Run], total: int) -> None:
         """Say what is left to do."""
-        self._reading, self._notices = "", notices
+        self._reading = None
         self.done, self.total = total - len(todo), total
         if not todo:
             warn(f"all {total} runs are in the log: there is nothing to run")
@@ -124,9 +131,18 @@ class Told(Progress):
         """Be told that a worker has got a run."""
         self._running[run.key] = run
 
+    def doing(self, news: tuple[str, str]) -> None:
+        """Be told what the worker of a run does: the run's key, and which."""
+        key, what = news
+        if what == COMPILING:
+            self._compiling.add(key)
+        else:
+            self._compiling.discard(key)
+
     def ended(self, run: Run) -> None:
         """Be told that a run stands in the log."""
         self._running.pop(run.key, None)
+        self._compiling.discard(run.key)
         self.done += 1
 
     @property
@@ -136,12 +152,11 @@ class Told(Progress):
 
     def now(self) -> str:
         """What runs, and what of it compiles kernels."""
-        if self._notices is None:
+        if self._reading is not None:
             return f"reading {self._reading or 'the instances'}"
         texts = []
         for run in list(self._running.values()):
-            compiles = (self._notices / run.key).exists()
-            texts.append("compiling kernels for " * compiles + run.label)
+            texts.append("compiling kernels for " * (run.key in self._compiling) + run.label)
         return "; ".join(texts)
 
 

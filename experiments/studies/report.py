@@ -22,7 +22,7 @@ from placegap.solvers.core.result import relative_gap
 
 CSV_COLUMNS = (
     "study", "table", "objective", *DEFAULTS, "instance", "cluster",
-    "num_ops", "num_devices", "method", "label", "params", "seed", "time_limit_s", "gap_limit",
+    "num_ops", "num_devices", "ccr", "memory_pressure", "method", "label", "params", "seed", "time_limit_s", "gap_limit",
     "status", "value_ns", "bound_ns", "bound_class", "own_gap", "best_bound_ns", "best_bound_by",
     "bound_origin", "rests_on", "best_rests_on", "faults",
     "gap", "build_s", "solve_s", "setup_s", "rows", "columns", "message", "instance_hash", "key",
@@ -84,6 +84,8 @@ def _csv_row(study: Study, cell: GapCell) -> dict[str, Any]:
         "cluster": place.cluster,
         "num_ops": place.num_ops,
         "num_devices": place.num_devices,
+        "ccr": place.ccr,
+        "memory_pressure": place.memory_pressure,
         "method": place.method,
         "label": place.label,
         "params": json.dumps(place.params, sort_keys=True),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
+from placegap.experiments.running.on_dask.pool import run_on_dask
 from placegap.experiments.running.pool import run_pool
 from placegap.experiments.running.provenance import made_by
 from placegap.experiments.running.stop_signals import held
@@ -18,7 +18,16 @@ from placegap.experiments.studies.gaps import GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import Progress
-from placegap.experiments.studies.task import describe_ending, hard_limit_s, run_task
+from placegap.experiments.studies.task import (
+    describe_ending,
+    had_begun,
+    hard_limit_s,
+    run_elsewhere,
+    run_task,
+)
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 LOG_NAME = "runs.jsonl"
 
@@ -35,6 +44,7 @@ def run_study(
     modules: Sequence[str] = (),
     tell: Callable[[str], None] = lambda sentence: None,
     smoke: bool = False,
+    client: Client | None = None,
 ) -> tuple[Study, list[GapCell]]:
     """Run what is missing of a study, and return the study and all its cells.
 
@@ -57,11 +67,15 @@ def run_study(
         Told in a sentence of each file and each run that is left out.
     smoke : bool
         Whether to run the study's smallest form (`config.smallest`).
+    client : Client, optional
+        Of a Dask cluster that does the runs, in place of processes of this machine.
 
     Raises
     ------
     InputError
         A bad study, or a log that cannot be read or written.
+    PoolError
+        Processes cannot start, or the Dask cluster is lost.
     """
     for module in modules:
         import_module(module)
@@ -71,26 +85,38 @@ def run_study(
         cells.append(cell)
         told.reading(cell.instance)
     log_file = results_folder(study, out) / LOG_NAME
-    with RunLog(log_file) as log, TemporaryDirectory(prefix="placegap-") as folder:
-        notices, stamp = Path(folder), made_by()
+    with RunLog(log_file) as log:
+        stamp = made_by()
         todo = missing_runs(cells, log.records)
-        told.planned(todo, len({cell.run.key for cell in cells if cell.run is not None}), notices)
-        endings = run_pool(
-            _started(todo, told),
-            partial(run_task, notices=notices),
-            workers=workers or num_cores(),
-            hard_limit_s=hard_limit_s,
-            modules=(REFEREE, *modules),
-        )
+        told.planned(todo, len({cell.run.key for cell in cells if cell.run is not None}))
+        asked, modules = _started(todo, told), (REFEREE, *modules)
+        if client is None:
+            endings = run_pool(
+                asked,
+                run_task,
+                workers=workers or num_cores(),
+                hard_limit_s=hard_limit_s,
+                modules=modules,
+                on_news=told.doing,
+            )
+        else:
+            endings = run_on_dask(
+                asked,
+                run_elsewhere,
+                client=client,
+                hard_limit_s=hard_limit_s,
+                modules=modules,
+                on_news=told.doing,
+            )
         # a signal that stops the study interrupts its waiting, and nothing else
         with held(), closing(endings):
             for ending in endings:
                 run = ending.task
-                if ending.fate == "timeout" and (notices / run.key).exists():
+                if ending.fate == "timeout" and not had_begun(ending):
                     # a slow machine, and no result: what is in the log would never run again
                     tell(f"left out: {run.label}, {ending.message} while its kernels were compiled")
                 else:
-                    log.append({**describe_ending(ending), "made_by": stamp})
+                    log.append({**describe_ending(ending), "made_by": ending.made_by or stamp})
                 told.ended(run)
         return study, gap_cells(cells, log.records)
 

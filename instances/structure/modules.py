@@ -139,23 +139,39 @@ def numbered_layers(layers: Sequence[str | None]) -> dict[str, list[str]]:
     return found
 
 
-def _join_ends(instance: Instance, wholes: list[str | None]) -> None:
-    """Name what is before the longest list of layers ``first``, and what is after it ``last``."""
+def layer_ends(instance: Instance, wholes: Sequence[str | None]) -> dict[str, bool]:
+    """Of each module outside the longest list of layers, whether it runs before that list.
+
+    The forward op of a module may be a part of its reader's. What has backward ops alone runs
+    before the layers if its backward ops come after one of theirs.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> layer_ends(example(), ["embed", "h.0", "h.1", "head"])
+    {'embed': True, 'head': False}
+    """
     lists = numbered_layers(wholes)
     longest = max((len(found) for found in lists.values()), default=0)
     inner = set(next((found for found in lists.values() if len(found) == longest), []))
-    order = [
-        i for i in instance.arrays.index.topological_order.tolist()
-        if not instance.arrays.backward[i]
-    ]  # fmt: skip
-    seen = False
-    end: dict[str, str] = {}
-    for i in order:
-        whole = wholes[i]
-        seen = seen or whole in inner
-        if whole is not None and whole not in inner:
-            end.setdefault(whole, "(after the layers)" if seen else "(before the layers)")
-    wholes[:] = [end.get(whole, whole) if whole is not None else None for whole in wholes]
+    order = instance.arrays.index.topological_order.tolist()
+    end: dict[str, bool] = {}
+    for backward in (False, True):
+        seen = False
+        for i in order:
+            whole = wholes[i]
+            if instance.arrays.backward[i] == backward and whole is not None:
+                seen = seen or whole in inner
+                if whole not in inner:
+                    end.setdefault(whole, seen == backward)
+    return end
+
+
+def _join_ends(instance: Instance, wholes: list[str | None]) -> None:
+    """Name what is before the longest list of layers ``first``, and what is after it ``last``."""
+    names = {True: "(before the layers)", False: "(after the layers)"}
+    end = layer_ends(instance, wholes)
+    wholes[:] = [names[end[whole]] if whole in end else whole for whole in wholes]
 
 
 def _chained(labels: Sequence[str | None]) -> list[tuple[int, int]]:

@@ -175,7 +175,9 @@ def _depth_first(flow: Flow, preference: Ints) -> Ints:
             if waiting[succ] == 0:
                 stack[height] = rank[succ]
                 height += 1
-        stack[first:height] = np.sort(stack[first:height])[::-1]
+        last_first = np.sort(stack[first:height])
+        for at in range(height - first):
+            stack[height - 1 - at] = last_first[at]
     return order
 
 

@@ -38,7 +38,7 @@ def best_chain(instance: Instance, semantics: PipelineIteration) -> tuple[int, P
     82
     """
     best = None
-    for plan in _chains(instance, semantics):
+    for plan in chains(instance, semantics):
         verdict = recheck(instance, plan, semantics)
         value_ns = verdict.value_ns if verdict.feasible else None
         if value_ns is not None and (best is None or value_ns < best[0]):
@@ -46,7 +46,8 @@ def best_chain(instance: Instance, semantics: PipelineIteration) -> tuple[int, P
     return best
 
 
-def _chains(instance: Instance, semantics: PipelineIteration) -> Iterator[Plan]:
+def chains(instance: Instance, semantics: PipelineIteration) -> Iterator[Plan]:
+    """Every chain of stages on every choice of devices, whether it fits or not."""
     group = instance.arrays.group.tolist()
     for p in range(1, instance.num_devices + 1):
         count = p * semantics.stages_per_device

@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
 
 HEATS = (3e-3, 1e-3, 3e-4, 1e-2)
@@ -177,7 +178,7 @@ def anneal(m: Moves, stage: Ints, best: int, steps: int, heat: float, rng: np.ra
                 value = max(value, int(load))
             if value < best:
                 best, target = value, value - max(1, value // BELOW)
-                found[:] = now
+                copy_to(found, now)
     return best, found
 
 

@@ -52,6 +52,8 @@ HOMES = {
     "lc-glb": "placers.clustering.lc_glb",
     "dsc-glb": "placers.clustering.dsc_glb",
     "memory-cuts": "placers.pipelines.memory_cuts",
+    "run-moves": "placers.clustering.run_moves",
+    "interleaved-cuts": "placers.clustering.interleaved_cuts",
     "round-robin": "placers.baselines.round_robin",
     "random": "placers.baselines.random_placement",
     "getf-milp": "models.getf_milp",

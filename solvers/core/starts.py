@@ -34,13 +34,17 @@ class Placer(NamedTuple):
     """A method of the registry, and about what it costs with the referee's verdict on its plan.
 
     Measured on one core of a 2.5 GHz server; only the order and the size matter. Where `most_parts`
-    is given, larger graphs (ops + edges) are not tried: the time grows faster than linearly.
+    is given, the time grows faster than linearly: larger graphs (ops + edges) are not tried first.
     """
 
     name: str
     ms: float
     us_per_part: float
     most_parts: int = 10**9
+
+    def cost_ms(self, parts: int) -> float:
+        """Milliseconds that a graph of so many ops and edges is likely to cost."""
+        return self.ms + 1e-3 * self.us_per_part * parts * max(1.0, parts / self.most_parts)
 
 
 ALWAYS = ("single-device", "m-topo", "heft")
@@ -51,6 +55,7 @@ MAKESPAN = (
     Placer("m-topo", 0.4, 1.4),
     Placer("heft", 0.4, 4.3),
     Placer("memory-cuts", 0.6, 4.0),
+    Placer("interleaved-cuts", 5.0, 10.0),
     Placer("dsc-glb", 0.3, 2.0),
     Placer("celeritas", 0.6, 3.3),
     Placer("etf", 0.4, 4.0),
@@ -65,6 +70,7 @@ MAKESPAN = (
     Placer("random", 0.5, 2.8),
     Placer("getf", 2.0, 60.0, 1_000),
     Placer("metis", 1.7, 3.0),
+    Placer("scotch", 20.0, 10.0),
     Placer("mp-dps", 2.5, 23.0),
     Placer("m-sct", 6.0, 150.0, 600),
     Placer("mt-kahypar", 7.0, 35.0, 100_000),
@@ -80,6 +86,7 @@ LOAD = (
     Placer("slicing", 1.5, 14.0, 100_000),
     Placer("pipedream", 2.0, 3.0),
     Placer("metis", 1.7, 3.0),
+    Placer("scotch", 20.0, 10.0),
     Placer("mt-kahypar", 7.0, 35.0, 100_000),
     Placer("slicegraph", 15.0, 150.0, 8_000),
 )
@@ -87,6 +94,11 @@ PIPELINE = (
     Placer("single-device", 0.3, 0.5),
     Placer("m-topo", 0.3, 0.5),
     Placer("even-split", 5.0, 5.0),
+    Placer("greedy", 0.4, 2.0),
+    Placer("round-robin", 0.4, 2.0),
+    Placer("random", 0.4, 2.0),
+    Placer("simulated-moves", 20.0, 80.0, 4_000),
+    Placer("heaviest-stage", 1_000.0, 100.0),
 )
 PLACERS: dict[Objective, tuple[Placer, ...]] = {
     "makespan": MAKESPAN,
@@ -95,7 +107,7 @@ PLACERS: dict[Objective, tuple[Placer, ...]] = {
     "latency_subgraphs": LOAD,
     "pipeline_iteration": PIPELINE,
 }
-"""By objective: the placers of the registry that are fast at some size, the usual ones first.
+"""By objective: all placers of the registry that are fast at some size, the usual ones first.
 
 Left out is what splits ops (its plans are of another instance), what needs a file or a MIP, and
 annealing, which takes whatever time it is given.
@@ -119,12 +131,28 @@ def placers(task: Task) -> tuple[str, ...]:
     left_ms = min(left_ms, 1e3 * LONGEST_S)
     chosen = []
     for placer in PLACERS[task.semantics.objective]:
-        cost_ms = placer.ms + 1e-3 * placer.us_per_part * parts
+        cost_ms = placer.cost_ms(parts)
         fits = cost_ms <= left_ms and parts <= placer.most_parts
         if fits or placer.name in ALWAYS:
             chosen.append(placer.name)
             left_ms -= cost_ms
     return tuple(chosen)
+
+
+def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
+    """All placers of the task's objective, with the seconds that each is likely to take.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> order = [name for name, _ in cheapest_first(Task(example(), Makespan()))]
+    >>> order.index("heft") < order.index("metis") < order.index("mt-kahypar")
+    True
+    """
+    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    all_of_them = PLACERS[task.semantics.objective]
+    costs = [(placer.name, 1e-3 * placer.cost_ms(parts)) for placer in all_of_them]
+    return tuple(sorted(costs, key=lambda cost: cost[1]))
 
 
 def starts(task: Task, methods: Iterable[str]) -> Iterator[Start]:
@@ -151,12 +179,10 @@ def starts(task: Task, methods: Iterable[str]) -> Iterator[Start]:
     for name in methods:
         if clock.left_s == 0.0 and name not in ALWAYS:
             break
-        method = find_method(name)
-        params = method.params()
-        for narrower in _narrower(task, share_s):
-            if why_not(method, narrower, params) is None:
-                yield from _judged(task, method.run(narrower, params).plan, name)
-                break
+        method, limits = find_method(name), replace(task.limits, time_limit_s=share_s)
+        narrower = task_for(replace(task, limits=limits), name)
+        if narrower is not None:
+            yield from _judged(task, method.run(narrower, method.params()).plan, name)
 
 
 def best_start(task: Task, methods: Iterable[str] = ()) -> Start | None:
@@ -183,15 +209,23 @@ def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
         tell(task.instance, task.semantics, by, value_ns=verdict.value_ns, plan=plan)
 
 
-def _narrower(task: Task, share_s: float) -> Iterator[Task]:
-    """The task itself, then narrower classes of plans and plainer rules, within a share of its
-    time.
+def task_for(task: Task, name: str) -> Task | None:
+    """What a method can do of a task: itself, a narrower class of plans, plainer rules, or nothing.
+
+    Examples
+    --------
+    >>> from placegap.instances import MaxLoad, example
+    >>> task_for(Task(example(), MaxLoad(plans="any")), "pipedream").semantics.plans
+    'chain'
     """
-    limits, asked = replace(task.limits, time_limit_s=share_s), task.semantics
+    asked, method = task.semantics, find_method(name)
     narrower = [asked]
     if isinstance(asked, LoadSemantics):
         nested = PLAN_CLASSES[PLAN_CLASSES.index(asked.plans) :: -1]
         narrower = [with_plans(asked, plans) for plans in nested]
-        narrower += [MaxLoad(plans=plans, load=asked.load) for plans in nested]
+        narrower += [MaxLoad(plans=plans, load=asked.load, memory=asked.memory) for plans in nested]
     for semantics in narrower:
-        yield replace(task, semantics=semantics, limits=limits, incumbent=None, starts=())
+        other = replace(task, semantics=semantics, incumbent=None, starts=())
+        if why_not(method, other, method.params()) is None:
+            return other
+    return None

@@ -14,6 +14,7 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.latency.calls import CallData, CallProblem, Scratch, call_latency, new_scratch
 
 COLD = 1e-5
@@ -111,7 +112,7 @@ def _anneal(
             energy = after
             if latency < least:
                 least = latency
-                best[:] = place
+                copy_to(best, place)
         else:
             _put_back(data, place, held, chosen, count)
     return best

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plain_loops import copy_to
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.local_search.disjunctive import NONE, Machines, machines_of
@@ -118,7 +119,7 @@ def _place(
                 continue
             if home[g] < 0 and not (group_runs[g, b] and group_bytes[g] <= room[b]):
                 continue
-            trial[:] = clock
+            copy_to(trial, clock)
             ready, sent = _arrival(machines, v, b, home, group, end, trial, there, trying)
             score = max(ready, clock[b]) + machines.time_ns[v, b] + weight * sent
             if best < 0 or score < least:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plain_loops import copy_to
 from placegap.instances.problem.semantics import Channels, Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of, num_channels
 
@@ -152,7 +153,7 @@ def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> No
     first, last = machines.num_items, machines.num_items + 1
     item[:] = NONE
     ends[:] = NONE
-    orders.device[:] = device
+    copy_to(orders.device, device)
     orders.marked[:] = 0
     orders.counter[:] = 0
     before = first
@@ -167,7 +168,8 @@ def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> No
             item[x, MACHINE], item[x, DURATION] = device[x], machines.time_ns[x, device[x]]
         else:
             _, a, b, t = ends_of(machines, device, x)
-            item[x, MACHINE : MACHINE + 2] = machines.channel[a * k + b]
+            item[x, MACHINE] = machines.channel[a * k + b, 0]
+            item[x, MACHINE + 1] = machines.channel[a * k + b, 1]
             item[x, DURATION] = machines.transfer_ns[t, machines.link_class[a, b]]
         for slot in range(2):
             r = item[x, MACHINE + slot]

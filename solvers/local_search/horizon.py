@@ -103,6 +103,13 @@ def schedule_op(
 
 
 @njit(cache=True, nogil=True)
+def _copy_rows(target: Ints, source: Ints, begin: int, end: int) -> None:
+    for at in range(begin, end):
+        for column in range(NEW + 1):
+            target[at, column] = source[at, column]
+
+
+@njit(cache=True, nogil=True)
 def _take_back(horizon: Horizon, count: int, to: int) -> None:
     for at in range(count - 1, to - 1, -1):
         horizon.state[horizon.log[at, INDEX]] = horizon.log[at, OLD]
@@ -188,9 +195,9 @@ def anneal_horizon(
             changed = min(at, target)
         changed -= first
         begin, count = horizon.log_at[changed], horizon.log_at[length]
-        horizon.spare[begin:count] = horizon.log[begin:count]
-        old_at[changed:] = horizon.log_at[changed : length + 1]
-        old_cost[changed:] = horizon.cost[changed : length + 1]
+        _copy_rows(horizon.spare, horizon.log, begin, count)
+        for place in range(changed, length + 1):
+            old_at[place], old_cost[place] = horizon.log_at[place], horizon.cost[place]
         _take_back(horizon, count, begin)
         _apply(groups, horizon, v, g, to, at, target)
         limit = now - temperature * np.log(1.0 - rng.random())
@@ -200,15 +207,15 @@ def anneal_horizon(
             now = horizon.cost[length]
             if now < best:
                 best = now
-                best_order[:] = order[first:last]
                 for place in range(length):
+                    best_order[place] = order[first + place]
                     best_home[place] = home[groups.group[order[first + place]]]
             continue
         _take_back(horizon, horizon.log_at[length], begin)
         _apply(groups, horizon, v, g, a, target, at)
-        horizon.log_at[changed : length + 1] = old_at[changed:]
-        horizon.cost[changed : length + 1] = old_cost[changed:]
-        horizon.log[begin:count] = horizon.spare[begin:count]
+        for place in range(changed, length + 1):
+            horizon.log_at[place], horizon.cost[place] = old_at[place], old_cost[place]
+        _copy_rows(horizon.log, horizon.spare, begin, count)
         for place in range(begin, count):
             horizon.state[horizon.log[place, INDEX]] = horizon.log[place, NEW]
     if now > best:

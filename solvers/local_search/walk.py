@@ -9,6 +9,7 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.local_search.disjunctive import (
     AFTER,
     DURATION,
@@ -131,21 +132,29 @@ def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> boo
 
 
 @njit(cache=True, nogil=True)
+def _copy_table(target: Ints, source: Ints) -> None:
+    rows, columns = source.shape
+    for row in range(rows):
+        for column in range(columns):
+            target[row, column] = source[row, column]
+
+
+@njit(cache=True, nogil=True)
 def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     """Remember the current state as the best."""
-    trace.best_item[:] = orders.item
-    trace.best_ends[:] = orders.ends
-    trace.best_device[:] = orders.device
-    trace.best_held[:] = rooms.held_bytes
+    _copy_table(trace.best_item, orders.item)
+    _copy_table(trace.best_ends, orders.ends)
+    copy_to(trace.best_device, orders.device)
+    copy_to(trace.best_held, rooms.held_bytes)
 
 
 @njit(cache=True, nogil=True)
 def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     """Go back to the best state."""
-    orders.item[:] = trace.best_item
-    orders.ends[:] = trace.best_ends
-    orders.device[:] = trace.best_device
-    rooms.held_bytes[:] = trace.best_held
+    _copy_table(orders.item, trace.best_item)
+    _copy_table(orders.ends, trace.best_ends)
+    copy_to(orders.device, trace.best_device)
+    copy_to(rooms.held_bytes, trace.best_held)
     forget(orders)
 
 

@@ -15,6 +15,7 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
@@ -152,7 +153,7 @@ def _anneal(
             energy = after
             if state.load.max() < least:
                 least = state.load.max()
-                best[:] = state.device
+                copy_to(best, state.device)
         else:
             _exchange(data, state, group[:size], a, b)
     return int(least)

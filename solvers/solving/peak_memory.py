@@ -74,7 +74,14 @@ class _Try(NamedTuple):
     beyond_bytes: int
 
 
-def run_at_peak(task: Task, run: Callable[[Task], Outcome], by: str, *, is_exact: bool) -> Outcome:
+def run_at_peak(
+    task: Task,
+    run: Callable[[Task], Outcome],
+    by: str,
+    *,
+    is_exact: bool,
+    most_runs: int | None = None,
+) -> Outcome:
     """Run a method by the rule above.
 
     Parameters
@@ -87,6 +94,8 @@ def run_at_peak(task: Task, run: Callable[[Task], Outcome], by: str, *, is_exact
         Its name, for those who listen.
     is_exact : bool
         Whether the task's incumbent, and placers, stand in where the method's own plans do not fit.
+    most_runs : int or None
+        Runs after which it ends, whether a plan fits or not.
 
     Returns
     -------
@@ -114,7 +123,7 @@ def run_at_peak(task: Task, run: Callable[[Task], Outcome], by: str, *, is_exact
             if found.verdict.feasible:
                 tell(task.instance, task.semantics, by, value_ns=found.verdict.value_ns)
                 break
-        if first.plan is None or stop_asked():
+        if first.plan is None or runs == most_runs or stop_asked():
             break
         if is_exact and runs == 1:
             tries += _placed(task, part)

@@ -51,7 +51,7 @@ def test_the_studies_that_ship_need_no_extra(tmp_path: Path) -> None:
         "cells = list(plan_study(load_study(sys.argv[1]), sys.argv[1], tell=lambda said: None))\n"
         "print(json.dumps(sorted({cell.method for cell in cells if cell.is_missing})))\n"
     )
-    done = without_extras(code, str(EXPERIMENTS / "placers.yaml"), cwd=tmp_path)
+    done = without_extras(code, str(EXPERIMENTS / "ours" / "placers.yaml"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["metis", "mt-kahypar", "scotch"]
 

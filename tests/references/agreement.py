@@ -24,8 +24,10 @@ DEFAULTS: Mapping[str, Params] = {
     "noncontiguous": {"moves": 2000, "patience": 20, "workers": 1},
     "slicegraph": {"population": 6, "generations": 3},
     "disjunctive-search": {"steps": 300, "workers": 1},
+    "annealing": {"moves": 500},
 }
-"""What a method is called with, where its defaults would not be deterministic."""
+"""What a method is called with, where its defaults would not be deterministic, or would search for
+a second a graph of six ops."""
 
 FORMS: Mapping[str, Sequence[Params]] = {
     "moirai": ({"form": "as_published"},),

@@ -11,9 +11,7 @@ import io
 import re
 from pathlib import Path
 
-import nbformat
-from nbclient import NotebookClient
-from nbformat import NotebookNode
+from references import notebooks
 
 from placegap.experiments.studies.gaps import GapCell, summarize
 from placegap.experiments.studies.plan import Cell
@@ -22,8 +20,7 @@ from placegap.instances.problem.semantics import parse_semantics
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-NOTEBOOK = ROOT / "experiments" / "notebooks" / "gaps.ipynb"
-RUNS = NOTEBOOK.with_name("quickstart.csv")
+RUNS = notebooks.FOLDER / "quickstart.csv"
 SHOWN = tuple(
     f"{of}{table}"
     for of in ("networks, ", "")
@@ -80,22 +77,6 @@ def grids_of_readme() -> list[str]:
     return re.findall(rf"^{head}\n(?:\|.*\n?)+", README.read_text(), flags=re.MULTILINE)
 
 
-def executed() -> NotebookNode:
-    """The notebook, run in its own folder."""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    client = NotebookClient(
-        notebook, timeout=120, kernel_name="python3", record_timing=False,
-        resources={"metadata": {"path": str(NOTEBOOK.parent)}},
-    )  # fmt: skip
-    client.execute()
-    # what differs from machine to machine
-    notebook.metadata = {
-        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-        "language_info": {"name": "python"},
-    }
-    return notebook
-
-
 def num_open(cells: list[GapCell]) -> int:
     """Networks none of whose plans of one pass is proven optimal."""
     rows: dict[tuple[str, str], bool] = {}
@@ -129,4 +110,4 @@ def update(runs: Path) -> None:
         (found,) = re.finditer(pattern, text)
         text = text[: found.start(1)] + str(count(cells)) + text[found.end(1) :]
     README.write_text(text)
-    NOTEBOOK.write_text(nbformat.writes(executed()) + "\n")
+    notebooks.update("gaps")

@@ -21,11 +21,13 @@ from placegap.instances.corpus.corpus import load_corpus, read_best_known
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.result import relative_gap
+from placegap.solvers.solving.solve import solve
 
-__all__ = ["KnownOptimum", "assert_gap", "known_optima"]
+__all__ = ["KnownOptimum", "assert_gap", "known_optima", "prove_optimum"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,40 @@ def known_optima(semantics: Semantics, max_ops: int | None = None) -> Iterator[K
             yield KnownOptimum(instance, semantics, entry.value_ns, entry.rests_on)
 
 
+def prove_optimum(
+    instance: Instance, semantics: Semantics, method: str = "auto", time_limit_s: float = 60.0
+) -> KnownOptimum:
+    """The optimum of an instance of your own, proven now by an exact method.
+
+    Parameters
+    ----------
+    instance : Instance
+    semantics : Semantics
+    method : str
+        An exact method of the registry.
+    time_limit_s : float
+
+    Raises
+    ------
+    InputError
+        If the method does not prove an optimum in this time: one line says how far it came.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> prove_optimum(example(), Makespan(), "brute-force").optimum_ns
+    34
+    """
+    found = solve(instance, semantics, method, time_limit_s=time_limit_s)
+    if found.status != "optimal" or found.value_ns is None:
+        raise InputError(
+            f"{instance.name}, {semantics.label}: {method} proves no optimum in {time_limit_s:g} s"
+            f" (value {found.value_ns} ns, bound {found.bound_ns} ns); give it more time or a"
+            " smaller instance"
+        )
+    return KnownOptimum(instance, semantics, found.value_ns, found.rests_on)
+
+
 def assert_gap(problem: KnownOptimum, plan: Plan | Sequence[int], at_most: float) -> None:
     """Fail unless the referee accepts a plan, and it is close enough to the optimum.
 
@@ -86,6 +122,7 @@ def assert_gap(problem: KnownOptimum, plan: Plan | Sequence[int], at_most: float
     AssertionError
         One line that says what is wrong with the plan, or how far off it is.
     """
+    __tracebackhide__ = True  # pytest shows the line of the test
     given = plan if isinstance(plan, Plan) else Plan.on(list(plan))
     verdict = evaluate(problem.instance, given, problem.semantics)
     where = f"{problem.instance.name}, {problem.semantics.label}"

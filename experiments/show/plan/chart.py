@@ -36,10 +36,11 @@ OTHER, IDLE, INK, PROVEN, PATH = "#9aa5ae", "#eceff1", "#37474f", "#c1121f", "#1
 BAR_COLOURS = tuple(colour for colour in COLOURS if colour != PROVEN)
 
 
-def draw_plan(found: Anatomy) -> Figure:
+def draw_plan(found: Anatomy, width: float = WIDTH) -> Figure:
     """One row per device: blocks of layers (or kinds of ops), idle time, transfers below.
 
-    A line above a bar says that it is on the critical path; a dashed one is the bound.
+    A line above a bar says that it is on the critical path; a dashed one is the bound. The width is
+    in inches: letters are larger beside a narrower chart.
 
     Raises
     ------
@@ -57,7 +58,7 @@ def draw_plan(found: Anatomy) -> Figure:
     drawn = found.drawn
     end_ns = max(1, drawn.end_ns, found.bound.ns if found.bound else 0)
     unit, unit_ns = common_unit([end_ns])
-    figure = new_figure(WIDTH, min(MOST_HEIGHT, ROW * len(drawn.rows) + 1.5))
+    figure = new_figure(width, min(MOST_HEIGHT, ROW * len(drawn.rows) + 1.5))
     axis = figure.subplots()
     merged = blocks(drawn, drawn.end_ns // FINEST)
     colours, legend = block_colours(merged, by_layer=drawn.by_layer)
@@ -83,7 +84,7 @@ def draw_plan(found: Anatomy) -> Figure:
                 [links[0].start_ns / unit_ns, links[-1].end_ns / unit_ns],
                 [links[0].device + PATH_AT] * 2, color=PATH, linewidth=1.6, solid_capstyle="butt",
             )  # fmt: skip
-    _write_texts(axis, merged, end_ns, unit_ns, colours)
+    _write_texts(axis, merged, end_ns, unit_ns, colours, width)
     if found.bound is not None:
         axis.axvline(found.bound.ns / unit_ns, color=PROVEN, linewidth=1.3, linestyle=(0, (4, 2)))
     _dress(axis, found, f"{drawn.meaning} ({unit})", end_ns / unit_ns)
@@ -132,10 +133,11 @@ def _ink_on(colour: Colour) -> str:
 
 
 def _write_texts(
-    axis: Axes, merged: Iterable[Block], end_ns: int, unit_ns: int, colours: dict[str, str]
+    axis: Axes, merged: Iterable[Block], end_ns: int, unit_ns: int, colours: dict[str, str],
+    width: float,
 ) -> None:
     """Names in the bars that have room for them."""
-    inches = WIDTH * 0.86 / end_ns
+    inches = width * 0.86 / end_ns
     for block in merged:
         width = (block.end_ns - block.start_ns) * inches
         forms = (block.text, block.text.rpartition(".")[2])  # h.11, or at least 11

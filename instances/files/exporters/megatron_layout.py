@@ -7,7 +7,7 @@ stages are in the order in which a microbatch passes them: all of the first virt
 
 from __future__ import annotations
 
-from placegap.instances.files.exporters.placed_modules import layer_list, layer_stages
+from placegap.instances.files.exporters.placed_modules import layer_stages
 from placegap.instances.files.exporters.stage_lists import counts_with_ends
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
@@ -23,7 +23,7 @@ def write_megatron(instance: Instance, plan: Plan, semantics: Semantics) -> str:
         If the model has no single list of layers, or the plan none of Megatron's pipelines.
     """
     stages = layer_stages(instance, plan, semantics)
-    return layout(counts_with_ends(stages, layer_list(instance), "megatron")) + "\n"
+    return layout(counts_with_ends(instance, stages, "megatron")) + "\n"
 
 
 def layout(counts: list[int]) -> str:

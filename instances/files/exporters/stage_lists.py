@@ -16,7 +16,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.modules import layer_of
+from placegap.instances.structure.modules import layer_ends, layer_of
 
 TORCHTITAN = {"embed_tokens": "tok_embeddings", "norm": "norm", "lm_head": "output"}
 """Modules of a Llama by their names in transformers, and in torchtitan; layers are `layers.3`."""
@@ -67,29 +67,33 @@ def write_vllm(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     if isinstance(semantics, PipelineIteration) and semantics.stages_per_device > 1:
         raise InputError("vllm has one stage per device; leave out --stages-per-device")
     stages = layer_stages(instance, plan, semantics)
-    counts = counts_with_ends(stages, layer_list(instance), "vllm")
+    counts = counts_with_ends(instance, stages, "vllm")
     return f"VLLM_PP_LAYER_PARTITION={','.join(map(str, counts))}\n"
 
 
-def counts_with_ends(stages: list[list[str]], layers: list[str], kind: str) -> list[int]:
+def counts_with_ends(instance: Instance, stages: list[list[str]], kind: str) -> list[int]:
     """Numbered layers per stage, where the ends hold all else.
 
     Examples
     --------
-    >>> counts_with_ends([["embed", "h.0"], ["h.1", "h.2", "head"]], ["h.0", "h.1", "h.2"], "vllm")
-    [1, 2]
+    >>> from placegap.instances import example
+    >>> instance = example()
+    >>> modules = zip(instance.graph.ops, ("embed", "h.0", "h.1", "head"))
+    >>> ops = [op.model_copy(update={"module": module}) for op, module in modules]
+    >>> graph = instance.graph.model_copy(update={"ops": tuple(ops)})
+    >>> named = instance.model_copy(update={"graph": graph})
+    >>> counts_with_ends(named, [["embed", "h.0"], ["h.1", "head"]], "vllm")
+    [1, 1]
     """
-    numbered = set(layers)
+    numbered = set(layer_list(instance))
+    is_before = layer_ends(instance, layer_of(instance.graph))
     for s, stage in enumerate(stages):
-        for at, layer in enumerate(stage):
+        for layer in stage:
             if layer in numbered:
                 continue
-            is_before = all(other not in numbered for part in stages[:s] for other in part) and all(
-                other not in numbered for other in stage[:at]
-            )
-            home = 0 if is_before else len(stages) - 1
+            home = 0 if is_before[layer] else len(stages) - 1
             if s != home:
-                where = "first" if is_before else "last"
+                where = "first" if is_before[layer] else "last"
                 raise InputError(
                     f"{layer!r} is in stage {s}, but {kind} has it in the {where} one; place with"
                     f" --export {kind}=FILE, which keeps it there"

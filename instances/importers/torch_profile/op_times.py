@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -25,6 +25,7 @@ from placegap.instances.reading.errors import InputError
 WARM_UPS = 2
 RUNS = 7
 NS_PER_MS = 10**6
+ADDED = "added: "  # in no name of a call
 SPREAD = 0.02
 """Standard deviation of random weights: sums over thousands of them stay small."""
 
@@ -39,7 +40,8 @@ class OpTimes:
         Median time of every op that was run, by its name.
     beside_ns : mapping of str to float
         Median time of the calls that are no ops (views, folded constants), by the op that reads
-        what they return first, or else the op that they read.
+        what they return first, or else the op that they read; and of adding a gradient to that of
+        the microbatches before, by the op that makes it.
     """
 
     of_op_ns: Mapping[str, float]
@@ -47,7 +49,7 @@ class OpTimes:
 
     @property
     def rest_ns(self) -> float:
-        """Time of all calls that are no ops."""
+        """Time of all that is no op."""
         return sum(self.beside_ns.values())
 
 
@@ -60,6 +62,7 @@ def measure_ops(
     seed: int = 0,
     *,
     best: bool = False,
+    gradients: Collection[str] = (),
 ) -> OpTimes:
     """Measure the ops of a program that was read from a traced graph.
 
@@ -78,6 +81,9 @@ def measure_ops(
         Of the random weights and inputs.
     best : bool
         Whether the shortest pass counts alone, on a machine where other programs run as well.
+    gradients : collection of str
+        Calls that return gradients of weights: autograd adds each to the sum of the microbatches
+        before, as soon as it is made.
 
     Raises
     ------
@@ -89,7 +95,15 @@ def measure_ops(
     try:
         with torch.no_grad():
             inputs = _inputs(graph, held, device, seed)
-            passes = [_one_pass(graph, inputs, device) for _ in range(WARM_UPS + runs)][WARM_UPS:]
+            sums = {
+                node.name: torch.zeros(node.meta["val"].shape, dtype=node.meta["val"].dtype,
+                                       device=device)
+                for node in graph.nodes
+                if node.op == "call_function" and node.name in gradients
+            }  # fmt: skip
+            passes = [
+                _one_pass(graph, inputs, sums, device) for _ in range(WARM_UPS + runs)
+            ][WARM_UPS:]  # fmt: skip
     except (RuntimeError, IndexError, NotImplementedError) as error:  # out of memory included
         raise InputError(f"--device {device}: {str(error).partition(chr(10))[0]}") from None
     if best:
@@ -99,7 +113,10 @@ def measure_ops(
     nearest = _nearest_ops(graph, program)
     for number, times in enumerate(passes):
         for name, taken in times.items():
-            if name in program.op_of:
+            if name.startswith(ADDED):
+                name = name.removeprefix(ADDED)
+                beside[program.op_of.get(name) or nearest[name]][number] += taken
+            elif name in program.op_of:
                 of_op[program.op_of[name]][number] += taken
             elif name in nearest:
                 beside[nearest[name]][number] += taken
@@ -161,9 +178,12 @@ def random_like(like: Any, device: DeviceType, generator: torch.Generator) -> to
 
 
 def _one_pass(
-    graph: fx.Graph, inputs: Mapping[fx.Node, Any], device: DeviceType
-) -> dict[str, float]:
-    """Time of every call in ns, by the name of its node."""
+    graph: fx.Graph, inputs: Mapping[fx.Node, Any], sums: Mapping[str, torch.Tensor],
+    device: DeviceType,
+) -> dict[str, float]:  # fmt: skip
+    """Time of every call in ns, by the name of its node; with `ADDED` before it, of adding what it
+    returns to its sum.
+    """
     values = dict(inputs)
     last_user = {source: node for node in graph.nodes for source in node.all_input_nodes}
     ends: dict[str, Callable[[], float]] = {}
@@ -174,6 +194,9 @@ def _one_pass(
             )
             kwargs = dict(_moved(kwargs, device))
             values[node], ends[node.name] = timed(device, node.target, args, kwargs)
+            if node.name in sums:
+                both = (sums[node.name], values[node])
+                ends[ADDED + node.name] = timed(device, torch.Tensor.add_, both)[1]
         for source in node.all_input_nodes:
             if last_user[source] is node:
                 del values[source]

@@ -21,7 +21,8 @@ from placegap.instances.reading.errors import InputError
 class OpTime:
     """Measured and modelled time of one op, in ns.
 
-    `beside_ns` is the time of calls that are no ops (views, folded constants) and that it reads.
+    `beside_ns` is the time of calls that are no ops (views, folded constants) and that it reads,
+    and of adding its gradient of a weight to those of other microbatches.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Profile:
     ops : tuple of OpTime
         In the order of the graph.
     rest_ns : int
-        Time of all calls that are no ops (views, folded constants).
+        Time of all that is no op: views, folded constants, adding gradients.
     """
 
     model: str
@@ -70,7 +71,8 @@ def profile_model(
 ) -> Profile:
     """Trace a forward pass, or forward and backward, and measure it op by op.
 
-    Weights and inputs are random.
+    Weights and inputs are random. The gradient of a weight is added to the sum of the microbatches
+    before; the op that makes it has this time.
 
     Parameters
     ----------
@@ -95,12 +97,14 @@ def profile_model(
     """
     if options.train and options.optimizer != "none":
         raise InputError("updates of weights are not measured; add --optimizer none", name)
+    gradients: frozenset[str] = frozenset()
     if options.train:
         from placegap.instances.importers.torch_training.model import trace_step
         from placegap.instances.importers.torch_training.training_graph import held_in
 
         step = trace_step(name, options)
         graph, held, program = step.program.graph_module.graph, held_in(step.program), step.ops
+        gradients = frozenset(step.program.gradient_of.values())
     else:
         model = build_model(name, options)
         graph, held = traced(name, model)
@@ -113,7 +117,7 @@ def profile_model(
 
     if threads is not None:
         use_threads(threads)
-    times = measure_ops(graph, held, program, device, runs or RUNS, best=best)
+    times = measure_ops(graph, held, program, device, runs or RUNS, best=best, gradients=gradients)
     filed = device_kind or device
     known = catalogue().get(filed)
     spec = calibrate(device, options.dtype) if known is None else known

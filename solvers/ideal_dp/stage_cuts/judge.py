@@ -29,10 +29,14 @@ class Judge:
         The chain of the best plan, where it came from here.
     slack_ns : int
         1 where plans that are as good as the best are of use, too.
+    below_ns : int or None
+        What the first plan must be below, if anything.
     """
 
-    def __init__(self, instance: Instance, semantics: PipelineIteration) -> None:
-        self.instance, self.semantics = instance, semantics
+    def __init__(
+        self, instance: Instance, semantics: PipelineIteration, below_ns: int | None = None
+    ) -> None:
+        self.instance, self.semantics, self.below_ns = instance, semantics, below_ns
         self.best: tuple[int, Plan] | None = None
         self.walk: tuple[Ints, CutProblem] | None = None
         self.slack_ns = 0
@@ -42,12 +46,16 @@ class Judge:
     @property
     def limit_ns(self) -> int | None:
         """What a plan must be below to be of use."""
-        return None if self.best is None else self.best[0] + self.slack_ns
+        return self.below_ns if self.best is None else self.best[0] + self.slack_ns
 
     @property
     def num_used(self) -> int:
         """Devices of the best plan."""
         return 0 if self.best is None else len(set(self.best[1].placement))
+
+    def one_order(self, problem: CutProblem) -> bool:
+        """Whether a chain has one value, on devices in whatever order its kinds leave open."""
+        return self._alike or (bool(problem.kinds) and self._links_alike)
 
     def ask(self, walk: Ints, problem: CutProblem) -> bool:
         """Judge a chain on devices in all orders; whether these were all that there are."""
@@ -60,7 +68,7 @@ class Judge:
         count = len(walk) // self.semantics.stages_per_device
         kind = problem.kind[walk[:count]].tolist()
         every = problem.kinds or (tuple(range(self.instance.num_devices)),)
-        fixed = self._alike or (bool(problem.kinds) and self._links_alike)
+        fixed = self.one_order(problem)
         tried = list(islice(_orders(kind, every), 1 if fixed else MOST_ORDERS + 1))
         complete = len(tried) <= MOST_ORDERS
         if not complete and not problem.kinds:
@@ -89,7 +97,7 @@ class Judge:
         """Keep a plan if it is feasible, and better than the best or as good on more devices."""
         verdict = evaluate(self.instance, plan, self.semantics)
         value_ns = verdict.value_ns if verdict.feasible else None
-        if value_ns is None:
+        if value_ns is None or (self.below_ns is not None and value_ns >= self.below_ns):
             return
         used = len(set(plan.placement))
         if self.best is None or (value_ns, -used) < (self.best[0], -self.num_used):

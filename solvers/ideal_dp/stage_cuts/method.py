@@ -76,8 +76,10 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     bound = min((part.bound_ns for part in parts), default=NEVER)
     if not problem.complete or len(parts) < len(counts):
         bound = 0
-    details = {"blocks": problem.num_blocks, "cuts": problem.num_cuts,
-               "parts": sum(part.parts for part in parts)}  # fmt: skip
+    details: dict[str, int | float | str] = {
+        "blocks": problem.num_blocks, "cuts": problem.num_cuts,
+        "parts": sum(part.parts for part in parts),
+    }  # fmt: skip
     if judge.best is None:
         infeasible = bound >= NEVER
         why = "in every chain of stages some device's memory is too small"
@@ -86,7 +88,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             message=why if infeasible else message or "no chain of stages was found",
         )  # fmt: skip
     if bound >= judge.best[0] and not message:
-        message = _make_even(task, problem, judge, parts, clock)
+        message, details["balance"] = _make_even(task, problem, judge, parts, clock)
     value_ns, plan = judge.best
     return Outcome(
         plan=plan, claim_ns=value_ns, bound_ns=min(bound, value_ns), bound_origin="stage-cuts",
@@ -125,8 +127,12 @@ def _search(
 def _make_even(
     task: Task[PipelineIteration], problem: CutProblem, judge: Judge, parts: list[PartSearch],
     clock: Clock,
-) -> str:  # fmt: skip
-    """Of plans with the best value take one on more devices, if there is one; then balance it."""
+) -> tuple[str, str]:  # fmt: skip
+    """Of plans with the best value take one on more devices, if there is one; then balance it.
+
+    What is returned says whether that was interrupted, and whether no plan is better balanced.
+    """
+    settled = problem.complete
     try:
         judge.slack_ns = 1  # also plans that are no better
         for old in parts:
@@ -136,13 +142,14 @@ def _make_even(
             part.start()
             while part.is_open and judge.num_used < old.num_devices and clock.left_s != 0.0:
                 part.step()
+            settled &= not part.is_open or judge.num_used == old.num_devices
         judge.slack_ns = 0
         own = next((part for part in parts if part.num_devices == judge.num_used), None)
-        if own is not None and clock.left_s != 0.0:
-            balanced(judge, own)
+        if own is not None and clock.left_s != 0.0 and balanced(judge, own) and settled:
+            return "", "proven"
     except KeyboardInterrupt:
-        return "interrupted"
-    return ""
+        return "interrupted", "by moves"
+    return "", "by moves"
 
 
 def _part(

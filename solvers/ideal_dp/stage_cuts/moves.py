@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, iteration_kernel
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
 
@@ -80,7 +81,7 @@ def _improve(
                         right = allowed[min(s + width - 1, last), b, j]
                         if right < 0:
                             continue
-                        trial[:] = times
+                        copy_to(trial, times)
                         _set(trial, s - 1, left, a, count, forward, backward, forth, back, trains)
                         if width == 2:
                             middle = allowed[min(s, last), a, b]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from copy import copy
 
 import numpy as np
 
@@ -85,9 +86,24 @@ class PartSearch:
         self.layers, self._heap = rest, [(0, 0, rest)]
         walk = self._light_walk()
         if walk is not None:
-            self._consider(
-                improve(self.problem, self.table, self._pair_table(self.layers), walk)[1]
-            )
+            table = self._pair_table(self.layers)
+            better = improve(self.problem, self.table, table, walk)[1]
+            inside = all(better[s] in self.layers.of(s) for s in range(self.stages))
+            self._consider(better if inside else walk)
+
+    def restricted(self, allowed: Flags, judge: Judge) -> PartSearch:
+        """A search of its own among the chains whose stage s is a pair of ``allowed[s]``.
+
+        The paths that are met serve both.
+        """
+        other = copy(self)
+        every = np.arange(len(self.problem.tail))
+        layers = layers_of(
+            [every[self._may(s, self.flying) & allowed[s]] for s in range(self.stages)]
+        )
+        other.judge, other.layers, other.parts, other.open_ns = judge, layers, 0, NEVER
+        other._heap = [(0, 0, layers)]
+        return other
 
     def _light_walk(self) -> Ints | None:
         """A chain whose heaviest stage is as light as can be, by bisection."""

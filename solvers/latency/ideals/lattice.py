@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.latency.masks import beyond, has, ideals
 
 FEW = 1_000
@@ -101,7 +102,7 @@ def _arcs(before: Ints, mask: Ints) -> tuple[Ints, Ints, Ints]:
         for v in range(len(before)):
             if has(mask[i], v) or beyond(before[v], mask[i]):
                 continue
-            wanted[:] = mask[i]
+            copy_to(wanted, mask[i])
             wanted[v // 64] |= np.int64(1) << (v % 64)
             at = _hash(wanted, size)
             while (mask[table[at]] != wanted).any():

@@ -74,12 +74,12 @@ class Placeto:
         whose best placement counts, not the last one.
         """
         least_later = np.minimum.accumulate(episodes.costs[:0:-1])[::-1]
-        found = episodes.costs[:-1] - least_later
+        found: NDArray[np.float64] = episodes.costs[:-1] - least_later
         self.returns.append(found)
         baseline: NDArray[np.float64] = np.concatenate(list(self.returns), axis=1).mean(
             axis=1, keepdims=True
         )
-        return found - baseline
+        return np.subtract(found, baseline)
 
     def play(self, workers: int, clock: Clock, *, greedy: bool = False) -> Episodes:
         """Let the policy visit every node once, in so many episodes side by side."""

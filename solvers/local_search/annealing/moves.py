@@ -17,6 +17,7 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plain_loops import copy_to
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.intervals import Interval, intervals
@@ -269,8 +270,8 @@ def _anneal(
             state.value[0] = after
             if after < state.value[1]:
                 state.value[1] = after
-                state.best_device[:] = state.device
-                state.best_shift[:] = state.shift
+                copy_to(state.best_device, state.device)
+                copy_to(state.best_shift, state.shift)
         else:
             _undo(moves, state, scratch, count)
 

@@ -133,9 +133,9 @@ def schedule(data: ScheduleArrays, device: Ints, priority: Ints, work: Work) -> 
     rank, root = work.priority, work.root
     consumer, tensor, resource = data.consumer, data.tensor, data.resource
     start[:] = NONE
-    waiting[:n] = data.num_preds
     waiting[n:] = 0
-    rank[:n] = priority
+    for i in range(n):
+        waiting[i], rank[i] = data.num_preds[i], priority[i]
     root[:] = NONE
     busy[:] = 0
     for i in range(n):

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.plain_loops import sizes_of
 from placegap.instances.structure.nets import Nets
 from placegap.solvers.core.clock import Clock
 
@@ -51,8 +52,8 @@ def elimination_orders(
 def _greedy(start: int, net_ptr: Ints, pin: Ints, block_ptr: Ints, net: Ints) -> Ints:
     """The order from a start; the heap may hold old keys of a block, which are passed over."""
     num_blocks = len(block_ptr) - 1
-    left, opened = np.diff(net_ptr), np.zeros(len(net_ptr) - 1, np.bool_)
-    growth = np.diff(block_ptr)  # nets that a block opens, less those that it closes
+    left, opened = sizes_of(net_ptr), np.zeros(len(net_ptr) - 1, np.bool_)
+    growth = sizes_of(block_ptr)  # nets that a block opens, less those that it closes
     since = np.zeros(num_blocks, np.int64)  # the step after which its first net was open
     done = np.zeros(num_blocks, np.bool_)
     order = np.empty(num_blocks, np.int64)
@@ -92,7 +93,7 @@ def _greedy(start: int, net_ptr: Ints, pin: Ints, block_ptr: Ints, net: Ints) ->
 
 @njit(cache=True)
 def _cost(order: Ints, net_ptr: Ints, pin: Ints, block_ptr: Ints, net: Ints) -> float:
-    left = np.diff(net_ptr)
+    left = sizes_of(net_ptr)
     held = np.zeros(len(order), np.int64)  # open nets of each block behind
     waiting, opened, total = 0, 0, 0.0
     for at in range(len(order)):

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.plain_loops import sizes_of
 from placegap.instances.structure.weighted_dag import Flow, predecessors
 from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE
 
@@ -119,7 +120,7 @@ def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
     start, level = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for node in flow.order[::-1]:
         level[node] = _level(flow, nobody, level, node)
-    waiting = np.diff(ptr)
+    waiting = sizes_of(ptr)
     cluster_end = np.zeros(n, np.int64)
     number = 0
     ready = [(-level[node], position[node], node) for node in range(n) if waiting[node] == 0]

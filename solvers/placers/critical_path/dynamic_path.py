@@ -21,6 +21,7 @@ from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.instances.problem.plain_loops import sizes_of
 from placegap.solvers.placers.list_scheduling.idle_gaps import Gaps, first_fit, occupy
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,
@@ -68,7 +69,7 @@ def schedule_dynamic_path(
     device = np.full(n, NOWHERE, np.int64)
     start, end = np.zeros(n, np.int64), np.zeros(n, np.int64)
     est = np.zeros(n, np.int64)
-    waiting = np.diff(problem.inputs.ptr)
+    waiting = sizes_of(problem.inputs.ptr)
     arrival, begin = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
     gap = np.empty(num_devices, np.int64)
     is_near = np.empty(num_devices, np.bool_)

@@ -16,6 +16,7 @@ from numba import njit
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM
+from placegap.instances.problem.plain_loops import copy_to, sizes_of
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
@@ -146,7 +147,7 @@ def earliest_start_dynamic(
     free_at, last = np.zeros(num_devices, np.int64), np.full(num_devices, NOWHERE)
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
-    waiting, unserved = np.diff(problem.inputs.ptr), np.diff(problem.succ_ptr)
+    waiting, unserved = sizes_of(problem.inputs.ptr), sizes_of(problem.succ_ptr)
     begins = np.full((n, num_devices), NOWHERE)  # of ready ops; -1 where a device does not admit
     ready = [op for op in order if waiting[op] == 0]
     # no literals as arguments: numba compiles the kernel that is called for each of them anew
@@ -264,7 +265,7 @@ def _deliver(
     """When all inputs of the op are on device k, by Baechi's two clocks; booked or on trial."""
     inputs = problem.inputs
     arrival = np.int64(0)
-    trial[:] = clock
+    copy_to(trial, clock)
     now = clock if book else trial
     for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
         u, source = inputs.tensor[e], device[inputs.op[e]]

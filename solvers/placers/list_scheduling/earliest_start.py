@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.plain_loops import copy_to, sizes_of
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,
     Admission,
@@ -64,7 +65,7 @@ def earliest_start_first(
     free_at = np.zeros(num_devices, np.int64)
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
-    waiting = np.diff(inputs.ptr)
+    waiting = sizes_of(inputs.ptr)
     now = [[np.int64(0) for _ in range(0)] for _ in range(num_devices)]  # ranks
     # (offset to the clock, rank, device)
     later = [[(np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)] for _ in clock]
@@ -185,8 +186,9 @@ def arrival_ns(
     num_devices = len(trial)
     arrival, why = np.int64(0), np.int64(num_devices)
     if booked:
-        trial[:] = clock[:num_devices]
-        cause[:] = np.arange(num_devices)
+        copy_to(trial, clock)
+        for b in range(num_devices):
+            cause[b] = b
     for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
         u, source = inputs.tensor[e], device[inputs.op[e]]
         there, because = end[inputs.op[e]], np.int64(num_devices)

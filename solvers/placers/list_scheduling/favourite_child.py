@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.plain_loops import sizes_of
 from placegap.solvers.placers.list_scheduling.earliest_start import (
     NOT_LATER,
     arrival_ns,
@@ -66,7 +67,7 @@ def favourite_child_first(
     free_at = np.zeros(num_devices, np.int64)
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
-    waiting = np.diff(inputs.ptr)
+    waiting = sizes_of(inputs.ptr)
     now = [[np.int64(0) for _ in range(0)] for _ in range(num_devices)]
     later = [[(np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)] for _ in clock]
     follows = np.full((n, num_devices), NOT_LATER)

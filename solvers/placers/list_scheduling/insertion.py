@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.plain_loops import sizes_of
 from placegap.solvers.placers.list_scheduling.idle_gaps import Gaps, first_fit, occupy
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,
@@ -49,7 +50,7 @@ def schedule_by_insertion(
     inputs = problem.inputs
     turn = np.empty(n, np.int64)
     turn[order] = np.arange(n)
-    waiting = np.diff(inputs.ptr)
+    waiting = sizes_of(inputs.ptr)
     ready = [turn[op] for op in range(n) if waiting[op] == 0]
     heapq.heapify(ready)
     arrival = np.empty(num_devices, np.int64)

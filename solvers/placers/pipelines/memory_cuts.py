@@ -76,7 +76,7 @@ def _slicings(instance: Instance) -> Iterator[Ints]:
     np.logical_or.at(blocked, at, arrays.time_ns == UNSUPPORTED)
     time_ns = np.zeros((num, most))
     np.add.at(time_ns, at, arrays.time_ns.clip(0).astype(float))
-    sent_ns = _sent(at[index.producer], at[index.consumer], num,
+    sent_ns = sent_across(at[index.producer], at[index.consumer], num,
                     arrays.transfer_ns[index.tensor].max(axis=1))  # fmt: skip
     room = np.where(arrays.memory_bytes == NO_LIMIT, np.inf, arrays.memory_bytes.astype(float))
     speed = np.where(blocked, 0.0, time_ns).sum(axis=0) / np.maximum(1, (~blocked).sum(axis=0))
@@ -92,7 +92,7 @@ def _slicings(instance: Instance) -> Iterator[Ints]:
                 yield turn[slot][at]
 
 
-def _sent(tail: Ints, head: Ints, num: int, move_ns: Ints) -> Floats:
+def sent_across(tail: Ints, head: Ints, num: int, move_ns: Ints) -> Floats:
     """Time of what crosses the cut before each group, (num,), in either direction."""
     low, high = np.minimum(tail, head), np.maximum(tail, head)
     crosses, change = low < high, np.zeros(num + 1)

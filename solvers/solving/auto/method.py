@@ -1,6 +1,7 @@
 """auto, the default: fast placers, cheap bounds, then a proof and a search for plans side by side.
 
 1. The placers that are fast at the task's size, the cheapest first, and what paths and work prove.
+   For those that this time does not suffice for, there is more of it in 3.
 2. A small graph: the method that proves most of its problem, for a moment.
 3. Two lanes of steps (`rules`), each in a process: methods that prove, and methods that look for
    plans. What one finds the next step of the other starts from. Where there is one core, or no
@@ -16,25 +17,25 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pydantic import Field
 
-from placegap.instances.problem.semantics import OBJECTIVES, memory_rule
-from placegap.instances.referee.plan import Plan
+from placegap.instances.problem.semantics import OBJECTIVES
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.starts import ALWAYS, LONGEST_S, SHARE, best_start, placers
+from placegap.solvers.core.starts import LONGEST_S, SHARE
 from placegap.solvers.core.worker_process import may_start_processes
 from placegap.solvers.solving.auto.board import Board
 from placegap.solvers.solving.auto.deadline import Deadline
 from placegap.solvers.solving.auto.lanes import Lane, run_lanes
 from placegap.solvers.solving.auto.parts import Order, run_step
+from placegap.solvers.solving.auto.placing import Placed, first_plans, still_waiting
 from placegap.solvers.solving.auto.rules import (
     BOUNDS,
     SECOND_S,
@@ -46,7 +47,6 @@ from placegap.solvers.solving.auto.rules import (
     plans,
     proofs,
 )
-from placegap.solvers.solving.peak_memory import run_at_peak
 
 RESERVE_S, RESERVE_SHARE, US_PER_PART = 0.05, 0.01, 5.0
 """Kept of the time limit for handing over the last plans: seconds, a share, and for the size."""
@@ -108,38 +108,40 @@ def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[La
     deadline = Deadline(clock, _reserve_s(task, clock))
     may = workers > 1 and may_start_processes()
     early = may and _parts(task) > SMALL_PARTS and deadline.left_s > PROCESS_S
-    for _ in _first_plans(task, board):
+    heard, waiting = list[Placed](), list[str]()
+    for _ in _first_plans(task, board, heard):
         if board.is_over:
             return ""
         if board.value_ns is not None and not lanes and early:
-            lanes += _lanes(task, workers)  # they load while the other placers run
+            lanes += _lanes(task, workers, waiting)  # they load while the other placers run
     if _parts(task) <= SMALL_PARTS:
         _try_at_once(task, board, deadline, workers)
     if board.is_over:
         return ""
+    waiting += still_waiting(task, heard)
     if may and (lanes or deadline.left_s > PROCESS_S):
-        lanes += [] if lanes else _lanes(task, workers)
+        lanes += [] if lanes else _lanes(task, workers, waiting)
         run_lanes(lanes, board, deadline)
     else:
-        _take_turns(task, board, deadline)
+        _take_turns(task, board, deadline, waiting)
     if stop_asked():
         return "interrupted"
     return "stopped at the time limit" if deadline.left_s <= 0 else ENDED
 
 
-def _first_plans(task: Task, board: Board) -> Iterator[None]:
-    """Offer the plans of the fast placers; after the first of them, prove what is cheap."""
+def _first_plans(task: Task, board: Board, heard: list[Placed]) -> Iterator[None]:
+    """Offer the plans of the fast placers, and note what is `heard`; after the first of them, prove
+    what is cheap.
+    """
     limit_s = task.limits.time_limit_s
     clock = Clock(None if limit_s is None else max(SECOND_S, min(LONGEST_S, SHARE * limit_s)))
     if task.incumbent is not None:
         board.offer(task.incumbent, "the start")
     waiting = True
-    for name in placers(task):
-        if clock.left_s == 0.0 and name not in ALWAYS:
-            break
-        plan = _placed(task, name)
-        if plan is not None:
-            board.offer(plan, name)
+    for placed in first_plans(task, clock):
+        heard.append(placed)
+        if placed.plan is not None:
+            board.offer(placed.plan, placed.name)
         if waiting and board.value_ns is not None:
             waiting = False
             _prove_what_is_cheap(task, board)
@@ -147,19 +149,6 @@ def _first_plans(task: Task, board: Board) -> Iterator[None]:
     if waiting:
         _prove_what_is_cheap(task, board)
     yield
-
-
-def _placed(task: Task, name: str) -> Plan | None:
-    """The plan of a placer, if it has one that fits."""
-    asked = replace(task, incumbent=None)
-
-    def run(part: Task) -> Outcome:
-        start = best_start(part, [name])
-        return Outcome(None if start is None else start.plan)
-
-    if memory_rule(task.semantics) == "peak":
-        return run_at_peak(asked, run, name, is_exact=False).plan
-    return run(asked).plan
 
 
 def _prove_what_is_cheap(task: Task, board: Board) -> None:
@@ -176,12 +165,12 @@ def _try_at_once(task: Task, board: Board, deadline: Deadline, workers: int) -> 
         _run_here(step, limit_s, task, board)
 
 
-def _take_turns(task: Task, board: Board, deadline: Deadline) -> None:
+def _take_turns(task: Task, board: Board, deadline: Deadline, waiting: Sequence[str]) -> None:
     """Steps of both lanes in turn, in this process; only when a proof ends early there is another.
 
-    The proof has most of the time, between two searches.
+    The proof has most of the time, between two searches; a placer is no turn of its own.
     """
-    proving, looking = proofs(task, 1), plans(task, task.limits.seed)
+    proving, looking = proofs(task, 1), plans(task, task.limits.seed, waiting)
     turn = 0
     while deadline.left_s > 0 and not board.is_over and not stop_asked():
         step = next(looking if turn % 2 == 0 else proving, None)
@@ -192,7 +181,7 @@ def _take_turns(task: Task, board: Board, deadline: Deadline) -> None:
             return
         share = TURN_SHARE if turn % 2 == 0 else step.share if step is not None else TURN_SHARE
         _run_here(other, max(min(SECOND_S, deadline.left_s), share * deadline.left_s), task, board)
-        turn += 1
+        turn += not other.is_placer
 
 
 def _run_here(step: AutoStep, limit_s: float, task: Task, board: Board) -> None:
@@ -200,11 +189,11 @@ def _run_here(step: AutoStep, limit_s: float, task: Task, board: Board) -> None:
     board.take_answer(step.method, run_step(task.instance, order, None, board.take_bound))
 
 
-def _lanes(task: Task, workers: int) -> list[Lane]:
+def _lanes(task: Task, workers: int, waiting: Sequence[str]) -> list[Lane]:
     packed = pickle.dumps(task.instance, pickle.HIGHEST_PROTOCOL)
     return [
         Lane(task, packed, proofs(task, workers), is_nice=False),
-        Lane(task, packed, plans(task, task.limits.seed), is_nice=True),
+        Lane(task, packed, plans(task, task.limits.seed, waiting), is_nice=True),
     ]
 
 

@@ -7,7 +7,7 @@ step. The plan lane begins again, with another seed, when it has no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placegap.instances.problem.semantics import (
@@ -18,8 +18,10 @@ from placegap.instances.problem.semantics import (
     Semantics,
     with_plans,
 )
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import METHODS, parse_params, why_not
+from placegap.solvers.core.starts import task_for
 from placegap.solvers.solving.default_methods import proving_method
 
 USUAL_S = 60.0
@@ -37,8 +39,15 @@ BOUND_SHARE, LARGE_PARTS = 0.05, 20_000
 MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
 """Methods whose model of a larger graph fits neither into the time nor into the memory."""
 
+RUNS_SHARE = 0.4
+"""Of the time, for `run-moves`, which ends by itself where runs of the order are no plan."""
+
 SECOND_S = 2.0
 """No step gets less, unless less is left."""
+
+PLACER_SHARE, PLACERS_SHARE = 0.1, 0.15
+"""Of the time, for one of the placers that have not been asked yet, and for those of them that come
+before the first search; the others come after it."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,8 @@ class AutoStep:
         Of the time that is left when it begins.
     params : mapping
     seed : int
+    is_placer : bool
+        Whether it makes a plan of its own once, and does not search.
     """
 
     method: str
@@ -61,6 +72,7 @@ class AutoStep:
     share: float = 1.0
     params: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
+    is_placer: bool = False
 
 
 def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
@@ -97,17 +109,24 @@ def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     yield AutoStep(BOUNDS, own)
 
 
-def plans(task: Task, seed: int) -> Iterator[AutoStep]:
+def plans(task: Task, seed: int, waiting: Sequence[str] = ()) -> Iterator[AutoStep]:
     """The steps that look for plans, without end where a seed makes a difference.
+
+    Placers that are still `waiting` come first, until a share of the time is over; those that are
+    left then come after the first search.
 
     Examples
     --------
     >>> from itertools import islice
     >>> from placegap.instances import Makespan, example
     >>> [(s.method, s.seed) for s in islice(plans(Task(example(), Makespan()), 7), 2)]
-    [('disjunctive-search', 7), ('disjunctive-search', 8)]
+    [('run-moves', 7), ('disjunctive-search', 7)]
     """
-    own = task.semantics
+    own, limit_s = task.semantics, task.limits.time_limit_s
+    placing = _placing(task, waiting)
+    clock = Clock(None if limit_s is None else PLACERS_SHARE * limit_s)
+    while clock.left_s != 0.0 and (step := next(placing, None)) is not None:
+        yield step
     if isinstance(own, LoadSemantics) and own.plans != "chain":
         yield from _able(task, AutoStep("ideal-dp", with_plans(own, "chain"), share=0.3))
     name = "disjunctive-search" if isinstance(own, Makespan) else "local-search"
@@ -116,11 +135,23 @@ def plans(task: Task, seed: int) -> Iterator[AutoStep]:
     if isinstance(own, Makespan) and parts > LARGE_PARTS:
         share = 0.9  # a second search would begin anew with its lists and starts
     again = list(_able(task, AutoStep(name, own, share=share)))
+    if isinstance(own, Makespan) and parts <= LARGE_PARTS:
+        again = [*_able(task, AutoStep("run-moves", own, share=RUNS_SHARE)), *again]
     round_ = 0
     while again:
         for step in again:
             yield AutoStep(step.method, step.semantics, step.share, step.params, seed + round_)
+        yield from placing
         round_ += 1
+    yield from placing
+
+
+def _placing(task: Task, names: Sequence[str]) -> Iterator[AutoStep]:
+    """A step for each placer that does the task, or a narrower class of plans."""
+    for name in names:
+        able = task_for(task, name)
+        if able is not None:
+            yield AutoStep(name, able.semantics, PLACER_SHARE, is_placer=True)
 
 
 def _able(task: Task, *steps: AutoStep) -> Iterator[AutoStep]:

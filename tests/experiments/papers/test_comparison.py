@@ -127,6 +127,29 @@ def test_a_claim_is_the_largest_ratio_and_what_no_plan_exceeds() -> None:
     assert "the paper has 2, ours is 2.500 on Net; no plan has more than 5.000" in told
 
 
+def test_a_claim_lists_the_ratio_of_every_row() -> None:
+    claims = [{"name": "up to 2", "source": "abstract", "slower": "B", "faster": "A", "ratio": 2}]
+    cells = cells_of(
+        {
+            ("t", "net", "a"): plan(2 * S), ("t", "net", "b"): plan(5 * S),
+            ("t", "other", "a"): plan(4 * S), ("t", "other", "b"): plan(5 * S),
+        },
+        {"t": CHAIN},
+    )  # fmt: skip
+    (told,) = [note for note in notes(compare(table(claims=claims), cells)) if "claim" in note]
+    assert told.endswith("; row by row: Net 2.500, Other 1.250")
+
+
+def test_no_bound_limits_a_claim_of_a_method_that_splits_ops() -> None:
+    claims = [{"name": "up to 2", "source": "abstract", "slower": "B", "faster": "A", "ratio": 2}]
+    split = {"status": "split", "message": "", "details": {"split_value_ns": 1 * S}}
+    cells = cells_of(
+        {("t", "net", "a"): split, ("t", "net", "b"): plan(3 * S, bound=2 * S)}, {"t": CHAIN}
+    )
+    (claim,) = compare(table(claims=claims), cells).claims
+    assert (claim.ours, claim.at_most) == (3.0, None)  # 1.5 would hold for whole ops only
+
+
 def test_the_table_says_ours_the_gap_and_the_papers() -> None:
     compared = compare(table(), runs(2 * S, 1 * S, 4 * S))
     text = markdown(compared)
@@ -149,3 +172,33 @@ def test_runs_that_took_all_their_time_are_named() -> None:
     # the runs of `gap_runs` take 1.25 s, of a limit of one second
     told = list(notes(compare(table(), runs(2 * S, 3 * S, 4 * S))))
     assert any(note.endswith("too: A (Net); B (Net); C (Net)") for note in told)
+
+
+def test_what_other_clocks_say_is_the_cause_of_an_inversion() -> None:
+    # A before B in the paper, B before A with us; their clocks are told by hand
+    def inversion(free: tuple[int, int], none: tuple[int, int]) -> str:
+        clocks = [
+            {"free_channels_ns": f, "no_transfers_ns": n} for f, n in zip(free, none, strict=True)
+        ]
+        cells = cells_of(
+            {
+                ("t", "net", "a"): {**plan(3 * S), "details": clocks[0]},
+                ("t", "net", "b"): {**plan(2 * S), "details": clocks[1]},
+            },
+            {"t": CHAIN},
+        )
+        (found,) = rank(compare(table(), cells)).inversions
+        return found.why
+
+    assert inversion((1 * S, 2 * S), (1 * S, 2 * S)).startswith("contention: with free channels a")
+    assert inversion((2 * S, 2 * S), (1 * S, 1 * S)).startswith("transfers: without any")
+    assert inversion((3 * S, 2 * S), (3 * S, 2 * S)).startswith("the plans themselves")
+
+
+def test_a_method_without_a_plan_is_the_cause_by_itself() -> None:
+    results = {
+        ("t", "net", "a"): {"status": "no_plan", "message": "out of memory"},
+        ("t", "net", "b"): plan(2 * S),
+    }
+    (found,) = rank(compare(table(), cells_of(results, {"t": CHAIN}))).inversions
+    assert found.why == "a has no plan here: out of memory"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from placegap.experiments.papers.figures import FIGURES
+from placegap.experiments.papers.estimates import WITHIN
+from placegap.experiments.papers.figures import DEVIATION, FIGURES, OP_FIGURES
 from placegap.experiments.papers.published import (
     Paper,
     PublishedTable,
@@ -81,9 +82,7 @@ def missing_runs(table: PublishedTable, study: Study) -> list[tuple[str, str]]:
     missing = []
     for column in table.columns:
         if column.figure is not None:
-            figure, _, transform = column.figure.partition(", ")
-            assert figure in FIGURES
-            assert transform in ("", *TRANSFORMS)
+            check_figure(column.figure)
         method = None if column.method is None else column.method.split()[0]
         if method == "expert" or (method is None and column.figure is None):
             continue
@@ -99,6 +98,18 @@ def missing_runs(table: PublishedTable, study: Study) -> list[tuple[str, str]]:
             if len(found) != 1:
                 missing.append((row.name, column.name))
     return missing
+
+
+def check_figure(name: str) -> None:
+    """A figure of a graph after a transform, or of estimates."""
+    figure, _, more = name.partition(", ")
+    if figure.startswith(DEVIATION):
+        assert more in ("", *WITHIN)
+    elif figure in OP_FIGURES:
+        assert more == ""
+    else:
+        assert figure in FIGURES
+        assert more in ("", *TRANSFORMS)
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,18 @@ from numba.extending import overload
 from placegap.experiments.cli import main
 from placegap.experiments.running import warm_up
 from placegap.experiments.running.pool import Ending
+from placegap.experiments.running.pool import run_here as run_in_this_process
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies import progress as study_progress
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.plan import Run
-from placegap.experiments.studies.progress import Progress, progress_shown
+from placegap.experiments.studies.progress import (
+    COMPILING,
+    RUNNING,
+    WARMING,
+    Progress,
+    progress_shown,
+)
 from placegap.experiments.studies.run import run_study
 from placegap.experiments.studies.task import run_task
 from placegap.instances import Makespan
@@ -102,17 +109,17 @@ def test_a_piped_study_prints_a_line_every_few_seconds(
     monkeypatch.setattr(study_progress, "LINE_S", 0.02)
     first, second = fake_run(), fake_run(method="other", seed=1)
     with progress_shown(2) as told:
-        told.planned([first, second], 5, tmp_path)
+        told.planned([first, second], 5)
         told.started(first)
         told.started(second)
-        (tmp_path / second.key).touch()
+        told.doing((second.key, COMPILING))
         patience = time.monotonic() + 20
         said = ""
         while said.count("\n") < 4 and time.monotonic() < patience:
             time.sleep(0.01)
             said += capsys.readouterr().err
         told.ended(first)
-        (tmp_path / second.key).unlink()
+        told.doing((second.key, RUNNING))
         while "4 of 5" not in said and time.monotonic() < patience:
             time.sleep(0.01)
             said += capsys.readouterr().err
@@ -138,7 +145,7 @@ def test_a_study_goes_on_where_nobody_reads_its_progress(
 
     monkeypatch.setattr(study_progress, "warn", broken)
     with progress_shown(1) as told:
-        told.planned([fake_run()], 1, tmp_path)
+        told.planned([fake_run()], 1)
         told.started(fake_run())
         patience = time.monotonic() + 20
         while len(tries) < 4 and time.monotonic() < patience:
@@ -153,13 +160,13 @@ def test_later_lines_come_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
-    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
+    fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from doubles import fake_methods
 
     from placegap.solvers.core.registry import METHODS
 
-    run, seen = fake_run(params={"kind": "plan"}), []
+    run, seen, news = fake_run(params={"kind": "plan"}), [], []
 
     def slow(x: int) -> int:
         return x
@@ -167,7 +174,7 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
     @overload(slow)
     def typed(x):  # type: ignore[no-untyped-def]  # as the implementation
         time.sleep(0.5)  # the compiler comes by here, and compiled code does not
-        seen.append((tmp_path / run.key).exists())
+        seen.append(news[-1:] == [(run.key, COMPILING)])
         return lambda x: x
 
     @njit
@@ -182,11 +189,13 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
 
     monkeypatch.setitem(METHODS, "fake", type(method)(**{**vars(method), "run": compiled}))
     monkeypatch.setattr(warm_up, "_warm", set())
-    outcome = run_task(run, tmp_path)
+    (ending,) = run_in_this_process([run], run_task, on_news=news.append)
+    outcome = ending.answer
     assert outcome["status"] == "feasible", outcome["traceback"]
     assert seen
     assert all(seen)
-    assert list(tmp_path.iterdir()) == []
+    assert news[:2] == [(run.key, WARMING), (run.key, COMPILING)]
+    assert news[-1] == (run.key, RUNNING)
     assert outcome["setup_s"] > 0.5 > outcome["solve_s"]
 
 
@@ -210,11 +219,9 @@ def test_a_run_that_is_killed_while_it_compiles_stays_out_of_the_log(
     tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow_machine(tasks: Iterable[Run], function: Any, **options: Any) -> Iterator[Ending[Run]]:
-        (notices,) = function.keywords.values()
         for number, task in enumerate(tasks):
-            if number % 2:
-                (notices / task.key).touch()
-            yield Ending(task, "timeout", None, "killed at the hard limit of 210 s", 210.0)
+            told = (task.key, (RUNNING, COMPILING, RUNNING, WARMING)[number % 4])
+            yield Ending(task, "timeout", None, "killed at the hard limit of 210 s", 210.0, told)
 
     monkeypatch.setattr(study, "run_pool", slow_machine)
     said: list[str] = []
@@ -251,8 +258,9 @@ def test_summaries_come_first_and_rows_only_when_asked_for(
 def test_who_listens_to_nothing_is_told_everything() -> None:
     told = Progress()
     told.reading("net")
-    told.planned([], 0, Path())
+    told.planned([], 0)
     told.started(fake_run())
+    told.doing((fake_run().key, COMPILING))
     told.ended(fake_run())
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import pytest
+from doubles.fake_study import log_lines, study_file, study_process, wait_for_lines
 from doubles.pool_jobs import run_here
-from doubles.processes import begin, finish, no_session, send
+from doubles.processes import finish, no_session, send
 
 from placegap.experiments.running import stop_signals
 from placegap.experiments.studies import run as study
@@ -22,30 +21,6 @@ from placegap.experiments.studies.progress import Progress
 from placegap.experiments.studies.run import run_study
 from placegap.instances import InputError
 from placegap.instances.files.document import load_document, save_document
-
-STUDY = """
-name: fakes
-tables:
-  - name: t
-    semantics: {objective: makespan}
-    instances: [%s]
-    clusters: [celeritas-4xV100-pcie]
-    methods: [{name: fake, params: [%s]}]
-    seeds: [%s]
-    limits: {time_limit_s: 0.2}
-"""
-
-
-def study_file(
-    tmp_path: Path, params: str = "{}", seeds: str = "0", instances: str = "zfnet512"
-) -> Path:
-    path = tmp_path / "study.yaml"
-    path.write_text(STUDY % (instances, params, seeds))
-    return path
-
-
-def log_lines(out: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
 
 
 def test_every_ending_is_a_line_of_the_log(
@@ -82,7 +57,7 @@ def test_a_line_cut_off_is_the_only_run_that_is_done_again(
     told: list[object] = []
 
     class Listener(Progress):
-        def planned(self, todo: Sequence[Run], total: int, notices: Path) -> None:
+        def planned(self, todo: Sequence[Run], total: int) -> None:
             told.append((len(todo), total))
 
         def ended(self, run: Run) -> None:
@@ -109,34 +84,11 @@ def test_runs_are_known_by_content_not_by_name(
     assert cells[0].value_ns == cells[1].value_ns is not None
 
 
-STUDY_WITH_FAKES = """
-import sys
-from functools import partial
-from placegap.experiments.cli import study as cli_study
-from placegap.experiments.studies import run as study
-study.run_study = partial(study.run_study, modules=['doubles.fake_methods'])
-from placegap.experiments.cli import main
-sys.exit(main(['study', sys.argv[1], '--out', sys.argv[2], '--workers', sys.argv[3]]))
-"""
-
-
-def study_process(path: Path, out: Path, workers: int = 1, **options: Any) -> Popen[str]:
-    """A study in a process of its own."""
-    return begin(STUDY_WITH_FAKES, str(path), str(out), str(workers), **options)
-
-
-def wait_for_lines(out: Path, count: int) -> None:
-    log, patience = out / "runs.jsonl", time.monotonic() + 30
-    while not log.exists() or log.read_bytes().count(b"\n") < count:
-        assert time.monotonic() < patience
-        time.sleep(0.01)
-
-
 def test_a_study_killed_at_any_moment_loses_and_repeats_nothing(
     tmp_path: Path, fakes: list[str]
 ) -> None:
     path, out = study_file(tmp_path, "{seconds: 0.05}", seeds="0, 1, 2, 3, 4, 5, 6, 7"), tmp_path
-    process = study_process(path, out)
+    process = study_process(path, out, "--workers", "1")
     wait_for_lines(out, 2)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -152,7 +104,7 @@ def test_a_study_killed_at_any_moment_loses_and_repeats_nothing(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
     path = study_file(tmp_path, "{seconds: 0.05}, {seconds: 60}", seeds="0, 1")
-    process = study_process(path, tmp_path)
+    process = study_process(path, tmp_path, "--workers", "1")
     wait_for_lines(tmp_path, 1)
     send(process, number)
     out, err = finish(process)
@@ -171,7 +123,7 @@ def test_after_a_signal_to_all_processes_every_run_is_done_exactly_once(
 ) -> None:
     # A worker that the signal reached would leave the line of a crash, and its run undone.
     path = study_file(tmp_path, "{seconds: 0.3}", seeds="0, 1, 2, 3, 4, 5")
-    process = study_process(path, tmp_path, workers=2)
+    process = study_process(path, tmp_path, "--workers", "2")
     wait_for_lines(tmp_path, 2)
     send(process, signal.SIGTERM)
     send(process, signal.SIGTERM)  # as `timeout` does

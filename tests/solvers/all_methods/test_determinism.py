@@ -18,10 +18,11 @@ from placegap.solvers.core.registry import why_not
 draws = [*makespan_draws()[3:5], *max_load_draws()[3:5]]
 rules = [Makespan(), MaxLoad(plans="chain"),
          MaxLoad()]
+less = {"cp-sat": {"workers": 1}, "annealing": {"moves": 500}, "disjunctive-search": {"steps": 300}}
 for instance in draws:
     for semantics in rules:
         for name, method in METHODS.items():
-            params = {"workers": 1} if name == "cp-sat" else {}
+            params = less.get(name, {})
             if why_not(method, Task(instance, semantics), method.params(**params)) is None:
                 result = solve(instance, semantics, name, params)
                 print(instance.name, semantics.label, name, result.status, result.value_ns,

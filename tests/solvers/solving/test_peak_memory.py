@@ -7,6 +7,7 @@ from itertools import islice, pairwise
 
 import pytest
 from draws.peak import peak_instances, with_peak
+from references.agreement import DEFAULTS
 from references.brute_force import (
     FWD_BWD_SEMANTICS,
     MAKESPAN_SEMANTICS,
@@ -52,7 +53,9 @@ def compare(first_seed: int, number: int) -> dict[str, Counter[str]]:
             best = oracle(instance, semantics)
             for name in methods:
                 try:
-                    result = solve(instance, semantics, name, time_limit_s=5)
+                    result = solve(
+                        instance, semantics, name, DEFAULTS.get(name, {}), time_limit_s=5
+                    )
                 except InputError:
                     continue  # not its class of plans
                 where = f"{name} on {instance.name}, {semantics.label}"

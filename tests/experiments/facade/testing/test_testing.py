@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances import Makespan, MaxLoad, Plan
+from placegap.instances import InputError, Makespan, MaxLoad, Plan, example
 from placegap.solvers import solve
-from placegap.testing import KnownOptimum, assert_gap, known_optima
+from placegap.testing import KnownOptimum, assert_gap, known_optima, prove_optimum
 
 CONFTEST = 'pytest_plugins = ["placegap.testing.fixtures"]\n'
 
@@ -61,6 +61,17 @@ def test_only_proven_values_of_small_graphs_are_given() -> None:
         assert found
         assert all(problem.instance.num_ops <= 50 for problem in found)
         assert all(problem.semantics == semantics for problem in found)
+
+
+def test_an_exact_method_proves_the_optimum_of_an_instance_of_ones_own() -> None:
+    found = prove_optimum(example(), Makespan(), "brute-force")
+    assert found.optimum_ns == 34  # instances/problem/example.py derives it
+    assert_gap(found, [0] * 4, at_most=(43 - 34) / 43)  # 5 + 20 + 10 + 8 on one device
+
+
+def test_what_is_not_proven_is_no_optimum() -> None:
+    with pytest.raises(InputError, match=r"heft proves no optimum in 60 s .*, bound None ns"):
+        prove_optimum(example(), Makespan(), "heft")
 
 
 def test_the_fixtures_serve_another_suite(

@@ -32,7 +32,7 @@ from placegap.instances import (
 from placegap.instances.files.exporters.megatron_layout import layout
 from placegap.instances.files.exporters.table import EXPORTERS, export_plan
 from placegap.instances.problem.instance import WITHOUT_OPS
-from placegap.instances.structure.modules import layer_of
+from placegap.instances.structure.modules import layer_of, with_granularity
 
 CHAIN = MaxLoad(plans="chain")
 LLAMA_STAGES = [range(-1, 5), range(5, 20), range(20, 31), range(31, 33)]
@@ -245,3 +245,8 @@ def test_a_module_that_only_a_backward_op_names_is_in_the_stage_of_that_op() -> 
     assert json.loads(export_plan("pipelining", instance, plan, rules)) == {
         "split_spec": {"h.1": "BEGINNING"}
     }
+    # its gradient comes after those of the layers: it is one of the embeddings before them
+    assert export_plan("megatron", instance, plan, rules) == "Et|tL\n"
+    assert export_plan("vllm", instance, plan, rules) == "VLLM_PP_LAYER_PARTITION=1,1\n"
+    whole = with_granularity(instance, "layer", join_ends=True)
+    assert whole.graph.ops[-1].colocation == "(before the layers)"

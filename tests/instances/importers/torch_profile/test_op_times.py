@@ -45,6 +45,19 @@ def test_every_op_has_a_time_and_calls_that_are_no_ops_are_kept_apart() -> None:
     assert list(times.beside_ns) == [program.ops[-1]["name"]]
 
 
+def test_adding_a_gradient_to_those_before_counts_with_the_op_that_makes_it() -> None:
+    from placegap.instances.importers.torch_export.fx_reader import read_fx_graph
+    from placegap.instances.importers.torch_profile.op_times import measure_ops
+
+    graph, held = traced_small()
+    program = read_fx_graph(graph, held)
+    first = program.ops[0]["name"]  # what it returns is taken for a gradient
+    (call,) = (name for name, op in program.op_of.items() if op == first)
+    times = measure_ops(graph, held, program, "cpu", runs=3, gradients=[call])
+    assert sorted(times.beside_ns) == sorted([first, program.ops[-1]["name"]])
+    assert times.beside_ns[first] > 0
+
+
 def test_a_device_that_is_not_there_is_one_line() -> None:
     import torch
 

@@ -255,15 +255,16 @@ def test_the_search_ends_what_the_sweep_cannot_hold(monkeypatch: pytest.MonkeyPa
         assert "walk_edges" not in result.details
 
 
+@pytest.mark.parametrize(("first", "end"), [(0, 40), pytest.param(40, 160, marks=pytest.mark.deep)])
 def test_where_the_ideals_do_not_fit_the_memory_bounds_still_rise(
-    monkeypatch: pytest.MonkeyPatch,
+    first: int, end: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ideal_bracket, "MOST_BYTES", 1500)
     monkeypatch.setattr(
         raise_bound, "rounds", lambda costs: iter(())
     )  # they have tests of their own
     raised = 0
-    for seed in range(160):
+    for seed in range(first, end):
         instance = chain_instance(seed)
         optimum = best_chain(instance)
         if optimum is None:

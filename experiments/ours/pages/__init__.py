@@ -1,0 +1,1 @@
+"""What docs/ shows of committed results, made anew in seconds."""

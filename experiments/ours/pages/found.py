@@ -1,0 +1,235 @@
+"""The figures of docs/found.md, each read from committed results."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from placegap.experiments.ours.pages.measures import (
+    blind_rows,
+    by_share,
+    gaps_of,
+    losses_by_error,
+    orders_by_error,
+    orders_under_ports,
+    share_within,
+)
+from placegap.experiments.ours.pages.tables import FORMS, own_bound_ns, percent
+from placegap.experiments.ours.record import HERE, read_results
+from placegap.experiments.show.figures import format_s
+from placegap.experiments.studies.log import Record
+
+DOCS = HERE.parents[1] / "docs"
+MARGIN = 2e-6
+"""MIPs keep half of it in their bounds: a gap that is smaller is a closed model."""
+
+ALONE, EXACT, DEFAULT = "single-device", "decomposition", "auto"
+
+
+def figures() -> dict[str, str]:
+    """Every figure of the page, by its name in the template."""
+    found: dict[str, str] = {}
+    for part in (
+        _certificates,
+        _corpus,
+        _congestion,
+        _costs,
+        _scaling,
+        _memory,
+        _forms,
+        _maps,
+        _pipelines,
+    ):
+        found |= part()
+    return found
+
+
+def doc_rows(page: str, first: str, folder: Path = DOCS) -> list[dict[str, str]]:
+    """The rows of a page's tables whose first column has this head.
+
+    Examples
+    --------
+    >>> doc_rows("certificates-results.md", "table")[0]["table"]
+    'GoogLeNet, memory 50 %'
+    """
+    return list(_rows((folder / page).read_text().splitlines(), first))
+
+
+def _rows(lines: list[str], first: str) -> Iterator[dict[str, str]]:
+    heads: list[str] = []
+    for line in lines:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            heads = []
+        elif not heads and cells[0] == first:
+            heads = cells
+        elif heads and not set(line) <= set("|- :"):
+            yield dict(zip(heads, cells, strict=True))
+
+
+def _certificates() -> dict[str, str]:
+    gap = {row["table"]: row["mean gap"] for row in doc_rows("certificates-results.md", "table")}
+    return {
+        "port_gap": gap["generated, ports, 83,206 ops"],
+        "free_gap": gap["generated, free channels, 83,206 ops"],
+        "small_port_gap": gap["generated, ports, 1,000 ops"],
+        "small_free_gap": gap["generated, free channels, 1,000 ops"],
+    }
+
+
+def _corpus() -> dict[str, str]:
+    rows = read_results("corpus")[1]
+    alone = gaps_of([row for row in rows if row["table"] == "graphs"])[ALONE]
+    gaps = gaps_of(rows)
+    first, second = [label for label in by_share(gaps) if label != DEFAULT][:2]
+    known = [gap for gap in gaps[first] if gap is not None]
+    return {
+        "graph_rows": str(len(alone)),
+        "alone_optimal": str(sum(gap == 0 for gap in alone)),
+        "alone_near": str(sum(gap is not None and gap <= 0.01 for gap in alone)),
+        "corpus_rows": str(len(gaps[first])),
+        "first": first,
+        "second": second,
+        "first_share": percent(share_within(gaps[first], 0.1)),
+        "second_share": percent(share_within(gaps[second], 0.1)),
+        "auto_share": percent(share_within(gaps[DEFAULT], 0.1)) if DEFAULT in gaps else "-",
+        "auto_optimal": percent(share_within(gaps[DEFAULT], 0.0)) if DEFAULT in gaps else "-",
+        "first_optimal": percent(share_within(gaps[first], 0.0)),
+        "first_worst": percent(max(known)),
+        "first_plans": str(len(known)),
+    }
+
+
+def _congestion() -> dict[str, str]:
+    records = read_results("congestion")[1]
+    rows = blind_rows(records)
+    best = next(row for row in rows if row.method == EXACT)
+    placers = [row for row in rows if row.method != EXACT]
+    worst = max(placers, key=lambda row: row.promised.mean)
+    order = orders_under_ports(records)
+    return {
+        "blind_promised": percent(best.promised.mean),
+        "blind_promised_worst": percent(best.promised.worst),
+        "blind_aware": percent(best.aware.mean),
+        "blind_aware_worst": percent(best.aware.worst),
+        "blind_placers": str(len(placers)),
+        "blind_alike": str(sum(row.num_alike for row in placers)),
+        "blind_plans": str(sum(row.promised.num_pairs for row in placers)),
+        "blind_placer": worst.method,
+        "blind_placer_promised": percent(worst.promised.mean),
+        "blind_turned": percent(order.turned / order.num_pairs),
+    }
+
+
+def _costs() -> dict[str, str]:
+    records = read_results("sensitivity")[1]
+    losses = losses_by_error(records)
+    errors = sorted({off for _, off in losses})
+    placers = [m for m in dict.fromkeys(m for m, _ in losses) if m not in (ALONE, EXACT)]
+    mean = {off: statistics.fmean(losses[method, off].mean for method in placers) for off in errors}
+    said = [f"{percent(mean[off])} where costs are off by {100 * off:.0f} %" for off in errors]
+    every, apart = (orders_by_error(records, least)[errors[-1]] for least in (0.0, 0.05))
+    return {
+        "cost_placers": str(len(placers)),
+        "cost_means": ", ".join(said),
+        "cost_mean": percent(mean[errors[-1]]),
+        "cost_most": f"{100 * errors[-1]:.0f} %",
+        "cost_worst": percent(max(losses[method, errors[-1]].worst for method in placers)),
+        "rank_same": percent(every.same / every.num_pairs),
+        "rank_turned": percent(every.turned / every.num_pairs),
+        "rank_apart_same": percent(apart.same / apart.num_pairs),
+    }
+
+
+def _scaling() -> dict[str, str]:
+    records = {(r["method"], r["num_ops"]): r for r in read_results("scaling")[1]}
+    heft, topo = (
+        {size: r for (method, size), r in records.items() if method == name and "cpu_s" in r}
+        for name in ("heft", "m-topo")
+    )
+    most = max(set(heft) & set(topo))
+    proven = max(size for size in heft if records.get((DEFAULT, size), {}).get("bound_ns"))
+    bound_ns = records[DEFAULT, proven]["bound_ns"]
+    return {
+        "scale_ops": f"{most:,}",
+        "scale_heft_s": format_s(heft[most]["cpu_s"]),
+        "scale_heft_memory": f"{heft[most]['peak_bytes'] / 1e9:.1f} GB",
+        "scale_topo_s": format_s(topo[most]["cpu_s"]),
+        "scale_bound_ops": f"{proven:,}",
+        "scale_heft_gap": percent(1 - bound_ns / heft[proven]["value_ns"]),
+        "scale_topo_gap": percent(1 - bound_ns / topo[proven]["value_ns"]),
+    }
+
+
+def _memory() -> dict[str, str]:
+    rows = read_results("memory")[1]
+    share = min(row["memory_share"] for row in rows)
+    gaps = gaps_of([row for row in rows if row["memory_share"] == share])
+    num_rows = len(gaps[DEFAULT])
+    missing = [label for label, mine in gaps.items() if None in mine]
+    known = [gap for gap in gaps[DEFAULT] if gap is not None]
+    return {
+        "memory_share": f"{100 * share:g} %",
+        "memory_missing": str(len(missing)),
+        "memory_methods": str(len(gaps)),
+        "memory_rows": str(num_rows),
+        "memory_names": ", ".join(f"`{label}`" for label in missing),
+        "memory_auto": str(len(known)),
+        "memory_gap": percent(statistics.fmean(known)),
+    }
+
+
+def _forms() -> dict[str, str]:
+    rows = [row["runs"] for row in read_results("moirai-forms")[1]]
+    pairs = [[runs.get(form, {}) for form in FORMS.values()] for runs in rows]
+    both = [pair for pair in pairs if all("rows" in run for run in pair)]
+    closed = [pair for pair in both if all(map(_closed, pair))]
+    return {
+        "form_rows": str(len(both)),
+        "form_factor": f"{statistics.median(one['rows'] / two['rows'] for one, two in both):.1f}",
+        "form_published": str(sum(_closed(one) for one, _ in both)),
+        "form_strengthened": str(sum(_closed(two) for _, two in both)),
+        "form_both": str(len(closed)),
+        "form_time": f"{statistics.median(o['time_s'] / t['time_s'] for o, t in closed):.1f}",
+    }
+
+
+def _closed(run: Record) -> bool:
+    """Whether the model's own bound meets its value, but for the margin."""
+    value_ns, bound_ns = run.get("value_ns"), own_bound_ns(run)
+    return value_ns is not None and bound_ns is not None and bound_ns >= value_ns * (1 - MARGIN)
+
+
+def _maps() -> dict[str, str]:
+    rows = doc_rows("exports.md", "model")
+    above = {f"{row['model']} on {row['cluster']}": row["accelerate is above"] for row in rows}
+    least, most = min(above, key=lambda at: _number(above[at])), _most(above)
+    return {
+        "map_rows": str(len(above)),
+        "map_least": above[least],
+        "map_least_of": least,
+        "map_most": above[most],
+        "map_most_of": most,
+    }
+
+
+def _most(cells: Mapping[str, str]) -> str:
+    return max(cells, key=lambda at: _number(cells[at]))
+
+
+def _number(cell: str) -> float:
+    """The number of a cell such as "+7.1 %"."""
+    return float(cell.removesuffix("%"))
+
+
+def _pipelines() -> dict[str, str]:
+    rows = doc_rows("pipeline-iteration.md", "model")
+    even = [row["even split"] for row in rows if row["even split"].startswith("+")]
+    load = [row["max_load"] for row in rows if row["max_load"].startswith("+")]
+    return {
+        "pipe_rows": str(len(rows)),
+        "pipe_even": max(even, key=_number).removeprefix("+"),
+        "pipe_load": max(load, key=_number).removeprefix("+"),
+        "pipe_unfit": str(len(rows) - len(load)),
+    }

@@ -1,0 +1,202 @@
+"""What the pages say of committed results: gaps, losses, rankings, as plain numbers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from placegap.experiments.studies.log import Record
+from placegap.solvers.core.result import relative_gap
+
+
+def gaps_of(rows: Sequence[Record]) -> dict[str, list[float | None]]:
+    """Gap to the row's bound, by method, row by row; None without a plan. Rows need a bound.
+
+    Examples
+    --------
+    >>> gaps_of([{"bound_ns": 9, "runs": {"a": {"value_ns": 10}, "b": {"status": "no_plan"}}}])
+    {'a': [0.1], 'b': [None]}
+    """
+    bounded = [row for row in rows if row["bound_ns"] is not None]
+    labels = dict.fromkeys(label for row in bounded for label in row["runs"])
+    return {
+        label: [
+            relative_gap(row["runs"].get(label, {}).get("value_ns"), row["bound_ns"])
+            for row in bounded
+        ]
+        for label in labels
+    }
+
+
+def share_within(gaps: Sequence[float | None], most: float) -> float:
+    """Share of rows whose gap is at most so much; a row without a plan is in none.
+
+    Examples
+    --------
+    >>> share_within([0.0, 0.2, None, 0.05], 0.05)
+    0.5
+    """
+    return sum(gap is not None and gap <= most for gap in gaps) / len(gaps) if gaps else 0.0
+
+
+def by_share(gaps: Mapping[str, Sequence[float | None]], most: float = 0.1) -> list[str]:
+    """Methods, the largest share of rows within `most` first, then the least mean gap.
+
+    Examples
+    --------
+    >>> by_share({"a": [0.5], "b": [0.01]})
+    ['b', 'a']
+    """
+
+    def order(label: str) -> tuple[float, float, str]:
+        known = [gap for gap in gaps[label] if gap is not None]
+        return -share_within(gaps[label], most), statistics.fmean(known) if known else 1.0, label
+
+    return sorted(gaps, key=order)
+
+
+class Loss(NamedTuple):
+    """Mean and largest ratio over 1 of what is compared, and how many pairs there are."""
+
+    mean: float
+    worst: float
+    num_pairs: int
+
+
+def loss_of(pairs: Iterable[tuple[int | None, int | None]]) -> Loss | None:
+    """How far the first values are above the second ones; None without a pair of values.
+
+    Examples
+    --------
+    >>> loss_of([(12, 10), (10, 10), (None, 10)])
+    Loss(mean=0.1, worst=0.2, num_pairs=2)
+    """
+    over = [first / second - 1 for first, second in pairs if first is not None and second]
+    if not over:
+        return None
+    return Loss(round(statistics.fmean(over), 9), round(max(over), 9), len(over))
+
+
+class BlindRow(NamedTuple):
+    """A method that plans for free channels, under ports (`congestion`).
+
+    `promised` is its value under ports against that for free channels, `aware` against the plan
+    that it makes for ports; `num_alike` counts the instances where both plans are worth the same,
+    and `gap` is the mean one to the best bound under ports.
+    """
+
+    method: str
+    promised: Loss
+    aware: Loss
+    num_alike: int
+    gap: float
+
+
+def blind_rows(records: Sequence[Record]) -> list[BlindRow]:
+    """One row per method; the best bound of a graph and cluster is that of all their records."""
+    best: dict[tuple[str, str], int] = {}
+    for record in records:
+        where = (record["instance"], record["cluster"])
+        best[where] = max(best.get(where, 0), record["bound_ns"] or 0)
+    found = []
+    for method in dict.fromkeys(record["method"] for record in records):
+        known = (r for r in records if r["method"] == method)
+        mine = [r for r in known if r["blind_port_ns"] and r["aware_ns"]]
+        promised = loss_of((r["blind_port_ns"], r["blind_free_ns"]) for r in mine)
+        aware = loss_of((r["blind_port_ns"], r["aware_ns"]) for r in mine)
+        if promised is not None and aware is not None:
+            alike = sum(r["blind_port_ns"] == r["aware_ns"] for r in mine)
+            gaps = (1 - best[r["instance"], r["cluster"]] / r["blind_port_ns"] for r in mine)
+            found.append(BlindRow(method, promised, aware, alike, statistics.fmean(gaps)))
+    return found
+
+
+def losses_by_error(records: Sequence[Record]) -> dict[tuple[str, float], Loss]:
+    """By method and error: plans of wrong costs against plans of true ones, on true costs."""
+    right = {_place(r): r["true_ns"] for r in records if r["off"] == 0}
+    found = {}
+    for method, off in dict.fromkeys((r["method"], r["off"]) for r in records if r["off"]):
+        mine = (r for r in records if (r["method"], r["off"]) == (method, off))
+        loss = loss_of((r["true_ns"], right.get(_place(r))) for r in mine)
+        if loss is not None:
+            found[method, off] = loss
+    return found
+
+
+def _place(record: Record) -> tuple[str, str, str]:
+    return record["instance"], record["cluster"], record["method"]
+
+
+class OrderCount(NamedTuple):
+    """Pairs of methods that one judge ranks, and what another one says of them."""
+
+    same: int
+    ties: int
+    turned: int
+
+    @property
+    def num_pairs(self) -> int:
+        """All pairs."""
+        return sum(self)
+
+
+def compare_orders(
+    judged: Iterable[tuple[Mapping[str, int], Mapping[str, int]]], least: float = 0.0
+) -> OrderCount:
+    """Of pairs that differ by more than `least` in the first values: how do the others rank them?
+
+    Parameters
+    ----------
+    judged : iterable of pairs of mappings
+        For each instance the values of methods by two judges.
+    least : float
+        A difference as a share of the smaller value.
+
+    Examples
+    --------
+    >>> compare_orders([({"a": 10, "b": 12, "c": 13}, {"a": 11, "b": 10, "c": 11})])
+    OrderCount(same=1, ties=1, turned=1)
+    """
+    count = [0, 0, 0]
+    for true, other in judged:
+        both = [method for method in true if method in other]
+        for first, second in combinations(both, 2):
+            fast, slow = sorted((first, second), key=lambda method: true[method])
+            if true[slow] > true[fast] * (1 + least):
+                sign = (other[slow] > other[fast]) - (other[slow] < other[fast])
+                count[1 - sign] += 1
+    return OrderCount(*count)
+
+
+def orders_under_ports(records: Sequence[Record]) -> OrderCount:
+    """What free channels rank, under ports: blind plans of `congestion`."""
+    free: dict[tuple[str, str], dict[str, int]] = {}
+    port: dict[tuple[str, str], dict[str, int]] = {}
+    for r in records:
+        if r["blind_port_ns"] and r["blind_free_ns"]:
+            where = (r["instance"], r["cluster"])
+            free.setdefault(where, {})[r["method"]] = r["blind_free_ns"]
+            port.setdefault(where, {})[r["method"]] = r["blind_port_ns"]
+    return compare_orders((free[where], port[where]) for where in free)
+
+
+def orders_by_error(records: Sequence[Record], least: float = 0.0) -> dict[float, OrderCount]:
+    """What true costs rank, by the values that placers believe in with wrong costs."""
+    draws: dict[tuple[float, str, str, int], dict[str, int]] = {}
+    for r in records:
+        if r["believed_ns"] is not None:
+            where = (r["off"], r["instance"], r["cluster"], r["seed"] if r["off"] else 0)
+            draws.setdefault(where, {})[r["method"]] = r["believed_ns"]
+    return {
+        error: compare_orders(
+            (
+                (draws.get((0.0, instance, cluster, 0), {}), believed)
+                for (off, instance, cluster, _), believed in draws.items()
+                if off == error
+            ),
+            least,
+        )
+        for error in sorted({off for off, *_ in draws if off})
+    }

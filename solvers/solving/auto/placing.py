@@ -1,0 +1,106 @@
+"""The first plans of `auto`: every placer of the registry, the cheapest first, while time allows.
+
+Where memory counts at its peak, a placer whose plan does not fit is run again and again, with less
+room. So all placers have one run each first, and only then the others that they may need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from placegap.instances.problem.semantics import memory_rule
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.registry import find_method
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import ALWAYS, best_start, cheapest_first, placers
+from placegap.solvers.solving.peak_memory import run_at_peak
+
+LONGEST_SHARE = 0.2
+"""Of the time limit: a placer that is likely to take longer is not fast, and not asked."""
+
+
+class Placed(NamedTuple):
+    """What a placer has said.
+
+    Attributes
+    ----------
+    name : str
+    plan : Plan or None
+    is_last_word : bool
+        Whether further runs cannot change it.
+    """
+
+    name: str
+    plan: Plan | None
+    is_last_word: bool
+
+
+def first_plans(task: Task, clock: Clock) -> Iterator[Placed]:
+    """What the placers say that are fast on the task, until the clock is over.
+
+    The first ones are asked however late it is, and to the end while no plan is known.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> next(first_plans(Task(example(), Makespan(memory="peak")), Clock(1.0))).name
+    'single-device'
+    """
+    names, done, is_known = placers(task), set[str](), False
+    always = [name for name in names if name in ALWAYS]
+    others = [name for name in names if name not in ALWAYS]
+    most_runs: tuple[int | None, ...] = (None,)
+    if memory_rule(task.semantics) == "peak":
+        most_runs = (1, None)
+    for group in (always, others):
+        for most in most_runs:
+            for name in group:
+                if name in done or (name in ALWAYS and most is None and is_known and most_runs[1:]):
+                    continue
+                if clock.left_s == 0.0 and name not in ALWAYS:
+                    return
+                plan = _plan_of(task, name, most)
+                is_known = is_known or plan is not None
+                is_done = most is None or plan is not None
+                if is_done:
+                    done.add(name)
+                yield Placed(name, plan, is_done)
+
+
+def still_waiting(task: Task, heard: Sequence[Placed]) -> tuple[str, ...]:
+    """The placers that are fast within the task's time limit and have not had their last word.
+
+    First come those that have said nothing, the cheapest first.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> from placegap.solvers.core.method import Limits
+    >>> heard = [Placed("single-device", None, True), Placed("m-topo", None, False)]
+    >>> waiting = still_waiting(Task(example(), Makespan(), Limits(60.0)), heard)
+    >>> waiting[0], waiting[-1]
+    ('dsc-glb', 'm-topo')
+    """
+    asked = {placed.name for placed in heard}
+    done = {placed.name for placed in heard if placed.is_last_word}
+    limit_s = task.limits.time_limit_s
+    most_s = float("inf") if limit_s is None else LONGEST_SHARE * limit_s
+    names = [name for name, s in cheapest_first(task) if name not in done and s <= most_s]
+    return tuple(sorted(names, key=asked.__contains__))
+
+
+def _plan_of(task: Task, name: str, most_runs: int | None) -> Plan | None:
+    """The plan of a placer, if it has one that fits."""
+    asked = replace(task, incumbent=None)
+
+    def run(part: Task) -> Outcome:
+        start = best_start(part, [name])
+        return Outcome(None if start is None else start.plan)
+
+    if memory_rule(task.semantics) not in find_method(name).memory_rules:
+        return run_at_peak(asked, run, name, is_exact=False, most_runs=most_runs).plan
+    return run(asked).plan

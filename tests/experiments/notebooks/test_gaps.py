@@ -1,0 +1,47 @@
+"""The notebook of gaps shows the recorded quickstart study, and reads those of others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from nbformat import NotebookNode
+from PIL import Image
+from references.notebooks import committed, executed, outputs, pictures, vivid_pixels
+from references.readme_tables import RUNS
+
+
+def assert_drawn(images: list[Image.Image]) -> None:
+    assert len(images) == 2
+    for image in images:
+        assert image.width >= 700
+        assert vivid_pixels(image) > 1000
+
+
+@pytest.fixture(scope="module")
+def stored() -> NotebookNode:
+    return committed("gaps")
+
+
+def test_it_is_committed_with_every_output(stored: NotebookNode) -> None:
+    assert all(cell.outputs for cell in stored.cells if cell.cell_type == "code")
+    assert len(outputs(stored, "text/html")) == 3
+    assert_drawn(pictures(stored))
+    assert os.sep not in RUNS.read_text()
+
+
+def test_it_runs_and_shows_what_it_was_committed_with(stored: NotebookNode) -> None:
+    now = executed("gaps")
+    assert outputs(now, "text/plain") == outputs(stored, "text/plain")
+    assert_drawn(pictures(now))
+
+
+def test_it_reads_the_runs_of_another_study(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = RUNS.read_text().splitlines(keepends=True)
+    some = [line for line in lines[1:] if ",max_load," in line and "oracle" not in line][:36]
+    (tmp_path / "runs.csv").write_text("".join([lines[0], *some]))
+    monkeypatch.setenv("PLACEGAP_RUNS", str(tmp_path / "runs.csv"))
+    assert_drawn(pictures(executed("gaps")))

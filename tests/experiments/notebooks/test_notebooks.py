@@ -1,0 +1,106 @@
+"""Each notebook asks a question, runs, and shows what it was committed with.
+
+After a change, ``UPDATE_NOTEBOOKS=1 pytest tests/experiments/notebooks`` stores the outputs anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+from jupyter_client.manager import KernelManager
+from nbformat import NotebookNode
+from references.notebooks import (
+    FOLDER,
+    committed,
+    executed,
+    new_kernel,
+    pictures,
+    shown_text,
+    update,
+    vivid_pixels,
+)
+
+LARGEST_BYTES = 500_000
+PICTURES = {"schedule": 3, "placer": 1, "constraints": 1, "regression": 0}
+"""How many pictures each notebook shows."""
+
+NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stored() -> None:
+    """With UPDATE_NOTEBOOKS, the outputs are stored anew, each notebook in a kernel of its own."""
+    if "UPDATE_NOTEBOOKS" in os.environ:
+        for name in PICTURES:
+            update(name)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[KernelManager]:
+    """One kernel for all: loading placegap takes longer than what most notebooks compute."""
+    manager = new_kernel()
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_it_runs_and_shows_what_it_was_committed_with(name: str, kernel: KernelManager) -> None:
+    before, now = committed(name), executed(name, kernel)
+    assert shown_text(now) == shown_text(before)
+    assert [image.size for image in pictures(now)] == [image.size for image in pictures(before)]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_its_pictures_are_stored_and_show_something(name: str) -> None:
+    drawn = pictures(committed(name))
+    assert len(drawn) == PICTURES[name]
+    for image in drawn:
+        assert image.width >= 700
+        assert vivid_pixels(image) > 1000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_begins_with_a_question_and_ends_with_what_one_has_seen(name: str) -> None:
+    first, last = committed(name).cells[0], committed(name).cells[-1]
+    assert re.match(r"# [^\n]+\?\n", first.source)
+    assert "pip install" in first.source
+    assert last.source.startswith("## What one has seen\n")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "gaps"])  # another study's
+def test_figures_of_the_last_words_are_in_an_output(name: str) -> None:
+    notebook = committed(name)
+    figures = re.findall(r"\d+\.\d+", notebook.cells[-1].source)
+    shown = "\n".join(shown_text(notebook))
+    assert figures
+    assert [figure for figure in figures if figure not in shown] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cell_ran_in_order_and_none_failed(name: str) -> None:
+    cells = [cell for cell in committed(name).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert "error" not in {output.output_type for cell in cells for output in cell.outputs}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_small_and_names_no_machine(name: str) -> None:
+    text = (FOLDER / f"{name}.ipynb").read_text()
+    assert len(text) < LARGEST_BYTES
+    without_images = re.sub(r'"image/png": "[^"]*"', "", text)
+    assert re.findall(r"(?:/home|/root|/tmp|/Users|[A-Z]:\\\\)[^\s\"]*", without_images) == []
+    assert str(FOLDER.parents[1]) not in text
+    assert set(committed(name).metadata) == {"kernelspec", "language_info"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_source_draws_without_pyplot(name: str) -> None:
+    assert "pyplot" not in json.dumps(sources(committed(name)))
+
+
+def sources(notebook: NotebookNode) -> list[str]:
+    return [cell.source for cell in notebook.cells]

@@ -1,0 +1,142 @@
+"""A study on Dask writes what a local one writes; kills lose and repeat no run."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doubles.fake_study import log_lines, study_file, study_process, wait_for_lines
+from doubles.hidden_extras import without_extras
+from doubles.pool_jobs import run_here
+from doubles.processes import begin, finish, no_session, send
+
+from placegap.experiments.cli import main
+from placegap.experiments.studies import run as study
+from placegap.experiments.studies.run import run_study
+
+needs_dask = pytest.mark.skipif(
+    bool(subprocess.run([sys.executable, "-c", "import distributed"], check=False).returncode),
+    reason="needs the dask extra",
+)
+
+TIMES = {"wall_s", "build_s", "solve_s", "setup_s"}
+SEEDS = ", ".join(map(str, range(8)))
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Local runs need no processes."""
+    monkeypatch.setattr(study, "run_pool", run_here)
+
+
+def results(out: Path) -> dict[str, Any]:
+    """The lines of a log by key, without what a clock has measured."""
+    lines = ({k: v for k, v in line.items() if k not in TIMES} for line in log_lines(out))
+    return {line["key"]: line for line in lines}
+
+
+@contextmanager
+def scheduler_and_worker() -> Iterator[tuple[str, Any]]:
+    """``dask scheduler`` and ``dask worker`` as on two machines; the address and the scheduler."""
+    code = "import sys; from dask.__main__ import main; main()"
+    scheduler = begin(
+        code, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    worker = None
+    try:
+        assert scheduler.stderr is not None
+        said = next(line for line in scheduler.stderr if "Scheduler at" in line)
+        address = said.split()[-1]
+        worker = begin(
+            code, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        yield address, scheduler
+    finally:
+        for process in filter(None, (worker, scheduler)):
+            process.kill()
+            process.communicate()
+
+
+@needs_dask
+def test_after_a_signal_to_all_processes_the_log_becomes_the_one_of_a_local_study(
+    tmp_path: Path, fakes: list[str], here: None
+) -> None:
+    kinds = "{seconds: 0.2}, {kind: error}, {kind: none}, {kind: infeasible}, {fault: x}"
+    path = study_file(tmp_path, kinds, "0, 1, 2")
+    process = study_process(path, tmp_path, "--dask", "1")
+    wait_for_lines(tmp_path, 6)
+    send(process, signal.SIGTERM)
+    send(process, signal.SIGTERM)  # as `timeout` does
+    _, err = finish(process)
+    assert process.returncode == 143
+    assert err.splitlines()[-1] == (
+        f"placegap: stopped; {tmp_path / 'runs.jsonl'} keeps every run that is done,"
+        " and the same command goes on from there"
+    )
+    assert no_session(process.pid)
+    before = (tmp_path / "runs.jsonl").read_bytes()
+    assert 6 <= before.count(b"\n") < 15
+    run_study(path, tmp_path, workers=1, modules=fakes)
+    assert (tmp_path / "runs.jsonl").read_bytes().startswith(before)
+    run_study(path, tmp_path / "local", workers=1, modules=fakes)
+    assert len(log_lines(tmp_path)) == 15
+    assert results(tmp_path) == results(tmp_path / "local")
+
+
+@needs_dask
+def test_a_killed_study_and_a_killed_scheduler_lose_and_repeat_nothing(
+    tmp_path: Path, fakes: list[str], here: None
+) -> None:
+    path = study_file(tmp_path, "{seconds: 0.4}", SEEDS)
+    with scheduler_and_worker() as (address, scheduler):
+        process = study_process(path, tmp_path, "--scheduler", address)
+        wait_for_lines(tmp_path, 2)
+        process.kill()  # the cluster goes on without it
+        process.communicate()
+        done = (tmp_path / "runs.jsonl").read_bytes().count(b"\n")
+        process = study_process(path, tmp_path, "--scheduler", address)
+        wait_for_lines(tmp_path, done + 2)
+        scheduler.kill()
+        began = time.monotonic()
+        _, err = finish(process)
+        assert process.returncode == 2
+        assert time.monotonic() - began < 20
+        assert err.splitlines()[-1] == (
+            f"placegap: the Dask scheduler at {address} is gone; {tmp_path / 'runs.jsonl'} keeps"
+            " every run that is done, and the same command goes on from there"
+        )
+        assert not re.search("Traceback|distributed", err)
+    run_study(path, tmp_path, workers=1, modules=fakes)
+    lines = log_lines(tmp_path)
+    assert len({line["key"] for line in lines}) == len(lines) == 8
+    assert {line["status"] for line in lines} == {"feasible"}
+
+
+def test_without_the_extra_one_line_names_it(tmp_path: Path) -> None:
+    path = study_file(tmp_path)
+    code = (
+        "from placegap.experiments.cli import main\n"
+        "for option in ('--dask=2', '--scheduler=tcp://127.0.0.1:8786'):\n"
+        "    print(main(['study', sys.argv[1], option]))\n"
+    )
+    done = without_extras(code, str(path), cwd=tmp_path)
+    line = "placegap: needs dask's distributed: pip install 'placegap[dask]'\n"
+    assert (done.stdout, done.stderr) == ("2\n" * 2, line * 2)
+
+
+def test_a_study_runs_in_one_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["study", str(study_file(tmp_path)), "--workers", "2", "--dask", "2"]
+    assert main(command) == 2
+    assert capsys.readouterr().err == (
+        "placegap: --workers and --dask exclude each other; give one of them\n"
+    )

@@ -1,0 +1,138 @@
+"""auto asks every placer of the registry, so that it is never worse than the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from placegap.instances import Makespan, MaxLoad, Plan, Semantics, evaluate, example
+from placegap.instances.problem.semantics import (
+    LatencySubgraphs,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+)
+from placegap.solvers import METHODS, Limits, Outcome, Task, solve
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.method import Params
+from placegap.solvers.core.starts import PLACERS, cheapest_first, placers
+from placegap.solvers.solving.auto import method as auto
+from placegap.solvers.solving.auto.placing import Placed, first_plans, still_waiting
+from placegap.solvers.solving.auto.rules import AutoStep, plans
+
+ALL_SEMANTICS: tuple[Semantics, ...] = (
+    Makespan(), Makespan(memory="peak"), MaxLoad(), MaxLoad(plans="chain"),
+    MaxLoad(plans="convex", memory="peak"), MaxLoadFwdBwd(), LatencySubgraphs(),
+    PipelineIteration(microbatches=2),
+)  # fmt: skip
+
+NOT_PLACERS = {
+    "annealing": "a search",
+    "disjunctive-search": "a search",
+    "run-moves": "a search",
+    "getf-milp": "solves a MIP",
+    "expert": "reads a file",
+    "fastt": "its plan is one of another instance",
+    "fd-dps": "its plan is one of another instance",
+}
+"""Heuristics of the registry that `auto` does not ask for first plans."""
+
+OTHER_INSTANCE = {("makespan", "data-parallel")}
+"""Objectives and placers whose plan is one of another instance."""
+
+
+def test_every_heuristic_of_the_registry_is_in_the_table_of_its_objectives() -> None:
+    for name, method in METHODS.items():
+        if method.claim != "heuristic" or name in NOT_PLACERS:
+            continue
+        for objective in method.objectives:
+            if (objective, name) not in OTHER_INSTANCE:
+                assert name in {placer.name for placer in PLACERS[objective]}, objective
+
+
+@pytest.mark.parametrize("semantics", ALL_SEMANTICS, ids=lambda semantics: semantics.label)
+def test_the_value_is_the_best_one_whichever_placer_finds_it(
+    monkeypatch: pytest.MonkeyPatch, semantics: Semantics
+) -> None:
+    # By turns one placer alone has a plan, and it is the best; nothing else looks for plans.
+    instance = example()
+    best = solve(instance, semantics, "brute-force").plan
+    assert best is not None
+    value_ns = evaluate(instance, best, semantics).value_ns
+    names = [
+        name
+        for name, _ in cheapest_first(Task(instance, semantics))
+        if semantics.objective in METHODS[name].objectives
+    ]
+    monkeypatch.setattr(auto, "proofs", lambda task, workers: iter(()))
+    monkeypatch.setattr("placegap.solvers.solving.auto.rules._able", lambda task, *steps: iter(()))
+    for winner in names:
+        with monkeypatch.context() as patch:
+            for name in names:
+                plan = best if name == winner else None
+                silent = replace(
+                    METHODS[name], run=_saying(plan), applies=_always, missing=lambda: None
+                )
+                patch.setitem(METHODS._loaded, name, silent)
+            found = solve(instance, semantics, "auto", {"workers": 1}, time_limit_s=60.0)
+        assert found.value_ns == value_ns, winner
+
+
+def _saying(plan: Plan | None) -> Callable[[Task, Params], Outcome]:
+    return lambda task, params: Outcome(plan)
+
+
+def _always(task: Task, params: Params) -> None:
+    return None
+
+
+def test_placers_that_the_first_share_of_the_time_does_not_reach_are_asked_before_the_search() -> (
+    None
+):
+    task = Task(example(), Makespan(), Limits(60.0))
+    heard = list(first_plans(task, Clock(0.0)))
+    assert [placed.name for placed in heard] == ["single-device", "m-topo", "heft"]
+    waiting = still_waiting(task, heard)
+    assert {*waiting} == {name for name, _ in cheapest_first(task)} - {*placers(task)[:3]}
+    steps = [step.method for step in _until_search(task, waiting)]
+    assert steps[:-1] == [name for name in waiting if METHODS[name].missing() is None]
+
+
+def test_where_the_time_for_placers_is_over_they_come_after_the_first_search() -> None:
+    task = Task(example(), Makespan(), Limits(0.0))
+    looking = plans(task, 0, ["etf", "peft"])
+    assert [next(looking).method for _ in range(5)] == [
+        "run-moves", "disjunctive-search", "etf", "peft", "run-moves",
+    ]  # fmt: skip
+
+
+def _until_search(task: Task, waiting: tuple[str, ...]) -> Iterator[AutoStep]:
+    for step in plans(task, 0, waiting):
+        yield step
+        if not step.is_placer:
+            return
+
+
+def test_at_peak_memory_all_placers_have_one_run_before_any_has_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fits_in_the_end(task: Task, name: str, most_runs: int | None) -> Plan | None:
+        return Plan.on([0] * 4) if most_runs is None or name == "metis" else None
+
+    monkeypatch.setattr("placegap.solvers.solving.auto.placing._plan_of", fits_in_the_end)
+    task = Task(example(), Makespan(memory="peak"), Limits(60.0))
+    said = [(placed.name, placed.is_last_word) for placed in first_plans(task, Clock(60.0))]
+    usual, others = ["single-device", "m-topo", "heft"], placers(task)[3:]
+    assert said == [
+        *((name, False) for name in usual),
+        ("single-device", True),  # somebody has to have a plan at once
+        *((name, name == "metis") for name in others),
+        *((name, True) for name in others if name != "metis"),
+    ]
+    waiting = still_waiting(task, [Placed(*row) for row in _rows(said)])
+    assert waiting[-2:] == ("m-topo", "heft")
+
+
+def _rows(said: list[tuple[str, bool]]) -> list[tuple[str, None, bool]]:
+    return [(name, None, is_last) for name, is_last in said]
