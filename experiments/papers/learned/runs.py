@@ -144,12 +144,11 @@ def unseen_graphs() -> Iterator[tuple[str, Instance]]:
         yield f"blocks seed {seed}", family_graph(seed)
 
 
-def run_unseen(graph: tuple[str, Instance]) -> Unseen:
+def run_unseen(name: str, instance: Instance) -> Unseen:
     """Place a graph by the trained policy, once, and by others.
 
     Random placements are as many as the policy tries: one per node. Annealing tries as many, too.
     """
-    name, instance = graph
 
     def value(method: str, params: dict[str, object] | None = None, seed: int = 0) -> int:
         found = solve(instance, Makespan(), method, params, seed=seed)
