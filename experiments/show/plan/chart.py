@@ -133,11 +133,7 @@ def _ink_on(colour: Colour) -> str:
 
 
 def _write_texts(
-    axis: Axes,
-    merged: Iterable[Block],
-    end_ns: int,
-    unit_ns: int,
-    colours: dict[str, str],
+    axis: Axes, merged: Iterable[Block], end_ns: int, unit_ns: int, colours: dict[str, str],
     width: float,
 ) -> None:
     """Names in the bars that have room for them."""

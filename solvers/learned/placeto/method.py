@@ -14,7 +14,7 @@ from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.learned.evaluations import Evaluations, usual_evaluations
-from placegap.solvers.learned.placeto.nodes import Nodes, nodes_of
+from placegap.solvers.learned.placeto.nodes import PlacetoNodes, nodes_of
 from placegap.solvers.learned.torch_runs import missing, seeded
 
 MOST_NODES = 1_000
@@ -122,7 +122,7 @@ def learn(task: Task[Makespan], params: PlacetoParams, tried: Evaluations) -> st
     return ""
 
 
-def start_of(nodes: Nodes, start: str, seed: int) -> Ints:
+def start_of(nodes: PlacetoNodes, start: str, seed: int) -> Ints:
     """Device of each node at the beginning, (N,).
 
     Examples
