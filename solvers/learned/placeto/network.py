@@ -18,7 +18,7 @@ GATHERED, FIRST_LOGITS = 0.3, 0.1
 
 
 class GraphTensors(NamedTuple):
-    """The matrices of `PlacetoNodes` as tensors; an (N, N) matrix sums over the marked nodes of a row."""
+    """Matrices of `PlacetoNodes` as tensors; an (N, N) one sums over the marked nodes of a row."""
 
     producers: Tensor
     consumers: Tensor

@@ -27,7 +27,7 @@ class PlacetoNodes:
     node : (n,) int64
         The node of each op.
     visits : tuple of (V,) int64 arrays
-        PlacetoNodes that one visit places together (a colocation group), in topological order of the
+        Nodes that one visit places together (a colocation group), in topological order of the
         first of them.
     supported : (N, K) bool
         Whether a device runs all that is colocated with a node.

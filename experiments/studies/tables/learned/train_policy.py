@@ -1,7 +1,7 @@
 """Train the policy of Placeto that ships: on small graphs of one family, in turn.
 
-``python -m placegap.experiments.studies.tables.learned.train_policy [UPDATES [FILE]]`` takes about five
-minutes of one core for the usual number of updates, and gives the same file again.
+``python -m placegap.experiments.studies.tables.learned.train_policy [UPDATES [FILE]]`` takes about
+five minutes of one core for the usual number of updates, and gives the same file again.
 """
 
 from __future__ import annotations
