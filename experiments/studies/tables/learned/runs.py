@@ -129,7 +129,7 @@ def family_graph(seed: int) -> Instance:
     Examples
     --------
     >>> family_graph(0).num_ops, family_graph(1).num_ops
-    (29, 45)
+    (22, 53)
     """
     sizes = {"blocks": 3 + seed % 4, "branches": 3 + seed % 3, "length": 2 + seed % 2}
     cluster = load_cluster(CLUSTER)
