@@ -66,7 +66,10 @@ def study_command(
     )
     try:
         with _cluster(workers, scheduler, dask) as client:
-            workers = workers or (num_cores() if client is None else num_slots(client)) or 1
+            slots = num_cores() if client is None else num_slots(client)
+            if not slots:
+                warn(f"no Dask worker is there yet; the runs wait: dask worker {scheduler}")
+            workers = workers or slots or 1
             warn(intention(asked, workers, folder / LOG_NAME))
             for model in absent_models(asked, config):
                 warn(f"{config}: left out, since it is not there: {model}")

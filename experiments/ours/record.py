@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from placegap.experiments.papers.figures import figure_of
+from placegap.experiments.papers.figures.graphs import figure_of
 from placegap.experiments.running.known_bounds import best_bound, recorded_bounds
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.studies.config import load_study

@@ -13,15 +13,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from placegap.experiments.papers.pages import (
+from placegap.experiments.papers.kept.pages import (
     PAPERS,
     all_studies,
     inversions,
     page,
     results_file,
 )
+from placegap.experiments.papers.kept.recorded import lines_of
 from placegap.experiments.papers.published import load_published
-from placegap.experiments.papers.recorded import lines_of
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.gaps import NOT_RUN, gap_cells
 from placegap.experiments.studies.log import RunLog

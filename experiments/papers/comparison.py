@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from placegap.experiments.papers.figures import figure_of
+from placegap.experiments.papers.figures.graphs import figure_of
 from placegap.experiments.papers.published import (
     PublishedClaim,
     PublishedColumn,

@@ -35,7 +35,7 @@ class PublishedColumn(Entry):
 
     `method` is a method's name, or the label of one of several columns of it; `tables` are those
     of the study that it is looked for in, or else all. `figure` is one of the graph instead
-    (`figures.figure_of`). Without either there is nothing of ours.
+    (`figures.graphs.figure_of`). Without either there is nothing of ours.
     """
 
     name: Name

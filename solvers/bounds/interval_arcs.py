@@ -20,7 +20,7 @@ be counted beside the edges by longest paths.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -148,7 +148,7 @@ def _gaps(
         )  # fmt: skip
         tail = _to_exit(leave[r], ops, own, local, pred_ptr, pred_edge, producer, tensor, link,
                         moves, ends)  # fmt: skip
-        total = 0
+        total: Any = np.int64(0)  # no literal: `_by_work` is compiled once
         for x in range(size):
             total += mass[ops[x]]
             if keep:

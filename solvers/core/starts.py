@@ -215,7 +215,7 @@ def task_for(task: Task, name: str) -> Task | None:
     Examples
     --------
     >>> from placegap.instances import MaxLoad, example
-    >>> task_for(Task(example(), MaxLoad(plans="any")), "pipedream").semantics.plans
+    >>> task_for(Task(example(), MaxLoad(plans="any")), "ideal-dp").semantics.plans
     'chain'
     """
     asked, method = task.semantics, find_method(name)

@@ -6,7 +6,7 @@ ops change places, and the part of the horizon behind a change is scheduled anew
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -219,7 +219,8 @@ def anneal_horizon(
         for place in range(begin, count):
             horizon.state[horizon.log[place, INDEX]] = horizon.log[place, NEW]
     if now > best:
-        _take_back(horizon, horizon.log_at[length], 0)
+        all_of_it: Any = np.int64(0)  # no literal: `_take_back` is compiled once
+        _take_back(horizon, horizon.log_at[length], all_of_it)
         for at in range(length):
             g = groups.group[best_order[at]]
             order[first + at] = best_order[at]

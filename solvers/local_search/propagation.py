@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
@@ -76,48 +79,50 @@ def pop(orders: Orders, sign: int) -> int:
 @njit(cache=True, nogil=True)
 def push_after(machines: Machines, orders: Orders, x: int) -> None:
     """What follows an item may start at another time."""
+    sign: Any = np.int64(1)  # no literal: `push` and `pop` are compiled once
     item, device = orders.item, orders.device
     n, k = machines.time_ns.shape
     for slot in range(2):
         y = item[x, NEXT + slot]
         if y >= 0:
-            push(orders, y, 1)
+            push(orders, y, sign)
     if x < n:
         for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
             e = machines.succ_edge[at]
             w = machines.consumer[e]
             if device[w] == device[x] or machines.free:
-                push(orders, w, 1)
+                push(orders, w, sign)
             else:
-                push(orders, carrier(machines, e, device[w]), 1)
+                push(orders, carrier(machines, e, device[w]), sign)
     elif machines.per_tensor:
         t, b = divmod(x - n, k)
         for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
             w = machines.consumer[machines.tensor_edge[at]]
             if device[w] == b:
-                push(orders, w, 1)
+                push(orders, w, sign)
     else:
-        push(orders, machines.consumer[x - n], 1)
+        push(orders, machines.consumer[x - n], sign)
 
 
 @njit(cache=True, nogil=True)
 def push_before(machines: Machines, orders: Orders, x: int) -> None:
     """What precedes an item may have another tail."""
+    sign: Any = np.int64(-1)  # no literal: `push` and `pop` are compiled once
     item, device = orders.item, orders.device
     for slot in range(2):
         y = item[x, PREV + slot]
         if y >= 0:
-            push(orders, y, -1)
+            push(orders, y, sign)
     if x >= len(device):
-        push(orders, ends_of(machines, device, x)[0], -1)
+        push(orders, ends_of(machines, device, x)[0], sign)
         return
     for at in range(machines.pred_ptr[x], machines.pred_ptr[x + 1]):
         e = machines.pred_edge[at]
         u = machines.producer[e]
         if device[u] == device[x] or machines.free:
-            push(orders, u, -1)
+            push(orders, u, sign)
         else:
-            push(orders, carrier(machines, e, device[x]), -1)
+            push(orders, carrier(machines, e, device[x]), sign)
 
 
 @njit(cache=True, nogil=True)
@@ -131,16 +136,17 @@ def propagate(
     the second no start is followed up. What is reached there is added to `exits`, whose first
     entry counts them; where they are full, the answer is no.
     """
+    sign: Any = np.int64(1)  # no literal: `push` and `pop` are compiled once
     item = orders.item
     for at in range(orders.counter[DIRTY]):
         x = orders.dirty[at]
         if item[x, MACHINE] >= 0:
-            push(orders, x, 1)
+            push(orders, x, sign)
     orders.counter[DIRTY] = 0
     first, last = item[begin, LABEL], item[end, LABEL]
     first = max(first, orders.counter[HIGHEST])
     while orders.counter[HEAPED] > 0:
-        x = pop(orders, 1)
+        x = pop(orders, sign)
         label = item[x, LABEL]
         start = start_of(machines, orders, x)
         if label >= last and not _note(exits, x):
@@ -172,14 +178,15 @@ def _note(exits: Ints, x: int) -> bool:
 @njit(cache=True, nogil=True)
 def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
     """Compute the tails again that an accepted move changes, down to the item `begin`."""
+    sign: Any = np.int64(-1)  # no literal: `push` and `pop` are compiled once
     item = orders.item
     first = item[begin, LABEL]
     for at in range(orders.counter[SEEDS]):
         x = orders.seed[at]
         if item[x, MACHINE] >= 0:
-            push(orders, x, -1)
+            push(orders, x, sign)
     while orders.counter[HEAPED] > 0:
-        x = pop(orders, -1)
+        x = pop(orders, sign)
         if item[x, LABEL] <= first:
             clear(orders)
             return

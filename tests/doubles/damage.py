@@ -1,14 +1,21 @@
-"""Damage to any file: values of parsed JSON, lines and bytes, drawn with a seed."""
+"""Damage, drawn with a seed: to values of JSON, to lines and bytes, workbooks and ONNX models."""
 
 from __future__ import annotations
 
 import copy
 import gzip
+import io
 import json
 import random
 import sys
+import zipfile
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+from doubles.bad_files import good_rows, workbook
 
 ODD_VALUES: list[Any] = [
     None, True, False, -1, 0, 1, 2**31, 2**53 + 1, 2**62, 2**62 + 1, 2**63, 2**64, 10**30, -(2**63),
@@ -130,3 +137,172 @@ def text_damage(text: str) -> Callable[[random.Random], bytes]:
         return damage_bytes(rng, data) if rng.random() < 0.8 else data
 
     return damaged
+
+
+def damaged_workbook(rng: random.Random) -> bytes:
+    """A workbook with other cells, other XML inside, or other bytes."""
+    rows = good_rows()
+    choice = rng.random()
+    if choice < 0.4:
+        for _ in range(rng.choice([1, 2, 5])):
+            row = rng.choice(rows)
+            value = rng.choice(ODD_VALUES)
+            plain = isinstance(value, str | int | float | None) and not (
+                isinstance(value, str) and any(c in value for c in "\0\ud800\x0b")
+            )
+            row[rng.randrange(len(row))] = value if plain and abs_ok(value) else "3,4"
+        return workbook(rows)
+    whole = workbook(rows)
+    if choice < 0.6:
+        return damage_bytes(rng, whole)
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(whole)) as source, zipfile.ZipFile(out, "w") as target:
+        names = source.namelist()
+        hit = rng.choice([*names, *(name for name in names if "sheet" in name)])
+        for name in names:
+            data = source.read(name)
+            if name == hit:
+                if rng.random() < 0.5:
+                    data = damage_bytes(rng, data)
+                else:
+                    old = rng.choice(
+                        [b'r="', b"<v>", b't="', b"A1", b"<row", b"sheetId", b"count="]
+                    )
+                    new = old + rng.choice(
+                        [b"9" * 9, b"XFD", b"-", b"1" * 400, b"n", b"e", b"&lt;"]
+                    )
+                    data = data.replace(old, new, rng.choice([1, -1]))
+            target.writestr(name, data)
+    return out.getvalue()
+
+
+def abs_ok(value: Any) -> bool:
+    """Whether openpyxl writes the value."""
+    return not isinstance(value, int) or isinstance(value, bool) or abs(value) < 2**63
+
+
+def good_model() -> Any:
+    """A small ONNX model with weights, a view, a constant and a named size."""
+    from onnx import helper
+
+    def weight(name: str, *dims: int) -> Any:
+        size = 1
+        for dim in dims:
+            size *= dim
+        return helper.make_tensor(name, 1, dims, bytes(4 * size), raw=True)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "kernel"], ["a"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"], name="relu"),
+        helper.make_node("Shape", ["b"], ["s"], name="shape"),
+        helper.make_node("ConstantOfShape", ["s"], ["ones"], name="ones"),
+        helper.make_node("Add", ["b", "ones"], ["c"], name="add"),
+        helper.make_node("Flatten", ["c"], ["d"], name="flatten", axis=1),
+        helper.make_node("Gemm", ["d", "matrix"], ["y"], name="gemm", transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", 1, ["N", 2, 4, 4])],
+        [helper.make_empty_tensor_value_info("y")],
+        initializer=[weight("kernel", 3, 2, 3, 3), weight("matrix", 5, 48)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+@cache
+def open_transformer() -> bytes:
+    """An ONNX model of one layer with open sizes, and shapes that chains of ops compute."""
+    from doubles.onnx_transformers import write_transformer
+
+    with TemporaryDirectory() as folder:
+        return write_transformer(Path(folder) / "net.onnx", "bert", layers=1).read_bytes()
+
+
+def damaged_transformer(rng: random.Random) -> bytes:
+    """What decides shapes changed, or anything else of the model."""
+    import onnx
+
+    model = onnx.load_from_string(open_transformer())
+    sizes = [0, 1, -1, 3, 2**20, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63)]
+    constants = [node for node in model.graph.node if node.op_type == "Constant"]
+    chain = ["Shape", "Gather", "Concat", "Reshape", "Expand", "Range", "Slice", "Unsqueeze"]
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        node, constant = rng.choice(model.graph.node), rng.choice(constants).attribute[0].t
+        match rng.randrange(5):
+            case 0 | 1:
+                value = [rng.choice(sizes) for _ in range(rng.choice([1, 2, 4, 2000]))]
+                dims = rng.choice([[], [len(value)], [2, 2], [-1], [2**40]])
+                constant.CopyFrom(_int64s(dims, value))
+            case 2:
+                node.op_type = rng.choice(
+                    [*chain, "Tile", "ConstantOfShape", "Pad", "Resize", "OneHot", "NonZero", "Pow",
+                     "Split", "Squeeze", "Compress", "EyeLike", "TopK", "Trilu", "Where"]
+                )  # fmt: skip
+            case 3:
+                other = rng.choice(model.graph.node)
+                if node.input:
+                    node.input[rng.randrange(len(node.input))] = other.output[0]
+            case _:
+                node.metadata_props[0].value = rng.choice(ODD_SCOPES)
+    if rng.random() < 0.3:
+        return damage_message(rng, model)
+    return bytes(model.SerializeToString())
+
+
+def _int64s(dims: list[int], values: list[int]) -> Any:
+    from onnx import TensorProto
+
+    return TensorProto(dims=dims, data_type=7, int64_data=values)
+
+
+ODD_SCOPES = ["[" * 3000, "['a'] * 10**9", "9" * 9000, "['a', 1]", "[''", "\0", "(1)", "{}", "[[]]"]
+
+
+def damaged_model(rng: random.Random) -> bytes:
+    """Fields of the message changed, or its bytes."""
+    return damage_message(rng, good_model())
+
+
+def damage_message(rng: random.Random, model: Any) -> bytes:
+    """Fields of an ONNX model changed, or its bytes."""
+    if rng.random() < 0.35:
+        return damage_bytes(rng, model.SerializeToString())
+    graph = model.graph
+    sizes = [0, 1, -1, 7, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63)]
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        node, tensor = rng.choice(graph.node), rng.choice(graph.initializer)
+        dims = graph.input[0].type.tensor_type.shape.dim if graph.input else []
+        match rng.randrange(12):
+            case 0:
+                tensor.dims[rng.randrange(len(tensor.dims))] = rng.choice(sizes)
+            case 1:
+                tensor.data_type = rng.choice([0, 2, 8, 14, 22, 99])
+            case 2 if dims:
+                rng.choice(dims).dim_value = rng.choice(sizes)
+            case 3:
+                node.op_type = rng.choice(
+                    ["If", "Loop", "Reshape", "Range", "Tile", "Expand", "NoOp", "", "Concat",
+                     "Resize", "ConstantOfShape", "Pad", "Slice", "Split", "MatMul", "LSTM", "Conv"]
+                )  # fmt: skip
+            case 4:
+                del node.input[:1]
+            case 5:
+                node.input.append(rng.choice(["x", "a", "c", "", "y", "nowhere", "n" * 2000]))
+            case 6:
+                node.output.append(rng.choice(["x", "a", "c", "", "extra"]))
+            case 7:
+                node.name = rng.choice(["", "conv", "n" * 3000, " -> "])
+            case 8 if node.attribute:
+                attribute = rng.choice(node.attribute)
+                attribute.i = rng.choice(sizes)
+                attribute.ints[:] = [rng.choice(sizes) for _ in attribute.ints]
+                attribute.type = rng.choice([1, 2, 4, 5, 7, 10])
+            case 9:
+                graph.node.append(rng.choice(graph.node))
+            case 10:
+                model.opset_import[0].version = rng.choice([0, 1, 6, 13, 99, -1, 2**60])
+            case _:
+                graph.initializer.add().CopyFrom(tensor)
+                graph.initializer[-1].name = rng.choice(["s", "x", "", "new"])
+    return model.SerializeToString()

@@ -25,8 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from doubles.bad_files import good_dnn, good_document
-from doubles.damage import as_json, json_damage, text_damage, zipped
-from doubles.damaged_models import damaged_model, damaged_transformer, damaged_workbook
+from doubles.damage import (
+    as_json,
+    damaged_model,
+    damaged_transformer,
+    damaged_workbook,
+    json_damage,
+    text_damage,
+    zipped,
+)
 
 from placegap.experiments.bench.process import peak_bytes
 from placegap.instances import InputError

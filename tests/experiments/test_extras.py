@@ -99,7 +99,9 @@ def test_the_list_of_methods_says_what_to_install(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     missing = {row["method"]: row["missing"] for row in json.loads(done.stdout)["methods"]}
     assert missing["metis"] == "needs pymetis: pip install 'placegap[metis]'"
-    assert [name for name, what in missing.items() if what] == ["metis", "mt-kahypar", "scotch"]
+    assert missing["hrl"] == "needs torch: pip install 'placegap[torch]'"
+    partitioners, learned = ["metis", "mt-kahypar", "scotch"], ["hrl", "placeto"]
+    assert [name for name, what in missing.items() if what] == [*partitioners, *learned]
 
 
 def test_the_benchmarks_say_what_to_install(tmp_path: Path) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from placegap.experiments.ours.pages.measures import (
     blind_rows,
+    bounds_by_size,
     by_share,
     gaps_of,
     losses_by_error,
     orders_by_error,
     orders_under_ports,
     share_within,
+    with_looser_bounds,
 )
 from placegap.experiments.ours.pages.tables import FORMS, own_bound_ns, percent
 from placegap.experiments.ours.record import HERE, read_results
@@ -143,41 +145,49 @@ def _costs() -> dict[str, str]:
 
 
 def _scaling() -> dict[str, str]:
-    records = {(r["method"], r["num_ops"]): r for r in read_results("scaling")[1]}
+    records = read_results("scaling")[1]
     heft, topo = (
-        {size: r for (method, size), r in records.items() if method == name and "cpu_s" in r}
+        {r["num_ops"]: r for r in records if r["method"] == name and r.get("value_ns")}
         for name in ("heft", "m-topo")
     )
+    bounds = bounds_by_size(records)
     most = max(set(heft) & set(topo))
-    proven = max(size for size in heft if records.get((DEFAULT, size), {}).get("bound_ns"))
-    bound_ns = records[DEFAULT, proven]["bound_ns"]
+    proven = max(set(heft) & set(topo) & set(bounds))
     return {
         "scale_ops": f"{most:,}",
         "scale_heft_s": format_s(heft[most]["cpu_s"]),
         "scale_heft_memory": f"{heft[most]['peak_bytes'] / 1e9:.1f} GB",
         "scale_topo_s": format_s(topo[most]["cpu_s"]),
         "scale_bound_ops": f"{proven:,}",
-        "scale_heft_gap": percent(1 - bound_ns / heft[proven]["value_ns"]),
-        "scale_topo_gap": percent(1 - bound_ns / topo[proven]["value_ns"]),
+        "scale_heft_gap": percent(1 - bounds[proven] / heft[proven]["value_ns"]),
+        "scale_topo_gap": percent(1 - bounds[proven] / topo[proven]["value_ns"]),
     }
 
 
 def _memory() -> dict[str, str]:
-    rows = read_results("memory")[1]
-    share = min(row["memory_share"] for row in rows)
-    gaps = gaps_of([row for row in rows if row["memory_share"] == share])
-    num_rows = len(gaps[DEFAULT])
-    missing = [label for label, mine in gaps.items() if None in mine]
-    known = [gap for gap in gaps[DEFAULT] if gap is not None]
+    rows = with_looser_bounds(read_results("memory")[1])
+    shares = sorted({row["memory_share"] for row in rows})
+    at = {s: gaps_of([row for row in rows if row["memory_share"] == s]) for s in shares}
+    tightest, loosest = at[shares[0]], at[shares[-1]]
+    missing = [label for label, gaps in tightest.items() if None in gaps]
+    before = [label for label, gaps in at[shares[1]].items() if None in gaps]
     return {
-        "memory_share": f"{100 * share:g} %",
+        "memory_tight": f"{100 * shares[0]:g} %",
+        "memory_next": f"{100 * shares[1]:g} %",
+        "memory_loose": f"{100 * shares[-1]:g} %",
+        "memory_tight_gap": percent(_mean(tightest[DEFAULT])),
+        "memory_loose_gap": percent(_mean(loosest[DEFAULT])),
         "memory_missing": str(len(missing)),
-        "memory_methods": str(len(gaps)),
-        "memory_rows": str(num_rows),
+        "memory_before": str(len(before)),
+        "memory_methods": str(len(tightest)),
+        "memory_rows": str(len(tightest[DEFAULT])),
         "memory_names": ", ".join(f"`{label}`" for label in missing),
-        "memory_auto": str(len(known)),
-        "memory_gap": percent(statistics.fmean(known)),
     }
+
+
+def _mean(gaps: Sequence[float | None]) -> float:
+    """Of those that are known."""
+    return statistics.fmean(gap for gap in gaps if gap is not None)
 
 
 def _forms() -> dict[str, str]:

@@ -57,6 +57,53 @@ def by_share(gaps: Mapping[str, Sequence[float | None]], most: float = 0.1) -> l
     return sorted(gaps, key=order)
 
 
+def with_looser_bounds(rows: Sequence[Record]) -> list[Record]:
+    """Rows of `memory` with the best bound of all that have as much memory or more.
+
+    A plan that fits into less memory fits into more, so a bound for more memory holds for less.
+
+    Examples
+    --------
+    >>> rows = [{"instance": "i", "memory_share": 0.3, "bound_ns": 5},
+    ...         {"instance": "i", "memory_share": 0.5, "bound_ns": 6}]
+    >>> [row["bound_ns"] for row in with_looser_bounds(rows)]
+    [6, 6]
+    """
+    return [
+        {
+            **row,
+            "bound_ns": max(
+                (
+                    other["bound_ns"]
+                    for other in rows
+                    if other["instance"] == row["instance"]
+                    and other["memory_share"] >= row["memory_share"]
+                    and other["bound_ns"] is not None
+                ),
+                default=None,
+            ),
+        }
+        for row in rows
+    ]
+
+
+def bounds_by_size(records: Sequence[Record]) -> dict[int, int]:
+    """The best bound of each size of `scaling`, in ns: what any method proved, or a cheap one.
+
+    Examples
+    --------
+    >>> bounds_by_size([{"num_ops": 9, "bound_ns": 7}, {"num_ops": 9, "cheap_bound_ns": 5}])
+    {9: 7}
+    """
+    best: dict[int, int] = {}
+    for record in records:
+        for bound_ns in (record.get("bound_ns"), record.get("cheap_bound_ns")):
+            if bound_ns is not None:
+                size = record["num_ops"]
+                best[size] = max(best.get(size, 0), bound_ns)
+    return best
+
+
 class Loss(NamedTuple):
     """Mean and largest ratio over 1 of what is compared, and how many pairs there are."""
 

@@ -209,7 +209,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def page_data(found: Anatomy) -> dict[str, Any]:
     """What the script reads: flat lists of integers, and texts by number.
 
-    ``bars``: 2 row + is_move, start, length, name, label, text or -1. ``moves``: source, target,
+    ``bars``: 2 row + is_move, start, length, name, label, text or -1; ``fills``: the percentage of
+    each in which something runs, where bars are blocks. ``moves``: source, target,
     start, length, name, bytes. ``path``: row, start, end. ``memory``: moment and bytes in turns.
     """
     drawn, instance = found.drawn, found.instance
@@ -222,8 +223,10 @@ def page_data(found: Anatomy) -> dict[str, Any]:
     alone = [bar for bar in drawn.bars if not (bar.is_move and drawn.moves)]
     moves = list(drawn.moves)
     shown: Sequence[Any] = alone
+    fills: list[int] = []
     if len(alone) + len(moves) > MOST_BARS:
-        shown, moves = blocks(drawn, drawn.end_ns // FINEST), []
+        merged = blocks(drawn, drawn.end_ns // FINEST)
+        shown, moves, fills = merged, [], [round(100 * block.fill) for block in merged]
     labels: dict[str, int] = {}
     bars: list[int] = []
     for bar in shown:
@@ -247,6 +250,7 @@ def page_data(found: Anatomy) -> dict[str, Any]:
         "steps": max((levels[-1][0] for levels in found.memory), default=0) + 1,
         "labels": numbered,
         "bars": bars,
+        "fills": fills,
         "moves": arrows,
         "path": path,
         "memory": [[at for pair in _thinned(levels, last) for at in pair]

@@ -22,7 +22,8 @@ function bytes(n) {
 const rows = D.rows.map(() => []);
 for (let i = 0; i < D.bars.length; i += 6) {
   const [line, start, lasts, name, label, text] = D.bars.slice(i, i + 6);
-  rows[line >> 1].push({row: line >> 1, move: line & 1, start, end: start + lasts, name: D.texts[name], label, text: text < 0 ? "" : D.texts[text]});
+  const fill = D.fills.length ? D.fills[i / 6] / 100 : 1;
+  rows[line >> 1].push({row: line >> 1, move: line & 1, start, end: start + lasts, name: D.texts[name], label, text: text < 0 ? "" : D.texts[text], fill});
 }
 const moves = [];
 for (let i = 0; i < D.moves.length; i += 6) {
@@ -30,7 +31,7 @@ for (let i = 0; i < D.moves.length; i += 6) {
   const move = {a, b, start, end: start + lasts, name: D.texts[name], size};
   moves.push(move);
   for (const row of new Set([a, b]))
-    rows[row].push({row, move: 1, start, end: start + lasts, name: D.texts[name], label: -1, text: "", to: move});
+    rows[row].push({row, move: 1, start, end: start + lasts, name: D.texts[name], label: -1, text: "", to: move, fill: 1});
 }
 const work = rows.map(bars => bars.filter(bar => !bar.move).sort((p, q) => p.start - q.start || p.end - q.end));
 const sent = rows.map(bars => bars.filter(bar => bar.move).sort((p, q) => p.start - q.start || p.end - q.end));
@@ -80,12 +81,14 @@ function draw() {
         if (right <= drawn) continue;
         const w = Math.max(right - left, 1);
         c.fillStyle = bar.move ? css("soft") : hue(bar.label);
+        c.globalAlpha = Math.max(bar.fill, 0.08);  // the paler a block, the more of it is idle
         c.fillRect(left, top, w > 3 ? w - 0.6 : w, high);
+        c.globalAlpha = 1;
         drawn = left + w < left + 1.01 ? left + 1 : left;
         if (!bar.move && w > 18) {
           const whole = c.measureText(bar.name).width <= w - 6;
           const text = cut(c, whole ? bar.name : bar.text || bar.name, w - 6);
-          if (text) { c.fillStyle = "#fff"; c.fillText(text, left + 3, top + high / 2 + 0.5); }
+          if (text) { c.fillStyle = bar.fill < 0.6 ? css("fg") : "#fff"; c.fillText(text, left + 3, top + high / 2 + 0.5); }
         }
       }
     }
@@ -155,7 +158,8 @@ function at(px, py) {
 function describe(bar) {
   const label = bar.label >= 0 && D.texts[D.labels[bar.label]] !== bar.name ? `, ${D.texts[D.labels[bar.label]]}` : "";
   const way = bar.to ? `, from ${D.rows[bar.to.a]} to ${D.rows[bar.to.b]}${bar.to.size ? ", " + bytes(bar.to.size) : ""}` : "";
-  return `${D.rows[bar.row]}: ${bar.name}${label}${way}; ${time(bar.end - bar.start)}, from ${time(bar.start)} to ${time(bar.end)}`;
+  const idle = bar.fill < 1 ? `, idle for ${Math.round(100 * (1 - bar.fill))} %` : "";
+  return `${D.rows[bar.row]}: ${bar.name}${label}${way}; ${time(bar.end - bar.start)}${idle}, from ${time(bar.start)} to ${time(bar.end)}`;
 }
 function choose(bar) {
   chosen = bar;
@@ -332,6 +336,7 @@ function legend(list, entries) {
     const item = document.createElement("li"), box = document.createElement("i");
     box.style.background = k < 0 ? css("soft") : hue(k);
     item.append(box, name);
+    item.title = name;  // long ones are cut
     return item;
   }));
 }

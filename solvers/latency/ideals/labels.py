@@ -10,7 +10,7 @@ each: a bound.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -150,6 +150,9 @@ def extend(
 
     Returns the ideal to go on from after about so many steps; one step is a label and a call.
     """
+    # no literals as arguments: numba compiles the kernel that is called for each of them anew
+    one_call: Any = np.int64(1)
+    no_call: Any = np.int64(0)
     for i in range(first, len(lattice.mask)):
         if labels.head[i] < 0:
             continue
@@ -174,13 +177,14 @@ def extend(
                 and costs.rest_ns[few + 1, j] < limit_ns
             ):
                 took = w.own_ns[j] + w.move_ns[j]
-                _add(lattice, costs, labels, w, i, j, took, 1, limit_ns, most)
+                _add(lattice, costs, labels, w, i, j, took, one_call, limit_ns, most)
             for at in range(lattice.child_ptr[j], lattice.child_ptr[j + 1]):
                 k, v = lattice.child[at], lattice.added[at]
                 if j == i and costs.host_ns[v] < NEVER:
                     w.feed[k] = _fed(lattice.mask, costs.pred_ptr, costs.pred, w.pos, i, v)
                     w.sinks[k] = costs.sink[v]
-                    _add(lattice, costs, labels, w, i, k, costs.host_ns[v], 0, limit_ns, most)
+                    took = costs.host_ns[v]
+                    _add(lattice, costs, labels, w, i, k, took, no_call, limit_ns, most)
                 if (
                     w.stamp[k] != i
                     and costs.own_ns[v] < NEVER

@@ -58,8 +58,8 @@ def op_features(instance: Instance) -> OpFeatures:
     --------
     >>> from placegap.instances import example
     >>> found = op_features(example())
-    >>> found.numbers.shape, found.num_kinds, found.output_share.round(2).tolist()
-    ((4, 11), 1, [0.5, 0.12, 0.38, 0.0])
+    >>> found.numbers.shape, found.num_kinds, found.output_share.tolist()
+    ((4, 11), 1, [0.65625, 0.03125, 0.3125, 0.0])
     """
     arrays, ops = instance.arrays, instance.graph.ops
     index, n = arrays.index, instance.num_ops
@@ -107,7 +107,7 @@ def group_features(ops: OpFeatures, group: Ints, num_groups: int) -> Floats:
 
     >>> from placegap.instances import example
     >>> group_features(op_features(example()), np.array([0, 1, 1, 1]), 2).tolist()
-    [[0.5, 0.5, 0.0, 1.0], [1.5, 0.5, 0.0, 0.0]]
+    [[0.5, 0.65625, 0.0, 1.0], [1.5, 0.34375, 0.0, 0.0]]
     """
     of_op = group[ops.unit]
     kinds = np.zeros((num_groups, ops.num_kinds), np.float32)

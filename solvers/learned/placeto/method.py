@@ -14,7 +14,7 @@ from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.learned.evaluations import Evaluations, usual_evaluations
-from placegap.solvers.learned.placeto.nodes import Nodes, nodes_of
+from placegap.solvers.learned.placeto.nodes import PlacetoNodes, nodes_of
 from placegap.solvers.learned.torch_runs import missing, seeded
 
 MOST_NODES = 1_000
@@ -50,7 +50,7 @@ class PlacetoParams(Params):
     rounds: int = Field(default=8, ge=1, le=64)
     workers: int = Field(default=4, ge=1, le=64)
     start: Literal["one-device", "random"] = "one-device"
-    learning_rate: float = Field(default=0.03, gt=0, le=1)
+    learning_rate: float = Field(default=0.01, gt=0, le=1)
     entropy: float = Field(default=0.003, ge=0, le=10)
     policy: str | None = None
     train: bool = True
@@ -122,7 +122,7 @@ def learn(task: Task[Makespan], params: PlacetoParams, tried: Evaluations) -> st
     return ""
 
 
-def start_of(nodes: Nodes, start: str, seed: int) -> Ints:
+def start_of(nodes: PlacetoNodes, start: str, seed: int) -> Ints:
     """Device of each node at the beginning, (N,).
 
     Examples

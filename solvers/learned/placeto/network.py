@@ -11,15 +11,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from placegap.solvers.learned.placeto.nodes import Nodes
-
+from placegap.solvers.learned.placeto.nodes import PlacetoNodes
 
 GATHERED, FIRST_LOGITS = 0.3, 0.1
 """Initial weights of what is summed over several nodes, and of logits, are so much smaller."""
 
 
 class GraphTensors(NamedTuple):
-    """The matrices of `Nodes` as tensors; an (N, N) matrix sums over the marked nodes of a row."""
+    """Matrices of `PlacetoNodes` as tensors; an (N, N) one sums over the marked nodes of a row."""
 
     producers: Tensor
     consumers: Tensor
@@ -27,7 +26,7 @@ class GraphTensors(NamedTuple):
     supported: Tensor
 
 
-def graph_tensors(nodes: Nodes) -> GraphTensors:
+def graph_tensors(nodes: PlacetoNodes) -> GraphTensors:
     """Copy the matrices of a graph into tensors."""
     around = (nodes.ancestors, nodes.descendants, nodes.parallel)
     ancestors, descendants, parallel = (torch.from_numpy(marks.copy()) for marks in around)

@@ -19,7 +19,7 @@ STATIC_FEATURES = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Nodes:
+class PlacetoNodes:
     """An instance of n ops on K devices, merged to N nodes.
 
     Attributes
@@ -61,7 +61,7 @@ class Nodes:
         return STATIC_FEATURES + int(self.time_ns.shape[1])
 
 
-def nodes_of(instance: Instance, most_nodes: int) -> Nodes:
+def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
     """Merge an instance as Pesto does, and look at the graph of its merged ops. O(N^3 / 64 + n m).
 
     Parameters
@@ -104,7 +104,7 @@ def nodes_of(instance: Instance, most_nodes: int) -> Nodes:
     visits: dict[int, list[int]] = {}
     for v in index.topological_order.tolist():
         visits.setdefault(int(arrays.group[v]), []).append(v)
-    return Nodes(
+    return PlacetoNodes(
         merge.op, tuple(np.array(together, np.int64) for together in visits.values()),
         runs[arrays.group], feeds, before.astype(np.float32), before.T.astype(np.float32),
         beside.astype(np.float32), first_op, arrays.time_ns.astype(np.float32), sent,
@@ -113,7 +113,7 @@ def nodes_of(instance: Instance, most_nodes: int) -> Nodes:
 
 
 def features(
-    nodes: Nodes, device: Ints, start_ns: Ints, current: int, visited: NDArray[np.bool_]
+    nodes: PlacetoNodes, device: Ints, start_ns: Ints, current: int, visited: NDArray[np.bool_]
 ) -> Floats:
     """Features of all nodes, (N, `num_features`), each normalized by the largest in the graph.
 
@@ -122,7 +122,7 @@ def features(
 
     Parameters
     ----------
-    nodes : Nodes
+    nodes : PlacetoNodes
     device : (N,) int64
     start_ns : (N,) int64
         Start of the first op of each node in the last schedule.
@@ -135,8 +135,8 @@ def features(
     >>> from placegap.instances import example
     >>> nodes, seen = nodes_of(example(), 4), np.array([True, False, False, False])
     >>> row = features(nodes, np.zeros(4, np.int64), np.array([0, 5, 25, 35]), 1, seen)[1]
-    >>> row.tolist()
-    [1.0, 0.25, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0]
+    >>> row.round(3).tolist()[2:], int(1 / row[1])
+    ([0.0, 0.0, 1.0, 0.0, 1.0, 0.0], 21)
     """
     count, num_devices = nodes.time_ns.shape
     each = np.arange(count)

@@ -96,9 +96,9 @@ def load_policy(name: str, num_devices: int) -> PlacetoPolicy:
 
     Examples
     --------
-    >>> load_policy("block", 4)
+    >>> load_policy("bloc", 4)
     Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: no policy or file 'block'; did you mean 'blocks-4'?
+    placegap.instances.reading.errors.InputError: no policy or file 'bloc'; did you mean 'blocks-4'?
     """
     path = FOLDER / (name + SUFFIX)
     if name not in shipped():

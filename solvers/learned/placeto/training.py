@@ -15,7 +15,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.learned.evaluations import Evaluations, Trial, cost
 from placegap.solvers.learned.placeto.network import GraphTensors, PlacetoPolicy, graph_tensors
-from placegap.solvers.learned.placeto.nodes import Nodes, features
+from placegap.solvers.learned.placeto.nodes import PlacetoNodes, features
 
 BASELINE_UPDATES = 10
 """The baseline of a step is its mean return over so many updates."""
@@ -51,7 +51,7 @@ class Placeto:
 
     Parameters
     ----------
-    nodes : Nodes
+    nodes : PlacetoNodes
     tried : Evaluations
     policy : PlacetoPolicy
     start : (N,) int64
@@ -59,7 +59,7 @@ class Placeto:
     """
 
     def __init__(
-        self, nodes: Nodes, tried: Evaluations, policy: PlacetoPolicy, start: Ints
+        self, nodes: PlacetoNodes, tried: Evaluations, policy: PlacetoPolicy, start: Ints
     ) -> None:
         self.nodes, self.tried, self.policy, self.start = nodes, tried, policy, start
         self.graph: GraphTensors = graph_tensors(nodes)

@@ -9,7 +9,7 @@ with. Every state fits into memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -316,7 +316,7 @@ def _move_ops(
     near = moves.near_ptr[first + 1] - moves.near_ptr[first]
     if near > 0 and rng.integers(0, 4) > 0:
         to = state.device[moves.near[moves.near_ptr[first] + rng.integers(0, near)]]
-    moved = 0
+    moved: Any = np.int64(0)  # no literal: `_undo` is compiled once
     for at in range(count):
         for i in _colocated(moves, scratch.chosen[at]):
             if state.device[i] != to:
@@ -333,7 +333,7 @@ def _move_ops(
     if not allowed:
         _undo(moves, state, scratch, moved)
         return 0
-    return moved
+    return int(moved)
 
 
 @njit(cache=True, nogil=True)

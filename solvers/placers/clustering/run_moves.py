@@ -59,7 +59,7 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     --------
     >>> from placegap.instances import example
     >>> run_moves(Task(example(), Makespan()), RunMovesParams()).plan.placement
-    ((0,), (0,), (1,), (0,))
+    ((0,), (1,), (0,), (1,))
     """
     clock, instance, semantics = task.limits.clock(), task.instance, task.semantics
     start = best_start(task, () if task.incumbent is not None else STARTS)

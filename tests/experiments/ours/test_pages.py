@@ -62,7 +62,8 @@ def test_what_the_titles_of_the_findings_claim_holds_of_the_figures() -> None:
     assert figure("cost_mean") < figure("cost_most")  # 5
     assert figure("rank_apart_same") > figure("rank_same")
     assert figure("scale_topo_gap") > 10 * figure("scale_heft_gap")  # 6
-    assert figure("memory_missing") > 0  # 7
+    assert figure("memory_tight_gap") > figure("memory_loose_gap")  # 7
+    assert figure("memory_missing") > figure("memory_before")
     assert figure("form_factor") > 1  # 8
     assert figure("map_most") > 0  # 9
     assert figure("pipe_load") > 0  # 10

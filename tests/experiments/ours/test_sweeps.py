@@ -96,6 +96,7 @@ def test_a_run_of_the_scaling_study_has_time_memory_and_value() -> None:
     found = scaling.measure({"num_ops": 300, "method": "m-topo"})
     assert found["value_ns"] > 0
     assert found["bound_ns"] is None
+    assert 0 < found["cheap_bound_ns"] <= found["value_ns"]
     assert 0 < found["cpu_s"] < 60
     assert found["peak_bytes"] > 10**6
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from placegap.experiments.papers.estimates import WITHIN
-from placegap.experiments.papers.figures import DEVIATION, FIGURES, OP_FIGURES
+from placegap.experiments.papers.figures.estimates import WITHIN
+from placegap.experiments.papers.figures.graphs import DEVIATION, FIGURES, OP_FIGURES
 from placegap.experiments.papers.published import (
     Paper,
     PublishedTable,

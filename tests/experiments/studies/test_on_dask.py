@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,25 +44,29 @@ def results(out: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def scheduler_and_worker() -> Iterator[tuple[str, Any]]:
-    """``dask scheduler`` and ``dask worker`` as on two machines; the address and the scheduler."""
+def dask_scheduler() -> Iterator[tuple[str, Any, Callable[[], None]]]:
+    """``dask scheduler``: its address, its process, and what starts a ``dask worker`` for it."""
     code = "import sys; from dask.__main__ import main; main()"
     scheduler = begin(
         code, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
-    worker = None
+    processes = [scheduler]
     try:
         assert scheduler.stderr is not None
         said = next(line for line in scheduler.stderr if "Scheduler at" in line)
         address = said.split()[-1]
-        worker = begin(
-            code, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        yield address, scheduler
+
+        def start_worker() -> None:
+            worker = begin(
+                code, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            processes.append(worker)
+
+        yield address, scheduler, start_worker
     finally:
-        for process in filter(None, (worker, scheduler)):
+        for process in processes:
             process.kill()
             process.communicate()
 
@@ -98,8 +102,13 @@ def test_a_killed_study_and_a_killed_scheduler_lose_and_repeat_nothing(
     tmp_path: Path, fakes: list[str], here: None
 ) -> None:
     path = study_file(tmp_path, "{seconds: 0.4}", SEEDS)
-    with scheduler_and_worker() as (address, scheduler):
+    with dask_scheduler() as (address, scheduler, start_worker):
         process = study_process(path, tmp_path, "--scheduler", address)
+        assert process.stderr is not None
+        assert process.stderr.readline() == (
+            f"placegap: no Dask worker is there yet; the runs wait: dask worker {address}\n"
+        )
+        start_worker()
         wait_for_lines(tmp_path, 2)
         process.kill()  # the cluster goes on without it
         process.communicate()

@@ -129,6 +129,20 @@ def test_many_bars_are_drawn_as_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     data = page_data(apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
     assert data["moves"] == []
     assert len(data["bars"]) > 0
+    assert len(data["fills"]) == len(data["bars"]) // 6
+
+
+def test_a_block_says_how_much_of_it_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    # op 1 for 5 ns and ops 2 and 4 from 15 on with a transfer between: blocks of 53 ns each
+    monkeypatch.setattr(page_module, "MOST_BARS", 0)
+    monkeypatch.setattr(page_module, "FINEST", 1)
+    data = page_data(apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
+    rows = [data["bars"][at : at + 6] for at in range(0, len(data["bars"]), 6)]
+    device = {row[0]: fill for row, fill in zip(rows, data["fills"], strict=True)}
+    work = sum(row[0] == 0 for row in rows), sum(row[0] == 2 for row in rows)
+    assert work == (1, 1)
+    assert device[0] == round(100 * (5 + 20 + 8) / 53)  # from 0 to 53
+    assert device[2] == 100  # op 3 alone
 
 
 def test_a_chart_has_a_row_for_each_device_and_a_line_for_the_bound() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from placegap.experiments.papers.learned.runs import (
+from placegap.experiments.studies.tables.learned.runs import (
     POLICY,
     POLICY_NODES,
     TRAINING_SEEDS,

@@ -23,6 +23,16 @@ from placegap.solvers.placers.clustering.interleaved_cuts import interleaved_cut
 PORT = Makespan()
 
 
+def with_room(instance: Instance, times: int) -> Instance:
+    """The instance on devices of so many times the memory."""
+    devices = tuple(
+        device.model_copy(update={"memory_bytes": times * (device.memory_bytes or 0)})
+        for device in instance.cluster.devices
+    )
+    cluster = instance.cluster.model_copy(update={"devices": devices})
+    return instance.model_copy(update={"cluster": cluster})
+
+
 def training_step(layers: int) -> Instance:
     """A chain of layers forward and back; of each layer all ops are colocated; nothing is sent."""
     ops, edges, before = [], [], ""
@@ -61,12 +71,12 @@ def test_weights_of_one_layer_overlap_the_step_back_of_the_next() -> None:
     assert evaluate(instance, plan, PORT).value_ns == 17
 
 
-@pytest.mark.parametrize("memory", ["sum", "peak"])
-def test_plans_fit(memory: str) -> None:
+@pytest.mark.parametrize(("memory", "times"), [("sum", 1), ("peak", 3)])
+def test_plans_fit(memory: str, times: int) -> None:
     semantics = PORT.model_copy(update={"memory": memory})
     fitting = 0
     for seed in range(20):
-        instance = pressed_instance(seed, num_ops=30, num_devices=4)
+        instance = with_room(pressed_instance(seed, num_ops=30, num_devices=4), times)
         plan = interleaved_cuts(Task(instance, semantics)).plan
         if plan is not None:
             fitting += 1

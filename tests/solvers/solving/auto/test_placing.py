@@ -31,6 +31,8 @@ NOT_PLACERS = {
     "annealing": "a search",
     "disjunctive-search": "a search",
     "run-moves": "a search",
+    "hrl": "a trained policy",
+    "placeto": "a trained policy",
     "getf-milp": "solves a MIP",
     "expert": "reads a file",
     "fastt": "its plan is one of another instance",

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from pydantic import BaseModel
 
-from placegap.experiments.papers.learned.rivals import run_search
+from placegap.experiments.studies.tables.learned.rivals import run_search
 from placegap.instances.corpus.corpus import best_known, load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
@@ -129,7 +129,7 @@ def family_graph(seed: int) -> Instance:
     Examples
     --------
     >>> family_graph(0).num_ops, family_graph(1).num_ops
-    (29, 45)
+    (22, 53)
     """
     sizes = {"blocks": 3 + seed % 4, "branches": 3 + seed % 3, "length": 2 + seed % 2}
     cluster = load_cluster(CLUSTER)
@@ -144,12 +144,11 @@ def unseen_graphs() -> Iterator[tuple[str, Instance]]:
         yield f"blocks seed {seed}", family_graph(seed)
 
 
-def run_unseen(graph: tuple[str, Instance]) -> Unseen:
+def run_unseen(name: str, instance: Instance) -> Unseen:
     """Place a graph by the trained policy, once, and by others.
 
     Random placements are as many as the policy tries: one per node. Annealing tries as many, too.
     """
-    name, instance = graph
 
     def value(method: str, params: dict[str, object] | None = None, seed: int = 0) -> int:
         found = solve(instance, Makespan(), method, params, seed=seed)

@@ -1,6 +1,6 @@
 """Learned placers beside random search and annealing, at equal numbers of evaluated placements.
 
-``python -m placegap.experiments.papers.learned.learned_table [--results FOLDER] [--seeds N]
+``python -m placegap.experiments.studies.tables.learned.learned_table [--results FOLDER] [--seeds N]
 [--evaluations N]`` prints three tables in Markdown, and writes the log of runs
 (``runs.jsonl``), the training curves (``curves.csv``) and their plot (``curves.png``). What is in
 the log is not run again. With the usual numbers it takes about 10 minutes of one core. It needs
@@ -12,13 +12,18 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
-from placegap.experiments.papers.learned.curves import write_csv, write_plot
-from placegap.experiments.papers.learned.rivals import SEARCHES
-from placegap.experiments.papers.learned.runs import (
+from placegap.experiments.studies.log import RunLog, run_key
+from placegap.experiments.studies.report import markdown_grid
+from placegap.experiments.studies.tables.learned.curves import write_csv, write_plot
+from placegap.experiments.studies.tables.learned.rivals import SEARCHES
+from placegap.experiments.studies.tables.learned.runs import (
     CASES,
+    POLICY,
+    POLICY_NODES,
     Case,
     Identity,
     LearnedRun,
@@ -27,8 +32,7 @@ from placegap.experiments.papers.learned.runs import (
     run_unseen,
     unseen_graphs,
 )
-from placegap.experiments.studies.log import RunLog, run_key
-from placegap.experiments.studies.report import markdown_grid
+from placegap.instances.problem.instance import Instance
 from placegap.instances.reading.errors import InputError, MissingExtra
 
 EVALUATIONS, SEEDS = 6_000, 3
@@ -52,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 for search in SEARCHES
                 for seed in range(chosen.seeds)
             ]
-            placed = [run_unseen(graph) for graph in unseen_graphs()]
+            placed = [_unseen(log, *graph) for graph in unseen_graphs()]
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
@@ -76,6 +80,16 @@ def _run(log: RunLog, case: Case, search: str, evaluations: int, seed: int) -> L
         print(f"{case.graph} {search} seed {seed}", file=sys.stderr, flush=True)
         log.append({**identity, "key": key, **run_case(case, search, evaluations, seed)})
     return LearnedRun.model_validate(log.records[key])
+
+
+def _unseen(log: RunLog, name: str, instance: Instance) -> Unseen:
+    """A graph of the family as the log has it, or placed now."""
+    identity = {"unseen": name, "policy": POLICY, "nodes": POLICY_NODES}
+    key = run_key(identity)
+    if key not in log.records:
+        print(name, file=sys.stderr, flush=True)
+        log.append({**identity, "key": key, "found": asdict(run_unseen(name, instance))})
+    return Unseen(**log.records[key]["found"])
 
 
 def tables(runs: Sequence[LearnedRun], placed: Sequence[Unseen]) -> Iterator[str]:

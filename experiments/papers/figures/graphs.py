@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from placegap.experiments.papers.estimates import deviation_figure
+from placegap.experiments.papers.figures.estimates import deviation_figure
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.op_splitting.rule import SplitRule, choose_cuts
 from placegap.instances.problem.instance import Instance

@@ -7,10 +7,10 @@ from itertools import chain
 from pathlib import Path
 
 from placegap.experiments.papers.comparison import ComparedTable, compare
+from placegap.experiments.papers.kept.recorded import Recorded, read_recorded
 from placegap.experiments.papers.paper_table import markdown
 from placegap.experiments.papers.published import load_published
 from placegap.experiments.papers.rankings import Inversion, rank
-from placegap.experiments.papers.recorded import Recorded, read_recorded
 from placegap.experiments.studies.config import load_study
 
 PAPERS = {

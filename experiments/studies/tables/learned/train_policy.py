@@ -1,7 +1,7 @@
 """Train the policy of Placeto that ships: on small graphs of one family, in turn.
 
-``python -m placegap.experiments.papers.learned.train_policy [UPDATES [FILE]]`` takes about five
-minutes of one core for the usual number of updates, and gives the same file again.
+``python -m placegap.experiments.studies.tables.learned.train_policy [UPDATES [FILE]]`` takes about
+five minutes of one core for the usual number of updates, and gives the same file again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from placegap.experiments.papers.learned.runs import (
+from placegap.experiments.studies.tables.learned.runs import (
     CLUSTER,
     POLICY,
     POLICY_NODES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.experiments.papers.estimates import deviation_figure
+from placegap.experiments.papers.figures.estimates import deviation_figure
 from placegap.experiments.running.sources import Source
 
 NET = Source("celeritas:holography", "celeritas-4xV100-pcie")

@@ -1,0 +1,1 @@
+"""Figures that papers print of the graphs themselves, and of estimates of them."""
