@@ -38,6 +38,7 @@ def test_searches_say_which_parameters_are_their_effort() -> None:
         "local-search": ["restarts"],
         "noncontiguous": ["moves", "patience", "rounds"],
         "placeto": ["evaluations"],
+        "run-moves": ["steps"],
         "slicegraph": ["generations", "population"],
         "slicing": ["orders"],
     }
