@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
     """Write the first entries of an array over all of another one; both have one axis.
 
@@ -32,7 +32,7 @@ def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
         target[at] = source[at]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def sizes_of(ptr: Ints) -> Ints:
     """How many entries each group has, from pointers to the first of each: `np.diff`.
 

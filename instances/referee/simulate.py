@@ -17,12 +17,12 @@ from itertools import pairwise
 
 import networkx as nx
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of, num_channels
 from placegap.instances.referee.plan import Plan, Schedule, Transfer, TransferTimes
@@ -270,7 +270,7 @@ def _ranks(priority: Ints, position: Ints, destination: Ints) -> Ints:
     return rank
 
 
-@njit(cache=True)
+@kernel
 def bottom_levels(
     topological_order: Ints, succ_ptr: Ints, succ_edge: Ints, consumer: Ints, tensor: Ints,
     device: Ints, time_ns: Ints, transfer_ns: Ints, link_class: Ints,
@@ -288,7 +288,7 @@ def bottom_levels(
     return level
 
 
-@njit(cache=True)
+@kernel
 def _run_events(
     duration: Ints, rank: Ints, item_of_rank: Ints, next_ptr: Ints, next_item: Ints, waiting: Ints,
     queue: Ints, queue_ptr: Ints, queue_resources: Ints, touch_ptr: Ints, touched: Ints,
@@ -363,7 +363,7 @@ def _run_events(
     return start
 
 
-@njit(cache=True)
+@kernel
 def _push(heap: Ints, base: int, size: Ints, q: int, value: int) -> None:
     """Insert into the heap of queue q, which lies at heap[base:]."""
     at = size[q]
@@ -377,7 +377,7 @@ def _push(heap: Ints, base: int, size: Ints, q: int, value: int) -> None:
     heap[base + at] = value
 
 
-@njit(cache=True)
+@kernel
 def _pop(heap: Ints, base: int, size: Ints, q: int) -> int:
     """Remove the least value of the heap of queue q."""
     least = heap[base]

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.sections import Section, interval
 
 MOST_OPS = 100
@@ -82,7 +82,7 @@ def intervals(instance: Instance, most_ops: int = MOST_OPS) -> list[Interval]:
     ]
 
 
-@njit(cache=True)
+@kernel
 def _find(
     pred_ptr: Ints, pred: Ints, num_succs: Ints, most: int, ahead: int
 ) -> tuple[Ints, Ints, Ints, Ints]:

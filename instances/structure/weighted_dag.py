@@ -6,9 +6,9 @@ What the clustering placers and Celeritas' fusion work on, with the costs of `me
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.mean_costs import Flow
 
 
@@ -27,7 +27,7 @@ def critical_paths(flow: Flow) -> Ints:
     return paths
 
 
-@njit(cache=True)
+@kernel
 def _levels(flow: Flow) -> tuple[Ints, Ints]:
     top = np.zeros(len(flow.node_ns), np.int64)
     bottom = np.zeros(len(flow.node_ns), np.int64)
@@ -74,7 +74,7 @@ def dfs_topo(flow: Flow) -> Ints:
     return _depth_first(flow, flow.order)
 
 
-@njit(cache=True)
+@kernel
 def _depth_first(flow: Flow, preference: Ints) -> Ints:
     """A topological order: always the node that became ready last; of several, as preferred."""
     n = len(preference)
@@ -106,7 +106,7 @@ def _depth_first(flow: Flow, preference: Ints) -> Ints:
     return order
 
 
-@njit(cache=True)
+@kernel
 def predecessors(flow: Flow) -> tuple[Ints, Ints, Ints]:
     """Edges into node i: from ``node[ptr[i]:ptr[i + 1]]``, times ``edge_ns[...]``; O(V + E)."""
     ptr = np.zeros(len(flow.ptr), np.int64)

@@ -23,11 +23,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.intervals import Interval
 
 MOST_STEPS = 300_000_000
@@ -120,7 +120,7 @@ def _alike(instance: Instance, time: Ints, weights: Ints) -> bool:
     return same and bool((time == time[:, :1]).all())
 
 
-@njit(cache=True)
+@kernel
 def _gaps(
     entry: Ints, leave: Ints, inner: Ints, pointer: Ints, time: Ints, mass: Ints, weights: Ints,
     pred_ptr: Ints, pred_edge: Ints, producer: Ints, tensor: Ints, link: Ints, moves: Ints,
@@ -179,7 +179,7 @@ def _gaps(
     return gap, apart, heads, tails
 
 
-@njit(cache=True)
+@kernel
 def _from_entry(
     entry: int, leave: int, ops: Ints, own: Ints, local: Ints, pred_ptr: Ints, pred_edge: Ints,
     producer: Ints, tensor: Ints, link: Ints, moves: Ints, ends: int,
@@ -209,7 +209,7 @@ def _from_entry(
     return head, direct
 
 
-@njit(cache=True)
+@kernel
 def _to_exit(
     leave: int, ops: Ints, own: Ints, local: Ints, pred_ptr: Ints, pred_edge: Ints, producer: Ints,
     tensor: Ints, link: Ints, moves: Ints, ends: int,
@@ -235,7 +235,7 @@ def _to_exit(
     return tail
 
 
-@njit(cache=True)
+@kernel
 def _forced(away: Ints, head: Ints, time: Ints, tail: Ints) -> int:
     """Smallest G >= least head + sum of times + least tail of the ops with away > G."""
     order = np.argsort(-away, kind="mergesort")
@@ -250,7 +250,7 @@ def _forced(away: Ints, head: Ints, time: Ints, tail: Ints) -> int:
     return least
 
 
-@njit(cache=True)
+@kernel
 def _by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
     """Smallest G with total <= sum over c of weights[c] (G - h[c] - t[c]), where positive."""
     if total == 0:  # ops that devices of weight 0 can do

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 
 
-@njit(cache=True)
+@kernel
 def least_runs(
     unary: Ints, pair: Ints, cost: Ints, held: Ints, size: Ints, room: Ints, most: int
 ) -> tuple[int, Ints, Ints]:

@@ -7,16 +7,16 @@ takes no longer than that: it pays to be longer where that reaches cheaper memor
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 
 NOTHING = 2**62
 """More than every price."""
 
 
-@njit(cache=True)
+@kernel
 def price_links(
     cut: Ints, stay: Ints, size: Ints, pointer: Ints, ways: Ints, price: Ints, shift: int,
     at: Ints, mode: Ints,
@@ -65,7 +65,7 @@ def price_links(
     return cuts, stays, used
 
 
-@njit(cache=True)
+@kernel
 def _pay(
     start: int, size: Ints, ways: Ints, price: Ints, shift: int, used: Ints, counts: bool
 ) -> int:

@@ -23,13 +23,13 @@ import heapq
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.formulations.getf.groups import possible_placements
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.intervals import Interval, intervals
 from placegap.solvers.bounds.interval_arcs import interval_arcs
 from placegap.solvers.bounds.spread_bound import spread_weights
@@ -120,7 +120,7 @@ def window_bound(windows: WorkWindows) -> int:
     return max(by_path, ceil_div(by_work, width))
 
 
-@njit(cache=True)
+@kernel
 def _heads(
     time: Ints, mass: Ints, width: int, order: Ints, pointer: Ints, edges: Ints, other: Ints,
     tensor: Ints, link: Ints, moves: Ints, arc_ptr: Ints, arcs: Ints, arc_other: Ints, gap: Ints,
@@ -170,7 +170,7 @@ def _heads(
     return start
 
 
-@njit(cache=True)
+@kernel
 def _most_over_windows(head: Ints, tail: Ints, mass: Ints, width: int) -> int:
     """Largest a width + b width + mass of the ops with heads >= a and tails >= b.
 

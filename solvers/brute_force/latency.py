@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.plan import Plan
 
@@ -61,7 +61,7 @@ def best_calls(instance: Instance, semantics: LatencySubgraphs) -> tuple[int, Pl
     return int(value), Plan(plan.placement, call=tuple(call[s] for s in slot.tolist()))
 
 
-@njit(cache=True)
+@kernel
 def _search(
     time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints, edges: Ints,
     host_ns: Ints, is_host: Ints, device_of: Ints, call_of: Ints,
@@ -86,7 +86,7 @@ def _search(
         slot[at] += 1
 
 
-@njit(cache=True)
+@kernel
 def _allowed(
     device: Ints, time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints,
     is_host: Ints,
@@ -104,7 +104,7 @@ def _allowed(
     return bool(np.all(used <= memory_bytes))
 
 
-@njit(cache=True)
+@kernel
 def _latency(
     slot: Ints, device: Ints, call_of: Ints, time_ns: Ints, edges: Ints, host_ns: Ints,
     is_host: Ints,

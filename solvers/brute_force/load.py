@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import LoadSemantics
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.brute_force.makespan import may_fit, next_placement
@@ -61,7 +61,7 @@ def _class_arcs(instance: Instance, semantics: LoadSemantics) -> Ints:
     return np.ascontiguousarray(table[np.argsort(table[:, 0], kind="stable")])
 
 
-@njit(cache=True)
+@kernel
 def _search(
     time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints, edges: Ints,
     host_ns: Ints, is_host: Ints, arcs: Ints, chain: bool, overlap: bool, passes: Ints,
@@ -87,7 +87,7 @@ def _search(
             return best, best_device
 
 
-@njit(cache=True)
+@kernel
 def _largest_load(
     device: Ints, time_ns: Ints, edges: Ints, host_ns: Ints, is_host: Ints, overlap: bool,
     counts: Ints,
@@ -111,7 +111,7 @@ def _largest_load(
     return int((np.maximum(compute, moved) if overlap else compute + moved).max())
 
 
-@njit(cache=True)
+@kernel
 def _is_convex(device: Ints, arcs: Ints) -> bool:
     """No path along the arcs, which are in topological order, returns to a device it left."""
     left = np.zeros((len(device), device.max() + 1), np.bool_)  # paths into i have left device k
@@ -125,7 +125,7 @@ def _is_convex(device: Ints, arcs: Ints) -> bool:
     return True
 
 
-@njit(cache=True)
+@kernel
 def _is_chain(device: Ints, arcs: Ints, num_devices: int) -> bool:
     """The devices, joined by the arcs between them, form no cycle."""
     reach = np.zeros((num_devices, num_devices), np.bool_)

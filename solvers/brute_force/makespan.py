@@ -15,11 +15,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.orders import plan_from_times
@@ -76,7 +76,7 @@ def _channel_table(instance: Instance, semantics: Makespan) -> Ints:
     return table
 
 
-@njit(cache=True)
+@kernel
 def _search(
     time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints, edges: Ints,
     transfer_ns: Ints, link_class: Ints, channels: Ints, sizes: PeakSizes,
@@ -111,7 +111,7 @@ def _search(
             return best, best_device, best_start, best_duration, best_move
 
 
-@njit(cache=True)
+@kernel
 def next_placement(home: Ints, num_devices: int, group: Ints, device: Ints) -> bool:
     """Move on to the next device of each group (`home`) and op (`device`); False after the last."""
     at = 0
@@ -126,7 +126,7 @@ def next_placement(home: Ints, num_devices: int, group: Ints, device: Ints) -> b
     return True
 
 
-@njit(cache=True)
+@kernel
 def fits(device: Ints, time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints) -> bool:
     """Every op runs where it is, and the memory suffices."""
     left = memory_bytes.copy()
@@ -137,7 +137,7 @@ def fits(device: Ints, time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints) 
     return True
 
 
-@njit(cache=True)
+@kernel
 def may_fit(
     device: Ints, time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, sizes: PeakSizes
 ) -> bool:
@@ -150,7 +150,7 @@ def may_fit(
     return bool((state_of(device, sizes, len(memory_bytes)) <= memory_bytes).all())
 
 
-@njit(cache=True)
+@kernel
 def _items(
     device: Ints, time_ns: Ints, edges: Ints, transfer_ns: Ints, link_class: Ints, channels: Ints
 ) -> tuple[Ints, Ints, Ints, Ints]:
@@ -200,7 +200,7 @@ def _items(
     return duration[:size], resources[:size], lag, move[:size]
 
 
-@njit(cache=True)
+@kernel
 def _tails(duration: Ints, lag: Ints) -> Ints:
     """Longest path from the start of each item to the end of the graph."""
     tail = duration.copy()
@@ -211,7 +211,7 @@ def _tails(duration: Ints, lag: Ints) -> Ints:
     return tail
 
 
-@njit(cache=True)
+@kernel
 def _best_order(
     duration: Ints, resources: Ints, lag: Ints, tail: Ints, num_resources: int, best: int,
     sizes: PeakSizes, touches: Ints, left: Ints,
@@ -255,7 +255,7 @@ def _best_order(
     return best, found
 
 
-@njit(cache=True)
+@kernel
 def _may_follow(i: int, at: int, last: int, start: Ints, duration: Ints, lag: Ints) -> bool:
     """Whether item i, from time `at` on, comes after the item `last` in (start, end, number)."""
     for j in range(i):
@@ -266,7 +266,7 @@ def _may_follow(i: int, at: int, last: int, start: Ints, duration: Ints, lag: In
     return duration[i] > duration[last] or (duration[i] == duration[last] and i > last)
 
 
-@njit(cache=True)
+@kernel
 def _earliest(
     start: Ints, duration: Ints, resources: Ints, lag: Ints, tail: Ints, num_resources: int,
     earliest: Ints,

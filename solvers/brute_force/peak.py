@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Semantics, memory_rule
 
 
@@ -43,7 +43,7 @@ def peak_sizes(instance: Instance, semantics: Semantics, order: Ints) -> PeakSiz
     )  # fmt: skip
 
 
-@njit(cache=True)
+@kernel
 def state_of(device: Ints, sizes: PeakSizes, num_devices: int) -> Ints:
     """State of every device, shared state once for each name, (K,)."""
     total = np.zeros(num_devices, np.int64)
@@ -58,7 +58,7 @@ def state_of(device: Ints, sizes: PeakSizes, num_devices: int) -> Ints:
     return total
 
 
-@njit(cache=True)
+@kernel
 def too_full_by_steps(device: Ints, edges: Ints, sizes: PeakSizes, memory_bytes: Ints) -> bool:
     """Whether some step of a device does not fit; row e of `edges` is (producer, consumer, tensor).
 
@@ -85,7 +85,7 @@ def too_full_by_steps(device: Ints, edges: Ints, sizes: PeakSizes, memory_bytes:
     return False
 
 
-@njit(cache=True)
+@kernel
 def item_touches(
     device: Ints, edges: Ints, move: Ints, duration: Ints, transfer_ns: Ints, link_class: Ints
 ) -> Ints:
@@ -125,7 +125,7 @@ def item_touches(
     return rows[:size]
 
 
-@njit(cache=True)
+@kernel
 def too_full(
     start: Ints, duration: Ints, touches: Ints, sizes: PeakSizes, left: Ints, until: int
 ) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 
 
 class CutNets(NamedTuple):
@@ -27,7 +27,7 @@ class CutNets(NamedTuple):
     weight: Ints
 
 
-@njit(cache=True)
+@kernel
 def added_cut(nets: CutNets, pins_in: Ints, v: int) -> int:
     """Change of the cut if block v joins a set with ``pins_in[e]`` pins of each net e."""
     change = np.int64(0)
@@ -40,7 +40,7 @@ def added_cut(nets: CutNets, pins_in: Ints, v: int) -> int:
     return int(change)
 
 
-@njit(cache=True)
+@kernel
 def put_in(nets: CutNets, pins_in: Ints, v: int) -> int:
     """Let block v join the set; the change of the cut."""
     change = np.int64(0)

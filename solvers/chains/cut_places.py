@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.cut_nets import CutNets, put_in
 
 MOST_CUTS = 2000
@@ -36,7 +36,7 @@ def places_to_cut(order: Ints, work: Ints, nets: CutNets, most: int = MOST_CUTS)
     return np.unique(np.concatenate([np.array([0, len(order)]), best]))
 
 
-@njit(cache=True)
+@kernel
 def prefix_cuts(order: Ints, nets: CutNets) -> Ints:
     """Cut of the first i + 1 blocks of an order, for each i. O(pins)."""
     pins_in, cuts = np.zeros(len(nets.size), np.int64), np.zeros(len(order), np.int64)

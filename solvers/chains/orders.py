@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.cut_nets import CutNets, added_cut, put_in
 from placegap.solvers.chains.problem import ChainProblem
 
@@ -46,7 +46,7 @@ def orders(problem: ChainProblem, seed: int = 0) -> Iterator[Ints]:
             yield _grow(*backwards, problem.nets, rule, tie)[::-1].copy()
 
 
-@njit(cache=True)
+@kernel
 def _grow(succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int, tie: Ints) -> Ints:
     """Take ready blocks one by one: the last ready, the first ready, or the least added cut.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 
 
-@njit(cache=True)
+@kernel
 def order_of_keys(succ_ptr: Ints, succ: Ints, num_preds: Ints, keys: Ints) -> Ints:
     """A topological order; every order is reached by some keys. O((b + a) log b).
 

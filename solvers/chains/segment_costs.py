@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.cut_nets import CutNets
 
 
@@ -38,7 +38,7 @@ class Touched(NamedTuple):
     last: Ints
 
 
-@njit(cache=True)
+@kernel
 def touched_nets(order: Ints, stops: Ints, nets: CutNets) -> Touched:
     """Walk through the order once; O(pins).
 
@@ -71,7 +71,7 @@ def touched_nets(order: Ints, stops: Ints, nets: CutNets) -> Touched:
     return Touched(ptr, net[:count], follows[:count], first, last)
 
 
-@njit(cache=True)
+@kernel
 def joining_costs(touched: Touched, weight: Ints) -> Ints:
     """What each bucket adds to the cut of the segment that begins with the first one.
 
@@ -92,7 +92,7 @@ def joining_costs(touched: Touched, weight: Ints) -> Ints:
     return joining
 
 
-@njit(cache=True)
+@kernel
 def leave_behind(touched: Touched, weight: Ints, joining: Ints, bucket: int) -> None:
     """Let segments begin behind a bucket, and no longer with it: change `joining` in place."""
     for at in range(touched.ptr[bucket], touched.ptr[bucket + 1]):

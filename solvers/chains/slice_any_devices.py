@@ -8,11 +8,11 @@ memory and host times; it takes one segment, which may be empty.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.structure.nets import build_nets
 from placegap.solvers.chains.cut_nets import CutNets
@@ -107,7 +107,7 @@ def _devices(order: Ints, stops: Ints, sequence: Ints, origin: Ints) -> Ints:
     return device
 
 
-@njit(cache=True)
+@kernel
 def _in_sequence(
     order: Ints, stops: Ints, time: Ints, size: Ints, memory: Ints, nets: CutNets, weight: Ints,
     sequence: Ints, overlap: bool, limit: int,
@@ -154,7 +154,7 @@ def _in_sequence(
     return value[k_count, last], origin
 
 
-@njit(cache=True)
+@kernel
 def _in_buckets(
     order: Ints, stops: Ints, time: Ints, size: Ints, sequence: Ints
 ) -> tuple[Ints, Ints]:

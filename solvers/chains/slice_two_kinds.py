@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.cut_nets import CutNets
 from placegap.solvers.chains.cut_places import places_to_cut
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, Indices
@@ -70,7 +70,7 @@ def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Slices | None
     return Slices(int(value), kind, number)
 
 
-@njit(cache=True)
+@kernel
 def _slice(
     order: Ints, stops: Ints, time: Ints, need: Ints, room: Ints,
     nets: CutNets, accelerators: int, hosts: int, overlap: bool, limit: int,
@@ -126,7 +126,7 @@ def _slice(
     return best, best_k, best_c, origin
 
 
-@njit(cache=True)
+@kernel
 def _in_buckets(order: Ints, stops: Ints, quantity: Ints) -> Ints:
     """Sums of the rows of a quantity of blocks over what lies between two stops."""
     total = np.zeros((len(quantity), len(stops) - 1), np.int64)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
 
@@ -73,7 +73,7 @@ def moves(costs: ChainCosts, kinds: Ints) -> Moves:
     )  # fmt: skip
 
 
-@njit(cache=True)
+@kernel
 def anneal(m: Moves, stage: Ints, best: int, steps: int, heat: float, rng: np.random.Generator
 ) -> tuple[int, Ints]:  # fmt: skip
     """The best value found in so many steps, and the stage of each block: O(steps x degree).
@@ -182,7 +182,7 @@ def anneal(m: Moves, stage: Ints, best: int, steps: int, heat: float, rng: np.ra
     return best, found
 
 
-@njit(cache=True)
+@kernel
 def _above(m: Moves, work: int, moved: int, target: int) -> float:
     """The square of what a load has above the target, in parts of it."""
     load = max(work, moved) if m.overlap else work + moved

@@ -8,9 +8,8 @@ The communication of I - J is `ideals.cut_between.cut_between`; how replicas sha
 
 from __future__ import annotations
 
-from numba import njit
-
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import Indices
 from placegap.solvers.ideal_dp.ideals.cut_between import cut_between
 from placegap.solvers.ideal_dp.ideals.source_tree import FAN_OUT_BITS, Sources
@@ -22,7 +21,7 @@ from placegap.solvers.ideal_dp.sharing import (
 )
 
 
-@njit(cache=True)
+@kernel
 def relax(
     d: View, s: Sources, sharing: Sharing, targets: Indices, value: Ints, origin: Indices,
     stage_of: Indices, mark: int, enough: int, begin: int, budget: int,
@@ -95,7 +94,7 @@ def relax(
     return len(targets), looked
 
 
-@njit(cache=True)
+@kernel
 def device_load(d: View, target: int, source: int, limit: int) -> int:
     """Load of one device that takes the difference; `limit` or more if it is no difference."""
     for word in range(d.members.shape[1]):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.latency.calls import CallData, CallProblem, Scratch, call_latency, new_scratch
 
@@ -82,7 +82,7 @@ def anneal_calls(
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _anneal(
     data: CallData, scratch: Scratch, group: Ints, group_ptr: Ints, member: Ints,
     place: Ints, held: Ints, rng: np.random.Generator, moves: int, hot: float,
@@ -118,13 +118,13 @@ def _anneal(
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _draw(rng: np.random.Generator, count: int) -> int:
     """One of 0..count - 1; `rng.integers` takes numba far longer to compile."""
     return int(rng.random() * count)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _choose(
     data: CallData, place: Ints, rng: np.random.Generator, chosen: _Group, stamp: int
 ) -> int:
@@ -155,7 +155,7 @@ def _choose(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _spread(
     ptr: Ints, neighbour: Ints, place: Ints, chosen: _Group, w: int, count: int, most: int,
     stamp: int,
@@ -169,7 +169,7 @@ def _spread(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _with_groups(
     group: Ints, group_ptr: Ints, member: Ints, chosen: _Group, count: int, stamp: int
 ) -> int:
@@ -183,7 +183,7 @@ def _with_groups(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _target(
     data: CallData, place: Ints, rng: np.random.Generator, chosen: _Group, count: int
 ) -> int:
@@ -203,7 +203,7 @@ def _target(
     return _draw(rng, len(data.device))
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _followers(
     data: CallData, place: Ints, rng: np.random.Generator, chosen: _Group, leaders: int,
     count: int, to: int,
@@ -231,7 +231,7 @@ def _followers(
                     break
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _put(data: CallData, place: Ints, held: Ints, chosen: _Group, count: int, device: int) -> bool:
     """Move the group; False, and nothing moves, if it cannot or need not."""
     more, moved = np.int64(0), False
@@ -253,7 +253,7 @@ def _put(data: CallData, place: Ints, held: Ints, chosen: _Group, count: int, de
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _put_back(data: CallData, place: Ints, held: Ints, chosen: _Group, count: int) -> None:
     for at in range(count):
         v = chosen.op[at]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 
 WORD = 64
 
@@ -41,13 +41,13 @@ def members(mask: Ints, count: int) -> NDArray[np.bool_]:
     return found
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def has(mask: Ints, v: int) -> bool:
     """Whether node v is in a set."""
     return bool(mask[v // 64] >> (v % 64) & 1)
 
 
-@njit(cache=True)
+@kernel
 def meets(one: Ints, other: Ints) -> bool:
     """Whether two sets have a node in common."""
     found = False
@@ -56,7 +56,7 @@ def meets(one: Ints, other: Ints) -> bool:
     return found
 
 
-@njit(cache=True)
+@kernel
 def beyond(one: Ints, other: Ints) -> bool:
     """Whether one set has a node that the other has not."""
     found = False
@@ -65,7 +65,7 @@ def beyond(one: Ints, other: Ints) -> bool:
     return found
 
 
-@njit(cache=True)
+@kernel
 def ideals(before: Ints, most: int) -> tuple[Ints, int]:
     """Bits of every ideal, and how many; `before` has bits for nodes in topological order.
 

@@ -12,11 +12,11 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to
 from placegap.instances.problem.semantics import Channels, Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of, num_channels
@@ -138,7 +138,7 @@ def empty_orders(instance: Instance, semantics: Makespan, machines: Machines) ->
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> None:
     """Lay out all items in a topological order, and compute their starts and tails.
 
@@ -186,7 +186,7 @@ def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> No
     all_tails(machines, orders)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def all_starts(machines: Machines, orders: Orders, begin: int) -> None:
     """Compute the starts of all items behind one anew. O(n + m)."""
     item = orders.item
@@ -196,7 +196,7 @@ def all_starts(machines: Machines, orders: Orders, begin: int) -> None:
         x = item[x, AFTER]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def all_tails(machines: Machines, orders: Orders) -> None:
     """Compute all tails anew. O(n + m)."""
     item = orders.item
@@ -206,7 +206,7 @@ def all_tails(machines: Machines, orders: Orders) -> None:
         x = item[x, BEFORE]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def ends_of(machines: Machines, device: Ints, x: int) -> tuple[int, int, int, int]:
     """Producer, source, destination and tensor of a transfer."""
     n, k = machines.time_ns.shape
@@ -219,7 +219,7 @@ def ends_of(machines: Machines, device: Ints, x: int) -> tuple[int, int, int, in
     return u, device[u], b, t
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def carrier(machines: Machines, e: int, to: int) -> int:
     """The transfer that carries an edge to a device."""
     n, k = machines.time_ns.shape
@@ -228,13 +228,13 @@ def carrier(machines: Machines, e: int, to: int) -> int:
     return int(n + e)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def slot_of(item: Ints, x: int, r: int) -> int:
     """Which of an item's two machines is r."""
     return 0 if item[x, MACHINE] == r else 1
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def start_of(machines: Machines, orders: Orders, x: int) -> int:
     """When an item can start, by the starts of those before it."""
     item, device = orders.item, orders.device
@@ -264,7 +264,7 @@ def start_of(machines: Machines, orders: Orders, x: int) -> int:
     return int(start)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def tail_of(machines: Machines, orders: Orders, x: int) -> int:
     """The longest way from the start of an item to the end, by the tails of those after it."""
     item, device = orders.item, orders.device

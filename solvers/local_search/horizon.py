@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.local_search.disjunctive import NONE, Machines
 
 Floats = NDArray[np.float64]
@@ -59,14 +59,14 @@ class Horizon(NamedTuple):
     urgency: Floats
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _write(state: Ints, log: Ints, count: int, index: int, value: int) -> int:
     log[count, INDEX], log[count, OLD], log[count, NEW] = index, state[index], value
     state[index] = value
     return count + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def schedule_op(
     machines: Machines, groups: Groups, horizon: Horizon, v: int, b: int, count: int
 ) -> tuple[int, int]:  # fmt: skip
@@ -102,20 +102,20 @@ def schedule_op(
     return _write(state, log, count, v, end), int(sent)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _copy_rows(target: Ints, source: Ints, begin: int, end: int) -> None:
     for at in range(begin, end):
         for column in range(NEW + 1):
             target[at, column] = source[at, column]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _take_back(horizon: Horizon, count: int, to: int) -> None:
     for at in range(count - 1, to - 1, -1):
         horizon.state[horizon.log[at, INDEX]] = horizon.log[at, OLD]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def extend(
     machines: Machines, groups: Groups, horizon: Horizon, first: int, begin: int, end: int,
     weight: float,
@@ -146,7 +146,7 @@ def extend(
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _place(
     machines: Machines, groups: Groups, horizon: Horizon, first: int, at: int, weight: float
 ) -> None:
@@ -158,7 +158,7 @@ def _place(
     horizon.cost[at - first + 1] = horizon.cost[at - first] + added
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def anneal_horizon(
     machines: Machines, groups: Groups, horizon: Horizon, first: int, last: int,
     rng: np.random.Generator, moves: int, hot: float, weight: float,
@@ -232,7 +232,7 @@ def anneal_horizon(
             _place(machines, groups, horizon, first, at, weight)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def settle(groups: Groups, horizon: Horizon, first: int, last: int, count: int) -> None:
     """Settle `count` ops from `first` on; the rest of those before `last` can still change."""
     log, log_at, cost = horizon.log, horizon.log_at, horizon.cost
@@ -248,7 +248,7 @@ def settle(groups: Groups, horizon: Horizon, first: int, last: int, count: int) 
         cost[at] = cost[at + count] - before
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _target(
     machines: Machines, groups: Groups, horizon: Horizon, rng: np.random.Generator, v: int,
     last: int,
@@ -268,7 +268,7 @@ def _target(
     return int(rng.integers(0, k))
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _shifted(
     machines: Machines, horizon: Horizon, rng: np.random.Generator, v: int, at: int, first: int,
     last: int,
@@ -286,7 +286,7 @@ def _shifted(
     return int(high)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _apply(groups: Groups, horizon: Horizon, v: int, g: int, to: int, at: int, target: int) -> None:
     """Put an op from place `at` to `target`, and its group on a device."""
     order, position = horizon.order, horizon.position

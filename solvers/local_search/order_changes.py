@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.local_search.disjunctive import (
     AFTER,
     BEFORE,
@@ -28,7 +27,7 @@ from placegap.solvers.local_search.disjunctive import (
 )
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def clear(orders: Orders) -> None:
     """Empty the heap."""
     for at in range(orders.counter[HEAPED]):
@@ -36,7 +35,7 @@ def clear(orders: Orders) -> None:
     orders.counter[HEAPED] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def remove(orders: Orders, x: int) -> None:
     """Take an item out of all orders; `undo` puts it back."""
     item, at = orders.item, orders.counter[CHANGES]
@@ -51,7 +50,7 @@ def remove(orders: Orders, x: int) -> None:
     unlink(orders, x)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def insert(orders: Orders, x: int, before: int) -> None:
     """Put an item, whose machines and duration are set, behind another one into all orders."""
     item, at = orders.item, orders.counter[CHANGES]
@@ -64,7 +63,7 @@ def insert(orders: Orders, x: int, before: int) -> None:
     add_dirty(orders, x)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def mark_neighbours(orders: Orders, x: int) -> None:
     """Note the items beside one on its machines: what a change of its place may change."""
     item = orders.item
@@ -77,7 +76,7 @@ def mark_neighbours(orders: Orders, x: int) -> None:
                 add_dirty(orders, y)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def note_start(orders: Orders, x: int) -> None:
     """Note when an item starts, so that `undo` can bring it back."""
     at = orders.counter[STARTS]
@@ -85,7 +84,7 @@ def note_start(orders: Orders, x: int) -> None:
     orders.counter[STARTS] = at + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def add_seed(orders: Orders, x: int) -> None:
     """Note an item whose tail a change may change."""
     at = orders.counter[SEEDS]
@@ -93,7 +92,7 @@ def add_seed(orders: Orders, x: int) -> None:
     orders.counter[SEEDS] = at + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def add_dirty(orders: Orders, x: int) -> None:
     """Note an item that may start at another time after a change."""
     at = orders.counter[DIRTY]
@@ -101,7 +100,7 @@ def add_dirty(orders: Orders, x: int) -> None:
     orders.counter[DIRTY] = at + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def undo(orders: Orders) -> None:
     """Take back all changes since the counters were set to 0."""
     item, counter = orders.item, orders.counter
@@ -121,13 +120,13 @@ def undo(orders: Orders) -> None:
     forget(orders)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def forget(orders: Orders) -> None:
     """From here on is what `undo` takes back."""
     orders.counter[:] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def unlink(orders: Orders, x: int) -> None:
     """Take an item out of the order of all and out of its machines' orders."""
     item, ends = orders.item, orders.ends
@@ -148,7 +147,7 @@ def unlink(orders: Orders, x: int) -> None:
         item[x, MACHINE + slot] = item[x, PREV + slot] = item[x, NEXT + slot] = NONE
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def link(orders: Orders, x: int, before: int) -> None:
     """Put an item behind another one in the order of all, and into its machines' orders."""
     item, ends = orders.item, orders.ends
@@ -175,7 +174,7 @@ def link(orders: Orders, x: int, before: int) -> None:
     item[before, AFTER], item[after, BEFORE] = x, x
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def last_before(orders: Orders, r: int, x: int) -> int:
     """The last item of a machine that is x or stands before it, or NONE."""
     item = orders.item
@@ -193,7 +192,7 @@ def last_before(orders: Orders, r: int, x: int) -> int:
     return int(y)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def relabel(orders: Orders) -> None:
     """Give all items labels with space between them."""
     item = orders.item

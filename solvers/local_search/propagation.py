@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.local_search.disjunctive import (
     DIRTY,
     HEAPED,
@@ -32,7 +32,7 @@ from placegap.solvers.local_search.order_changes import (
 )
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def push(orders: Orders, x: int, sign: int) -> None:
     """Put an item into the heap of those to compute again, unless it is there: by label."""
     heap, item = orders.heap, orders.item
@@ -51,7 +51,7 @@ def push(orders: Orders, x: int, sign: int) -> None:
     heap[at] = x
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def pop(orders: Orders, sign: int) -> int:
     """The first item of the heap: of the least label, of the largest for sign -1."""
     heap, item = orders.heap, orders.item
@@ -76,7 +76,7 @@ def pop(orders: Orders, sign: int) -> int:
     return int(top)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def push_after(machines: Machines, orders: Orders, x: int) -> None:
     """What follows an item may start at another time."""
     sign: Any = np.int64(1)  # no literal: `push` and `pop` are compiled once
@@ -104,7 +104,7 @@ def push_after(machines: Machines, orders: Orders, x: int) -> None:
         push(orders, machines.consumer[x - n], sign)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def push_before(machines: Machines, orders: Orders, x: int) -> None:
     """What precedes an item may have another tail."""
     sign: Any = np.int64(-1)  # no literal: `push` and `pop` are compiled once
@@ -125,7 +125,7 @@ def push_before(machines: Machines, orders: Orders, x: int) -> None:
             push(orders, carrier(machines, e, device[x]), sign)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def propagate(
     machines: Machines, orders: Orders, begin: int, end: int, most: int, exits: Ints
 ) -> bool:
@@ -162,7 +162,7 @@ def propagate(
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _note(exits: Ints, x: int) -> bool:
     """Add an item to a list, unless it is there; False where the list is full."""
     for at in range(1, exits[0] + 1):
@@ -175,7 +175,7 @@ def _note(exits: Ints, x: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
     """Compute the tails again that an accepted move changes, down to the item `begin`."""
     sign: Any = np.int64(-1)  # no literal: `push` and `pop` are compiled once

@@ -6,9 +6,9 @@ An op may go to any place on any device (Mastrolilli and Gambardella 2000).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.local_search.disjunctive import (
     AFTER,
     BEFORE,
@@ -36,7 +36,7 @@ from placegap.solvers.local_search.order_changes import (
 )
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) -> None:
     """Move an op to a device, with the transfers of what it reads and makes.
 
@@ -90,7 +90,7 @@ def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) ->
     orders.counter[HIGHEST] = max(orders.counter[HIGHEST], highest)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _detach(machines: Machines, orders: Orders, v: int) -> None:
     """Take an op out, and the transfers that nothing needs without it."""
     item, device = orders.item, orders.device
@@ -120,7 +120,7 @@ def _detach(machines: Machines, orders: Orders, v: int) -> None:
                 remove(orders, c)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _is_shared(machines: Machines, device: Ints, e: int, v: int, a: int) -> bool:
     """Whether another op than v reads the tensor of an edge on device a."""
     t = machines.tensor[e]
@@ -131,7 +131,7 @@ def _is_shared(machines: Machines, device: Ints, e: int, v: int, a: int) -> bool
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _attach(machines: Machines, orders: Orders, v: int) -> None:
     """Put in the transfers that an op needs where it is now."""
     item, device = orders.item, orders.device
@@ -172,7 +172,7 @@ def _attach(machines: Machines, orders: Orders, v: int) -> None:
         _send(machines, orders, c, v, first, tail)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _send(machines: Machines, orders: Orders, c: int, u: int, before: int, tail: int) -> None:
     """Put a transfer between its producer and its first consumer."""
     item, device = orders.item, orders.device
@@ -196,7 +196,7 @@ def _send(machines: Machines, orders: Orders, c: int, u: int, before: int, tail:
     add_seed(orders, u)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def move_along(
     machines: Machines, orders: Orders, x: int, slot: int, steps: int, later: bool
 ) -> bool:
@@ -223,7 +223,7 @@ def move_along(
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _limit(machines: Machines, orders: Orders, x: int, later: bool) -> int:
     """The least label of an item that waits for another one, or the largest that it waits for."""
     item, device = orders.item, orders.device

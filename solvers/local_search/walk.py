@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.local_search.disjunctive import (
     AFTER,
@@ -84,7 +84,7 @@ class Trace(NamedTuple):
     best_held: Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def makespan_of(orders: Orders, window: ScheduleWindow, k: int) -> int:
     """The makespan, if nothing behind the window is done in another order."""
     item, last = orders.item, orders.item[window.end, LABEL]
@@ -100,7 +100,7 @@ def makespan_of(orders: Orders, window: ScheduleWindow, k: int) -> int:
     return int(most)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> bool:
     """The items from `end` on that wait for one before it; whether all of them could be noted."""
     item, device = orders.item, orders.device
@@ -131,7 +131,7 @@ def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> boo
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _copy_table(target: Ints, source: Ints) -> None:
     rows, columns = source.shape
     for row in range(rows):
@@ -139,7 +139,7 @@ def _copy_table(target: Ints, source: Ints) -> None:
             target[row, column] = source[row, column]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     """Remember the current state as the best."""
     _copy_table(trace.best_item, orders.item)
@@ -148,7 +148,7 @@ def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     copy_to(trace.best_held, rooms.held_bytes)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     """Go back to the best state."""
     _copy_table(orders.item, trace.best_item)
@@ -158,7 +158,7 @@ def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     forget(orders)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def anneal(
     machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, trace: Trace,
     rng: np.random.Generator, done: int, steps: int, total: int, hot_ns: float, cold_ns: float,
@@ -228,7 +228,7 @@ def anneal(
     return saved
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _reorder(
     machines: Machines, orders: Orders, window: ScheduleWindow, rng: np.random.Generator, v: int
 ) -> bool:
@@ -254,7 +254,7 @@ def _reorder(
     return move_along(machines, orders, x, slot, steps, rng.random() >= 0.5)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _choose(
     machines: Machines, orders: Orders, window: ScheduleWindow, chosen: Ints,
     rng: np.random.Generator, v: int,
@@ -294,7 +294,7 @@ def _choose(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _target(machines: Machines, orders: Orders, rng: np.random.Generator, v: int, k: int) -> int:
     """A device for an op: often that of a neighbour."""
     inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
@@ -309,7 +309,7 @@ def _target(machines: Machines, orders: Orders, rng: np.random.Generator, v: int
     return int(rng.integers(0, k))
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _admitted(
     machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, trace: Trace,
     count: int, to: int,
@@ -359,7 +359,7 @@ def _admitted(
     return moved
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _load(machines: Machines, orders: Orders, v: int) -> int:
     """Time of an op where it is and of the transfers at its edges."""
     device = orders.device

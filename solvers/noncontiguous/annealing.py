@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.problem import SplitProblem
@@ -121,7 +121,7 @@ def anneal(
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _anneal(
     data: _Data, state: _State, best: Ints, mark: Ints, least: int, rng: np.random.Generator,
     done: int, count: int, part: float, moves: int, hot: float, power: float, doublings: int,
@@ -159,7 +159,7 @@ def _anneal(
     return int(least)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _energy(load: Ints, power: float) -> float:
     """Logarithm of the p-norm of the loads."""
     largest = max(1.0, float(load.max()))
@@ -169,7 +169,7 @@ def _energy(load: Ints, power: float) -> float:
     return float(np.log(largest) + np.log(total) / power)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _destination(data: _Data, state: _State, rng: np.random.Generator, v: int) -> int:
     """A device that shares a net with block v, three times out of four; else any."""
     nets = data.block_ptr[v + 1] - data.block_ptr[v]
@@ -180,7 +180,7 @@ def _destination(data: _Data, state: _State, rng: np.random.Generator, v: int) -
     return int(state.device[data.pin[at]])
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _choose(
     data: _Data, state: _State, rng: np.random.Generator, v: int, to: int, group: Ints,
     mark: Ints, stamp: int, doublings: int,
@@ -199,7 +199,7 @@ def _choose(
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _surroundings(
     data: _Data, state: _State, most: int, group: Ints, mark: Ints, stamp: int
 ) -> int:
@@ -219,7 +219,7 @@ def _surroundings(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _supported(data: _Data, state: _State, group: Ints, a: int, b: int) -> bool:
     """Whether every block runs on the other one of the two devices."""
     supported = True
@@ -228,7 +228,7 @@ def _supported(data: _Data, state: _State, group: Ints, a: int, b: int) -> bool:
     return supported
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _exchange(data: _Data, state: _State, group: Ints, a: int, b: int) -> None:
     """Every block of the group goes to the other one of two devices; twice is as before."""
     for v in group:

@@ -9,10 +9,10 @@ takes many blocks, and goes on level by level to the blocks themselves.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints, freeze, group_by
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.nets import Nets
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.annealing import anneal
@@ -132,7 +132,7 @@ def match(problem: SplitProblem, device: Ints, rng: np.random.Generator) -> Ints
     return home
 
 
-@njit(cache=True)
+@kernel
 def _match(
     order: Ints, device: Ints, rules: Ints, time: np.ndarray, heaviest: float, rating: np.ndarray,
     net_ptr: Ints, pin: Ints, block_ptr: Ints, net: Ints,

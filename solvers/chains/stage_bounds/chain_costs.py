@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.kernels import kernel
 
 CHUNK = 64
 """Blocks whose descendants are found at once: the bits of a word."""
@@ -149,7 +149,7 @@ def as_one_kind(costs: ChainCosts) -> ChainCosts:
     )
 
 
-@njit(cache=True)
+@kernel
 def _gathered(work: Ints, pointer: Ints, arc: Ints, source: Ints, step: int) -> Ints:
     """Work of each block and of all that lead to it; `step` -1 goes through the blocks backwards.
 

@@ -7,9 +7,9 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import LARGEST_LOAD, Indices
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem
@@ -143,7 +143,7 @@ class Inside:
         return Rows(work.reshape(shape), cut.reshape(shape), most, problem.guide.overlap)
 
 
-@njit(cache=True)
+@kernel
 def _is_candidate(members: Ints, rows: Rows, source: int, target: int) -> bool:
     for row in range(len(rows.most)):
         work = rows.work[row, target] - rows.work[row, source]
@@ -156,7 +156,7 @@ def _is_candidate(members: Ints, rows: Rows, source: int, target: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@kernel
 def _count(sources: Indices, targets: Ints, members: Ints, rows: Rows) -> Ints:
     sizes = np.zeros(len(sources), np.int64)
     for j in range(len(sources)):
@@ -166,7 +166,7 @@ def _count(sources: Indices, targets: Ints, members: Ints, rows: Rows) -> Ints:
     return sizes
 
 
-@njit(cache=True)
+@kernel
 def _list(
     sources: Indices, targets: Ints, members: Ints, rows: Rows, ptr: Ints, ideal: Ints
 ) -> None:
@@ -178,7 +178,7 @@ def _list(
                 at += 1
 
 
-@njit(cache=True)
+@kernel
 def _extend(
     d: View, sharing: Sharing, ptr: Ints, ideal: Ints, value_before: Ints, origin_before: Indices,
     value: Ints, origin: Indices, stage_of: Indices, mark: int, enough: int,

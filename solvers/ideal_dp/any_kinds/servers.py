@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import Indices
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.any_kinds.inside_server import IdealPairs, Inside
@@ -157,7 +157,7 @@ class ServerSearch(KindsSearch):
         return self.pipeline(value, pieces)
 
 
-@njit(cache=True)
+@kernel
 def _close(
     ptr: Ints, ideal: Ints, inside: Ints, first: int, ends: np.typing.NDArray[np.bool_],
     members: Ints, cut_nets: Ints, cut: Ints, border: Ints, net_ptr: Ints, pin: Ints, value: Ints,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.idle_blocks import Flags
 from placegap.solvers.chains.problem import WORD
 from placegap.solvers.ideal_dp.ideals.ideals import bit_set
@@ -27,7 +27,7 @@ def set_sums(sets: Ints, weight: Ints) -> Ints:
     return _sum_bytes(np.ascontiguousarray(sets).view(np.uint8), table)
 
 
-@njit(cache=True)
+@kernel
 def _sum_bytes(sets: np.typing.NDArray[np.uint8], table: Ints) -> Ints:
     sums = np.zeros(len(sets), np.int64)
     for i in range(len(sets)):

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import LARGEST_LOAD
 from placegap.solvers.ideal_dp.any_kinds.problem import Flags, KindsProblem
 from placegap.solvers.ideal_dp.any_kinds.set_sums import has_any, set_sums
@@ -122,7 +122,7 @@ def _dual(time: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.
     return best
 
 
-@njit(cache=True)
+@kernel
 def _ascend(time: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Give every block to its cheapest kind, make kinds with much to do dearer, and again."""
     kinds, blocks = time.shape
@@ -202,7 +202,7 @@ def keep_all_that_may_matter(problem: KindsProblem, prices: list[Prices], limit:
     return best
 
 
-@njit(cache=True)
+@kernel
 def walk_below(
     most: int, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
 ) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import WORD
 
 DE_BRUIJN = 0x03F79D71B4CB0A89
@@ -22,13 +22,13 @@ def _bit_numbers() -> Ints:
 BIT_NUMBER = _bit_numbers()
 
 
-@njit(cache=True)
+@kernel
 def bit_number(bit: int) -> int:
     """Number of the one bit that is set."""
     return int(BIT_NUMBER[((bit * DE_BRUIJN) >> 58) & 63])
 
 
-@njit(cache=True)
+@kernel
 def cut_between(
     members: Ints, cut_nets: Ints, cut: Ints, weight: Ints, net_ptr: Ints, pin: Ints, target: int,
     source: int,

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import ChainProblem
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.ideal_dp.ideals.ideals import (
@@ -141,7 +141,7 @@ def start_path(problem: ChainProblem) -> IdealPath:
     )  # fmt: skip
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def next_block(path: IdealPath) -> int:
     """The block v that joins next, ~v if it is taken out again, or `END`."""
     depth = path.depth[0]
@@ -169,7 +169,7 @@ def next_block(path: IdealPath) -> int:
     return int(v)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def next_ideal(amounts: Amounts, now: CurrentSet, path: IdealPath) -> bool:
     """Go on to the next ideal, the empty one first; whether there is one."""
     v = 0 if path.done[0] == 0 else -1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.idle_blocks import Flags
 from placegap.solvers.chains.cut_nets import CutNets
 from placegap.solvers.chains.problem import WORD, ChainProblem
@@ -107,7 +107,7 @@ def empty_set(problem: ChainProblem, amounts: Amounts) -> CurrentSet:
 
 
 # inlined, as are the steps of the enumeration: a call with so many arrays takes longer than they do
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
     """Put a block in (step 1) or take it out (step -1). O(nets of the block)."""
     nets = amounts.nets
@@ -124,7 +124,7 @@ def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
         now.sums[1 + amount] += step * amounts.of_block[v, amount]
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def write(now: CurrentSet, ideals: Ideals, row: int) -> None:
     """Write the set down as an ideal."""
     # element by element: rows as slices take numba twice as long
@@ -154,7 +154,7 @@ def prefixes(problem: ChainProblem, amounts: Amounts, order: Ints, stops: Ints) 
     return ideals
 
 
-@njit(cache=True)
+@kernel
 def _write_prefixes(
     order: Ints, stops: Ints, amounts: Amounts, now: CurrentSet, ideals: Ideals
 ) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import Indices
 from placegap.solvers.ideal_dp.ideals.views import View
 
@@ -65,7 +65,7 @@ def build_sources(view: View, ideal: Indices, value: Ints) -> Sources:
     return sources
 
 
-@njit(cache=True)
+@kernel
 def _fill(s: Sources, view: View, value: Ints) -> None:
     size = len(s.ideal)
     for i in range(size):

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, LARGEST_LOAD, ChainProblem
 from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.ideal_dp.ideals.enumerate import IdealPath, next_ideal
@@ -69,7 +69,7 @@ def build_windows(problem: ChainProblem, relief: Relief, limit: int) -> IdealWin
     )
 
 
-@njit(cache=True)
+@kernel
 def _parts(amount: int, unit: int) -> int:
     """How many units hold an amount."""
     if amount <= 0:
@@ -77,7 +77,7 @@ def _parts(amount: int, unit: int) -> int:
     return NEVER if unit <= 0 else -(-amount // unit)
 
 
-@njit(cache=True)
+@kernel
 def least_accelerators(
     w: IdealWindows, hosts: int, work: int, host_work: int, need: int, host_need: int, cut: int
 ) -> int:
@@ -94,7 +94,7 @@ def least_accelerators(
     return max(1, _parts(work - w.absorbed[hosts], w.limit))
 
 
-@njit(cache=True)
+@kernel
 def window(
     w: IdealWindows, hosts: int, work: int, host_work: int, need: int, host_need: int, cut: int
 ) -> tuple[int, int]:
@@ -115,7 +115,7 @@ def window(
     return fewest, w.counts[ACCELERATOR] - rest
 
 
-@njit(cache=True)
+@kernel
 def walk_in_windows(
     w: IdealWindows, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
 ) -> bool:

@@ -10,10 +10,10 @@ ideals confines each pass to a part of the edges.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem
 from placegap.solvers.chains.slice_two_kinds import Slices
 from placegap.solvers.chains.work_bound import Relief
@@ -169,7 +169,7 @@ class Sweep:
         return Slices(value, kind_of, number)
 
 
-@njit(cache=True)
+@kernel
 def _latest(w: IdealWindows, hosts: int, lattice: IdealLattice, most: Labels) -> None:
     """Most accelerators that each ideal may have with so many hosts; -1 if it is in no window."""
     for i in range(len(most)):
@@ -180,14 +180,14 @@ def _latest(w: IdealWindows, hosts: int, lattice: IdealLattice, most: Labels) ->
         most[i] = at_most if fewest <= at_most else -1
 
 
-@njit(cache=True)
+@kernel
 def _carry(before: Labels, labels: Labels, most: Labels) -> None:
     """A host more may stay empty."""
     for i in range(len(labels)):
         labels[i] = before[i] if before[i] <= most[i] else NO_LABEL
 
 
-@njit(cache=True)
+@kernel
 def _ends(labels: Labels, k: int) -> tuple[int, int]:
     """First and last ideal of a label; (0, -1) if there is none."""
     first, last = 0, -1
@@ -199,7 +199,7 @@ def _ends(labels: Labels, k: int) -> tuple[int, int]:
     return first, last
 
 
-@njit(cache=True)
+@kernel
 def _last_within(most: Labels, k: int) -> int:
     """Last ideal that may have k accelerators; there is one, the full ideal."""
     i = len(most) - 1
@@ -208,13 +208,13 @@ def _last_within(most: Labels, k: int) -> int:
     return i
 
 
-@njit(cache=True)
+@kernel
 def _start(labels: Labels, k: int, begin: int, end: int, distance: Ints) -> None:
     for i in range(begin, end):
         distance[i] = 0 if labels[i] == k else FAR
 
 
-@njit(cache=True)
+@kernel
 def _label(
     distance: Ints, labels: Labels, k: int, most: Labels, begin: int, end: int, limit: int
 ) -> None:
@@ -223,7 +223,7 @@ def _label(
             labels[i] = k
 
 
-@njit(cache=True)
+@kernel
 def _nearest(distance: Ints, labels: Labels, k: int, begin: int, end: int, limit: int) -> int:
     """The nearest ideal of a label, the first of several; -1 if none is within the limit."""
     best, least = -1, limit + 1

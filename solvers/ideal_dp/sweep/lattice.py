@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, WORD, ChainProblem, Indices
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.ideals.cut_between import bit_number
@@ -165,7 +165,7 @@ def _ranks(found: _Found, kind: int) -> Indices:
     return np.lexsort((size, found.time[:, kind])).astype(np.int32)
 
 
-@njit(cache=True)
+@kernel
 def _sizes(parent: Indices, size: Indices) -> None:
     for i in range(1, len(parent)):  # a parent is met before its children
         size[i] = size[parent[i]] + 1
@@ -209,7 +209,7 @@ def _enumerate(
             found.top.resize(tops, refcheck=False)
 
 
-@njit(cache=True)
+@kernel
 def _walk(
     pred_ptr: Ints, pred: Ints, amounts: Amounts, keys: Ints, now: CurrentSet, path: IdealPath,
     maximal: Ints, inside: Ints, ids: Ints, key: Ints, found: _Found, stop: int,
@@ -254,7 +254,7 @@ def _walk(
         path.done[0] = met + 1
 
 
-@njit(cache=True)
+@kernel
 def _insert(key: Ints, by_rank: Indices, table: Indices) -> bool:
     """Fill the table of ranks by key; False if two ideals share a key."""
     mask = len(table) - 1
@@ -269,7 +269,7 @@ def _insert(key: Ints, by_rank: Indices, table: Indices) -> bool:
     return True
 
 
-@njit(cache=True)
+@kernel
 def _join(
     found: _Found, keys: Ints, by_rank: Indices, table: Indices, fill: Ints,
     below: Indices, above: Indices,

@@ -20,9 +20,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import ACCELERATOR, ChainProblem, Indices
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.sweep.lattice import IdealLattice, TooLarge
@@ -168,7 +168,7 @@ def _make_room(grow: _Growing, max_bytes: int) -> None:
             table.resize(size, refcheck=False)
 
 
-@njit(cache=True)
+@kernel
 def _add(step: Step, below: Indices, above: Indices, begin: int, end: int, grow: _Growing) -> int:
     """Write the edges of some arcs; the arc to go on with, or -1 if one has too many."""
     size, forget = len(grow.first), len(step.cost) - 1
@@ -234,7 +234,7 @@ def _add(step: Step, below: Indices, above: Indices, begin: int, end: int, grow:
     return end
 
 
-@njit(cache=True)
+@kernel
 def _join(step: Step, memory: int) -> tuple[int, int]:
     """What is remembered once the block has joined, -1 if that breaks a promise; and who pays."""
     for i in range(len(step.promised)):
@@ -257,7 +257,7 @@ def _join(step: Step, memory: int) -> tuple[int, int]:
     return memory, group
 
 
-@njit(cache=True)
+@kernel
 def _num_paid(step: Step, memory: int) -> int:
     """Number of nets that are remembered as paid."""
     count = 0
@@ -267,7 +267,7 @@ def _num_paid(step: Step, memory: int) -> int:
     return count
 
 
-@njit(cache=True)
+@kernel
 def _find(step: Step, grow: _Growing, ideal: int, memory: int) -> int:
     """The vertex of an ideal that remembers this; it is made if need be."""
     size = len(grow.first)
@@ -290,7 +290,7 @@ def _find(step: Step, grow: _Growing, ideal: int, memory: int) -> int:
     return int(size + vertex)
 
 
-@njit(cache=True)
+@kernel
 def _write(
     grow: _Growing, source: int, target: int, group: int, touched: Ints, memory: Ints,
     remembered: int, count: int,
@@ -306,7 +306,7 @@ def _write(
     return count + 1
 
 
-@njit(cache=True)
+@kernel
 def _sort_by_group(grow: _Growing, begin: int, count: Ints) -> None:
     """Order the edges from `begin` on by group, else as they are, and count them."""
     end = grow.used[1]

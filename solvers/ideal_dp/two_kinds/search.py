@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.idle_blocks import Flags
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, Indices
 from placegap.solvers.chains.work_bound import Relief
@@ -63,7 +63,7 @@ def _pool(problem: ChainProblem) -> Pool:
     return Pool((tuple(problem.devices[kind] for kind in kinds),), kinds, tuple(stages))
 
 
-@njit(cache=True)
+@kernel
 def _windows_of(w: IdealWindows, hosts: int, sums: Ints) -> tuple[Indices, Indices]:
     """Fewest and most accelerators of each ideal with so many hosts."""
     fewest, most = np.zeros(len(sums), np.int32), np.zeros(len(sums), np.int32)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.latency.masks import beyond, has, ideals
 
@@ -69,7 +69,7 @@ def build_lattice(before: Ints, feeds: Ints, most: int) -> ChainLattice | None:
     return ChainLattice(mask, *_arcs(before, mask), *_fronts(feeds, mask))
 
 
-@njit(cache=True)
+@kernel
 def _hash(mask: Ints, size: int) -> int:
     """A place in a table of `size` cells, a power of two."""
     key = np.int64(1469598103934665603)
@@ -79,7 +79,7 @@ def _hash(mask: Ints, size: int) -> int:
     return int(key & (size - 1))
 
 
-@njit(cache=True)
+@kernel
 def _arcs(before: Ints, mask: Ints) -> tuple[Ints, Ints, Ints]:
     """Offsets, children and added nodes."""
     count, size = len(mask), 4
@@ -113,7 +113,7 @@ def _arcs(before: Ints, mask: Ints) -> tuple[Ints, Ints, Ints]:
     return ptr, child, added
 
 
-@njit(cache=True)
+@kernel
 def _fronts(feeds: Ints, mask: Ints) -> tuple[Ints, Ints]:
     """Offsets, and the nodes of each ideal that feed something outside."""
     ptr = np.zeros(len(mask) + 1, np.int64)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.latency.ideals.labels import Labels
 from placegap.solvers.latency.ideals.lattice import ChainLattice
 from placegap.solvers.latency.masks import has
 
 
-@njit(cache=True)
+@kernel
 def front_tails(lattice: ChainLattice, feeds: Ints, least_ns: Ints) -> Ints:
     """Longest path after each node in front of an ideal, through nodes outside of it, (f,)."""
     tail = np.zeros(len(least_ns), np.int64)
@@ -30,7 +30,7 @@ def front_tails(lattice: ChainLattice, feeds: Ints, least_ns: Ints) -> Ints:
     return found
 
 
-@njit(cache=True)
+@kernel
 def tails(
     lattice: ChainLattice,
     labels: Labels,

@@ -17,10 +17,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.latency.masks import beyond, has, ideals, masks, meets
 from placegap.solvers.latency.rows.spine import Bools, Spine, most_ideals
 
@@ -189,7 +189,7 @@ def options(
     return Options(first_bytes, second_bytes, cost, starts[which[:, 0]], ends[which[:, 1]])
 
 
-@njit(cache=True)
+@kernel
 def _options(
     section: RowSection, starts: Ints, ends: Ints, room: int, first: bool, second: bool,
     all_of_it: Ints, hosted: Ints, limit_ns: int, linked: bool,
@@ -258,7 +258,7 @@ def _options(
     return rows[:count], which[:count]
 
 
-@njit(cache=True)
+@kernel
 def _ties(
     section: RowSection, starts: Ints, ends: Ints, first: bool, second: bool
 ) -> tuple[Ints, Ints]:
@@ -280,7 +280,7 @@ def _ties(
     return tied_in, tied_out
 
 
-@njit(cache=True)
+@kernel
 def _first_calls(section: RowSection, inside: Ints, call: bool) -> tuple[Ints, Ints]:
     """Time and tensors out of a call that ends with each ideal, and the ideal's bytes."""
     cost, size = np.zeros(len(inside), np.int64), np.zeros(len(inside), np.int64)
@@ -299,7 +299,7 @@ def _first_calls(section: RowSection, inside: Ints, call: bool) -> tuple[Ints, I
     return cost, size
 
 
-@njit(cache=True)
+@kernel
 def _arriving(section: RowSection, inside: Ints, column: int) -> int:
     """Tensors from far before the section that a call with these nodes brings in."""
     total = np.int64(0)
@@ -309,7 +309,7 @@ def _arriving(section: RowSection, inside: Ints, column: int) -> int:
     return int(total)
 
 
-@njit(cache=True)
+@kernel
 def _second_calls(
     section: RowSection, ideal: Ints, call: bool, all_of_it: Ints
 ) -> tuple[Ints, Ints]:
@@ -330,7 +330,7 @@ def _second_calls(
     return cost, size
 
 
-@njit(cache=True)
+@kernel
 def _work(section: RowSection, inside: Ints) -> tuple[int, int]:
     """Time of some nodes on an accelerator, `NEVER` if it does not run one, and their bytes."""
     time, size, runs = np.int64(0), np.int64(0), True
@@ -342,7 +342,7 @@ def _work(section: RowSection, inside: Ints) -> tuple[int, int]:
     return int(time) if runs else NEVER, int(size)
 
 
-@njit(cache=True)
+@kernel
 def _gap(
     section: RowSection, inside: Ints, calls_only: Ints, hosted: Ints, room: int, done: Ints
 ) -> int:

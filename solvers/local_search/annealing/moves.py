@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
@@ -238,7 +238,7 @@ def _chains(instance: Instance) -> list[list[int]]:
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _evaluate(data: ScheduleArrays, state: _State, work: Work, scratch: _Scratch) -> int:
     bottom_levels(data, state.device, scratch.level)
     for i in range(len(scratch.level)):
@@ -246,7 +246,7 @@ def _evaluate(data: ScheduleArrays, state: _State, work: Work, scratch: _Scratch
     return schedule(data, state.device, scratch.level, work)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _anneal(
     data: ScheduleArrays, moves: _Moves, state: _State, work: Work, scratch: _Scratch,
     rng: np.random.Generator, done: int, chunk: int, total: int,
@@ -276,7 +276,7 @@ def _anneal(
             _undo(moves, state, scratch, count)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _shift_priorities(
     moves: _Moves, state: _State, scratch: _Scratch, rng: np.random.Generator
 ) -> int:
@@ -290,7 +290,7 @@ def _shift_priorities(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _move_ops(
     data: ScheduleArrays, moves: _Moves, state: _State, scratch: _Scratch, rng: np.random.Generator,
     block: bool, walk: bool,
@@ -336,7 +336,7 @@ def _move_ops(
     return int(moved)
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _walk(data: ScheduleArrays, state: _State, scratch: _Scratch, rng: np.random.Generator) -> int:
     """A random way forward from a random op, of up to 64 ops; how many."""
     most = 1 + rng.integers(0, 2 << rng.integers(0, 6))
@@ -350,13 +350,13 @@ def _walk(data: ScheduleArrays, state: _State, scratch: _Scratch, rng: np.random
         i = data.consumer[data.succ_edge[first + rng.integers(0, last - first)]]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _colocated(moves: _Moves, i: int) -> Ints:
     g = moves.group[i]
     return moves.member[moves.member_ptr[g] : moves.member_ptr[g + 1]]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _undo(moves: _Moves, state: _State, scratch: _Scratch, count: int) -> None:
     for at in range(count):
         i, back = scratch.chosen[at], scratch.old_device[at]
@@ -365,7 +365,7 @@ def _undo(moves: _Moves, state: _State, scratch: _Scratch, count: int) -> None:
         state.device[i], state.shift[i] = back, scratch.old_shift[at]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _surroundings(moves: _Moves, state: _State, scratch: _Scratch, rng: np.random.Generator) -> int:
     """A random op and up to 63 around it on the same device, breadth first; how many."""
     n = len(state.device)

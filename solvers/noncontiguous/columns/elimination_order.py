@@ -9,9 +9,9 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import sizes_of
 from placegap.instances.structure.nets import Nets
 from placegap.solvers.core.clock import Clock
@@ -48,7 +48,7 @@ def elimination_orders(
     return sorted(found, key=lambda order: (found[order], order))
 
 
-@njit(cache=True)
+@kernel
 def _greedy(start: int, net_ptr: Ints, pin: Ints, block_ptr: Ints, net: Ints) -> Ints:
     """The order from a start; the heap may hold old keys of a block, which are passed over."""
     num_blocks = len(block_ptr) - 1
@@ -91,7 +91,7 @@ def _greedy(start: int, net_ptr: Ints, pin: Ints, block_ptr: Ints, net: Ints) ->
     return order
 
 
-@njit(cache=True)
+@kernel
 def _cost(order: Ints, net_ptr: Ints, pin: Ints, block_ptr: Ints, net: Ints) -> float:
     left = sizes_of(net_ptr)
     held = np.zeros(len(order), np.int64)  # open nets of each block behind

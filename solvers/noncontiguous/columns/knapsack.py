@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints, freeze
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.noncontiguous.columns.frontier import Frontier
 
 Flags = NDArray[np.bool_]
@@ -110,7 +110,7 @@ def round_moves(
     return grid
 
 
-@njit(cache=True)
+@kernel
 def _round_down(
     step_ptr: Ints, source: Ints, target: Ints, num_states: Ints, load: Ints, unit: int
 ) -> Ints:
@@ -233,7 +233,7 @@ def trace(grid: Grid, choice: NDArray[np.unsignedinteger[Any]], cell: int) -> Pr
     return PricedSet(np.sort(frontier.order[taken]), max(0, used - grid.spare))
 
 
-@njit(cache=True, nogil=True, boundscheck=False)
+@kernel(nogil=True, boundscheck=False)
 def _run(
     step_ptr: Ints, source: Ints, target: Ints, shift: Ints, gain: Prices,
     num_states: Ints, num_cells: int, choice: NDArray[np.uint8],
@@ -263,14 +263,14 @@ def _run(
     return held
 
 
-@njit(cache=True, nogil=True, boundscheck=False)
+@kernel(nogil=True, boundscheck=False)
 def _relax(after: Prices, before: Prices, gain: int) -> None:
     step = np.int32(gain)
     for c in range(len(after)):
         after[c] = max(after[c], np.int32(before[c] + step))
 
 
-@njit(cache=True, nogil=True, boundscheck=False)
+@kernel(nogil=True, boundscheck=False)
 def _relax_recording(
     after: Prices, before: Prices, gain: int, choice: NDArray[np.uint8], rank: int
 ) -> None:
@@ -282,7 +282,7 @@ def _relax_recording(
         choice[c] = rank if better else choice[c]
 
 
-@njit(cache=True)
+@kernel
 def _trace(
     step_ptr: Ints, source: Ints, target: Ints, taken: Ints, shift: Ints, num_states: Ints,
     choice: NDArray[np.uint8], cell: int,

@@ -9,8 +9,8 @@ half spaces is Hildreth's (1957): one after the other, again and again.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.noncontiguous.columns.covering_lp import Floats
 
 SWEEPS = 100
@@ -51,7 +51,7 @@ def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Fl
     return prices / total if total > 0 else best
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@kernel(nogil=True, fastmath=True)
 def _project(
     best: Floats, cuts: Floats, level: float, reach: Floats, sweeps: int, close: float
 ) -> Floats:

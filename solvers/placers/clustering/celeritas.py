@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.weighted_dag import cpd_topo
 from placegap.solvers.core.method import Method, Params, Task
@@ -86,7 +86,7 @@ def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
     return committed_plan(instance, admission, int(stuck))
 
 
-@njit(cache=True)
+@kernel
 def adjust(
     problem: Problem, admission: Admission, clusters: Clusters, order: Ints, gaps: Gaps,
     sent: Sent, booked: bool,
@@ -149,7 +149,7 @@ def adjust(
     return NOWHERE
 
 
-@njit(cache=True)
+@kernel
 def _look(
     problem: Problem, admission: Admission, clusters: Clusters, c: int, end: Ints, arrival: Ints,
     busy: Ints,
@@ -171,7 +171,7 @@ def _look(
                 arrival[k] = max(arrival[k], sent + transfer)
 
 
-@njit(cache=True)
+@kernel
 def _earliest(
     problem: Problem, admission: Admission, clusters: Clusters, c: int, arrival: Ints, busy: Ints,
     gaps: Gaps, before: int,
@@ -194,7 +194,7 @@ def _earliest(
     return (start, where), of_before
 
 
-@njit(cache=True)
+@kernel
 def _dearest_back(problem: Problem, clusters: Clusters, c: int, at: int, before: int) -> Any:
     """Longest transfer of an output of the cluster from device `at` to `before`, equation (8)."""
     longest, link = np.int64(0), problem.inputs.link_class[at, before]
@@ -206,7 +206,7 @@ def _dearest_back(problem: Problem, clusters: Clusters, c: int, at: int, before:
     return longest
 
 
-@njit(cache=True)
+@kernel
 def _is_on(admission: Admission, clusters: Clusters, c: int, device: int) -> bool:
     """Whether the device has an op of the cluster."""
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
@@ -215,7 +215,7 @@ def _is_on(admission: Admission, clusters: Clusters, c: int, device: int) -> boo
     return False
 
 
-@njit(cache=True)
+@kernel
 def _occupy(
     problem: Problem, admission: Admission, clusters: Clusters, c: int, arrival: Ints, busy: Ints,
     gaps: Gaps, pieces: int,

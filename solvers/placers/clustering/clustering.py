@@ -6,16 +6,16 @@ import heapq
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import sizes_of
 from placegap.instances.structure.mean_costs import Flow
 from placegap.instances.structure.weighted_dag import predecessors
 from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE
 
 
-@njit(cache=True)
+@kernel
 def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
     """Repeatedly take the longest path of what is left, with its transfers, for a cluster.
 
@@ -88,7 +88,7 @@ def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
     return cluster, start
 
 
-@njit(cache=True)
+@kernel
 def _level(flow: Flow, cluster: Ints, level: Ints, node: Any) -> Any:
     """Longest path from the node on, among nodes without a cluster."""
     longest = np.int64(0)
@@ -98,7 +98,7 @@ def _level(flow: Flow, cluster: Ints, level: Ints, node: Any) -> Any:
     return longest + flow.node_ns[node]
 
 
-@njit(cache=True)
+@kernel
 def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
     """Take ready nodes by longest path through them; join a parent's cluster if it starts earlier.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.clustering.order_place import committed_plan
 from placegap.solvers.placers.clustering.whole_clusters import (
@@ -57,7 +57,7 @@ def balance(instance: Instance, cluster: Ints, start_ns: Ints) -> Outcome:
     )
 
 
-@njit(cache=True)
+@kernel
 def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: Ints) -> Any:
     """Commit the clusters in order; the op that fits nowhere, or -1."""
     num_devices = problem.time_ns.shape[1]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 from pydantic import Field
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.mean_costs import Flow, contracted, flow_of
@@ -107,7 +107,7 @@ def committed_plan(instance: Instance, admission: Admission, stuck: int) -> Outc
     return Outcome(Plan(placement(admission.home[admission.group])))
 
 
-@njit(cache=True)
+@kernel
 def _fill(admission: Admission, clusters: Clusters, order: Ints) -> Any:
     """Commit the clusters in order; the op that fits nowhere, or -1."""
     num_devices = len(admission.free_bytes)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.placers.clustering.whole_clusters import Clusters
 from placegap.solvers.placers.list_scheduling.idle_gaps import Gaps, first_fit, occupy
 from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE, Admission, Problem
@@ -33,7 +33,7 @@ def nothing_sent(num_tensors: int, num_devices: int) -> Sent:
     return Sent(np.full((num_tensors, num_devices), NOWHERE), np.zeros(num_tensors + 1, np.int64))
 
 
-@njit(cache=True)
+@kernel
 def receive(
     problem: Problem, admission: Admission, clusters: Clusters, c: int, k: int, end: Ints,
     gaps: Gaps, sent: Sent, pieces: int, book: bool,
@@ -88,7 +88,7 @@ def receive(
     return arrival, pieces
 
 
-@njit(cache=True)
+@kernel
 def _common_gap(
     gaps: Gaps, one: int, other: int, ready_ns: int, duration_ns: int
 ) -> tuple[Any, Any, Any]:

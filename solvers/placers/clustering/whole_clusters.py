@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE, Admission, admits, settle
 
 
@@ -41,7 +41,7 @@ def clusters_of(cluster: Ints, order: Ints, num_groups: int) -> Clusters:
     return Clusters(ptr, order[members], cluster, np.zeros(num_groups + 1, np.int64))
 
 
-@njit(cache=True)
+@kernel
 def is_committed(admission: Admission, clusters: Clusters, c: int) -> bool:
     """Whether all ops of the cluster have a device already."""
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
@@ -50,7 +50,7 @@ def is_committed(admission: Admission, clusters: Clusters, c: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@kernel
 def takes_whole(admission: Admission, clusters: Clusters, c: int, device: int) -> bool:
     """Whether the device runs and holds all groups of the cluster that have no device yet."""
     clusters.mark[-1] += 1
@@ -67,7 +67,7 @@ def takes_whole(admission: Admission, clusters: Clusters, c: int, device: int) -
     return True
 
 
-@njit(cache=True)
+@kernel
 def runs_whole(admission: Admission, clusters: Clusters, c: int, device: int) -> bool:
     """Whether the device could run all groups of the cluster that have no device yet."""
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
@@ -77,7 +77,7 @@ def runs_whole(admission: Admission, clusters: Clusters, c: int, device: int) ->
     return True
 
 
-@njit(cache=True)
+@kernel
 def settle_whole(admission: Admission, clusters: Clusters, c: int, device: int) -> None:
     """Commit what is not yet committed of the cluster to the device."""
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
@@ -85,7 +85,7 @@ def settle_whole(admission: Admission, clusters: Clusters, c: int, device: int) 
             settle(admission, op, device)
 
 
-@njit(cache=True)
+@kernel
 def settle_apart(admission: Admission, clusters: Clusters, c: int, preferred: int) -> Any:
     """Commit the cluster op by op: to the preferred device, else to the emptiest that admits it.
 

@@ -17,10 +17,10 @@ import heapq
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import sizes_of
 from placegap.solvers.placers.list_scheduling.idle_gaps import Gaps, first_fit, occupy
 from placegap.solvers.placers.list_scheduling.kernel_views import (
@@ -33,7 +33,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 )
 
 
-@njit(cache=True)
+@kernel
 def schedule_dynamic_path(
     problem: Problem, admission: Admission, tail: Ints, tensor_cost: Ints, scale: int,
     position: Ints, gaps: Gaps,
@@ -125,7 +125,7 @@ def schedule_dynamic_path(
     return KernelTimes(device, start, end, NOWHERE)
 
 
-@njit(cache=True)
+@kernel
 def _arrivals(
     problem: Problem, op: int, device: Ints, end: Ints, arrival: Ints, is_near: Any
 ) -> None:
@@ -142,7 +142,7 @@ def _arrivals(
             arrival[k] = max(arrival[k], end[inputs.op[e]] + transfer)
 
 
-@njit(cache=True)
+@kernel
 def _preferred(
     problem: Problem, admission: Admission, op: int, window: int, length: int, arrival: Ints,
     begin: Ints, is_near: Any, device: Ints, end: Ints, est: Ints, tail: Ints, scale: int,
@@ -183,7 +183,7 @@ def _preferred(
     return best
 
 
-@njit(cache=True)
+@kernel
 def _most_urgent_child(problem: Problem, op: int, est: Ints, tail: Ints) -> Any:
     """The child of least slack, as far as the placed parents of the children tell, or -1."""
     best = NOWHERE
@@ -193,7 +193,7 @@ def _most_urgent_child(problem: Problem, op: int, est: Ints, tail: Ints) -> Any:
     return best
 
 
-@njit(cache=True)
+@kernel
 def _both_fit(admission: Admission, op: int, child: int, k: int) -> bool:
     """Whether the device admits the child after the op, which it admits."""
     if not admits(admission, child, k):
@@ -205,7 +205,7 @@ def _both_fit(admission: Admission, op: int, child: int, k: int) -> bool:
     return bool(needed <= admission.free_bytes[k])
 
 
-@njit(cache=True)
+@kernel
 def _least_urgent(begin: Ints, least_urgent: Ints) -> Any:
     """The device, of those that admit the op, with the op of largest slack; rule 4."""
     best = NOWHERE

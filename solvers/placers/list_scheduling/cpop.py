@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
@@ -80,7 +80,7 @@ def downward_ranks(problem: Problem, costs: MeanCosts) -> Ints:
     return _downward_ranks(problem, costs.op, costs.tensor)
 
 
-@njit(cache=True)
+@kernel
 def _downward_ranks(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
     rank = np.zeros(len(op_cost), np.int64)
     inputs = problem.inputs

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to, sizes_of
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Params, Task
@@ -116,7 +116,7 @@ def place_dynamic(instance: Instance, order: Ints, favourite: Ints) -> Outcome:
     )
 
 
-@njit(cache=True)
+@kernel
 def earliest_start_dynamic(
     problem: Problem, admission: Admission, footprint: Footprint, order: Ints, favourite: Ints
 ) -> KernelTimes:
@@ -180,7 +180,7 @@ def earliest_start_dynamic(
     return KernelTimes(device, start, end, stuck)
 
 
-@njit(cache=True)
+@kernel
 def _choose(
     ready: list[Any], rank: Ints, begins: Ints, favourite: Ints, last: Ints, device: Ints,
     waiting: Ints,
@@ -212,7 +212,7 @@ def _choose(
     return chosen, best[2], begin
 
 
-@njit(cache=True)
+@kernel
 def _fits(admission: Admission, footprint: Footprint, op: int, k: int) -> bool:
     group = admission.group[op]
     needed = footprint.outputs[op] + footprint.scratch[op]
@@ -225,7 +225,7 @@ def _fits(admission: Admission, footprint: Footprint, op: int, k: int) -> bool:
     return bool(needed <= admission.free_bytes[k])
 
 
-@njit(cache=True)
+@kernel
 def _commit(
     problem: Problem, admission: Admission, footprint: Footprint, op: int, k: int, device: Ints,
     unserved: Ints,
@@ -243,7 +243,7 @@ def _commit(
             admission.free_bytes[device[producer]] += footprint.outputs[producer]
 
 
-@njit(cache=True)
+@kernel
 def _awaited(favourite: Ints, last: int, k: int, device: Ints, waiting: Ints, begins: Ints) -> Any:
     """The op that device k waits for: the favourite child of what it ran last; or -1."""
     if last == NOWHERE:
@@ -257,7 +257,7 @@ def _awaited(favourite: Ints, last: int, k: int, device: Ints, waiting: Ints, be
     return child if begins[child, k] != NOWHERE else NOWHERE
 
 
-@njit(cache=True)
+@kernel
 def _deliver(
     problem: Problem, op: int, k: int, device: Ints, end: Ints, sent: Ints, clock: Ints,
     trial: Ints, book: bool,

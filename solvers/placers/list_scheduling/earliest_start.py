@@ -15,9 +15,9 @@ import heapq
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to, sizes_of
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,
@@ -32,7 +32,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 NOT_LATER = -1
 
 
-@njit(cache=True)
+@kernel
 def earliest_start_first(
     problem: Problem, admission: Admission, order: Ints, booked: bool
 ) -> KernelTimes:
@@ -115,7 +115,7 @@ def earliest_start_first(
     return KernelTimes(device, start, end, first_unplaced(problem, device))
 
 
-@njit(cache=True)
+@kernel
 def look_again(
     problem: Problem, op: int, where: int, waiting: Ints, device: Ints, follows: Ints,
     news: list[Any], pairs: list[Any],
@@ -133,7 +133,7 @@ def look_again(
     news.clear()
 
 
-@njit(cache=True)
+@kernel
 def first_unplaced(problem: Problem, device: Ints) -> int:
     """The first op in topological order that has no device, or `NOWHERE`."""
     for op in problem.topological_order:
@@ -142,7 +142,7 @@ def first_unplaced(problem: Problem, device: Ints) -> int:
     return NOWHERE
 
 
-@njit(cache=True)
+@kernel
 def earliest_pair(
     now: list[list[Any]], later: list[list[Any]], clock: Ints, free_at: Ints, device: Ints,
     order: Ints,
@@ -169,7 +169,7 @@ def earliest_pair(
     return best, of_clock
 
 
-@njit(cache=True)
+@kernel
 def arrival_ns(
     inputs: Inputs, op: int, k: int, device: Ints, end: Ints, sent: Ints, clock: Ints,
     trial: Ints, cause: Ints, booked: bool,
@@ -211,7 +211,7 @@ def arrival_ns(
     return arrival, why
 
 
-@njit(cache=True)
+@kernel
 def book_transfers(
     inputs: Inputs, op: int, k: int, device: Ints, end: Ints, sent: Ints, clock: Ints,
     news: list[Any],

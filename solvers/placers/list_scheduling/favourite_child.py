@@ -10,9 +10,9 @@ import heapq
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import sizes_of
 from placegap.solvers.placers.list_scheduling.earliest_start import (
     NOT_LATER,
@@ -32,7 +32,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 )
 
 
-@njit(cache=True)
+@kernel
 def favourite_child_first(
     problem: Problem, admission: Admission, order: Ints, favourite: Ints
 ) -> KernelTimes:
@@ -154,7 +154,7 @@ def favourite_child_first(
     return KernelTimes(device, start, end, first_unplaced(problem, device))
 
 
-@njit(cache=True)
+@kernel
 def _starts(
     problem: Problem, admission: Admission, op: int, where: int, device: Ints, end: Ints,
     sent: Ints, clock: Ints, trial: Ints, cause: Ints, free_at: Ints,

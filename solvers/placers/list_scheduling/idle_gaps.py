@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 
 FOREVER = 2**63 - 1
 NONE = -1
@@ -55,7 +55,7 @@ def idle_devices(num_devices: int, num_ops: int) -> Gaps:
     return Gaps(begin, end, longest, left, right, parent, priority, np.arange(num_devices))
 
 
-@njit(cache=True)
+@kernel
 def first_fit(gaps: Gaps, device: int, ready_ns: int, duration_ns: int) -> Any:
     """The first gap of the device in which the op can start at max(gap's begin, ready) and end."""
     begin, end, left, right = gaps.begin_ns, gaps.end_ns, gaps.left, gaps.right
@@ -81,7 +81,7 @@ def first_fit(gaps: Gaps, device: int, ready_ns: int, duration_ns: int) -> Any:
     return node
 
 
-@njit(cache=True)
+@kernel
 def occupy(gaps: Gaps, device: int, gap: int, op: int, start_ns: int, duration_ns: int) -> None:
     """Put op number `op` into a gap, which it splits in two."""
     left, right, parent = gaps.left, gaps.right, gaps.parent
@@ -105,7 +105,7 @@ def occupy(gaps: Gaps, device: int, gap: int, op: int, start_ns: int, duration_n
         node = parent[node]
 
 
-@njit(cache=True)
+@kernel
 def _rotate_up(gaps: Gaps, device: int, node: int) -> None:
     """Swap a node with its parent, keeping the order of the walk."""
     left, right, parent = gaps.left, gaps.right, gaps.parent
@@ -129,7 +129,7 @@ def _rotate_up(gaps: Gaps, device: int, node: int) -> None:
     _measure(gaps, old)
 
 
-@njit(cache=True)
+@kernel
 def _measure(gaps: Gaps, node: int) -> None:
     longest = gaps.end_ns[node] - gaps.begin_ns[node]
     if gaps.left[node] != NONE:

@@ -6,9 +6,9 @@ import heapq
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import sizes_of
 from placegap.solvers.placers.list_scheduling.idle_gaps import Gaps, first_fit, occupy
 from placegap.solvers.placers.list_scheduling.kernel_views import (
@@ -21,7 +21,7 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 )
 
 
-@njit(cache=True)
+@kernel
 def schedule_by_insertion(
     problem: Problem, admission: Admission, order: Ints, gaps: Gaps, lookahead: Ints, scale: int
 ) -> KernelTimes:

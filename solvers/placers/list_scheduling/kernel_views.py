@@ -10,13 +10,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.result import Outcome
 
@@ -112,7 +112,7 @@ def group_needs(arrays: Arrays) -> tuple[Ints, NDArray[np.bool_]]:
     )
 
 
-@njit(cache=True)
+@kernel
 def admits(admission: Admission, op: int, device: int) -> bool:
     """Whether the op may go to the device.
 
@@ -128,7 +128,7 @@ def admits(admission: Admission, op: int, device: int) -> bool:
     )
 
 
-@njit(cache=True)
+@kernel
 def settle(admission: Admission, op: int, device: int) -> None:
     """Make the device the home of the op's group and take the group's memory, once."""
     group = admission.group[op]
@@ -182,7 +182,7 @@ def longest_path(arrays: Arrays) -> int:
     )
 
 
-@njit(cache=True)
+@kernel
 def levels(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
     """Longest path from each op to the end, costs of ops and of tensors on the way included.
 

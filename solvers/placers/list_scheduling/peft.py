@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
@@ -60,7 +60,7 @@ def peft(task: Task[Makespan], params: Params | None = None) -> Outcome:
     return outcome_of(task.instance, times, admission)
 
 
-@njit(cache=True)
+@kernel
 def optimistic_costs(problem: Problem, tensor_cost: Ints, scale: int) -> Ints:
     """Optimistic cost table, (n, K), in 1 / scale ns; equation 5.
 

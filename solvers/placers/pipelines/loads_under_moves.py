@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.nets import Nets
 
@@ -77,7 +77,7 @@ def arcs_of(units: Blocks) -> Arcs:
     return Arcs(succ_ptr, units.arc_head[out], pred_ptr, units.arc_tail[into])
 
 
-@njit(cache=True)
+@kernel
 def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs) -> State:
     """The state of an assignment. O(p K + u K + a) for p pins and a arcs."""
     u, k_count = time.shape
@@ -103,7 +103,7 @@ def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs) -> S
     return state
 
 
-@njit(cache=True)
+@kernel
 def _count(state: State, nets: UnitNets, e: int, k: int, sign: int) -> None:
     """Add (or take back) what net e says about leaving and joining device k."""
     size, on = nets.ptr[e + 1] - nets.ptr[e], state.pins_on[e, k]
@@ -120,7 +120,7 @@ def _count(state: State, nets: UnitNets, e: int, k: int, sign: int) -> None:
             state.joining[v, k] += join * weight
 
 
-@njit(cache=True)
+@kernel
 def move(state: State, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs, v: int, b: int) -> None:
     """Let unit v go to device b."""
     a = state.device[v]
@@ -142,7 +142,7 @@ def move(state: State, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs, v: in
         _count(state, nets, nets.net[at], b, 1)
 
 
-@njit(cache=True)
+@kernel
 def shift_arcs(state: State, arcs: Arcs, v: int, b: int) -> None:
     """Change `arcs_between` as if unit v, still on its device, were on device b."""
     a, between = state.device[v], state.arcs_between
@@ -156,7 +156,7 @@ def shift_arcs(state: State, arcs: Arcs, v: int, b: int) -> None:
         between[k, b] += 1
 
 
-@njit(cache=True)
+@kernel
 def keeps_chain(state: State, arcs: Arcs, v: int, b: int) -> bool:
     """Whether devices feed each other in no cycle once unit v is on device b. O(degree + K^2)."""
     a = state.device[v]
@@ -166,7 +166,7 @@ def keeps_chain(state: State, arcs: Arcs, v: int, b: int) -> bool:
     return acyclic
 
 
-@njit(cache=True)
+@kernel
 def _unshift_arcs(state: State, arcs: Arcs, v: int, a: int, b: int) -> None:
     for at in range(arcs.succ_ptr[v], arcs.succ_ptr[v + 1]):
         k = state.device[arcs.succ[at]]
@@ -178,7 +178,7 @@ def _unshift_arcs(state: State, arcs: Arcs, v: int, a: int, b: int) -> None:
         state.arcs_between[k, b] -= 1
 
 
-@njit(cache=True)
+@kernel
 def _is_acyclic(between: Ints) -> bool:
     """Take devices away that nothing feeds, until none is left."""
     k_count = len(between)
@@ -201,13 +201,13 @@ def _is_acyclic(between: Ints) -> bool:
     return True
 
 
-@njit(cache=True)
+@kernel
 def load(compute: int, paid: int, overlap: bool) -> int:
     """Load of one device."""
     return max(compute, paid) if overlap else compute + paid
 
 
-@njit(cache=True)
+@kernel
 def loads(state: State, overlap: bool) -> Ints:
     """Load of every device, (K,)."""
     result = np.zeros(len(state.compute), np.int64)
@@ -216,7 +216,7 @@ def loads(state: State, overlap: bool) -> Ints:
     return result
 
 
-@njit(cache=True)
+@kernel
 def best_move(
     state: State, time: Ints, size: Ints, fits: NDArray[np.bool_], memory: Ints, arcs: Arcs,
     overlap: bool, chain: bool,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.random_orders import order_of_keys
 from placegap.solvers.placers.pipelines.loads_under_moves import Arcs
 
@@ -42,7 +42,7 @@ def random_assignment(draw: Draw, generator: np.random.Generator) -> Ints | None
     return None
 
 
-@njit(cache=True)
+@kernel
 def _assign(
     order: Ints, share: NDArray[np.float64], fits: NDArray[np.bool_], size: Ints, memory: Ints,
     is_host: NDArray[np.bool_],
@@ -89,7 +89,7 @@ def random_chain(draw: Draw, arcs: Arcs, generator: np.random.Generator) -> Ints
     return None
 
 
-@njit(cache=True)
+@kernel
 def _cut(
     order: Ints, devices: Ints, cuts: Ints, fits: NDArray[np.bool_], size: Ints, memory: Ints
 ) -> Ints:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NS_PER_S
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.paths import widest_paths
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.plan import Plan
@@ -139,7 +139,7 @@ def _placement(
     return tuple(of_layer[at] for at in layers.layer.tolist())
 
 
-@njit(cache=True)
+@kernel
 def _stages(
     stops: Ints, boundary: NDArray[np.float64], time: Ints, need: Ints, room: Ints,
     parameters: Ints, nets: CutNets, accelerators: int, hosts: int, most_replicas: int,
@@ -198,7 +198,7 @@ def _stages(
     return best, best_k, best_c, origin, replicas
 
 
-@njit(cache=True)
+@kernel
 def _stage_cost(
     work: int, cut: int, weights: int, r: int, bandwidth: float, overlap: bool, formula: int
 ) -> float:
