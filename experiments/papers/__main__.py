@@ -22,12 +22,9 @@ from placegap.experiments.papers.kept.pages import (
 )
 from placegap.experiments.papers.kept.recorded import lines_of
 from placegap.experiments.papers.published import load_published
-from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.gaps import NOT_RUN, gap_cells
-from placegap.experiments.studies.log import RunLog
-from placegap.experiments.studies.plan import plan_study
+from placegap.experiments.studies.gaps import NOT_RUN
 from placegap.experiments.studies.report import write_file
-from placegap.experiments.studies.run import LOG_NAME, results_folder
+from placegap.experiments.studies.run import logged_cells
 from placegap.instances.reading.errors import InputError
 
 FOLDER, DOCS = Path("experiments/papers"), Path("docs/papers")
@@ -35,12 +32,7 @@ FOLDER, DOCS = Path("experiments/papers"), Path("docs/papers")
 
 def record(path: Path, *, smoke: bool) -> str:
     """Keep the results of a study that has run; a sentence on what was written."""
-    study = load_study(path, smoke=smoke)
-    log_file = results_folder(study, None) / LOG_NAME
-    if not log_file.exists():
-        raise InputError("there is no such log: run `make studies` first", log_file)
-    with RunLog(log_file) as log:
-        cells = gap_cells(plan_study(study, path), log.records)
+    study, cells = logged_cells(path, smoke=smoke)
     if study.published is None:
         raise InputError("names no tables of a paper (published)", path)
     tables = load_published(path.parent / study.published.file, study.published.tables)

@@ -24,6 +24,10 @@ WITHOUT_RUN = (NOT_APPLICABLE, NOT_INSTALLED)
 Figures = Callable[[GapCell, str], float]
 
 
+ROUNDING = 1e-7
+"""Of a value: the papers cut digits off, and ours rounds the time of each op to a nanosecond."""
+
+
 @dataclass(frozen=True)
 class ComparedCell:
     """One cell of a paper's table: what is printed there, and our run.
@@ -165,9 +169,8 @@ def _cell(
     bound_ns = None if run is None else run.best_bound_ns
     paper_gap = None
     if table.same_inputs and bound_ns is not None and paper_ns and math.isfinite(paper_ns):
-        # digits are cut off: what is less than a nanosecond from the bound meets it
         off_ns = paper_ns - bound_ns
-        paper_gap = 0.0 if abs(off_ns) < 1 else off_ns / paper_ns
+        paper_gap = 0.0 if abs(off_ns) < max(1.0, ROUNDING * bound_ns) else off_ns / paper_ns
     return ComparedCell(
         printed=_shown(printed),
         paper_ns=paper_ns,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from placegap.experiments.papers.causes import KINDS
 from placegap.experiments.papers.comparison import ComparedCell, ComparedClaim, ComparedTable
 from placegap.experiments.papers.published import NO_PLAN, UNITS_NS
-from placegap.experiments.papers.rankings import Inversion, rank
+from placegap.experiments.papers.rankings import UNREAD, Inversion, rank
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.studies.gap_layout import CellText, RowText, TableText
 from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, GapCell
@@ -41,6 +42,10 @@ def table_text(compared: ComparedTable) -> TableText:
 def notes(compared: ComparedTable) -> Iterator[str]:
     """What stands below the table: source, stand-ins, claims, rankings, and what to make of it."""
     table, ranking = compared.table, rank(compared)
+    if table.agrees:
+        yield f"agrees: {table.agrees}"
+    if table.differs:
+        yield f"differs: {table.differs}"
     yield f"paper: {table.source}"
     if table.stands_for:
         yield f"instances: {table.stands_for}"
@@ -62,11 +67,7 @@ def notes(compared: ComparedTable) -> Iterator[str]:
             f"rankings: of {ranking.num_pairs} pairs within a row, {ranking.agree} agree,"
             f" {ranking.ties} tie with us, {len(ranking.inversions)} are the other way round"
         )
-        yield from map(_inversion, ranking.inversions)
-    if table.agrees:
-        yield f"agrees: {table.agrees}"
-    if table.differs:
-        yield f"differs: {table.differs}"
+        yield from _inversions(ranking.inversions)
 
 
 def markdown(compared: ComparedTable) -> str:
@@ -185,13 +186,16 @@ def _claim(compared: ComparedClaim) -> str:
     )
 
 
-def _inversion(found: Inversion) -> str:
-    return (
-        f"other way round: {found.row}: the paper has {found.faster} before {found.slower}"
-        f" ({_times(found.paper_ratio)}), ours the reverse ({_times(found.ours_ratio)}):"
-        f" {found.why}"
-    )
-
-
-def _times(ratio: float) -> str:
-    return "the latter has no plan" if math.isinf(ratio) else f"{ratio:.4g} times"
+def _inversions(inversions: Sequence[Inversion]) -> Iterator[str]:
+    """One line for each cause: the pairs as the paper has them, and how far ours is the reverse."""
+    told = {UNREAD: UNREAD, **{kind: f"{kind} ({means})" for kind, means in KINDS.items()}}
+    groups: dict[str, dict[tuple[str, str], list[str]]] = {kind: {} for kind in told}
+    for found in inversions:
+        why = found.reading or (UNREAD if found.cause is None else found.cause.kind)
+        behind = groups.setdefault(why, {}).setdefault((found.row, found.faster), [])
+        times = "" if math.isinf(found.ours_ratio) else f" ({found.ours_ratio:.4g} times)"
+        behind.append(found.slower + times)
+    for why, pairs in groups.items():
+        if pairs:
+            listed = (f"{row}: {first} before {', '.join(b)}" for (row, first), b in pairs.items())
+            yield f"other way round: {'; '.join(listed)}. Why: {told.get(why, why)}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
-from placegap.experiments.papers.causes import cause
+from placegap.experiments.papers.causes import Cause, cause
 from placegap.experiments.papers.comparison import ComparedRow, ComparedTable
 
 UNREAD = "not explained yet"
@@ -18,7 +18,7 @@ class Inversion:
     """Two columns of a row: `faster` and `slower` in the paper, the other way round with us.
 
     The ratios are times of the later over the earlier of the two, infinite where one has no plan.
-    `why` is what somebody has read, and what other clocks say of the two plans (`causes.cause`).
+    `reading` is what somebody has found out, and `cause` what other clocks say of the two plans.
     """
 
     row: str
@@ -26,7 +26,14 @@ class Inversion:
     slower: str
     paper_ratio: float
     ours_ratio: float
-    why: str
+    reading: str
+    cause: Cause | None
+
+    @property
+    def why(self) -> str:
+        """All that is known of it."""
+        told = "" if self.cause is None else self.cause.told
+        return "; ".join(filter(None, (self.reading, told))) or UNREAD
 
 
 @dataclass(frozen=True)
@@ -46,8 +53,8 @@ class Ranking:
 def rank(table: ComparedTable) -> Ranking:
     """Compare the order of every two columns within every row.
 
-    No difference is too small to count: ratios say how large it is. What the paper prints as
-    equal is not ranked there, and a pair that is equal with us is a tie.
+    No difference of a nanosecond is too small to count: ratios say how large it is. What the paper
+    prints as equal is not ranked there, and a pair that is equal with us is a tie.
     """
     agree, ties, inversions = 0, 0, []
     for row in table.rows:
@@ -57,10 +64,10 @@ def rank(table: ComparedTable) -> Ranking:
             elif ours_ratio == 1:
                 ties += 1
             else:
-                name = row.row.name
                 inverse = 1 / ours_ratio if ours_ratio else math.inf
                 why = _why(table, row, faster, slower)
-                inversions.append(Inversion(name, faster, slower, paper_ratio, inverse, why))
+                found = Inversion(row.row.name, faster, slower, paper_ratio, inverse, *why)
+                inversions.append(found)
     return Ranking(agree, ties, tuple(inversions))
 
 
@@ -75,7 +82,7 @@ def _ranked_pairs(
         if cell.paper_ns is not None and cell.ours_ns is not None
     ]
     for (first, paper, ours), (second, paper_2, ours_2) in permutations(ranked, 2):
-        if paper < paper_2:
+        if paper_2 - paper >= 1.0:  # ns; two without a plan differ by no number
             yield first, second, _ratio(paper_2, paper), _ratio(ours_2, ours)
 
 
@@ -86,7 +93,9 @@ def _ratio(over: float, under: float) -> float:
     return over / under if under else math.inf
 
 
-def _why(table: ComparedTable, row: ComparedRow, faster: str, slower: str) -> str:
+def _why(
+    table: ComparedTable, row: ComparedRow, faster: str, slower: str
+) -> tuple[str, Cause | None]:
     found = (
         reading.why
         for reading in table.table.readings
@@ -99,4 +108,4 @@ def _why(table: ComparedTable, row: ComparedRow, faster: str, slower: str) -> st
     first, second = runs[faster], runs[slower]
     assert first is not None  # they are ranked, so both have a run
     assert second is not None
-    return "; ".join(filter(None, (next(found, ""), cause(first, second)))) or UNREAD
+    return next(found, ""), cause(first, second)

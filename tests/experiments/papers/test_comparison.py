@@ -97,6 +97,22 @@ def test_rankings_that_change_places_are_counted_and_explained() -> None:
     assert unread.why == UNREAD
 
 
+def test_two_methods_without_a_plan_in_the_paper_are_not_ranked() -> None:
+    rows = [{"name": "Net", "instance": "net", "cells": ["OOM", "OOM", "4.0"]}]
+    assert rank(compare(table(rows=rows, claims=[]), runs(3 * S, 2 * S, 5 * S))).num_pairs == 2
+
+
+def test_inversions_are_told_by_cause_and_row() -> None:
+    # the paper: A 1 < B 2 < C 4; ours: C 2 < B 3 < A 6, so A takes 2 and 3 times as long
+    readings = [{"faster": ["B"], "slower": "C", "rows": ["Net"], "why": "rounding"}]
+    told = list(notes(compare(table(readings=readings), runs(6 * S, 3 * S, 2 * S))))
+    around = [note for note in told if note.startswith("other way round")]
+    assert around == [
+        f"other way round: Net: A before B (2 times), C (3 times). Why: {UNREAD}",
+        "other way round: Net: B before C (1.5 times). Why: rounding",
+    ]
+
+
 def test_what_fits_nowhere_comes_last_and_equal_numbers_are_not_ranked() -> None:
     cells = cells_of(
         {
