@@ -201,7 +201,10 @@ def _endings(
 def _returned(busy: list[TaskProcess[T]]) -> Generator[Ending[T]]:
     """What has been computed already, and nobody has read."""
     for worker in busy:
-        ending = worker.ending(heard=True) if worker.ready and worker.pipe.poll() else None
+        ending = None
+        with contextlib.suppress(PoolError):  # one that was stopped before its first task
+            while ending is None and worker.pipe.poll():  # news may stand before the answer
+                ending = worker.ending(heard=True)
         if ending is not None and ending.fate == "done":
             yield ending
 

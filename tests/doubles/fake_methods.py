@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 from pydantic import Field
 
@@ -40,6 +41,8 @@ def run(task: Task, params: Params) -> Outcome:
         raise AssertionError(kind)
     if not is_warm_up:
         time.sleep(params.seconds)
+        if "PLACEGAP_TEST_ENDED" in os.environ:
+            Path(os.environ["PLACEGAP_TEST_ENDED"], f"ended-{task.limits.seed}").touch()
     bound = None if is_warm_up else params.bound
     plan = Plan.on([params.device] * task.instance.num_ops)
     return Outcome(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from multiprocessing import Pipe
 
 import pytest
 from doubles.pool_jobs import job
 from doubles.processes import begin, children, is_alive, no_session, send
 
+from placegap.experiments.running import pool
 from placegap.experiments.running.pool import Ending, PoolError, run_here, run_pool, send_news
 from placegap.solvers.core import worker_process
 
@@ -85,6 +87,19 @@ def test_closing_the_pool_kills_its_workers() -> None:
     pid = next(running).answer
     running.close()
     assert not is_alive(pid)
+
+
+def test_an_answer_behind_unread_news_is_not_lost_when_ctrl_c_comes() -> None:
+    heard: list[object] = []
+    worker: pool.TaskProcess[str] = object.__new__(pool.TaskProcess)
+    worker.pipe, there = Pipe()
+    worker.task, worker.limit_s, worker.last_news = "task", 20.0, None
+    worker.ready, worker.on_news = False, heard.append
+    worker._start_clock()
+    for message in ["ready", pool._News(1), pool._News(2), "answer"]:
+        there.send(message)
+    assert [ending.answer for ending in pool._returned([worker])] == ["answer"]
+    assert heard == [1, 2]
 
 
 def test_what_workers_print_reaches_nobody(capfd: pytest.CaptureFixture[str]) -> None:

@@ -142,11 +142,14 @@ def test_what_has_been_computed_when_a_signal_comes_is_in_the_log(
 ) -> None:
     # While the first line is written the second run ends, and Ctrl-C comes.
     path = study_file(tmp_path, "{seconds: 0.1}", seeds="0, 1")
+    monkeypatch.setenv("PLACEGAP_TEST_ENDED", str(tmp_path))
     append = study.RunLog.append
 
     def interrupt_and_append(log: study.RunLog, record: dict[str, Any]) -> None:
         if not log.records:
-            time.sleep(3.0)
+            while not (tmp_path / "ended-0").exists() or not (tmp_path / "ended-1").exists():
+                time.sleep(0.02)
+            time.sleep(1.0)  # it is on its way
             signal.raise_signal(signal.SIGINT)
         append(log, record)
 
