@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.formulations.getf.groups import colocated_times, possible_placements
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import MaxLoad, PipelineIteration, Semantics
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers.bounds.spread_bound import spread_bound
@@ -69,8 +69,12 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
     elif semantics.objective == "max_load_fwd_bwd":
         return _two_parts(instance, possible)
     elif isinstance(semantics, PipelineIteration):
-        one = int(np.where(possible, together, NEVER).min(axis=1).sum())
         work = semantics.microbatches * spread_bound(together, possible)
+        if semantics.schedule == "zero_bubble":  # weight events of one microbatch may overlap
+            together = np.zeros_like(together)
+            time_ns = np.where(instance.arrays.weight_gradient[:, None], 0, instance.arrays.time_ns)
+            np.add.at(together, instance.arrays.group, time_ns.clip(0))
+        one = int(np.where(possible, together, NEVER).min(axis=1).sum())
         return max(Bound(one, ONE), Bound(work, WORK), key=lambda bound: bound.ns)
     else:
         found = [Bound(_longest(possible, together, semantics), LONGEST)]
@@ -133,7 +137,7 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
     return int(of_group.min(axis=1).max())
 
 
-@njit(cache=True)
+@kernel
 def _heads(
     time: Ints, order: Ints, pointer: Ints, edges: Ints, producer: Ints, tensor: Ints, link: Ints,
     moves: Ints,
@@ -153,7 +157,7 @@ def _heads(
     return end
 
 
-@njit(cache=True)
+@kernel
 def _tails(
     time: Ints, order: Ints, pointer: Ints, edges: Ints, consumer: Ints, tensor: Ints, link: Ints,
     moves: Ints,

@@ -330,8 +330,7 @@ def memory_runs(
             inside.append((s, g))
         else:
             other.append(s)
-    size = np.zeros(instance.arrays.num_groups, np.int64)
-    np.add.at(size, group, instance.arrays.resident_bytes)
+    size = instance.arrays.group_bytes
     time = np.where(possible_devices(instance), instance.arrays.time_ns, NEVER)
     is_wide = instance.arrays.num_groups * instance.num_devices**3 <= MOST_CELLS
     names = list(place) if fold else group[nodes].tolist()

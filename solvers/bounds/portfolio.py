@@ -6,18 +6,20 @@ from collections.abc import Iterator
 
 from placegap.formulations.getf.groups import possible_placements
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
+from placegap.solvers.bounds.frontier.bound import frontier_bound
 from placegap.solvers.bounds.memory_chain import memory_bound
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Limits, Task
 
-WINDOWS, MEMORY = "work windows", "memory chain"
-"""Origins of bounds: work between heads and tails; memory along a chain of intervals."""
+WINDOWS, MEMORY, FRONTIER = "work windows", "memory chain", "memory frontier"
+"""Origins of bounds: work between heads and tails; memory along a chain of intervals, and along the
+order of the colocation groups."""
 
 WINDOWS_US = 60.0
 """Microseconds per op and edge."""
@@ -100,7 +102,7 @@ def dearer_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[Boun
         Of the task's time; bounds that are likely to take longer are left out.
     """
     clock, best = task.limits.clock().part(share), known
-    for found in _dearer(task, clock):
+    for found in _dearer(task, known, clock):
         if found.ns > best.ns:
             best = found
             yield best
@@ -108,7 +110,7 @@ def dearer_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[Boun
             return
 
 
-def _dearer(task: Task, clock: Clock) -> Iterator[Bound]:
+def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
     size = task.instance.num_ops + len(task.instance.graph.edges)
     if task.semantics.objective == "makespan":
         relaxed, _ = relax_memory(task.instance, task.semantics)
@@ -118,10 +120,21 @@ def _dearer(task: Task, clock: Clock) -> Iterator[Bound]:
             if windows is not None:
                 yield Bound(window_bound(windows), WINDOWS)
                 if not memory_is_slack(relaxed):
-                    yield Bound(memory_bound(relaxed, windows), MEMORY)
+                    in_runs = Bound(memory_bound(relaxed, windows), MEMORY)
+                    yield in_runs
+                    yield _along_the_frontier(relaxed, task, max(known.ns, in_runs.ns), clock)
     left_s = clock.left_s
     if left_s is None or left_s > 0:
         yield method_bound(task, Bound(0, ""), MOST_METHOD_S if left_s is None else left_s)
+
+
+def _along_the_frontier(relaxed: Instance, task: Task, known_ns: int, clock: Clock) -> Bound:
+    assert isinstance(task.semantics, Makespan)
+
+    def is_over() -> bool:
+        return stop_asked() or clock.left_s == 0.0
+
+    return Bound(frontier_bound(relaxed, task.semantics, known_ns, is_over), FRONTIER)
 
 
 def _fits(clock: Clock, us: float) -> bool:

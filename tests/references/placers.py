@@ -279,3 +279,13 @@ def table_instance(times: Sequence[Sequence[int]], edges: str) -> Instance:
             name="table", devices=tuple(Device(name=p, kind=p) for p in names), links=links
         ),
     )
+
+
+def with_room(instance: Instance, times: int) -> Instance:
+    """The instance on devices of so many times the memory."""
+    devices = tuple(
+        device.model_copy(update={"memory_bytes": times * (device.memory_bytes or 0)})
+        for device in instance.cluster.devices
+    )
+    cluster = instance.cluster.model_copy(update={"devices": devices})
+    return instance.model_copy(update={"cluster": cluster})

@@ -19,6 +19,8 @@ from placegap.instances.structure.additive_memory import (
     relax_memory,
     with_resident,
 )
+from placegap.instances.structure.group_order import group_order, place_of_ops
+from placegap.instances.structure.mean_costs import flow_of
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -97,18 +99,10 @@ def _dealt(instance: Instance) -> Iterator[Ints]:
     """Devices of the ops, (n,), by one way of cutting and dealing after another."""
     arrays, index = instance.arrays, instance.arrays.index
     num = arrays.num_groups
-    first = np.full(num, instance.num_ops)
-    np.minimum.at(first, arrays.group, index.topological_position)
-    place = np.empty(num, np.int64)
-    place[np.argsort(first, kind="stable")] = np.arange(num)
-    at = place[arrays.group]
-    size, work = np.zeros(num, np.int64), np.zeros(num)
-    np.add.at(size, at, arrays.resident_bytes)
-    runs = arrays.time_ns != UNSUPPORTED
-    able = np.ones((num, instance.num_devices), np.bool_)
-    np.logical_and.at(able, at, runs)
-    mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=1) / np.maximum(1, runs.sum(axis=1))
-    np.add.at(work, at, mean_ns)
+    order = group_order(arrays)
+    at, work = place_of_ops(arrays, order), np.zeros(num)
+    size, able = arrays.group_bytes[order], arrays.group_runs[order]
+    np.add.at(work, at, flow_of(arrays).node_ns.astype(float))
     sent_ns = sent_across(at[index.producer], at[index.consumer], num,
                           arrays.transfer_ns[index.tensor].max(axis=1))  # fmt: skip
     tried: set[bytes] = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from references.placers import pressed_instance
+from references.placers import pressed_instance, with_room
 
 from placegap.instances import (
     Cluster,
@@ -21,16 +21,6 @@ from placegap.solvers import Task
 from placegap.solvers.placers.clustering.interleaved_cuts import interleaved_cuts
 
 PORT = Makespan()
-
-
-def with_room(instance: Instance, times: int) -> Instance:
-    """The instance on devices of so many times the memory."""
-    devices = tuple(
-        device.model_copy(update={"memory_bytes": times * (device.memory_bytes or 0)})
-        for device in instance.cluster.devices
-    )
-    cluster = instance.cluster.model_copy(update={"devices": devices})
-    return instance.model_copy(update={"cluster": cluster})
 
 
 def training_step(layers: int) -> Instance:

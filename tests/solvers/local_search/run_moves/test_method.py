@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from draws.tiny import tiny_instance
 from references.brute_force import oracle
-from references.placers import pressed_instance
+from references.placers import pressed_instance, with_room
 
 from placegap.instances import (
     Cluster,
@@ -22,19 +22,9 @@ from placegap.instances import (
     evaluate,
 )
 from placegap.solvers import Limits, Task, solve
-from placegap.solvers.placers.clustering.run_moves import RunMovesParams, run_moves
+from placegap.solvers.local_search.run_moves.method import RunMovesParams, run_moves
 
 PORT = Makespan()
-
-
-def with_room(instance: Instance, times: int) -> Instance:
-    """The instance on devices of so many times the memory."""
-    devices = tuple(
-        device.model_copy(update={"memory_bytes": times * (device.memory_bytes or 0)})
-        for device in instance.cluster.devices
-    )
-    cluster = instance.cluster.model_copy(update={"devices": devices})
-    return instance.model_copy(update={"cluster": cluster})
 
 
 def test_it_is_never_below_the_optimum_and_never_worse_than_its_start() -> None:

@@ -1,0 +1,1 @@
+"""Search that moves whole runs of the order of colocation groups between devices."""

@@ -1,0 +1,151 @@
+"""run-moves: whole runs of neighbouring groups go to other devices, as long as there is time."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan, memory_rule
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.clock import Clock, now_s
+from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
+from placegap.solvers.core.progress import tell
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import best_start
+from placegap.solvers.local_search.annealing.schedule import kernel_data, new_work, plan_of
+from placegap.solvers.local_search.run_moves.moves import HOT, anneal, line_of, new_state, time_of
+from placegap.solvers.local_search.run_moves.peak import fits_at_peak, peak_arrays
+
+NAME = "run-moves"
+
+STARTS = ("single-device", "m-topo", "memory-cuts", "interleaved-cuts")
+"""Where a search begins without a plan to start from, besides such a plan."""
+
+USUAL_STEPS = 10_000
+"""Moves where there is neither a time limit nor a number."""
+
+FRUITLESS, FRUITLESS_PER_GROUP = 500, 50
+"""Moves in a row without a better plan, after which it ends: at least, and for each group."""
+
+CHUNK_S = 0.2
+"""About so long the kernel runs between two looks at the clock."""
+
+
+class RunMovesParams(Params):
+    """Parameters of ``run-moves``.
+
+    Attributes
+    ----------
+    steps : int or None
+        Moves at most. By default they go on for the whole time limit; without one there are 10,000.
+    """
+
+    steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+
+
+def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
+    """Move runs of the order between devices by simulated annealing, from the best plan known.
+
+    Colocation groups are ordered by the first of their ops in topological order, as in
+    `interleaved_cuts`. A move shifts a border between two devices, sends a run of groups to one
+    device, shifts what a run holds along it, exchanges two devices in a run, or exchanges two runs
+    of equal length: where memory is full, nothing can move alone. Or the ops of a run become more
+    or less urgent. The scheduler of `annealing` judges the trials, under the task's own rule of
+    memory, and the referee the plans that come back. A heuristic, which ends when 500 moves in a
+    row, or 50 for each group, have found nothing. Without a time limit it is deterministic for a
+    seed. A move costs a schedule, O((n + m) (log m + K^2)).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> run_moves(Task(example(), Makespan()), RunMovesParams()).plan.placement
+    ((0,), (1,), (0,), (1,))
+    """
+    clock = task.limits.clock()
+    start = best_start(task, () if task.incumbent is not None else STARTS)
+    if start is None:
+        return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
+    search = _Search(task.instance, task.semantics, start)
+    if task.instance.num_devices == 1 or not search.can_begin(start.plan):
+        return Outcome(start.plan)
+    steps = params.steps or (USUAL_STEPS if clock.limit_s is None else None)
+    try:
+        search.run(clock, steps, task.limits.seed)
+    except KeyboardInterrupt:
+        search.judge()
+        return Outcome(search.best, message="interrupted", details={"moves": search.done})
+    return Outcome(search.best, details={"moves": search.done})
+
+
+class _Search:
+    """The annealing of one instance from one plan, and the best plan that the referee has seen."""
+
+    def __init__(self, instance: Instance, semantics: Makespan, start: Start) -> None:
+        self.instance, self.semantics = instance, semantics
+        self.best, self.least = start
+        self.data, self.line = kernel_data(instance, semantics), line_of(instance, semantics)
+        self.work, self.peak = new_work(self.data), peak_arrays(instance)
+        self.state = new_state(self.line, start.plan.devices)
+        self.at_peak = memory_rule(semantics) == "peak"
+        self.done, self.judged = 0, 0
+
+    def can_begin(self, plan: Plan) -> bool:
+        """Whether the start's devices fit with the orders of the scheduler; they are judged."""
+        state = self.state
+        now = time_of(self.data, self.line, state, state.at, state.shift, self.work)
+        state.value[:2] = now
+        fits = fits_at_peak(self.data, self.peak, state.device, self.work)
+        return not self.at_peak or bool(fits)
+
+    def run(self, clock: Clock, steps: int | None, seed: int) -> None:
+        """Anneal for so many moves, or until the time is over."""
+        rng, began_s, chunk = np.random.default_rng(seed), now_s(), 16
+        fruitless = max(FRUITLESS, FRUITLESS_PER_GROUP * len(self.line.size_bytes))
+        total, hot_ns, value = steps or 1 << 40, HOT * float(self.state.value[0]), self.state.value
+        while clock.left_s != 0.0 and self.done < total and self.done - value[2] < fruitless:
+            before_s = now_s()
+            if clock.left_s is not None and self.done >= 16:
+                rate = self.done / max(1e-6, before_s - began_s)
+                total = min(steps or total, self.done + max(1, int(rate * clock.left_s)))
+            chunk = min(chunk, total - self.done, int(value[2]) + fruitless - self.done)
+            anneal(
+                self.data, self.line, self.peak, self.at_peak, self.state, self.work, rng,
+                self.done, chunk, total, hot_ns,
+            )  # fmt: skip
+            self.done += chunk
+            self.judge()
+            spent_s = max(1e-6, now_s() - before_s)
+            chunk = max(1, min(4 * chunk, int(chunk * CHUNK_S / spent_s)))
+
+    def judge(self) -> None:
+        """Show the best state to the referee, if it is another one than before."""
+        state = self.state
+        if state.value[2] == self.judged:
+            return
+        self.judged = int(state.value[2])
+        time_of(self.data, self.line, state, state.best_at, state.best_shift, self.work)
+        ordered = plan_of(self.instance, self.semantics, self.data, state.device, self.work)
+        for plan in (ordered, Plan.on(state.device.tolist())):  # or the referee's own orders
+            verdict = evaluate(self.instance, plan, self.semantics)
+            value_ns = verdict.value_ns
+            if verdict.feasible and value_ns is not None and value_ns < self.least:
+                self.best, self.least = plan, value_ns
+                tell(self.instance, self.semantics, NAME, value_ns=value_ns, plan=plan)
+
+
+register(
+    Method(
+        name=NAME,
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="placegap",
+        summary="simulated annealing that moves runs of the order between devices",
+        run=run_moves,
+        params=RunMovesParams,
+        packages=("numba",),
+        memory_rules=("sum", "peak"),
+    )
+)

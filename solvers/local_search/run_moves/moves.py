@@ -1,0 +1,243 @@
+"""Simulated annealing of where runs of the order are, on the quick scheduler of `annealing`.
+
+A state is a device per place of the order of colocation groups, and a shift of each op's priority;
+the priority itself is the longest way to the end under the placement. Every state fits into memory.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.semantics import Makespan, memory_rule
+from placegap.instances.structure.additive_memory import relax_memory
+from placegap.instances.structure.group_order import group_order, place_of_ops
+from placegap.solvers.local_search.annealing.schedule import (
+    ScheduleArrays,
+    Work,
+    bottom_levels,
+    schedule,
+)
+from placegap.solvers.local_search.run_moves.peak import PeakArrays, fits_at_peak
+
+HOT, COLD = 2e-3, 4e-5
+"""Temperatures at the beginning and at the end, in makespans of the start."""
+
+LONGEST_RUN, MEAN_SHIFT = 0.25, 4.0
+"""Of all groups, for the longest run that moves; and how far a border between devices goes."""
+
+
+class Line(NamedTuple):
+    """The order of the colocation groups, P places for n ops and K devices.
+
+    Attributes
+    ----------
+    place : (n,) int64
+        Of each op's group.
+    able : (P, K) bool
+        Where each place can be.
+    size_bytes : (P,) int64
+        What each place holds at least, under either rule of memory.
+    room_bytes : (K,) int64
+    member_ptr, member : int64
+        The ops of each place, as a CSR list.
+    """
+
+    place: Ints
+    able: NDArray[np.bool_]
+    size_bytes: Ints
+    room_bytes: Ints
+    member_ptr: Ints
+    member: Ints
+
+
+class RunState(NamedTuple):
+    """Where the search is, a trial, and the best seen.
+
+    ``value[:]`` is (now, least, moves when that was found). `at` and its like are (P,), and the
+    others (n,); `device` is that of the trial.
+    """
+
+    at: Ints
+    trial: Ints
+    best_at: Ints
+    shift: Ints
+    trial_shift: Ints
+    best_shift: Ints
+    device: Ints
+    level: Ints
+    held: Ints
+    value: Ints
+
+
+def line_of(instance: Instance, semantics: Makespan) -> Line:
+    """The order of an instance, and the bytes by which moves are told at once not to fit.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> line_of(example(), Makespan()).place.tolist()
+    [0, 1, 2, 3]
+    """
+    arrays = instance.arrays
+    order = group_order(arrays)
+    place = place_of_ops(arrays, order)
+    least = (
+        arrays if memory_rule(semantics) == "sum" else relax_memory(instance, semantics)[0].arrays
+    )
+    member_ptr, member = group_by(place, len(order))
+    return Line(
+        place, arrays.group_runs[order], least.group_bytes[order], arrays.memory_bytes, member_ptr,
+        member,
+    )  # fmt: skip
+
+
+def new_state(line: Line, device: Ints) -> RunState:
+    """The state of a placement that respects colocation, (n,), before it is judged."""
+    at = np.empty(len(line.size_bytes), np.int64)
+    at[line.place] = device
+    n, k = len(device), len(line.room_bytes)
+    shift, trial_shift, best_shift, level = np.zeros((4, n), np.int64)
+    return RunState(
+        at, at.copy(), at.copy(), shift, trial_shift, best_shift, device.copy(), level,
+        np.zeros(k, np.int64), np.zeros(3, np.int64),
+    )  # fmt: skip
+
+
+@kernel(nogil=True)
+def time_of(
+    data: ScheduleArrays, line: Line, state: RunState, at: Ints, shift: Ints, work: Work
+) -> int:
+    """The makespan of devices and shifts; `work` has the times, and `state.device` the devices."""
+    device, level = state.device, state.level
+    for i in range(len(device)):
+        device[i] = at[line.place[i]]
+    bottom_levels(data, device, level)
+    for i in range(len(device)):
+        level[i] += shift[i]
+    return schedule(data, device, level, work)
+
+
+@kernel(nogil=True)
+def anneal(
+    data: ScheduleArrays, line: Line, peak: PeakArrays, at_peak: bool, state: RunState, work: Work,
+    rng: np.random.Generator, done: int, chunk: int, total: int, hot_ns: float,
+) -> None:  # fmt: skip
+    """Try moves number `done` to `done + chunk` of `total`."""
+    at, trial, value = state.at, state.trial, state.value
+    for step in range(chunk):
+        heat = hot_ns * (COLD / HOT) ** ((done + step) / total)
+        limit = value[0] - heat * np.log(1.0 - rng.random())
+        copy_to(trial, at)
+        copy_to(state.trial_shift, state.shift)
+        if rng.random() < 0.1:
+            _shift(line, state, rng)
+        else:
+            _move(line, at, trial, rng)
+            if not _changed(line, state):
+                continue
+        now = time_of(data, line, state, trial, state.trial_shift, work)
+        if now > limit or (at_peak and not fits_at_peak(data, peak, state.device, work)):
+            continue
+        copy_to(at, trial)
+        copy_to(state.shift, state.trial_shift)
+        value[0] = now
+        if now < value[1]:
+            value[1], value[2] = now, done + step + 1
+            copy_to(state.best_at, at)
+            copy_to(state.best_shift, state.shift)
+
+
+@kernel(nogil=True)
+def _changed(line: Line, state: RunState) -> bool:
+    """Whether the trial is another placement that may fit; places that cannot follow stay."""
+    at, trial, held = state.at, state.trial, state.held
+    differs = False
+    for a in range(len(held)):
+        held[a] = 0
+    for p in range(len(at)):
+        if not line.able[p, trial[p]]:
+            trial[p] = at[p]
+        differs = differs or trial[p] != at[p]
+        held[trial[p]] += line.size_bytes[p]
+    if differs:
+        for a in range(len(held)):
+            if held[a] > line.room_bytes[a]:
+                return False
+    return differs
+
+
+@kernel(nogil=True)
+def _shift(line: Line, state: RunState, rng: np.random.Generator) -> None:
+    """The ops of a run, or some of them, become more or less urgent, all by as much."""
+    p = int(rng.integers(0, len(line.size_bytes)))
+    far = 1 + int(rng.exponential(MEAN_SHIFT))
+    by = int(rng.standard_normal() * state.value[0] * 0.02)
+    for q in range(p, min(p + far, len(line.size_bytes))):
+        for i in line.member[line.member_ptr[q] : line.member_ptr[q + 1]]:
+            if rng.random() < 0.7:
+                state.trial_shift[i] += by
+
+
+@kernel(nogil=True)
+def _move(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> None:
+    """Write the devices after one move, whatever their memory, into the trial."""
+    num, k = line.able.shape
+    kind = rng.random()
+    length = 1 + int(LONGEST_RUN * (num - 1) * rng.random() ** 4)
+    i = rng.integers(0, num - length + 1)
+    if kind < 0.4:
+        border = _border(at, rng)
+        far = 1 + int(rng.exponential(MEAN_SHIFT))
+        if border < 0:
+            return
+        if rng.random() < 0.5:
+            for p in range(border + 1, min(num, border + 1 + far)):
+                trial[p] = at[border]
+        else:
+            for p in range(max(0, border + 1 - far), border + 1):
+                trial[p] = at[border + 1]
+    elif kind < 0.65:
+        to = rng.integers(0, k)
+        for p in range(i, i + length):
+            trial[p] = to
+    elif kind < 0.75:
+        by = rng.integers(0, length + 1)
+        for p in range(length):
+            trial[i + (p + by) % length] = at[i + p]
+    elif kind < 0.9:
+        a, b = rng.integers(0, k), rng.integers(0, k)
+        for p in range(i, i + length):
+            if at[p] == a:
+                trial[p] = b
+            elif at[p] == b:
+                trial[p] = a
+    else:
+        j = rng.integers(0, num - length + 1)
+        for p in range(length):
+            trial[i + p] = at[j + p]
+        for p in range(length):
+            trial[j + p] = at[i + p]
+
+
+@kernel(nogil=True)
+def _border(at: Ints, rng: np.random.Generator) -> int:
+    """A place whose next one is on another device, at random; -1 without one."""
+    count = 0
+    for p in range(len(at) - 1):
+        count += at[p] != at[p + 1]
+    if count == 0:
+        return -1
+    which = rng.integers(0, count)
+    for p in range(len(at) - 1):
+        if at[p] != at[p + 1]:
+            if which == 0:
+                return p
+            which -= 1
+    return -1

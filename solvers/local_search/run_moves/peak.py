@@ -1,0 +1,145 @@
+"""Whether a quick schedule fits into memory at its peak, in one compiled call.
+
+The rule is the referee's (`instances.referee.memory`), for a device per op and the times of
+`annealing.schedule`; only the referee's word counts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel
+from placegap.solvers.local_search.annealing.schedule import ScheduleArrays, Work
+
+
+class PeakArrays(NamedTuple):
+    """What the ops of an instance hold, and scratch for t tensors, n ops and K devices."""
+
+    state_bytes: Ints
+    workspace_bytes: Ints
+    tensor_bytes: Ints
+    shared_op: Ints
+    shared_name: Ints
+    shared_bytes: Ints
+    memory_bytes: Ints
+    first: Ints
+    last: Ints
+    has_shared: Ints
+    level: Ints
+    moment: Ints
+    change: Ints
+    at_device: Ints
+
+
+def peak_arrays(instance: Instance) -> PeakArrays:
+    """The arrays of an instance."""
+    sizes, k = instance.memory_arrays, instance.num_devices
+    pairs = len(sizes.tensor_bytes) * k
+    spans = 2 * (pairs + instance.num_ops)
+    first, last = np.full((2, pairs), -1)
+    moment, change, at_device = np.zeros((3, spans), np.int64)
+    return PeakArrays(
+        sizes.state_bytes, sizes.workspace_bytes, sizes.tensor_bytes, sizes.shared_op,
+        sizes.shared_name, sizes.shared_bytes, instance.arrays.memory_bytes, first, last,
+        np.zeros(len(sizes.shared_bytes) * k, np.int64), np.zeros(k, np.int64), moment, change,
+        at_device,
+    )  # fmt: skip
+
+
+@kernel(nogil=True)
+def fits_at_peak(data: ScheduleArrays, peak: PeakArrays, device: Ints, work: Work) -> bool:
+    """Whether the schedule in `work` fits, with each op on its device.
+
+    O((n + m) log(n + m)).
+    """
+    k, level = len(peak.memory_bytes), peak.level
+    _hold_state(peak, device)
+    for a in range(k):
+        if level[a] > peak.memory_bytes[a]:
+            return False
+    count = _spans(data, peak, device, work)
+    moment = peak.moment[:count]
+    for at in np.argsort(moment, kind="mergesort"):
+        a = peak.at_device[at]
+        level[a] += peak.change[at]
+        if level[a] > peak.memory_bytes[a]:
+            return False
+    return True
+
+
+@kernel(nogil=True)
+def _hold_state(peak: PeakArrays, device: Ints) -> None:
+    """Fill the levels with the state of the ops, shared state once for each name."""
+    k, level, held = len(peak.memory_bytes), peak.level, peak.has_shared
+    for a in range(k):
+        level[a] = 0
+    for at in range(len(held)):
+        held[at] = 0
+    for i in range(len(device)):
+        level[device[i]] += peak.state_bytes[i]
+    for at in range(len(peak.shared_op)):
+        a = device[peak.shared_op[at]]
+        name = peak.shared_name[at]
+        if held[name * k + a] == 0:
+            held[name * k + a] = 1
+            level[a] += peak.shared_bytes[name]
+
+
+@kernel(nogil=True)
+def _spans(data: ScheduleArrays, peak: PeakArrays, device: Ints, work: Work) -> int:
+    """Write when the levels change, twice the time and one more where bytes are taken; how often.
+
+    At one instant ends come before starts, and spans of no length are left out.
+    """
+    n, k = len(device), len(peak.memory_bytes)
+    first, last, start, end = peak.first, peak.last, work.start, work.end
+    count = 0
+    for i in range(n):
+        if peak.workspace_bytes[i] > 0 and start[i] < end[i]:
+            count = _put(peak, count, device[i], start[i], end[i], peak.workspace_bytes[i])
+    for t in range(len(peak.tensor_bytes)):
+        if peak.tensor_bytes[t] == 0:
+            continue
+        edges = data.tensor_edge[data.tensor_ptr[t] : data.tensor_ptr[t + 1]]
+        if len(edges) == 0:
+            continue
+        producer = data.producer[edges[0]]
+        home = device[producer]
+        first[t * k + home], last[t * k + home] = start[producer], end[producer]
+        for e in edges:
+            j = data.consumer[e]
+            a = device[j]
+            _use(first, last, t * k + a, start[j], end[j])
+            if a != home:
+                item = n + (t * k + a if data.per_tensor else e)
+                _use(first, last, t * k + a, start[item], end[item])
+                _use(first, last, t * k + home, start[item], end[item])
+        for a in range(k):
+            at = t * k + a
+            if last[at] >= 0:
+                if first[at] < last[at]:
+                    count = _put(peak, count, a, first[at], last[at], peak.tensor_bytes[t])
+                first[at] = last[at] = -1
+    return count
+
+
+@kernel(nogil=True)
+def _use(first: Ints, last: Ints, at: int, begin: int, end: int) -> None:
+    """A tensor is used on a device, from one time to another."""
+    if last[at] < 0:
+        first[at], last[at] = begin, end
+    else:
+        first[at], last[at] = min(first[at], begin), max(last[at], end)
+
+
+@kernel(nogil=True)
+def _put(peak: PeakArrays, count: int, a: int, begin: int, end: int, size: int) -> int:
+    """Bytes are taken at one time and freed at another; how many changes there are now."""
+    peak.moment[count], peak.change[count] = 2 * begin + 1, size
+    peak.moment[count + 1], peak.change[count + 1] = 2 * end, -size
+    peak.at_device[count] = peak.at_device[count + 1] = a
+    return count + 2

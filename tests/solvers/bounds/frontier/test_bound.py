@@ -1,0 +1,161 @@
+"""Labels of frontiers: never above an optimum, and far above paths where memory cuts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from draws.binding_memory import binding_instance
+from draws.bottlenecks import bottleneck_instance
+from draws.mirrored import mirrored_instance
+from references.brute_force import MAKESPAN_SEMANTICS, oracle
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Link,
+    Makespan,
+    Op,
+    evaluate,
+    load_corpus,
+)
+from placegap.instances.structure.additive_memory import relax_memory
+from placegap.solvers.bounds.frontier import bound as frontier
+from placegap.solvers.bounds.frontier.bound import frontier_bound, least_below, longest_ns
+from placegap.solvers.bounds.frontier.steps import steps_of
+
+
+def block(*, memory: int, devices: int = 2, mirrored: bool = False) -> Instance:
+    """An op `in` of which `a` and `out` read; a, b and c are a row, and `out` reads c as well. Each
+    takes 1 ns and holds a byte. What `in` sends takes 10 ns, and each other tensor 2 ns.
+    """
+    edges = [("in", "a", 10), ("in", "out", 10), ("a", "b", 2), ("b", "c", 2), ("c", "out", 2)]
+    names = ["in", "a", "b", "c", "out"]
+    ops = [Op(name=x, time_ns={"gpu": 1}, resident_bytes=1, colocation=x) for x in names]
+    if mirrored:
+        ops += [Op(name=f"{x}'", time_ns={"gpu": 1}, colocation=x) for x in reversed(names)]
+        edges += [(f"{y}'", f"{x}'", size) for x, y, size in edges] + [("out", "out'", 0)]
+    gpus = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=memory) for k in range(devices))
+    links = tuple(
+        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
+        for a in gpus for b in gpus if a is not b
+    )  # fmt: skip
+    tensors = tuple(Edge(producer=x, consumer=y, bytes=size) for x, y, size in edges)
+    graph = Graph(name="block", ops=tuple(ops), edges=tensors)
+    return Instance(name="block", graph=graph, cluster=Cluster(name="c", devices=gpus, links=links))
+
+
+@pytest.mark.parametrize(
+    ("memory", "mirrored", "least"),
+    [
+        # all on one device
+        (5, False, 5),
+        # one op is elsewhere; b is the cheapest: 5 ns, and 2 + 2 ns there and back
+        (4, False, 5 + 4),
+        # and both ways in a training step
+        (4, True, 2 * (5 + 4)),
+        # two are elsewhere: b and c (or a and b), sent there and back by 2 ns each
+        (3, False, 5 + 4),
+    ],
+)
+def test_an_edge_that_skips_keeps_what_crosses_inside_honest(
+    memory: int, mirrored: bool, least: int
+) -> None:
+    instance = block(memory=memory, mirrored=mirrored)
+    steps = steps_of(instance, Makespan())
+    found = least_below(steps, 10**6, trace=True)
+    assert found is not None
+    assert (found.ns, found.joined) == (least, False)
+    # a plan of its devices is as good, so that it is the optimum
+    at = frontier.devices_of(steps.graph, steps.frontiers, found.traces)
+    verdict = evaluate(instance, frontier.plan_on(steps.graph, at), Makespan())
+    assert (verdict.feasible, verdict.value_ns) == (True, least)
+
+
+def test_a_device_that_is_left_is_forgotten() -> None:
+    # a row of four bytes on two devices of two: d0, d0, d1, d1 sends once. With room for one each,
+    # no plan exists, but the row may go from one device to the other and back: 4 + 3 * 5 ns
+    ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=1) for x in "abcd")
+    edges = tuple(Edge(producer=x, consumer=y, bytes=5) for x, y in pairwise("abcd"))
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
+        for a, b in (("d0", "d1"), ("d1", "d0"))
+    )
+    least = []
+    for memory in (2, 1):
+        devices = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=memory) for k in (0, 1))
+        cluster = Cluster(name="c", devices=devices, links=links)
+        row = Instance(name="row", graph=Graph(name="row", ops=ops, edges=edges), cluster=cluster)
+        found = least_below(steps_of(row, Makespan()), 10**6)
+        assert found is not None
+        least.append(found.ns)
+    assert least == [4 + 5, 4 + 3 * 5]
+
+
+MOST_TRANSFERS = 10
+"""The oracle orders no more."""
+
+
+def compare(seed: int, seen: Counter[str]) -> None:
+    semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
+    for make in (mirrored_instance, bottleneck_instance, binding_instance):
+        instance = make(seed)
+        if len(instance.graph.edges) > MOST_TRANSFERS:
+            continue
+        optimum = oracle(instance, semantics)
+        if optimum is None:
+            continue
+        relaxed, _ = relax_memory(instance, semantics)
+        assert frontier_bound(relaxed, semantics, 0) <= optimum, (make.__name__, seed)
+        found = least_below(steps_of(relaxed, semantics), longest_ns(relaxed) + 1)
+        assert found is not None
+        assert found.ns is not None
+        assert found.ns <= optimum, (make.__name__, seed)
+        seen["all"] += 1
+        seen["tight"] += found.ns == optimum
+
+
+def test_no_label_is_above_the_optimum() -> None:
+    seen = Counter[str]()
+    for seed in range(10):
+        compare(seed, seen)
+    assert seen["tight"] > seen["all"] // 4
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("first", range(100, 500, 100))
+def test_no_label_is_above_the_optimum_of_hundreds(first: int) -> None:
+    seen = Counter[str]()
+    for seed in range(first, first + 100):
+        compare(seed, seen)
+    assert seen["tight"] > seen["all"] // 4
+
+
+def test_joined_labels_prove_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    lower = 0
+    for seed in range(12):
+        instance, semantics = mirrored_instance(seed), Makespan()
+        steps, most_ns = steps_of(instance, semantics), longest_ns(instance) + 1
+        exact = least_below(steps, most_ns)
+        with monkeypatch.context() as patch:
+            patch.setattr(frontier, "MOST_LABELS", 1)
+            joined = least_below(steps, most_ns)
+        assert exact is not None
+        assert joined is not None
+        if exact.ns is None:
+            continue
+        assert joined.ns is not None
+        assert joined.ns <= exact.ns
+        lower += joined.ns < exact.ns
+    assert lower
+
+
+def test_memory_forces_crossings_of_a_residual_network() -> None:
+    # the best plan known takes 3005.3 ms (docs/certificates-results.md); paths and work prove 811
+    instance = load_corpus("resnet-50-layers-train").instance()
+    bound_ns = frontier_bound(instance, Makespan(), 10**9)
+    assert 2_790_000_000 < bound_ns <= 3_005_280_131
