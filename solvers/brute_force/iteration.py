@@ -8,6 +8,8 @@ from itertools import permutations
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.plan import Plan
+from placegap.instances.referee.recheck.facts import Facts
+from placegap.instances.referee.recheck.iteration import is_exchange
 from placegap.instances.referee.recheck.recheck import recheck
 
 MOST_PLANS = 2**13
@@ -66,9 +68,10 @@ def _stages_of_groups(instance: Instance, count: int) -> Iterator[list[int]]:
     )
     group = instance.arrays.group.tolist()
     before: list[list[tuple[int, bool]]] = [[] for _ in range(num_groups)]
+    facts = Facts(instance)
     for edge in instance.graph.edges:
         a, b = number[edge.producer], number[edge.consumer]
-        if ops[a].backward == ops[b].backward:
+        if ops[a].backward == ops[b].backward and not is_exchange(facts, a, b):
             early, late = (b, a) if ops[a].backward else (a, b)
             before[max(group[a], group[b])].append(
                 (min(group[a], group[b]), group[early] <= group[late])

@@ -18,6 +18,7 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks, contract
+from placegap.solvers.ideal_dp.ideals.as_bits import ideals_as_bits
 
 StageLoad = Callable[[frozenset[str], str], float]
 """Names of a stage's ops, and the kind of its device -> what it takes; infinity: not at all."""
@@ -123,19 +124,16 @@ def chain_under_load(
 
 
 def _ideals(blocks: Blocks, max_ideals: int) -> list[int]:
-    """All ideals as sets of bits, smaller ones first; blocks are numbered topologically."""
     needed = [0] * blocks.num_blocks
     for tail, head in zip(blocks.arc_tail.tolist(), blocks.arc_head.tolist(), strict=True):
         needed[head] |= 1 << tail
-    found = [0]
-    for block, before in enumerate(needed):
-        found += [ideal | 1 << block for ideal in found if ideal & before == before]
-        if len(found) > max_ideals:
-            raise InputError(
-                f"more than {max_ideals} ideals, and every pair would be looked at: coarsen the"
-                " graph, or raise max_ideals"
-            )
-    return sorted(found, key=lambda ideal: (ideal.bit_count(), ideal))
+    found = ideals_as_bits(needed, max_ideals)
+    if found is None:
+        raise InputError(
+            f"more than {max_ideals} ideals, and every pair would be looked at: coarsen the"
+            " graph, or raise max_ideals"
+        )
+    return found
 
 
 def _able(instance: Instance, blocks: Blocks, names: tuple[str, ...]) -> list[int]:

@@ -21,12 +21,14 @@ SCALES = (3, 1000, 10**9)
 
 
 def pipeline_instance(
-    seed: int, *, most_layers: int = 7, most_devices: int = 4, wide: bool | None = None
-) -> Instance:
+    seed: int, *, most_layers: int = 7, most_devices: int = 4, wide: bool | None = None,
+    weights: bool = False,
+) -> Instance:  # fmt: skip
     """Layers with or without backward ops, in a row with skips, or (`wide`) in a random DAG.
 
     Zero times, devices of several kinds, hosts, unlike links, tight memory, shared tensors, host
-    times and matrices occur; layers of a training graph are colour classes, but for a few.
+    times and matrices occur; layers of a training graph are colour classes, but for a few. With
+    `weights` most layers of a training graph have weight gradients of their own.
     """
     rng = random.Random(f"pipeline-{seed}")
     n, count = rng.randrange(1, most_layers + 1), rng.randrange(1, most_devices + 1)
@@ -61,6 +63,14 @@ def pipeline_instance(
         named += [
             (f"f{i}", f"b{j}") for i in range(n) for j in range(n) if i != j and rng.random() < 0.1
         ]
+    if trains and weights:
+        own = random.Random(f"weights-{seed}")
+        split = [i for i in range(n) if own.random() < 0.8] or [0]
+        ops += [op(f"w{i}", True, groups[i]).model_copy(update={"weight_gradient": True})
+                for i in split]  # fmt: skip
+        named += [(f"b{b}", f"w{a}") for a, b in sorted(pairs) if a in split and own.random() < 0.9]
+        named += [(f"{of}{i}", f"w{i}") for of in "fb" for i in split if own.random() < 0.6]
+        named += [(f"w{a}", f"w{b}") for a in split for b in split if a > b and own.random() < 0.1]
     stated = rng.choice(["bytes", "bytes", "host", "matrix"])
     sizes = {one.name: number() for one in ops}
     shares = {one.name: rng.random() < 0.5 for one in ops}
@@ -110,6 +120,13 @@ def iteration_semantics(rng: random.Random, most: int = 6) -> PipelineIteration:
         microbatches=rng.randrange(1, most + 1),
         sending=rng.choice(["overlap", "blocking"]),
     )
+
+
+def zero_bubble(rng: random.Random, most: int = 6) -> PipelineIteration:
+    """The schedule that runs gradients of weights late, with few microbatches."""
+    sending = rng.choice(["overlap", "blocking"])
+    rules = {"schedule": "zero_bubble", "sending": sending, "microbatches": rng.randint(1, most)}
+    return PipelineIteration.model_validate(rules)
 
 
 def stage_plan(instance: Instance, semantics: PipelineIteration, rng: random.Random) -> Plan:
@@ -171,10 +188,58 @@ def layer_row(
     return Instance(name="row", graph=graph, cluster=cluster)
 
 
-def model_row(num_layers: int, num_devices: int, seed: int, bytes_each: int = 0) -> Instance:
-    """A light first layer, a heavy last one, the others about alike; backward about twice."""
+def split_row(
+    forward_ns: list[int], backward_ns: list[int], weight_ns: list[int], *,
+    num_devices: int | None = None, bytes_each: int = 0, stash_bytes: int = 0, read_bytes: int = 0,
+    gradient_bytes: int = 0,
+) -> Instance:  # fmt: skip
+    """A `layer_row` whose layers have weight gradients of their own.
+
+    They read a tensor of the forward op, `read_bytes`, and one of the backward op.
+    """
+    row = layer_row(
+        forward_ns, backward_ns, num_devices=num_devices, bytes_each=bytes_each,
+        stash_bytes=stash_bytes,
+    )  # fmt: skip
+    ops, edges = list(row.graph.ops), list(row.graph.edges)
+    for i, time in enumerate(weight_ns):
+        ops.append(Op(name=f"w{i}", time_ns={"gpu": time}, colocation=f"layer{i}", backward=True,
+                      weight_gradient=True))  # fmt: skip
+        for of, size in (("f", read_bytes), ("b", gradient_bytes)):
+            edges.append(Edge(producer=f"{of}{i}", consumer=f"w{i}", bytes=size, tensor="read"))
+    graph = Graph(name="row", ops=tuple(ops), edges=tuple(edges))
+    return Instance(name="row", graph=graph, cluster=row.cluster)
+
+
+def shared_weight_row(forward_ns: list[int], backward_ns: list[int], bytes_each: int) -> Instance:
+    """A `layer_row` whose first and last layers update copies of one weight, in no time.
+
+    The first layer's backward op sums the gradients; they are so many bytes.
+    """
+    row, last = layer_row(forward_ns, backward_ns), len(forward_ns) - 1
+    layers = ("layer0", f"layer{last}")
+    updates = [Op(name=f"u{at}", time_ns={"gpu": 0}, backward=True, colocation=layer)
+               for at, layer in enumerate(layers)]  # fmt: skip
+    sums = [Edge(producer="b0", consumer=f"u{at}", bytes=bytes_each, tensor="sum") for at in (0, 1)]
+    graph = row.graph.model_copy(
+        update={"ops": (*row.graph.ops, *updates), "edges": (*row.graph.edges, *sums)}
+    )
+    return Instance(name="tied", graph=graph, cluster=row.cluster)
+
+
+def model_row(
+    num_layers: int, num_devices: int, seed: int, bytes_each: int = 0, *, split: bool = False
+) -> Instance:
+    """A light first layer, a heavy last one, the others about alike; backward about twice.
+
+    `split`: half of the backward time is gradients of weights.
+    """
     rng = random.Random(f"model-{num_layers}-{seed}")
     weight = [0.2, *(rng.uniform(0.7, 1.3) for _ in range(num_layers - 2)), rng.uniform(2, 5)]
     forward = [int(1e6 * each) for each in weight]
     backward = [int(each * rng.uniform(1.8, 2.2)) for each in forward]
+    if split:
+        late = [time // 2 for time in backward]
+        inputs = [time - other for time, other in zip(backward, late, strict=True)]
+        return split_row(forward, inputs, late, num_devices=num_devices, bytes_each=bytes_each)
     return layer_row(forward, backward, num_devices=num_devices, bytes_each=bytes_each)

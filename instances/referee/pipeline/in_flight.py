@@ -4,18 +4,21 @@ A device holds the resident bytes of its ops, which are those of one microbatch,
 further microbatch that one of its stages has begun forward and not ended backward that stage's
 *stash*: the tensors that the stage's forward ops make or read, and its backward ops read. How many
 microbatches these are follows from the schedule alone: m for ``gpipe``, min(m, S - s) for stage s
-of S of ``1f1b``. Not counted: what has arrived and waits for its event, and what is being sent.
+of S of ``1f1b``. Under ``zero_bubble`` a microbatch whose backward event is over and whose weight
+event is not leaves what that reads: tensors of the forward pass, and gradients. Not counted: what
+has arrived and waits for its event, and what is being sent.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem.gradient_exchange import exchanged_edges
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.memory import Holdings
-from placegap.instances.referee.pipeline.device_orders import device_orders, most_in_flight
+from placegap.instances.referee.pipeline.device_orders import device_orders, held_beside
 from placegap.instances.referee.pipeline.stages import PlanStages
 from placegap.instances.referee.plan import Plan, Violation
 
@@ -50,6 +53,38 @@ def stash_bytes(instance: Instance, stages: PlanStages) -> Ints:
     return kept
 
 
+def kept_bytes(instance: Instance, stages: PlanStages) -> Ints:
+    """What each stage keeps from its backward to its weight event on a microbatch, (S,).
+
+    The tensors that its weight gradients read and do not make.
+
+    Examples
+    --------
+    A weight gradient that reads what a forward op made, 4 bytes, and a gradient of 2 bytes:
+
+    >>> from placegap.instances import Cluster, Device, Edge, Graph, Op
+    >>> ops = [Op(name=name, time_ns={"gpu": 1}, backward=name != "f",
+    ...           weight_gradient=name == "w", colocation="1") for name in ("f", "b", "w")]
+    >>> edges = tuple(Edge(producer=a, consumer="w", bytes=n) for a, n in (("f", 4), ("b", 2)))
+    >>> one = Cluster(name="c", devices=(Device(name="d", kind="gpu"),))
+    >>> graph = Graph(name="g", ops=ops, edges=edges)
+    >>> instance = Instance(name="i", graph=graph, cluster=one)
+    >>> from placegap.instances.referee.pipeline.stages import plan_stages
+    >>> kept_bytes(instance, plan_stages(instance, Plan.on([0] * 3), PipelineIteration()))
+    array([6])
+    """
+    arrays, index, count = instance.arrays, instance.arrays.index, stages.num_stages
+    kept, stays = np.zeros(count, np.int64), ~exchanged_edges(instance)
+    for u, producer in enumerate(index.tensor_producer.tolist()):
+        edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
+        readers = index.consumer[edges[stays[edges]]]
+        readers = readers[arrays.weight_gradient[readers]]
+        if not arrays.weight_gradient[producer]:
+            held = np.unique(2 * count - 1 - stages.step[readers])
+            kept[held] += instance.memory_arrays.tensor_bytes[u]
+    return kept
+
+
 def iteration_holdings(
     instance: Instance, plan: Plan, stages: PlanStages, semantics: PipelineIteration
 ) -> Holdings:
@@ -57,10 +92,11 @@ def iteration_holdings(
     state = np.zeros(instance.num_devices, np.int64)
     np.add.at(state, plan.devices, instance.arrays.resident_bytes)
     held = [int(each) for each in state]
-    stash = stash_bytes(instance, stages).tolist()
+    stash, kept = stash_bytes(instance, stages).tolist(), kept_bytes(instance, stages).tolist()
     for order in device_orders(semantics, stages.num_devices, trains=stages.trains):
-        for s, most in most_in_flight(order).items() if stages.trains else ():
-            held[int(stages.device[s])] += (most - 1) * stash[s]
+        for s, pairs in held_beside(order).items() if stages.trains else ():
+            most = max(begun * stash[s] + waiting * kept[s] for begun, waiting in pairs)
+            held[int(stages.device[s])] += most
     return Holdings(np.array(held, np.int64), state, np.zeros_like(state))
 
 

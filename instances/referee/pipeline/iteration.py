@@ -3,7 +3,10 @@
 Event (step, microbatch) is the work of one stage on one microbatch in one pass; the steps of a
 microbatch are forward through stages 0, 1, .., S - 1, then backward through S - 1, .., 0.
 
-- A device runs its events one at a time in the order of the schedule (`device_orders`).
+- A device runs its events one at a time in the order of the schedule (`device_orders`). Under
+  ``zero_bubble`` the weight event of a stage is the part of its backward step that is made of
+  `weight_gradient` ops; nothing waits for it but the device's next event. What those ops read has
+  come with the backward event.
 - A microbatch goes through its steps one after another, also where no tensor leads on.
 - A tensor goes to each other device that reads it, once for each microbatch, for the first step
   there that reads it. ``blocking``: both devices do it, as under max_load: host_time(tensor,
@@ -12,6 +15,8 @@ microbatch are forward through stages 0, 1, .., S - 1, then backward through S -
   one event sends to another step is one message, which takes the sum of its tensors' transfer
   times. Each ordered pair of devices carries one message at a time, in the order in which their
   sender makes them (to the earliest step first). What takes no time is no message.
+- Gradients of a weight that stages share are exchanged after all that (`exchanged_edges`), and not
+  counted.
 
 The value is the end of the last event.
 """
@@ -23,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem.gradient_exchange import exchanged_edges
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM
@@ -70,10 +76,12 @@ class Iteration:
 def check_iteration(instance: Instance, semantics: PipelineIteration) -> None:
     """Raise an InputError where times or bytes of so many microbatches overflow."""
     arrays = instance.arrays
+    if semantics.schedule == "zero_bubble":
+        _check_split(instance)
     moves = sum(arrays.transfer_ns.max(axis=1, initial=0).tolist())
     moves += sum(arrays.host_ns.max(axis=1, initial=0).tolist())
     time_ns = sum(arrays.time_ns.max(axis=1).tolist()) + instance.num_devices * moves
-    held = sum(instance.memory_arrays.tensor_bytes.tolist()) * instance.num_devices
+    held = 2 * sum(instance.memory_arrays.tensor_bytes.tolist()) * instance.num_devices
     held += sum(arrays.resident_bytes.tolist())
     for total, what in ((time_ns, "take {} ns"), (held, "hold {} bytes")):
         if total * semantics.microbatches > LARGEST_SUM:
@@ -82,6 +90,29 @@ def check_iteration(instance: Instance, semantics: PipelineIteration) -> None:
                 f"{semantics.microbatches} microbatches may {most}, above 2**62; ask for fewer",
                 instance.name,
             )
+
+
+def _check_split(instance: Instance) -> None:
+    """Raise an InputError where the weight gradients of a training step are not told apart."""
+    arrays, index, ops = instance.arrays, instance.arrays.index, instance.graph.ops
+    if not arrays.backward.any():
+        return
+    if not arrays.weight_gradient.any():
+        raise InputError(
+            "zero_bubble: no backward op is marked weight_gradient, as those that only updates of"
+            " weights wait for must be; mark them (placegap convert MODEL OUT --weight-gradients),"
+            " or choose --schedule 1f1b",
+            instance.name,
+        )
+    wrong = arrays.weight_gradient[index.producer] & ~arrays.weight_gradient[index.consumer]
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        a, b = (ops[int(ends[at])].name for ends in (index.producer, index.consumer))
+        raise InputError(
+            f"zero_bubble: op {a!r} is marked weight_gradient and feeds {b!r}, which is not; mark"
+            f" both, or {a!r} not",
+            instance.name,
+        )
 
 
 def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) -> Iteration:
@@ -114,7 +145,7 @@ def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIterat
     89
     """
     stages = plan_stages(instance, plan, semantics)
-    duration, messages = _costs(instance, plan.devices, stages, semantics)
+    duration, weight, messages = _costs(instance, plan.devices, stages, semantics)
     orders = device_orders(semantics, stages.num_devices, trains=stages.trains)
     last, count = stages.num_steps - 1, stages.num_stages
     sent: list[list[MessageSpan]] = [[] for _ in range(stages.num_devices)]
@@ -140,6 +171,11 @@ def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIterat
         for q, order in enumerate(orders):
             while len(events[q]) < len(order):
                 event = order[len(events[q])]
+                if event.weight:  # its backward event came earlier on this device
+                    start = events[q][-1].end_ns
+                    events[q].append(EventSpan(event, start, start + int(weight[event.stage])))
+                    moved = True
+                    continue
                 step = step_of(event)
                 before = None if step == 0 else event_of(step - 1, event.microbatch)
                 missing = waiting.get(event, receivers.get(step, 0))
@@ -170,14 +206,19 @@ def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIterat
 
 def _costs(
     instance: Instance, device: Ints, stages: PlanStages, semantics: PipelineIteration
-) -> tuple[Ints, dict[tuple[int, int], int]]:
-    """Time of each step on a microbatch, and of each message from step to step."""
+) -> tuple[Ints, Ints, dict[tuple[int, int], int]]:
+    """Time of each step on a microbatch, of weight events, and of messages from step to step."""
     arrays, index, step = instance.arrays, instance.arrays.index, stages.step
-    duration = np.zeros(stages.num_steps, np.int64)
-    np.add.at(duration, step, arrays.time_ns[np.arange(len(step)), device])
+    duration, weight = np.zeros(stages.num_steps, np.int64), np.zeros(stages.num_stages, np.int64)
+    own_ns = arrays.time_ns[np.arange(len(step)), device]
+    apart = arrays.weight_gradient & (semantics.schedule == "zero_bubble")
+    np.add.at(duration, step[~apart], own_ns[~apart])
+    np.add.at(weight, 2 * stages.num_stages - 1 - step[apart], own_ns[apart])
     messages: dict[tuple[int, int], int] = {}
+    sent = ~exchanged_edges(instance)
     for u, producer in enumerate(index.tensor_producer.tolist()):
         edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
+        edges = edges[sent[edges]]
         home, first = int(device[producer]), dict[int, int]()
         for i in index.consumer[edges].tolist():
             k = int(device[i])
@@ -195,4 +236,4 @@ def _costs(
             if time_ns:
                 pair = int(step[producer]), at
                 messages[pair] = messages.get(pair, 0) + time_ns
-    return duration, messages
+    return duration, weight, messages

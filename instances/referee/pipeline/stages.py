@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placegap.instances.problem.gradient_exchange import exchanged_edges
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration
@@ -53,7 +54,8 @@ def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) ->
     Stages are numbered from 0 without a gap; stage s is on the same device as stage t if and only
     if s and t differ by a multiple of p, where p devices have v stages each. No edge leads to an
     earlier step: forward ops feed forward ops of their own and of later stages, backward ops feed
-    backward ops of their own and of earlier stages, and no forward op.
+    backward ops of their own and of earlier stages, and no forward op. Exchanges of a shared
+    weight's gradients (`exchanged_edges`) bind no stage.
 
     A colocation group whose ops share a device is in one stage of it.
 
@@ -101,7 +103,8 @@ def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) ->
     backward = instance.arrays.backward
     step = np.where(backward, 2 * num_stages - 1 - stage, stage)
     index = instance.arrays.index
-    wrong = np.flatnonzero(step[index.producer] > step[index.consumer])
+    late = step[index.producer] > step[index.consumer]
+    wrong = np.flatnonzero(late & ~exchanged_edges(instance))
     if len(wrong):
         a, b = (int(ends[wrong[0]]) for ends in (index.producer, index.consumer))
         raise PlanError(_why_wrong(instance, stage, a, b))
@@ -145,7 +148,8 @@ def _derived(instance: Instance, device: Ints) -> Ints:
     lowest number first.
     """
     arrays, index = instance.arrays, instance.arrays.index
-    a, b = index.producer, index.consumer
+    bind = ~exchanged_edges(instance)
+    a, b = index.producer[bind], index.consumer[bind]
     forth, back = ((arrays.backward[a] == at) & (arrays.backward[b] == at) for at in (False, True))
     tail = np.concatenate([device[a[forth]], device[b[back]]])
     head = np.concatenate([device[b[forth]], device[a[back]]])

@@ -3,7 +3,9 @@
 Every event of a device has two numbers: which forward, or which backward event of the device it is.
 With w the forward events that a device starts with, its k-th backward event waits for its forward
 event k + w (or the last), and its forward event k + w for its backward event k - 1. Under gpipe
-all backward events wait for all forward events.
+all backward events wait for all forward events. Under zero_bubble device q has numbered weight
+events, too: the k-th waits for the backward event k + q (or the last), and what comes right after
+backward event k + q for the weight event k.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from placegap.instances.referee.recheck.facts import Facts
 from placegap.instances.referee.recheck.makespan import OrderError
 
 Node = tuple[int, ...]
-"""(step, microbatch), or (step, microbatch, later step): an event, or what it sends there."""
+"""(step, microbatch), or (step, microbatch, later step): an event, or what it sends there.
+
+The weight event of stage s of S is in step 2 S + s.
+"""
 
 
 class StageChain:
@@ -31,6 +36,7 @@ class StageChain:
 
     def __init__(self, facts: Facts, plan: Plan, semantics: PipelineIteration) -> None:
         self.facts, self.rules = facts, semantics
+        self.ends = [ends for ends in facts.ends if not is_exchange(facts, *ends[:2])]
         self.home = [on[0] for on in plan.placement]
         self.stage = list(plan.stage) if plan.stage is not None else self._by_device()
         if plan.stage is None and semantics.schedule == "interleaved":
@@ -49,17 +55,18 @@ class StageChain:
         self._check_groups()
         backward = [op.backward for op in facts.ops]
         self.trains = any(backward)
+        self.splits = self.trains and semantics.schedule == "zero_bubble"
         self.step = [
             2 * self.count - 1 - s if back else s
             for s, back in zip(self.stage, backward, strict=True)
         ]
-        if any(self.step[a] > self.step[b] for a, b, _ in facts.ends):
+        if any(self.step[a] > self.step[b] for a, b, _ in self.ends):
             raise OrderError("a tensor goes to an earlier step")
 
     def _by_device(self) -> list[int]:
         """Devices one after another: always the lowest that no other one left feeds."""
         feeds = set()
-        for a, b, _ in self.facts.ends:
+        for a, b, _ in self.ends:
             back = self.facts.ops[a].backward, self.facts.ops[b].backward
             if back[0] == back[1] and self.home[a] != self.home[b]:
                 ends = (self.home[a], self.home[b])
@@ -108,7 +115,7 @@ class StageChain:
         match self.rules.schedule:
             case "gpipe":
                 return m
-            case "1f1b":
+            case "1f1b" | "zero_bubble":
                 return min(m, p - 1 - q)
             case _:
                 return min(m * v, (v - 1) * p + 2 * (p - 1 - q))
@@ -125,6 +132,36 @@ class StageChain:
             yield forward[min(len(forward) - 1, k + w)], event
             if k and k + w < len(forward):
                 yield backward[k - 1], forward[k + w]
+        if self.splits:
+            weights = self.weights(q)
+            yield from pairwise(weights)
+            for k, event in enumerate(weights):
+                yield backward[min(k + q, len(backward) - 1)], event
+                if k + q + 1 < len(backward):  # then it comes before the next of either kind
+                    yield event, backward[k + q + 1]
+                if k + q + 1 + w < len(forward):
+                    yield event, forward[k + q + 1 + w]
+
+    def weights(self, q: int) -> list[Node]:
+        """The weight events of device q, by number."""
+        return [(2 * self.count + q, j) for j in range(self.rules.microbatches)]
+
+
+def is_exchange(facts: Facts, a: int, b: int) -> bool:
+    """Whether an edge leads gradients of weights to another layer, or the sum of a shared weight's
+    gradients to the update of a copy.
+    """
+    ops = facts.ops
+    alone = ops[a].colocation is None
+    if not ops[a].backward or (ops[a].colocation == ops[b].colocation and not alone):
+        return False
+    if ops[a].weight_gradient:
+        return True
+    if alone:
+        return False
+    readers = [i for i, _ in facts.succ[a]]
+    home = [i for i in readers if ops[i].colocation == ops[a].colocation]
+    return bool(home) and all(ops[i].backward and not facts.succ[i] for i in readers)
 
 
 def iteration_ns(facts: Facts, plan: Plan, semantics: PipelineIteration) -> int:
@@ -144,6 +181,8 @@ def iteration_ns(facts: Facts, plan: Plan, semantics: PipelineIteration) -> int:
             duration[e, j] = length[e]
             if e:
                 waits.append(((e - 1, j), (e, j)))
+        for s in range(pipe.count if pipe.splits else 0):
+            duration[2 * pipe.count + s, j] = length[2 * pipe.count + s]
         for (e, later), time in sends.items():
             duration[e, j, later] = time
             waits += [((e, j), (e, j, later)), ((e, j, later), (later, j))]
@@ -167,11 +206,12 @@ def iteration_ns(facts: Facts, plan: Plan, semantics: PipelineIteration) -> int:
 
 def _lengths(pipe: StageChain) -> tuple[list[int], dict[tuple[int, int], int]]:
     """Time of each step, and of what each step sends to a later one."""
-    facts, length, sends = pipe.facts, [0] * pipe.steps, dict[tuple[int, int], int]()
-    for op, e, k in zip(facts.ops, pipe.step, pipe.home, strict=True):
-        length[e] += op.time_ns[facts.devices[k].kind]
+    facts, length, sends = pipe.facts, [0] * 3 * pipe.count, dict[tuple[int, int], int]()
+    for op, e, s, k in zip(facts.ops, pipe.step, pipe.stage, pipe.home, strict=True):
+        at = 2 * pipe.count + s if pipe.splits and op.weight_gradient else e
+        length[at] += op.time_ns[facts.devices[k].kind]
     for u, (a, _) in enumerate(facts.tensors):
-        readers = [b for _, b, of in facts.ends if of == u and pipe.home[b] != pipe.home[a]]
+        readers = [b for _, b, of in pipe.ends if of == u and pipe.home[b] != pipe.home[a]]
         for k in sorted({pipe.home[b] for b in readers}):
             first = min(pipe.step[b] for b in readers if pipe.home[b] == k)
             if pipe.rules.sending == "overlap":
@@ -207,7 +247,10 @@ def in_flight_rule(facts: Facts, plan: Plan, semantics: PipelineIteration) -> It
     if pipe.trains:
         flying = _in_flight(pipe)
         for s in range(pipe.count):
-            held[pipe.device[s]] += (flying[s] - 1) * _stash(pipe, s)
+            if pipe.splits:
+                held[pipe.device[s]] += _most_of_two(pipe, s)
+            else:
+                held[pipe.device[s]] += (flying[s] - 1) * _stash(pipe, s)
     for device, most in zip(facts.devices, held, strict=True):
         if device.memory_bytes is not None and most > device.memory_bytes:
             yield Violation(
@@ -233,11 +276,38 @@ def _in_flight(pipe: StageChain) -> list[int]:
     return most
 
 
+def _most_of_two(pipe: StageChain, s: int) -> int:
+    """Most bytes that a stage of zero_bubble holds of microbatches that it is not at work on.
+
+    The stash of those that it has begun, and what weight events read of those that it has ended
+    backward; counted by the numbers of its events, one kind of event after another.
+    """
+    m, w, open_and_waiting = pipe.rules.microbatches, pipe.ahead(s), list[tuple[int, int]]()
+    for n in range(m):
+        ended = max(0, n - w)  # backward events before forward event n
+        open_and_waiting.append((n - ended, min(ended, s)))
+        open_and_waiting.append((min(m, n + w + 1) - n - 1, min(n, s)))  # at backward event n
+        ended = min(n + s, m - 1) + 1  # backward events before weight event n
+        open_and_waiting.append((min(m, ended + w) - ended, ended - n - 1))
+    stash, kept = _stash(pipe, s), _kept(pipe, s)
+    return max(x * stash + y * kept for x, y in open_and_waiting)
+
+
+def _kept(pipe: StageChain, s: int) -> int:
+    """Bytes of the tensors that weight gradients of a stage read, and that none of them makes."""
+    total, ops = 0, pipe.facts.ops
+    for u, (a, edge) in enumerate(pipe.facts.tensors):
+        readers = [b for _, b, of in pipe.ends if of == u and pipe.stage[b] == s]
+        if not ops[a].weight_gradient and any(ops[b].weight_gradient for b in readers):
+            total += edge.bytes
+    return total
+
+
 def _stash(pipe: StageChain, s: int) -> int:
     """Bytes of the tensors that forward ops of a stage touch and backward ops of it read."""
     total, ops = 0, pipe.facts.ops
     for u, (a, edge) in enumerate(pipe.facts.tensors):
-        readers = [b for _, b, of in pipe.facts.ends if of == u and pipe.stage[b] == s]
+        readers = [b for _, b, of in pipe.ends if of == u and pipe.stage[b] == s]
         mine = readers + [a] * (pipe.stage[a] == s)
         if any(not ops[i].backward for i in mine) and any(ops[i].backward for i in readers):
             total += edge.bytes

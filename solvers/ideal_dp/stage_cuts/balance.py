@@ -146,15 +146,12 @@ def _move(judge: Judge, part: PartSearch) -> None:
 
 def _load(part: PartSearch) -> Ints:
     """Work of each pair on a microbatch, by the problem's own sums."""
-    return part.problem.forward_ns + part.problem.backward_ns
+    return part.problem.work_ns
 
 
 def _held(part: PartSearch) -> Ints:
     """Memory of each pair as each stage, (S, P)."""
-    problem = part.problem
-    return np.asarray(
-        problem.resident_bytes + (part.flying[:, None] - 1) * problem.stash_bytes, np.int64
-    )
+    return np.stack([part.problem.held_bytes(beside) for beside in part.beside])
 
 
 def _second(load: Ints, walk: Ints) -> int:

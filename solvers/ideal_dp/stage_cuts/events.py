@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.pipeline.device_orders import device_orders
 
@@ -28,7 +28,8 @@ class EventTable(NamedTuple):
     Attributes
     ----------
     step : (n,) int64
-        Place of an event's work in the passage of its microbatch.
+        Place of an event's work in the passage of its microbatch; 2 S + s for the weight event of
+        stage s of S.
     on_device, of_microbatch, on_link : (n,) int64
         The event before on the same device; that of the step before; the one whose message from
         the step before comes just before this one's; -1 where there is none.
@@ -52,7 +53,9 @@ def event_table(semantics: PipelineIteration, num_devices: int, *, trains: bool)
     """
     orders = device_orders(semantics, num_devices, trains=trains)
     stages = num_devices * semantics.stages_per_device
-    steps, number = stages * (2 if trains else 1), dict[tuple[int, int], int]()
+    splits = trains and semantics.schedule == "zero_bubble"
+    steps = stages * (3 if splits else 2 if trains else 1)
+    number = dict[tuple[int, int], int]()
     rows: list[tuple[int, int, int, int]] = []
     latest, done = [-1] * num_devices, [0] * num_devices
     moved = True
@@ -61,6 +64,10 @@ def event_table(semantics: PipelineIteration, num_devices: int, *, trains: bool)
         for q, order in enumerate(orders):
             while done[q] < len(order):
                 event = order[done[q]]
+                if event.weight:
+                    rows.append((2 * stages + event.stage, latest[q], -1, -1))
+                    latest[q], done[q], moved = len(rows) - 1, done[q] + 1, True
+                    continue
                 step = 2 * stages - 1 - event.stage if event.backward else event.stage
                 before = number.get((step - 1, event.microbatch), -1)
                 if step and before < 0:
@@ -74,7 +81,7 @@ def event_table(semantics: PipelineIteration, num_devices: int, *, trains: bool)
     return EventTable(table[0], table[1], table[2], table[3], steps)
 
 
-@njit(cache=True)
+@kernel
 def _clock(
     step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, times: Times, num_steps: int
 ) -> tuple[Times, Times]:
@@ -114,7 +121,7 @@ def iteration_time(table: EventTable, times: Ints) -> int:
     return int(iteration_kernel(*table[:4], times, table.num_steps))
 
 
-@njit(cache=True)
+@kernel
 def iteration_kernel(
     step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, times: Ints, num_steps: int
 ) -> int:
@@ -131,7 +138,7 @@ def longest_path(table: EventTable, times: Times) -> Ints:
     return _trace(*table[:4], times, table.num_steps)
 
 
-@njit(cache=True)
+@kernel
 def _trace(
     step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, times: Times, num_steps: int
 ) -> Ints:

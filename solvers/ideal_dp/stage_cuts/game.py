@@ -47,7 +47,10 @@ class Game:
         self.problem, self.table = problem, table
         self.paths: list[Ints] = []
         self._known: set[bytes] = set()
-        most = int(problem.forward_ns.max(initial=0) + problem.backward_ns.max(initial=0))
+        most = sum(
+            int(times.max(initial=0))
+            for times in (problem.forward_ns, problem.backward_ns, problem.weight_ns)
+        )
         most += int(problem.forth_ns.max(initial=0) + problem.back_ns.max(initial=0))
         self._most = max(1, most) * len(table.step) * 2  # no path is longer
 

@@ -65,23 +65,23 @@ def with_kinds(
                 (
                     own.tail * count + before,
                     np.where(own.head == last, last * count, own.head * count + after),
-                    own.forward_ns, own.backward_ns, own.stash_bytes, own.resident_bytes,
-                    own.room, np.full(len(own.tail), d),
+                    own.forward_ns, own.backward_ns, own.weight_ns, own.stash_bytes, own.kept_bytes,
+                    own.resident_bytes, own.room, np.full(len(own.tail), d),
                 )
             )  # fmt: skip
-    tail, head, forward, backward, stash, resident, room, kind = (
+    tail, head, forward, backward, weight, stash, kept, resident, room, kind = (
         np.concatenate(columns) for columns in zip(*parts, strict=True)
     )
     used = np.array([sum(vector) for vector in vectors], np.int64)
     return CutProblem(
         block=base.block,
         members=np.vstack([np.repeat(base.members[:-1], count, axis=0), base.members[-1:]]),
-        tail=tail, head=head, forward_ns=forward, backward_ns=backward, stash_bytes=stash,
-        resident_bytes=resident,
+        tail=tail, head=head, forward_ns=forward, backward_ns=backward, weight_ns=weight,
+        stash_bytes=stash, kept_bytes=kept, resident_bytes=resident,
         forth_ns=np.append(np.repeat(base.forth_ns[:-1], count), base.forth_ns[-1:]),
         back_ns=np.append(np.repeat(base.back_ns[:-1], count), base.back_ns[-1:]),
         room=room, used=np.append(np.tile(used, last), -1), kind=kind, kinds=tuple(
             tuple(devices) for devices in kinds
         ),
-        trains=base.trains, complete=base.complete, plain=False,
+        passes=base.passes, complete=base.complete, plain=False,
     )  # fmt: skip

@@ -10,15 +10,13 @@ in floating point (docs/pipeline-iteration.md).
 
 from __future__ import annotations
 
-import numpy as np
 from pydantic import Field
 
-from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.instances.referee.pipeline.device_orders import device_orders, most_in_flight
+from placegap.instances.referee.pipeline.device_orders import device_orders, held_beside
 from placegap.instances.referee.pipeline.iteration import check_iteration
-from placegap.instances.structure.stage_blocks import stage_blocks
+from placegap.instances.structure.stage_blocks import gradient_tie, stage_blocks
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Method, Task
 from placegap.solvers.core.progress import tell
@@ -82,7 +80,11 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     }  # fmt: skip
     if judge.best is None:
         infeasible = bound >= NEVER
+        tie = gradient_tie(instance)
         why = "in every chain of stages some device's memory is too small"
+        if not counts:
+            why = f"too few layers for this schedule: {problem.num_blocks}"
+        why += "" if tie is None else f"; {tie}"
         return Outcome(
             proven_infeasible=infeasible, rests_on=PROOF if infeasible else "", details=details,
             message=why if infeasible else message or "no chain of stages was found",
@@ -159,17 +161,17 @@ def _part(
     if count == 1 and semantics.stages_per_device > 1:  # its stages send nothing
         problem = build_cuts(task.instance, semantics, problem.block, problem.num_cuts, sends=False)
     table = event_table(semantics, count, trains=problem.trains)
-    return PartSearch(problem, judge, table, _flying(semantics, count, problem.trains), clock)
+    return PartSearch(problem, judge, table, _beside(semantics, count, problem.trains), clock)
 
 
-def _flying(semantics: PipelineIteration, count: int, trains: bool) -> Ints:
-    """Most microbatches that each stage holds at once."""
-    flying = np.ones(count * semantics.stages_per_device, np.int64)
+def _beside(semantics: PipelineIteration, count: int, trains: bool) -> list[list[tuple[int, int]]]:
+    """How many other microbatches each stage holds."""
+    beside = [[(0, 0)]] * (count * semantics.stages_per_device)
     if trains:
         for order in device_orders(semantics, count, trains=True):
-            for s, most in most_in_flight(order).items():
-                flying[s] = most
-    return flying
+            for s, pairs in held_beside(order).items():
+                beside[s] = pairs
+    return beside
 
 
 register(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, iteration_kernel
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
@@ -27,39 +27,42 @@ def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -
     """
     cuts = np.append(problem.tail[walk], problem.num_cuts - 1)
     value, cuts = _improve(
-        problem.forward_ns, problem.backward_ns, problem.forth_ns, problem.back_ns, problem.trains,
-        allowed, cuts, *table, REACH * problem.stride,
+        problem.forward_ns, problem.backward_ns, problem.weight_ns, problem.forth_ns,
+        problem.back_ns, problem.passes, allowed, cuts, *table, REACH * problem.stride,
     )  # fmt: skip
     pairs = [int(allowed[min(s, len(allowed) - 1), cuts[s], cuts[s + 1]]) for s in range(len(walk))]
     return int(value), np.array(pairs, np.int64)
 
 
-@njit(cache=True)
+@kernel
 def _set(
-    times: Ints, s: int, at: int, cut: int, count: int, forward: Ints, backward: Ints, forth: Ints,
-    back: Ints, trains: bool,
+    times: Ints, s: int, at: int, cut: int, count: int, forward: Ints, backward: Ints, late: Ints,
+    forth: Ints, back: Ints, passes: int,
 ) -> None:  # fmt: skip
     """Write the times of stage s, and of the messages over the cut after it."""
-    steps = 2 * count if trains else count
+    steps = passes * count
     times[s] = forward[at]
-    if trains:
-        times[steps - 1 - s] = backward[at]
+    if passes > 1:
+        times[2 * count - 1 - s] = backward[at]
+    if passes > 2:
+        times[2 * count + s] = late[at]
     if s < count - 1:
         times[steps + s + 1] = forth[cut]
-        if trains:
-            times[steps + steps - 1 - s] = back[cut]
+        if passes > 1:
+            times[steps + 2 * count - 1 - s] = back[cut]
 
 
-@njit(cache=True)
+@kernel
 def _improve(
-    forward: Ints, backward: Ints, forth: Ints, back: Ints, trains: bool, allowed: Ints, cuts: Ints,
-    step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, num_steps: int, reach: int,
+    forward: Ints, backward: Ints, late: Ints, forth: Ints, back: Ints, passes: int, allowed: Ints,
+    cuts: Ints, step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, num_steps: int,
+    reach: int,
 ) -> tuple[int, Ints]:  # fmt: skip
     count, num_cuts, last = len(cuts) - 1, allowed.shape[1], len(allowed) - 1
     times = np.zeros(2 * num_steps, np.int64)
     for s in range(count):
         at = allowed[min(s, last), cuts[s], cuts[s + 1]]
-        _set(times, s, at, cuts[s + 1], count, forward, backward, forth, back, trains)
+        _set(times, s, at, cuts[s + 1], count, forward, backward, late, forth, back, passes)
     best = iteration_kernel(step, on_device, of_microbatch, on_link, times, num_steps)
     trial, moved = times.copy(), True
     while moved:
@@ -82,13 +85,37 @@ def _improve(
                         if right < 0:
                             continue
                         copy_to(trial, times)
-                        _set(trial, s - 1, left, a, count, forward, backward, forth, back, trains)
+                        _set(
+                            trial,
+                            s - 1,
+                            left,
+                            a,
+                            count,
+                            forward,
+                            backward,
+                            late,
+                            forth,
+                            back,
+                            passes,
+                        )
                         if width == 2:
                             middle = allowed[min(s, last), a, b]
-                            _set(trial, s, middle, b, count, forward, backward, forth, back, trains)
+                            _set(
+                                trial,
+                                s,
+                                middle,
+                                b,
+                                count,
+                                forward,
+                                backward,
+                                late,
+                                forth,
+                                back,
+                                passes,
+                            )
                         _set(
-                            trial, s + width - 1, right, j, count, forward, backward, forth, back,
-                            trains,
+                            trial, s + width - 1, right, j, count, forward, backward, late, forth,
+                            back, passes,
                         )  # fmt: skip
                         now = iteration_kernel(
                             step, on_device, of_microbatch, on_link, trial, num_steps
@@ -102,7 +129,17 @@ def _improve(
                     for t in range(s - 1, s + width):
                         at = allowed[min(t, last), cuts[t], cuts[t + 1]]
                         _set(
-                            times, t, at, cuts[t + 1], count, forward, backward, forth, back, trains
+                            times,
+                            t,
+                            at,
+                            cuts[t + 1],
+                            count,
+                            forward,
+                            backward,
+                            late,
+                            forth,
+                            back,
+                            passes,
                         )
                     moved = True
             if moved:

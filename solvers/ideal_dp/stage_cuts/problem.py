@@ -8,16 +8,19 @@ lies beside: so values are bounds, and exact where devices are alike and tensors
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from placegap.instances.problem.gradient_exchange import exchanged_edges
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import PipelineIteration
+from placegap.solvers.ideal_dp.ideals.as_bits import ideals_as_bits
 
 Flags = NDArray[np.bool_]
 
@@ -37,9 +40,12 @@ class CutProblem:
         Blocks of each cut, the empty one first, the full one last.
     tail, head : (P,) int64
         The smaller and the larger cut of each pair, sorted.
-    forward_ns, backward_ns : (P,) int64
-        Least time of the stage between them.
-    stash_bytes, resident_bytes : (P,) int64
+    forward_ns, backward_ns, weight_ns : (P,) int64
+        Least time of the stage between them; gradients of weights have their own where the schedule
+        runs them apart, else they are 0 here.
+    stash_bytes, kept_bytes, resident_bytes : (P,) int64
+        What a microbatch leaves from its forward to its backward event, and from that to its weight
+        event; and the bytes of the stage's ops.
     forth_ns, back_ns : (N,) int64
         Least time of the messages over each cut.
     room : (P,) int64
@@ -50,6 +56,8 @@ class CutProblem:
         Kind of the stage's device (`kinds`), 0 where that is open.
     kinds : tuple of tuples of int
         Devices of each kind; empty where the kinds are open.
+    passes : int
+        1 without backward ops, 2 with them, 3 with gradients of weights apart.
     complete : bool
         Whether every cut is here.
     plain : bool
@@ -62,7 +70,9 @@ class CutProblem:
     head: Ints
     forward_ns: Ints
     backward_ns: Ints
+    weight_ns: Ints
     stash_bytes: Ints
+    kept_bytes: Ints
     resident_bytes: Ints
     forth_ns: Ints
     back_ns: Ints
@@ -70,9 +80,24 @@ class CutProblem:
     used: Ints
     kind: Ints
     kinds: tuple[tuple[int, ...], ...]
-    trains: bool
+    passes: int
     complete: bool
     plain: bool
+
+    @property
+    def trains(self) -> bool:
+        """Whether there are backward ops."""
+        return self.passes > 1
+
+    @property
+    def work_ns(self) -> Ints:
+        """Time of the stage on one microbatch."""
+        return self.forward_ns + self.backward_ns + self.weight_ns
+
+    def held_bytes(self, beside: Sequence[tuple[int, int]]) -> Ints:
+        """Memory of each pair as a stage that holds so many other microbatches (`held_beside`)."""
+        others = [begun * self.stash_bytes + waiting * self.kept_bytes for begun, waiting in beside]
+        return np.asarray(self.resident_bytes + np.max(others, axis=0), np.int64)
 
     @property
     def num_cuts(self) -> int:
@@ -107,16 +132,18 @@ def build_cuts(
     """
     arrays, count = instance.arrays, int(block.max()) + 1
     before = _before(instance, block, count)
-    found = _ideals(before, most_cuts)
+    found = ideals_as_bits(before, most_cuts)
     complete = found is not None
     sets = found or [(1 << b) - 1 for b in _places(instance, block)]
     members = np.array([[cut >> b & 1 for b in range(count)] for cut in sets], np.bool_)
     tail, head = _pairs(members)
     first = np.unique(arrays.time_ns, axis=1, return_index=True)[1]
     chosen = np.arange(instance.num_devices) if device is None else np.array([device])
+    apart = semantics.schedule == "zero_bubble"
+    part = arrays.backward.astype(np.int64) + (arrays.weight_gradient & apart)
     passes = []
-    for backward in (False, True):
-        of_pass = arrays.backward == backward
+    for number in range(3):
+        of_pass = part == number
         columns = []
         for k in first.tolist() if device is None else [device]:
             own = np.where(of_pass, np.maximum(arrays.time_ns[:, k], 0), 0)
@@ -127,14 +154,14 @@ def build_cuts(
         passes.append(np.stack(columns).min(axis=0))
     runs = passes[0] < np.iinfo(np.int64).max
     tail, head = tail[runs], head[runs]
-    forward, backward_ns = passes[0][runs].copy(), passes[1][runs].copy()
+    forward, backward_ns, weight_ns = (each[runs].copy() for each in passes)
     resident = _sums(arrays.resident_bytes, block, members)
     last, after = _only_neighbours(before, members)
-    tensors = _tensors(instance, block)
+    tensors = _tensors(instance, block, part)
     host = np.where(arrays.is_host, 0, arrays.host_ns)[:, chosen].min(axis=1)
     if semantics.sending == "overlap" or not sends:
         host = np.zeros_like(host)
-    stash = _between(
+    stash, kept = _between(
         members, tail, head, *tensors, host, instance.memory_arrays.tensor_bytes, last, after,
         semantics.stages_per_device > 1, forward, backward_ns,
     )  # fmt: skip
@@ -147,10 +174,12 @@ def build_cuts(
     adjacent = bool((np.abs(np.diff(_reach(tensors), axis=1)) <= 1).all())
     return CutProblem(
         block=block, members=members, tail=tail, head=head, forward_ns=forward,
-        backward_ns=backward_ns, stash_bytes=stash, resident_bytes=resident[head] - resident[tail],
+        backward_ns=backward_ns, weight_ns=weight_ns, stash_bytes=stash, kept_bytes=kept,
+        resident_bytes=resident[head] - resident[tail],
         forth_ns=forth, back_ns=back, room=np.full(len(tail), arrays.memory_bytes[chosen].max()),
         used=np.full(len(members), -1), kind=np.zeros(len(tail), np.int64), kinds=(),
-        trains=bool(arrays.backward.any()), complete=complete,
+        passes=1 + int(part.max() > 0) + (apart and bool(arrays.backward.any())),
+        complete=complete,
         plain=is_chain and adjacent and devices_alike(instance)
         and semantics.stages_per_device == 1,
     )  # fmt: skip
@@ -172,29 +201,13 @@ def devices_alike(instance: Instance) -> bool:
 def _before(instance: Instance, block: Ints, count: int) -> list[int]:
     """Blocks that each block needs in its own or an earlier stage, as bits."""
     arrays, index = instance.arrays, instance.arrays.index
-    before = [0] * count
-    for a, b in zip(index.producer.tolist(), index.consumer.tolist(), strict=True):
+    before, bind = [0] * count, ~exchanged_edges(instance)
+    for a, b in zip(index.producer[bind].tolist(), index.consumer[bind].tolist(), strict=True):
         if arrays.backward[a] == arrays.backward[b]:
             x, y = (b, a) if arrays.backward[a] else (a, b)
             if block[x] != block[y]:
                 before[int(block[y])] |= 1 << int(block[x])
     return before
-
-
-def _ideals(before: list[int], most: int) -> list[int] | None:
-    """All ideals as bits, the smaller first; None if there are more."""
-    found, layer = [0], [0]
-    while layer:
-        grown: dict[int, None] = {}
-        for ideal in layer:
-            for b, needs in enumerate(before):
-                if not ideal >> b & 1 and needs & ~ideal == 0:
-                    grown[ideal | 1 << b] = None
-            if len(found) + len(grown) > most:
-                return None
-        layer = list(grown)
-        found += layer
-    return found
 
 
 def _places(instance: Instance, block: Ints) -> list[int]:
@@ -242,14 +255,15 @@ def _only_neighbours(before: list[int], members: Flags) -> tuple[Ints, Ints]:
     return last, after
 
 
-def _tensors(instance: Instance, block: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Producer's block and pass of each tensor; a pointer to its readers' blocks and passes."""
-    arrays, index = instance.arrays, instance.arrays.index
-    readers = index.consumer[index.tensor_edge]
-    backward = arrays.backward.astype(np.int64)
+def _tensors(instance: Instance, block: Ints, part: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Producer's block and part of each tensor; a pointer to its readers' blocks and parts."""
+    index = instance.arrays.index
+    sent = ~exchanged_edges(instance)[index.tensor_edge]
+    readers = index.consumer[index.tensor_edge[sent]]
+    pointer = np.append(0, np.cumsum(sent))[index.tensor_ptr]
     return (
-        block[index.tensor_producer], backward[index.tensor_producer], index.tensor_ptr,
-        block[readers], backward[readers],
+        block[index.tensor_producer], part[index.tensor_producer], pointer,
+        block[readers], part[readers],
     )  # fmt: skip
 
 
@@ -259,29 +273,33 @@ def _reach(tensors: tuple[Ints, Ints, Ints, Ints, Ints]) -> Ints:
     return np.column_stack([np.repeat(producer, np.diff(pointer)), reader])
 
 
-@njit(cache=True)
+@kernel
 def _between(
     members: Flags, tail: Ints, head: Ints, producer: Ints, producer_back: Ints, pointer: Ints,
     reader: Ints, reader_back: Ints, host: Ints, size: Ints, last: Ints, after: Ints, certain: bool,
     forward: Ints, backward: Ints,
-) -> Ints:  # fmt: skip
-    """Stash of each pair; what devices pay for its tensors is added to its times.
+) -> tuple[Ints, Ints]:  # fmt: skip
+    """Stash of each pair, and what its weight gradients keep; what devices pay for its tensors is
+    added to its times.
 
-    With `certain`, only neighbours that are surely on another device count.
+    With `certain`, only neighbours that are surely on another device count. What weight gradients
+    read has come for the backward event.
     """
-    stash = np.zeros(len(tail), np.int64)
+    stash, kept = np.zeros(len(tail), np.int64), np.zeros(len(tail), np.int64)
     for at in range(len(tail)):
         i, j = tail[at], head[at]
         for u in range(len(producer)):
             mine = members[j, producer[u]] and not members[i, producer[u]]
             begun, ended = mine and producer_back[u] == 0, False
-            leaves, reads_forward, reads = False, False, False
+            leaves, reads_forward, reads, waits = False, False, False, False
             for x in range(pointer[u], pointer[u + 1]):
                 v = reader[x]
                 if members[j, v] and not members[i, v]:
                     reads = True
-                    if reader_back[x] == 1:
+                    if reader_back[x] >= 1:
                         ended = True
+                        if reader_back[x] == 2:
+                            waits = True
                     else:
                         begun = True
                         reads_forward = True
@@ -289,8 +307,10 @@ def _between(
                     leaves = True
             if begun and ended:
                 stash[at] += size[u]
+            if waits and producer_back[u] < 2:
+                kept[at] += size[u]
             if leaves:
-                if producer_back[u] == 1:
+                if producer_back[u] >= 1:
                     backward[at] += host[u]
                 else:
                     forward[at] += host[u]
@@ -300,10 +320,10 @@ def _between(
                     forward[at] += host[u]
                 else:
                     backward[at] += host[u]
-    return stash
+    return stash, kept
 
 
-@njit(cache=True)
+@kernel
 def _messages(
     producer: Ints, producer_back: Ints, pointer: Ints, reader: Ints, reader_back: Ints,
     least: Ints, last: Ints, after: Ints, forth: Ints, back: Ints,
@@ -314,7 +334,7 @@ def _messages(
             continue
         for u in range(len(producer)):
             for x in range(pointer[u], pointer[u + 1]):
-                if reader_back[x] != producer_back[u]:
+                if min(reader_back[x], 1) != producer_back[u]:
                     continue
                 if producer_back[u] == 0 and producer[u] == last[i] and reader[x] == after[i]:
                     forth[i] += least[u]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from copy import copy
+from itertools import product
 
 import numpy as np
 
@@ -40,8 +41,8 @@ class PartSearch:
     judge : Judge
         It keeps the best plan of all parts.
     table : EventTable
-    flying : (S,) int64
-        Most microbatches that each stage holds at once.
+    beside : list of lists of (int, int)
+        How many other microbatches each stage holds (`held_beside`).
     clock : Clock
 
     Attributes
@@ -51,24 +52,25 @@ class PartSearch:
     """
 
     def __init__(
-        self, problem: CutProblem, judge: Judge, table: EventTable, flying: Ints, clock: Clock
-    ) -> None:
+        self, problem: CutProblem, judge: Judge, table: EventTable,
+        beside: list[list[tuple[int, int]]], clock: Clock,
+    ) -> None:  # fmt: skip
         self.problem, self.judge, self.table, self.clock = problem, judge, table, clock
         self.game = Game(problem, table)
-        self.stages, self.flying = len(flying), flying
-        self.num_devices = len(flying) // judge.semantics.stages_per_device
+        self.stages, self.beside = len(beside), beside
+        self.num_devices = len(beside) // judge.semantics.stages_per_device
         every = np.arange(len(problem.tail))
-        self.layers = layers_of([every[self._may(s, flying)] for s in range(self.stages)])
-        for path in _stage_paths(table, self.stages, trains=problem.trains):
+        self.layers = layers_of([every[self._may(s)] for s in range(self.stages)])
+        for path in _stage_paths(table, self.stages, problem.passes):
             self.game.add(path)
         self.parts = 0
         self.open_ns = NEVER
         self._heap: list[tuple[int, int, PairLayers]] = [(0, 0, self.layers)]
 
-    def _may(self, s: int, flying: Ints) -> Flags:
+    def _may(self, s: int) -> Flags:
         """Pairs that may be stage s: they fit, and leave a block for each other stage."""
         problem = self.problem
-        held = problem.resident_bytes + (int(flying[s]) - 1) * problem.stash_bytes
+        held = problem.held_bytes(self.beside[s])
         size = problem.members.sum(axis=1)
         before, after = size[problem.tail], problem.num_blocks - size[problem.head]
         ends = (before == 0) == (s == 0), (after == 0) == (s == self.stages - 1)
@@ -98,9 +100,7 @@ class PartSearch:
         """
         other = copy(self)
         every = np.arange(len(self.problem.tail))
-        layers = layers_of(
-            [every[self._may(s, self.flying) & allowed[s]] for s in range(self.stages)]
-        )
+        layers = layers_of([every[self._may(s) & allowed[s]] for s in range(self.stages)])
         other.judge, other.layers, other.parts, other.open_ns = judge, layers, 0, NEVER
         other._heap = [(0, 0, layers)]
         return other
@@ -108,7 +108,7 @@ class PartSearch:
     def _light_walk(self) -> Ints | None:
         """A chain whose heaviest stage is as light as can be, by bisection."""
         problem = self.problem
-        load = problem.forward_ns + problem.backward_ns
+        load = problem.work_ns
         low, high, best = 0, int(load.max(initial=0)), None
         nothing = np.zeros(2 * self.table.num_steps, np.int64)
         while low <= high:
@@ -209,14 +209,18 @@ class PartSearch:
                 yield bound, smaller
 
     def _split(self, layers: PairLayers, walks: list[Ints], share: Floats) -> Iterator[PairLayers]:
-        """Halves of the chains, by one of their cuts; if there is one chain, it is judged."""
+        """Halves of the chains, by one of their cuts; if all have the same, they are judged.
+
+        They then differ in the kind of the last device, which the full cut does not tell.
+        """
         problem = self.problem
         choices = [np.unique(problem.head[layers.of(s)]) for s in range(layers.number - 1)]
         sizes = [len(choice) for choice in choices]
         if max(sizes, default=1) == 1:
-            walk = np.array([layers.of(s)[0] for s in range(layers.number)], np.int64)
-            if not self._consider(walk):
-                self.open_ns = min(self.open_ns, self.game.time(walk))
+            for pairs in product(*(layers.of(s) for s in range(layers.number))):
+                walk = np.array(pairs, np.int64)
+                if not self._consider(walk):
+                    self.open_ns = min(self.open_ns, self.game.time(walk))
             return
         places = np.stack([problem.head[walk] for walk in walks]).astype(float)
         mean = share @ places
@@ -233,14 +237,16 @@ class PartSearch:
             yield layers_of(parts)
 
 
-def _stage_paths(table: EventTable, stages: int, *, trains: bool) -> Iterator[Ints]:
-    """For each stage, the longest paths where it takes nearly all time: both passes, or one."""
+def _stage_paths(table: EventTable, stages: int, passes: int) -> Iterator[Ints]:
+    """For each stage, the longest paths where it takes nearly all time: all passes, or one."""
     steps = table.num_steps
-    for forward, backward in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0)):
+    for share in ((1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))[: passes + 1]:
         for s in range(stages):
             times = np.full(2 * steps, 1e-3)
             times[steps:] = 0
-            times[s] += forward
-            if trains:
-                times[steps - 1 - s] += backward
+            times[s] += share[0]
+            if passes > 1:
+                times[2 * stages - 1 - s] += share[1]
+            if passes > 2:
+                times[2 * stages + s] += share[2]
             yield longest_path(table, times)

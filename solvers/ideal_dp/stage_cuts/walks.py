@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.kernels import kernel
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
 
 
@@ -72,45 +72,49 @@ def cheap_pairs(problem: CutProblem, layers: PairLayers, weights: Ints, most: in
 def times_of(problem: CutProblem, pairs: Ints) -> Ints:
     """Times of the steps of a walk and of the messages into them, (2 E,)."""
     count = len(pairs)
-    steps = count * (2 if problem.trains else 1)
+    steps = count * problem.passes
     times = np.zeros(2 * steps, np.int64)
     times[:count] = problem.forward_ns[pairs]
     cuts = problem.head[pairs[:-1]]
     times[steps + 1 : steps + count] = problem.forth_ns[cuts]
     if problem.trains:
-        times[count:steps] = problem.backward_ns[pairs][::-1]
-        times[steps + count + 1 :] = problem.back_ns[cuts][::-1]
+        times[count : 2 * count] = problem.backward_ns[pairs][::-1]
+        times[steps + count + 1 : steps + 2 * count] = problem.back_ns[cuts][::-1]
+    if problem.passes == 3:
+        times[2 * count : steps] = problem.weight_ns[pairs]
     return times
 
 
-def _tables(problem: CutProblem) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, int, bool]:
+def _tables(problem: CutProblem) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, int, int]:
     return (
-        problem.tail, problem.head, problem.forward_ns, problem.backward_ns, problem.forth_ns,
-        problem.back_ns, problem.num_cuts, problem.trains,
+        problem.tail, problem.head, problem.forward_ns, problem.backward_ns, problem.weight_ns,
+        problem.forth_ns, problem.back_ns, problem.num_cuts, problem.passes,
     )  # fmt: skip
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _cost(
-    s: int, at: int, count: int, head: Ints, forward: Ints, backward: Ints, forth: Ints, back: Ints,
-    trains: bool, weight: Ints,
+    s: int, at: int, count: int, head: Ints, forward: Ints, backward: Ints, late: Ints, forth: Ints,
+    back: Ints, passes: int, weight: Ints,
 ) -> int:  # fmt: skip
     """Of a pair in layer s, with the messages over its larger cut."""
     cost = weight[s] * forward[at]
-    steps = 2 * count if trains else count
-    if trains:
-        cost += weight[steps - 1 - s] * backward[at]
+    steps = passes * count
+    if passes > 1:
+        cost += weight[2 * count - 1 - s] * backward[at]
+    if passes > 2:
+        cost += weight[2 * count + s] * late[at]
     if s < count - 1:
         cost += weight[steps + s + 1] * forth[head[at]]
-        if trains:
-            cost += weight[steps + steps - 1 - s] * back[head[at]]
+        if passes > 1:
+            cost += weight[steps + 2 * count - 1 - s] * back[head[at]]
     return int(cost)
 
 
-@njit(cache=True)
+@kernel
 def _cheapest(
-    tail: Ints, head: Ints, forward: Ints, backward: Ints, forth: Ints, back: Ints, num_cuts: int,
-    trains: bool, pointer: Ints, pair: Ints, weight: Ints,
+    tail: Ints, head: Ints, forward: Ints, backward: Ints, late: Ints, forth: Ints, back: Ints,
+    num_cuts: int, passes: int, pointer: Ints, pair: Ints, weight: Ints,
 ) -> tuple[int, Ints]:  # fmt: skip
     count = len(pointer) - 1
     value = np.full((count + 1, num_cuts), NEVER)
@@ -120,7 +124,7 @@ def _cheapest(
         for at in pair[pointer[s] : pointer[s + 1]]:
             if value[s, tail[at]] < NEVER:
                 now = value[s, tail[at]] + _cost(
-                    s, at, count, head, forward, backward, forth, back, trains, weight
+                    s, at, count, head, forward, backward, late, forth, back, passes, weight
                 )
                 if now < value[s + 1, head[at]]:
                     value[s + 1, head[at]], came[s + 1, head[at]] = now, at
@@ -133,15 +137,15 @@ def _cheapest(
     return value[count, num_cuts - 1], walk
 
 
-@njit(cache=True)
+@kernel
 def _cheap(
-    tail: Ints, head: Ints, forward: Ints, backward: Ints, forth: Ints, back: Ints, num_cuts: int,
-    trains: bool, pointer: Ints, pair: Ints, weights: Ints, most: int,
+    tail: Ints, head: Ints, forward: Ints, backward: Ints, late: Ints, forth: Ints, back: Ints,
+    num_cuts: int, passes: int, pointer: Ints, pair: Ints, weights: Ints, most: int,
 ) -> tuple[Ints, Ints]:  # fmt: skip
     pointer, pair = pointer.copy(), pair.copy()
     for row in range(len(weights)):
         cost = _over_each(
-            tail, head, forward, backward, forth, back, num_cuts, trains, pointer, pair,
+            tail, head, forward, backward, late, forth, back, num_cuts, passes, pointer, pair,
             weights[row],
         )  # fmt: skip
         kept = 0
@@ -156,10 +160,10 @@ def _cheap(
     return pointer, pair
 
 
-@njit(cache=True)
+@kernel
 def _over_each(
-    tail: Ints, head: Ints, forward: Ints, backward: Ints, forth: Ints, back: Ints, num_cuts: int,
-    trains: bool, pointer: Ints, pair: Ints, weight: Ints,
+    tail: Ints, head: Ints, forward: Ints, backward: Ints, late: Ints, forth: Ints, back: Ints,
+    num_cuts: int, passes: int, pointer: Ints, pair: Ints, weight: Ints,
 ) -> Ints:  # fmt: skip
     """Cost of the cheapest walk over each pair of each layer."""
     count = len(pointer) - 1
@@ -169,7 +173,9 @@ def _over_each(
     for s in range(count):
         for x in range(pointer[s], pointer[s + 1]):
             at = pair[x]
-            cost[x] = _cost(s, at, count, head, forward, backward, forth, back, trains, weight)
+            cost[x] = _cost(
+                s, at, count, head, forward, backward, late, forth, back, passes, weight
+            )
             if here[s, tail[at]] < NEVER:
                 now = here[s, tail[at]] + cost[x]
                 here[s + 1, head[at]] = min(here[s + 1, head[at]], now)

@@ -6,9 +6,15 @@ import random
 from itertools import pairwise
 
 import pytest
-from draws.pipelines import iteration_semantics, layer_row, pipeline_instance, stage_plan
+from draws.pipelines import (
+    iteration_semantics,
+    layer_row,
+    pipeline_instance,
+    shared_weight_row,
+    stage_plan,
+)
 
-from placegap.instances import InputError, PipelineIteration, Plan, evaluate, example
+from placegap.instances import InputError, PipelineIteration, Plan, evaluate, example, recheck
 from placegap.instances.referee.check import check_and_run
 from placegap.instances.referee.pipeline.iteration import simulate_iteration
 from placegap.instances.referee.simulate import PlanError
@@ -80,6 +86,17 @@ def test_stages_hold_what_is_in_flight() -> None:
         for schedule in ("1f1b", "gpipe")
     }
     assert held == {"1f1b": [18, 14, 10], "gpipe": [38, 38, 38]}
+
+
+def test_gradients_of_a_shared_weight_are_exchanged_after_the_last_microbatch() -> None:
+    # the sum of the first layer's weight gradients goes up to the copy in the last layer: that
+    # binds no stage, and its 10^6 ns on the link are not counted
+    tied = shared_weight_row([1, 1], [2, 2], 10**6)
+    plan = Plan.on([0, 1, 0, 1, 0, 1])
+    for schedule in ("gpipe", "1f1b"):  # as without it: 1 + 1 + 1 and 2 + 2 + 2
+        semantics = PipelineIteration.model_validate({"schedule": schedule, "microbatches": 2})
+        assert evaluate(tied, plan, semantics).value_ns == 9
+        assert recheck(tied, plan, semantics).value_ns == 9
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,22 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from draws.pipelines import iteration_semantics, layer_row, model_row, pipeline_instance
+from draws.pipelines import (
+    iteration_semantics,
+    layer_row,
+    model_row,
+    pipeline_instance,
+    zero_bubble,
+)
 
 from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
     Instance,
+    Link,
+    Op,
     PipelineIteration,
     Plan,
     evaluate,
@@ -53,6 +65,44 @@ def test_finds_and_proves_what_brute_force_finds_5000_times() -> None:
     compare(range(4060, 5060), most_layers=7, most_devices=2)
 
 
+def compare_apart(seeds: range) -> Counter[str]:
+    """As `compare`, with gradients of weights apart."""
+    ended = Counter[str]()
+    for seed in seeds:
+        semantics = zero_bubble(random.Random(f"zero-bubble-cuts-{seed}"))
+        instance = pipeline_instance(seed, most_layers=5, most_devices=3, weights=True)
+        if count_chains(instance, semantics) > MOST_PLANS:
+            continue
+        best = best_chain(instance, semantics)
+        found = solve(instance, semantics, "stage-cuts")
+        assert found.value_ns == (None if best is None else best[0]), (seed, semantics.label)
+        assert found.status == ("infeasible" if best is None else "optimal"), (seed, found.message)
+        ended[found.status] += 1
+    return ended
+
+
+def test_finds_and_proves_what_brute_force_finds_under_zero_bubble() -> None:
+    ended = compare_apart(range(40))
+    assert ended["optimal"] >= 25
+    assert ended["infeasible"] >= 1
+
+
+@pytest.mark.deep
+def test_finds_and_proves_what_brute_force_finds_2000_times_under_zero_bubble() -> None:
+    compare_apart(range(40, 2040))
+
+
+def test_proves_chains_under_zero_bubble_and_gains_on_1f1b() -> None:
+    row = model_row(32, 4, 0, 10**5, split=True)
+    values = {}
+    for schedule in ("1f1b", "zero_bubble"):
+        semantics = PipelineIteration.model_validate({"schedule": schedule, "microbatches": 8})
+        found = solve(row, semantics, "stage-cuts", time_limit_s=120)
+        assert found.status == "optimal"
+        values[schedule] = found.value_ns or 0
+    assert values["zero_bubble"] < values["1f1b"]
+
+
 @pytest.mark.parametrize(("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2)])
 def test_proves_chains_of_a_model_under_every_schedule(schedule: str, chunks: int) -> None:
     semantics = PipelineIteration.model_validate(
@@ -93,6 +143,23 @@ def test_proves_chains_on_devices_of_two_speeds(microbatches: int) -> None:
     semantics = PipelineIteration(microbatches=microbatches)
     found = solve(unlike, semantics, "stage-cuts", time_limit_s=120)
     assert found.status == "optimal"
+
+
+def test_the_last_device_is_tried_of_each_kind_that_is_as_fast() -> None:
+    # the second layer takes 1 ns on b, c and e; the link from a carries 50 bytes in 10 ns to c, and
+    # in 50 to the others: 1 + 2 * 10 + 1 ns for two microbatches
+    times = ({"a": 1, "b": 100, "c": 101, "e": 102}, {"a": 100, "b": 1, "c": 1, "e": 1})
+    ops = tuple(Op(name=f"f{i}", time_ns=each) for i, each in enumerate(times))
+    graph = Graph(name="two", ops=ops, edges=(Edge(producer="f0", consumer="f1", bytes=50),))
+    devices = tuple(Device(name=kind, kind=kind) for kind in "abce")
+    links = tuple(
+        Link(source=x, target=y, bandwidth_bytes_per_s=10**9 * (5 if "c" in (x, y) else 1))
+        for x in "abce" for y in "abce" if x != y
+    )  # fmt: skip
+    cluster = Cluster(name="four", devices=devices, links=links)
+    instance = Instance(name="two", graph=graph, cluster=cluster)
+    found = solve(instance, PipelineIteration(microbatches=2), "stage-cuts", {"start": False})
+    assert found.value_ns == found.bound_ns == 22
 
 
 def test_the_time_limit_leaves_a_plan_and_a_bound() -> None:
@@ -162,9 +229,10 @@ def test_the_kernels_clock_is_the_referees_where_layers_are_in_a_row() -> None:
     for seed in range(30):
         rng = random.Random(f"clock-{seed}")
         n, m = rng.randrange(2, 7), rng.randrange(1, 7)
-        instance = model_row(n, n, seed, rng.choice([0, 10**6]))
+        split = seed % 3 == 2
+        instance = model_row(n, n, seed, rng.choice([0, 10**6]), split=split)
         semantics = PipelineIteration(
-            schedule=rng.choice(["gpipe", "1f1b"]), microbatches=m,
+            schedule="zero_bubble" if split else rng.choice(["gpipe", "1f1b"]), microbatches=m,
             sending=rng.choice(["overlap", "blocking"]),
         )  # fmt: skip
         block = stage_blocks(instance)
@@ -178,6 +246,6 @@ def test_the_kernels_clock_is_the_referees_where_layers_are_in_a_row() -> None:
             ]
         )
         table = event_table(semantics, n, trains=True)
-        plan = Plan.on([*range(n), *range(n)])
+        plan = Plan.on([*range(n)] * (3 if split else 2))
         value_ns = evaluate(instance, plan, semantics).value_ns
         assert iteration_time(table, times_of(problem, walk)) == value_ns
