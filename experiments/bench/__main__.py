@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from placegap.experiments.bench.exact import HEADER
 from placegap.experiments.bench.ideals import ideal_rows
@@ -47,6 +46,7 @@ from placegap.instances.files.document import Document, load_document, save_docu
 from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
@@ -226,7 +226,7 @@ def _describe(result: Any) -> str:
     return f"{result.status}, value {result.value_ns}, bound {result.bound_ns}; {details}"
 
 
-@njit(cache=True)
+@kernel
 def _calibrate(values: Ints) -> int:
     """A fixed amount of integer work."""
     state = np.int64(1)

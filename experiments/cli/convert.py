@@ -34,10 +34,18 @@ def convert_command(
     time_unit: UnitOption = None,
     dim: DimOption = None,
     times: TimesOption = None,
+    weight_gradients: Annotated[
+        bool,
+        typer.Option(
+            "--weight-gradients",
+            help="Training steps: mark backward ops that only weights need (zero_bubble).",
+        ),
+    ] = False,
 ) -> None:
     """Write a model in placegap's own format; with a cluster, as an instance on it."""
     from placegap.experiments.running.sources import find_cluster, find_model, on_cluster
     from placegap.instances.files.document import Document, save_document
+    from placegap.instances.problem.weight_gradients import mark_weight_gradients
 
     check_json_name(out)
     with spinner(f"reading {model}"):
@@ -45,6 +53,9 @@ def convert_command(
         if cluster is not None or times is not None:
             chosen = None if cluster is None else find_cluster(cluster)
             document = Document.of(on_cluster(document, chosen, times))
+        if weight_gradients:
+            graph = mark_weight_gradients(document.graph)
+            document = document.model_copy(update={"graph": graph, "best_known": ()})
         save_document(document, out)
     warn_open(document.graph, model)
     if times is not None:

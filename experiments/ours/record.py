@@ -9,6 +9,7 @@ row of the study with all its runs, or what a sweep found of one task.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,12 +19,10 @@ from typing import Any
 from placegap.experiments.papers.figures.graphs import figure_of
 from placegap.experiments.running.known_bounds import best_bound, recorded_bounds
 from placegap.experiments.running.sources import load_source
-from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_RUN, GapCell, gap_cells
-from placegap.experiments.studies.log import Record, RunLog, canonical_json
-from placegap.experiments.studies.plan import plan_study
+from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_RUN, GapCell
+from placegap.experiments.studies.log import Record, canonical_json
 from placegap.experiments.studies.report import write_file
-from placegap.experiments.studies.run import LOG_NAME, results_folder
+from placegap.experiments.studies.run import logged_cells
 from placegap.instances.reading.errors import InputError
 
 HERE = Path(__file__).resolve().parent
@@ -114,16 +113,11 @@ def record_study(name: str, *, smoke: bool = False, out: str | None = None) -> P
         If there is no such study, or if some of its runs are not in its log.
     """
     path = HERE / f"{name}.yaml"
-    study = load_study(path, smoke=smoke)
-    log_file = results_folder(study, out) / LOG_NAME
-    asked = f"placegap study {path.relative_to(HERE.parents[1])}{' --smoke' * smoke}"
-    if not log_file.exists():
-        raise InputError(f"there is no such log; run `{asked}` first", log_file)
-    with RunLog(log_file) as log:
-        cells = gap_cells(plan_study(study, path), log.records)
+    study, cells = logged_cells(path, out, smoke=smoke)
     missing = sum(cell.status == NOT_RUN for cell in cells)
     if missing:
-        raise InputError(f"{missing} runs are missing; `{asked}` goes on", log_file)
+        asked = f"placegap study {os.path.relpath(path)}{' --smoke' * smoke}"
+        raise InputError(f"{missing} runs are missing; `{asked}` goes on", study.name)
     return record_lines(name, smoke, rows_of(cells))
 
 

@@ -109,6 +109,11 @@ def _fewer_stages(
             f"{_unused(verdict)}: {semantics.microbatches} microbatches are no multiple of"
             f" {instance.num_devices} devices, as interleaved asks; choose --microbatches so"
         )
+    from placegap.instances.structure.stage_blocks import gradient_tie  # loads networkx
+
+    tie = gradient_tie(instance)
+    if tie is not None:
+        return f"{_unused(verdict)}: {tie}"
     if result.status == "optimal":
         return f"{_unused(verdict)}: no plan with more stages has a shorter iteration"
     return f"{_unused(verdict)}: no shorter iteration with more stages was found"

@@ -25,6 +25,7 @@ from placegap.experiments.studies.task import (
     run_elsewhere,
     run_task,
 )
+from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -119,6 +120,25 @@ def run_study(
                     log.append({**describe_ending(ending), "made_by": ending.made_by or stamp})
                 told.ended(run)
         return study, gap_cells(cells, log.records)
+
+
+def logged_cells(
+    config: str | Path, out: str | Path | None = None, *, smoke: bool = False
+) -> tuple[Study, list[GapCell]]:
+    """A study and all its cells as its log has them; nothing is run.
+
+    Raises
+    ------
+    InputError
+        A bad study, or no log of it.
+    """
+    study = load_study(config, smoke=smoke)
+    log_file = results_folder(study, out) / LOG_NAME
+    if not log_file.exists():
+        asked = f"placegap study {os.path.relpath(config)}{' --smoke' * smoke}"
+        raise InputError(f"there is no such log; run `{asked}` first", log_file)
+    with RunLog(log_file) as log:
+        return study, gap_cells(plan_study(study, config), log.records)
 
 
 def _started(todo: Sequence[Run], told: Progress) -> Iterator[Run]:

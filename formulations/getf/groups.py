@@ -140,9 +140,7 @@ def related_speeds(time_ns: Ints) -> Floats | None:
 def possible_placements(instance: Instance) -> NDArray[np.bool_]:
     """Devices that run an op's whole colocation group and can hold it, (n, K)."""
     arrays = instance.arrays
-    together = np.zeros(arrays.num_groups, np.int64)
-    np.add.at(together, arrays.group, arrays.resident_bytes)
-    fits = together[arrays.group][:, None] <= arrays.memory_bytes
+    fits = arrays.group_bytes[arrays.group][:, None] <= arrays.memory_bytes
     return for_whole_groups(arrays.group, (arrays.time_ns != UNSUPPORTED) & fits)
 
 
@@ -159,8 +157,8 @@ def colocated_times(instance: Instance) -> tuple[NDArray[np.bool_], Ints]:
     """
     arrays = instance.arrays
     possible = possible_placements(instance)
-    possible_together = np.ones((arrays.num_groups, instance.num_devices), np.bool_)
-    np.logical_and.at(possible_together, arrays.group, possible)
+    fits = arrays.group_bytes[:, None] <= arrays.memory_bytes
+    possible_together: NDArray[np.bool_] = arrays.group_runs & fits
     total = np.zeros(possible_together.shape, np.int64)
     np.add.at(total, arrays.group, np.where(possible, arrays.time_ns, 0))
     return possible_together, total

@@ -294,11 +294,10 @@ def group_memory(model: pyo.ConcreteModel, instance: Instance, groups: DeviceGro
     single bytes, and then wider by one unit, like `shared.families.memory_capacity`.
     """
     arrays = instance.arrays
-    size = np.zeros(arrays.num_groups, np.int64)
-    np.add.at(size, arrays.group, arrays.resident_bytes)
-    total, capacity = sum(size.tolist()), arrays.memory_bytes.tolist()
+    size: list[int] = arrays.group_bytes.tolist()
+    total, capacity = sum(size), arrays.memory_bytes.tolist()
     limit = [sum(capacity[k] for k in devices) for devices in groups.devices]
-    heavy = [(b, m) for b, m in enumerate(size.tolist()) if m]
+    heavy = [(b, m) for b, m in enumerate(size) if m]
 
     @model.Constraint([g for g, most in enumerate(limit) if most < total])
     def group_memory(model: pyo.ConcreteModel, g: int) -> Linear:

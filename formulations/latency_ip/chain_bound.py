@@ -16,7 +16,6 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.formulations.latency_ip.chain_cuts import INSIDE, OUTSIDE, CallCuts
@@ -24,6 +23,7 @@ from placegap.formulations.shared.reach import op_reach
 from placegap.instances.problem.graph_index import GraphIndex, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import LatencySubgraphs
 
 MOST_OPS = 2500
@@ -127,11 +127,10 @@ class _ChainBound:
         self.chain, self.after, self.own = chain, after, own
         self.alone = times[:, arrays.is_host].min(axis=1, initial=NEVER)[chain]
         self.calls = min(len(accelerators) * semantics.subgraphs, len(chain))
-        of_group = np.zeros(arrays.num_groups, np.int64)
-        np.add.at(of_group, arrays.group, arrays.resident_bytes)
         self.costs = _intervals(
-            chain, after, own, able, arrays.group, of_group, semantics.subgraphs == 1, room,
-            index.tensor_ptr, index.consumer[index.tensor_edge], index.tensor_producer, move,
+            chain, after, own, able, arrays.group, arrays.group_bytes,
+            semantics.subgraphs == 1, room, index.tensor_ptr,
+            index.consumer[index.tensor_edge], index.tensor_producer, move,
         )  # fmt: skip
         self.cuts = CallCuts(index, own, able, move)
 
@@ -159,7 +158,7 @@ class _ChainBound:
         return value
 
 
-@njit(cache=True)
+@kernel
 def _intervals(
     chain: Ints, after: Bools, own: Ints, able: Bools, group: Ints, size: Ints, once: bool,
     room: int, tensor_ptr: Ints, consumer: Ints, producer: Ints, move: Ints,
@@ -192,7 +191,7 @@ def _intervals(
     return costs
 
 
-@njit(cache=True)
+@kernel
 def _sides(chain: Ints, i: int, j: int, after: Bools) -> Sides:
     """Which ops are in a call that meets the chain from i to j, and which are not, (n,)."""
     first, last = chain[i], chain[j]
@@ -207,7 +206,7 @@ def _sides(chain: Ints, i: int, j: int, after: Bools) -> Sides:
     return side
 
 
-@njit(cache=True)
+@kernel
 def _known_cut(side: Sides, tensor_ptr: Ints, consumer: Ints, producer: Ints, move: Ints) -> int:
     """What the tensors with an end inside and an end outside take."""
     total = 0
@@ -221,7 +220,7 @@ def _known_cut(side: Sides, tensor_ptr: Ints, consumer: Ints, producer: Ints, mo
     return total
 
 
-@njit(cache=True)
+@kernel
 def _cut_chain(costs: Ints, alone: Ints, calls: int) -> tuple[int, Ints]:
     """Least time to cut the chain into at most so many intervals, and those intervals, (c, 2).
 

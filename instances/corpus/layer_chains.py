@@ -56,8 +56,11 @@ SHAPES = {
 """Language models by name."""
 
 
-def layer_chain(name: str) -> Graph:
+def layer_chain(name: str, *, split: bool = False) -> Graph:
     """One training step on one sequence of a model of `SHAPES`, not yet costed.
+
+    With `split` each layer's gradients of weights are an op of their own, ``<layer>/weights``: as
+    many FLOPs as its products of the forward pass, and half of the bytes that backward moves.
 
     Examples
     --------
@@ -92,9 +95,34 @@ def layer_chain(name: str) -> Graph:
         for name, _, _, stash, _ in rows
     ]
     source = f"{name}: its shape as published, FLOPs of matrix products"
-    return Graph(
+    graph = Graph(
         name=name, ops=tuple(ops), edges=tuple(edges), provenance=Provenance(source=source)
     )
+    products = {row_name: flops - scores * ("layer" in row_name) for row_name, flops, *_ in rows}
+    return _with_weight_ops(graph, products) if split else graph
+
+
+def _with_weight_ops(graph: Graph, products: dict[str, int]) -> Graph:
+    """Backward ops in two: gradients of inputs, and of weights after so many FLOPs."""
+    ops, weights = list[Op](), list[Op]()
+    for op in graph.ops:
+        if not op.backward:
+            ops.append(op)
+            continue
+        layer = op.name.removesuffix("/backward")
+        flops, half = products[layer], (op.bytes_moved or 0) // 2
+        ops.append(op.model_copy(update={"flops": (op.flops or 0) - flops, "bytes_moved": half}))
+        update = {"name": f"{layer}/weights", "flops": flops, "bytes_moved": half}
+        weights.append(op.model_copy(update={**update, "weight_gradient": True}))
+    edges = [edge.model_copy(update={"tensor": edge.tensor or "gradient"}) for edge in graph.edges]
+    also = [
+        edge.model_copy(update={"consumer": edge.consumer.replace("/backward", "/weights")})
+        for edge in edges
+        if edge.consumer.endswith("/backward")
+    ]
+    last = graph.ops[len(graph.ops) // 2 - 1].name
+    own = Edge(producer=f"{last}/backward", consumer=f"{last}/weights", tensor="own")
+    return graph.model_copy(update={"ops": (*ops, *weights), "edges": (*edges, *also, own)})
 
 
 def _op(row: tuple[str, int, int, int, int], *, backward: bool) -> Op:

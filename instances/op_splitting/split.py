@@ -264,6 +264,7 @@ def _gather(op: Op, cut: Cut, name: str, past: int) -> Op:
         time_ns=dict.fromkeys(op.time_ns, 0),
         resident_bytes=output - min(past, output),
         backward=op.backward,
+        weight_gradient=op.weight_gradient,
         module=op.module,
         dtype=op.dtype,
     )

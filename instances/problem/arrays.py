@@ -31,7 +31,7 @@ class Arrays:
     group : (n,) int64
         Colocation group of each op; an op without one is a group of its own. Groups are numbered
         by their first op.
-    backward : (n,) bool
+    backward, weight_gradient : (n,) bool
     memory_bytes : (K,) int64
         `NO_LIMIT` where a device has none.
     is_host : (K,) bool
@@ -49,6 +49,7 @@ class Arrays:
     resident_bytes: Ints
     group: Ints
     backward: NDArray[np.bool_]
+    weight_gradient: NDArray[np.bool_]
     memory_bytes: Ints
     is_host: NDArray[np.bool_]
     link_class: Ints
@@ -59,6 +60,20 @@ class Arrays:
     def num_groups(self) -> int:
         """Number of colocation groups, single ops included."""
         return int(self.group.max()) + 1
+
+    @property
+    def group_bytes(self) -> Ints:
+        """Resident bytes of each colocation group, (g,)."""
+        size = np.zeros(self.num_groups, np.int64)
+        np.add.at(size, self.group, self.resident_bytes)
+        return size
+
+    @property
+    def group_runs(self) -> NDArray[np.bool_]:
+        """Whether a device runs all ops of a colocation group, (g, K)."""
+        runs = np.ones((self.num_groups, self.time_ns.shape[1]), np.bool_)
+        np.logical_and.at(runs, self.group, self.time_ns != UNSUPPORTED)
+        return runs
 
 
 def derive_arrays(instance: Instance) -> Arrays:
@@ -77,6 +92,7 @@ def derive_arrays(instance: Instance) -> Arrays:
         resident_bytes=np.array([op.resident_bytes for op in ops], np.int64),
         group=_groups(instance),
         backward=np.array([op.backward for op in ops], np.bool_),
+        weight_gradient=np.array([op.backward and op.weight_gradient for op in ops], np.bool_),
         memory_bytes=np.array(
             [NO_LIMIT if d.memory_bytes is None else d.memory_bytes for d in devices], np.int64
         ),

@@ -92,6 +92,9 @@ class Op(InstancePart):
         Ops of one group (colour class) run on one device.
     backward : bool
         Whether the op belongs to the backward pass of a training graph.
+    weight_gradient : bool
+        Of a backward op: whether gradients and updates of weights are all that depends on it, so
+        that it may wait while gradients of inputs go on (zero-bubble schedules).
     module : str or None
         Path of the module the op came from.
     flops, bytes_moved : int or None
@@ -119,6 +122,7 @@ class Op(InstancePart):
     shared_state: dict[Name, Positive] = Field(default_factory=dict)
     colocation: Name | None = None
     backward: Flag = False
+    weight_gradient: Flag = False
     module: str | None = None
     flops: Count | None = None
     bytes_moved: Count | None = None
@@ -294,6 +298,10 @@ class Graph(InstancePart):
         for number, op in enumerate(self.ops):
             total += op.parameter_bytes if op.state_bytes is None else op.state_bytes
             total += op.workspace_bytes + sum(op.shared_state.values())
+            if op.weight_gradient and not op.backward:
+                raise ValueError(
+                    f"ops[{number}] {op.name!r}: is marked weight_gradient; mark it backward, too"
+                )
             for name, size in op.shared_state.items():
                 other, holder = first.setdefault(name, (size, op.name))
                 if other != size:

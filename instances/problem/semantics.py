@@ -23,7 +23,7 @@ Channels = Literal["free", "link", "port", "half_duplex"]
 PlanClass = Literal["any", "convex", "chain"]
 LoadRule = Literal["add", "overlap"]
 MemoryRule = Literal["sum", "peak"]
-PipelineSchedule = Literal["gpipe", "1f1b", "interleaved"]
+PipelineSchedule = Literal["gpipe", "1f1b", "interleaved", "zero_bubble"]
 Sending = Literal["overlap", "blocking"]
 
 MAX_SUBGRAPHS = 1024
@@ -172,7 +172,8 @@ class PipelineIteration(_Rules):
     objective: Literal["pipeline_iteration"] = "pipeline_iteration"
     schedule: PipelineSchedule = "1f1b"
     """In which order a device runs the microbatches: all forward, then all backward; one forward,
-    one backward; or that with several stages per device (`pipeline.device_orders`)."""
+    one backward; that with several stages per device, or with gradients of weights apart, later
+    than those of inputs (`pipeline.device_orders`)."""
 
     stages_per_device: Annotated[int, Field(ge=1, le=MAX_STAGES_PER_DEVICE)] = 1
     """How many stages a device has under ``interleaved``; else 1."""

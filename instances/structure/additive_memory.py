@@ -30,14 +30,15 @@ than the sum of these over its ops. So a plan that fits there, under the rule `s
 from __future__ import annotations
 
 from typing import NamedTuple
+from weakref import ref
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import GraphIndex, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import LoadSemantics, Semantics, memory_rule
 
 Flags = NDArray[np.bool_]
@@ -48,6 +49,8 @@ MOST_STARTS = 16
 
 def relax_memory(instance: Instance, semantics: Semantics) -> tuple[Instance, Semantics]:
     """The instance and semantics themselves under `sum`; the floor, under `sum`, for `peak`.
+
+    The last floor is kept as long as its instance lives: placer after placer asks for the same.
 
     Examples
     --------
@@ -60,7 +63,16 @@ def relax_memory(instance: Instance, semantics: Semantics) -> tuple[Instance, Se
     if memory_rule(semantics) == "sum":
         return instance, semantics
     plain = semantics.model_copy(update={"memory": "sum"})
-    return with_resident(instance, floor_bytes(instance, semantics)), plain
+    for of, asked, floor in _last:
+        if of() is instance and asked == semantics:
+            return floor, plain
+    floor = with_resident(instance, floor_bytes(instance, semantics))
+    _last[:] = [(ref(instance, lambda gone: _last.clear()), semantics, floor)]
+    return floor, plain
+
+
+_last: list[tuple[ref[Instance], Semantics, Instance]] = []
+"""An instance, semantics and their floor."""
 
 
 def with_resident(instance: Instance, resident_bytes: Ints) -> Instance:
@@ -230,7 +242,7 @@ def _on_longest_path(index: GraphIndex) -> Flags:
     return np.asarray(through == through.max(), np.bool_)
 
 
-@njit(cache=True)
+@kernel
 def _longest(order: Ints, pointer: Ints, target: Ints) -> Ints:
     """Most ops on a path up to each op, along arcs that agree with the order."""
     most = np.ones(len(order), np.int64)
@@ -240,7 +252,7 @@ def _longest(order: Ints, pointer: Ints, target: Ints) -> Ints:
     return most
 
 
-@njit(cache=True)
+@kernel
 def _reached(order: Ints, pointer: Ints, target: Ints, source: int) -> Flags:
     """The source and what it leads to, along arcs that agree with the order."""
     reached = np.zeros(len(order), np.bool_)

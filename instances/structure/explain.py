@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
 
 MAX_SETS = 4096
 """Sets of devices that the capacity check looks at; the smallest come first."""
@@ -58,13 +57,10 @@ def explain_infeasible(instance: Instance) -> tuple[str, ...]:
 def _groups(instance: Instance) -> Iterator[_Group]:
     arrays, ops = instance.arrays, instance.graph.ops
     _, first, count = np.unique(arrays.group, return_index=True, return_counts=True)
-    size = np.zeros(arrays.num_groups, np.int64)
-    np.add.at(size, arrays.group, arrays.resident_bytes)
-    refuses = np.zeros((arrays.num_groups, instance.num_devices), np.int64)
-    np.add.at(refuses, arrays.group, (arrays.time_ns == UNSUPPORTED).astype(np.int64))
-    fits = (refuses == 0) & (size[:, None] <= arrays.memory_bytes)
+    size, runs = arrays.group_bytes, arrays.group_runs
+    fits = runs & (size[:, None] <= arrays.memory_bytes)
     sets: dict[bytes, frozenset[int]] = {}  # few differ, so they are made once
-    rows = zip(first.tolist(), count.tolist(), size.tolist(), refuses == 0, fits, strict=True)
+    rows = zip(first.tolist(), count.tolist(), size.tolist(), runs, fits, strict=True)
     for at, num_ops, total, *masks in rows:
         op = ops[at]
         for mask in masks:

@@ -9,13 +9,13 @@ cycle.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints, freeze
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
+from placegap.instances.problem.integers import NO_LIMIT
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.mean_costs import Flow, flow_of
 from placegap.instances.structure.weighted_dag import cpd_topo, predecessors
 from placegap.instances.transforms.merge import Merge, merge_groups
@@ -70,9 +70,7 @@ def fusion_segments(
     """
     least = int(arrays.memory_bytes.min())
     most = NO_LIMIT if least == NO_LIMIT else int(memory_share * least)
-    runs = np.ones((arrays.num_groups, arrays.time_ns.shape[1]), np.bool_)
-    np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
-    patterns, kind = np.unique(runs, axis=0, return_inverse=True)
+    patterns, kind = np.unique(arrays.group_runs, axis=0, return_inverse=True)
     kind = kind.reshape(-1).astype(np.int64)[arrays.group]
     begin = _cuts(flow, order, arrays.resident_bytes, patterns, kind, reach, most)
     segment = np.empty(len(order), np.int64)
@@ -80,7 +78,7 @@ def fusion_segments(
     return segment
 
 
-@njit(cache=True)
+@kernel
 def _cuts(
     flow: Flow, order: Ints, size: Ints, patterns: NDArray[np.bool_], kind: Ints,
     reach: int, most: int,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
 
 
 class Together:
@@ -21,13 +18,10 @@ class Together:
 
     def __init__(self, instance: Instance) -> None:
         arrays = instance.arrays
-        runs = np.ones((arrays.num_groups, instance.num_devices), np.bool_)
-        np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
+        runs = arrays.group_runs.tolist()
         # as bits of Python integers
-        self.devices = [sum(1 << k for k, can in enumerate(row) if can) for row in runs.tolist()]
-        size = np.zeros(arrays.num_groups, np.int64)
-        np.add.at(size, arrays.group, arrays.resident_bytes)
-        self.size: list[int] = size.tolist()
+        self.devices = [sum(1 << k for k, can in enumerate(row) if can) for row in runs]
+        self.size: list[int] = arrays.group_bytes.tolist()
         self.home = list(range(arrays.num_groups))
         self.memory: list[int] = arrays.memory_bytes.tolist()
 

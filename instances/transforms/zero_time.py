@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     LoadSemantics,
@@ -130,9 +129,7 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
 def _devices(instance: Instance) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Devices that can run each op's group; devices where the op takes time or cannot run."""
     arrays = instance.arrays
-    runs = np.ones((arrays.num_groups, instance.num_devices), np.bool_)
-    np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
-    return runs[arrays.group], arrays.time_ns != 0
+    return arrays.group_runs[arrays.group], arrays.time_ns != 0
 
 
 class _Tensors:

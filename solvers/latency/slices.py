@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
@@ -98,10 +98,7 @@ def group_slices(instance: Instance, subgraphs: int) -> list[Plan]:
     arrays = instance.arrays
     order = arrays.index.topological_order
     groups = list(dict.fromkeys(arrays.group[order].tolist()))
-    size = np.zeros(arrays.num_groups, np.int64)
-    np.add.at(size, arrays.group, arrays.resident_bytes)
-    runs = np.ones((arrays.num_groups, len(arrays.is_host)), np.bool_)
-    np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
+    size, runs = arrays.group_bytes, arrays.group_runs
     accelerators = np.flatnonzero(~arrays.is_host).tolist()
     hosts = np.flatnonzero(arrays.is_host).tolist()
     weight = size if size.any() else np.bincount(arrays.group)
@@ -163,7 +160,7 @@ def _slice_plan(problem: ChainProblem, order: Ints) -> Plan | None:
     return Plan.on(device[problem.blocks.block].tolist())
 
 
-@njit(cache=True)
+@kernel
 def _slice(
     order: Ints, time: Ints, need: Ints, room: Ints, nets: CutNets, accelerators: int, hosts: int
 ) -> tuple[int, int, Ints]:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
+from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.progress import tell
+from placegap.solvers.core.result import Outcome
 from placegap.solvers.local_search.annealing.schedule import (
     bottom_levels,
     kernel_data,
@@ -92,14 +92,6 @@ class Evaluations:
         self._plan: Plan | None = None
 
     @property
-    def supported(self) -> NDArray[np.bool_]:
-        """Whether a device runs all that is colocated with an op, (n, K)."""
-        arrays = self.instance.arrays
-        runs = np.ones((arrays.num_groups, self.instance.num_devices), np.bool_)
-        np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
-        return runs[arrays.group]
-
-    @property
     def start_ns(self) -> Ints:
         """Start of each op in the last schedule, (n,)."""
         return self._work.start[: self.instance.num_ops]
@@ -130,6 +122,13 @@ class Evaluations:
             schedule(self._data, device, self._level, self._work)
             self._plan = plan_of(self.instance, self.semantics, self._data, device, self._work)
         return self._plan
+
+    def outcome(self, why_ended: str) -> Outcome:
+        """The best placement as a method's answer, and why the search ended early, if it did."""
+        plan = self.plan()
+        if plan is None:
+            why_ended = why_ended or f"none of {self.done} placements fits into memory"
+        return Outcome(plan, message=why_ended, details={"evaluations": self.done})
 
     def _excess(self, device: Ints) -> float:
         arrays = self.instance.arrays

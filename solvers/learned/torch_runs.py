@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
+
+from placegap.solvers.core.extras import why_not_installed
 
 
 def missing() -> str | None:
     """How to install torch, or None."""
-    return None if find_spec("torch") else "needs torch: pip install 'placegap[torch]'"
+    return why_not_installed("torch", "torch")
 
 
 @contextmanager

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
@@ -43,12 +43,8 @@ def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
     """
     arrays, machines = instance.arrays, machines_of(instance, semantics)
     k = instance.num_devices
-    runs = arrays.time_ns != UNSUPPORTED
     order = by_levels(instance, machines)
-    group_bytes = np.zeros(arrays.num_groups, np.int64)
-    np.add.at(group_bytes, arrays.group, arrays.resident_bytes)
-    group_runs = np.ones((arrays.num_groups, k), np.bool_)
-    np.logical_and.at(group_runs, arrays.group, runs)
+    group_bytes, group_runs = arrays.group_bytes, arrays.group_runs
     for weight in WEIGHTS if k > 1 else WEIGHTS[:1]:
         home = np.full(arrays.num_groups, NONE, np.int64)
         fits = _place(
@@ -86,7 +82,7 @@ def _is_topological(producer: Ints, consumer: Ints, order: Ints) -> bool:
     return bool((position[producer] < position[consumer]).all())
 
 
-@njit(cache=True)
+@kernel
 def _levels(order: Ints, machines: Machines, mean_ns: Floats, transfer_ns: Floats) -> Floats:
     level = mean_ns.copy()
     for at in range(len(order) - 1, -1, -1):
@@ -97,7 +93,7 @@ def _levels(order: Ints, machines: Machines, mean_ns: Floats, transfer_ns: Float
     return level
 
 
-@njit(cache=True)
+@kernel
 def _place(
     machines: Machines, order: Ints, group: Ints, group_bytes: Ints, group_runs: Flags, home: Ints,
     room: Ints, num_machines: int, weight: float,
@@ -134,7 +130,7 @@ def _place(
     return True
 
 
-@njit(cache=True)
+@kernel
 def _arrival(
     machines: Machines, v: int, b: int, home: Ints, group: Ints, end: Ints, clock: Ints,
     there: Ints, book: bool,

@@ -146,12 +146,9 @@ def _empty(
     instance: Instance, machines: Machines, order: Ints, length: int
 ) -> tuple[Groups, Horizon]:
     arrays, n, k = instance.arrays, instance.num_ops, instance.num_devices
-    size_bytes = np.zeros(arrays.num_groups, np.int64)
-    np.add.at(size_bytes, arrays.group, arrays.resident_bytes)
-    runs = np.ones((arrays.num_groups, k), np.bool_)
-    np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
     groups = Groups(
-        arrays.group, np.bincount(arrays.group, minlength=arrays.num_groups), size_bytes, runs,
+        arrays.group, np.bincount(arrays.group, minlength=arrays.num_groups), arrays.group_bytes,
+        arrays.group_runs,
         np.full(arrays.num_groups, NONE, np.int64), np.zeros(arrays.num_groups, np.bool_),
         arrays.memory_bytes.copy(),
     )  # fmt: skip

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.util import find_spec
+
+from placegap.solvers.core.extras import why_not_installed
 
 MODELS = (
     "gpt2", "bert-base", "vit-base", "resnet50", "swin-tiny", "t5-small", "llama-7b", "gpt3-13b",
@@ -30,8 +31,9 @@ print(
 
 def traced_benches() -> Iterator[tuple[str, Callable[[], str]]]:
     """Each model, in a process of its own, which says what it found; none without torch."""
-    if find_spec("torch") is None:
-        print("left out: traced models, which need torch: pip install 'placegap[torch]'")
+    missing = why_not_installed("torch", "torch")
+    if missing is not None:
+        print(f"left out: traced models: {missing}")
         return
     for model in MODELS:
         yield f"trace hf:{model}", partial(_run, CODE.format(f"hf:{model}", False))

@@ -7,16 +7,14 @@ import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from placegap.instances.reading.errors import InputError, MissingExtra
+from placegap.solvers.core.extras import why_not_installed
 from placegap.solvers.core.interrupts import STOP_SIGNALS
 
 if TYPE_CHECKING:
     from distributed import Client
-
-NO_DASK = "needs dask's distributed: pip install 'placegap[dask]'"
 
 CONNECT_S = 10.0
 """Most seconds until a scheduler answers."""
@@ -94,8 +92,9 @@ def num_slots(client: Client) -> int:
 
 def _silence() -> None:
     """Let what placegap says be all that is said; MissingExtra where there is no distributed."""
-    if find_spec("distributed") is None:
-        raise MissingExtra(NO_DASK)
+    missing = why_not_installed("distributed", "dask")
+    if missing is not None:
+        raise MissingExtra(missing)
     import distributed  # its import sets the levels of its loggers
 
     for name in (distributed.__name__, "tornado", "asyncio"):

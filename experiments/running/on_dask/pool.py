@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
+from pickle import UnpicklingError
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -136,7 +137,8 @@ def _ending(future: Future[Any], task: T, client: Client) -> Ending[T]:
         if client.status == "running":
             raise PoolError("somebody has cancelled the study's tasks on Dask") from None
         raise _lost(client) from None
-    except Exception as error:  # placegap is not there, or another version of it
+    except (ImportError, AttributeError, RuntimeError, UnpicklingError) as error:
+        # placegap is not there, or another version of it
         raise PoolError(
             f"a Dask worker cannot do it ({one_line(error)}); install the same placegap there"
         ) from None

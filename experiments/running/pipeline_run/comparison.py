@@ -110,6 +110,9 @@ def pipeline_job(
             " --objective pipeline_iteration"
         )
     backward = bool(instance.arrays.backward.any())
+    if semantics.schedule == "zero_bubble":
+        raise InputError("zero_bubble: torch has no such schedule for one stage per device; run a"
+                         " plan for 1f1b")  # fmt: skip
     if semantics.schedule == "interleaved" and not backward:
         raise InputError("interleaved: torch runs it for training only; add --train")
     try:

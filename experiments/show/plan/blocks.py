@@ -29,11 +29,13 @@ class Block(NamedTuple):
         return min(1.0, self.filled_ns / max(1, self.end_ns - self.start_ns))
 
 
-def blocks(drawn: Timeline, least_ns: int) -> list[Block]:
+def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> list[Block]:
     """Bars as blocks: neighbours of one label and text, and what is shorter than `least_ns`.
 
-    A gap that is longer than `least_ns` ends a block. A block is called after its longest bar's
-    label. So no row has more than about two blocks for each `least_ns`, beside long bars.
+    A gap that is longer than `least_ns` ends a block, and so do other bars in a row once they are
+    longer than a quarter of it. A block is called after its longest bar's label. So no row has more
+    than about five blocks for each `least_ns`, beside long bars. With `longest_ns` no block of
+    several bars is longer than that.
 
     Examples
     --------
@@ -45,18 +47,22 @@ def blocks(drawn: Timeline, least_ns: int) -> list[Block]:
     """
     found: list[Block] = []
     longest: list[int] = []
+    others: list[int] = []  # how long bars of another label have lasted since one of the block's
     ends: list[tuple[str, str]] = []
     last: dict[tuple[int, bool], int] = {}
     for bar in sorted(drawn.bars, key=lambda bar: (bar.start_ns, bar.end_ns, bar.row, bar.name)):
         at = last.get((bar.row, bar.is_move))
         block = None if at is None else found[at]
+        same = block is not None and (block.label, block.text) == (bar.label, bar.text)
         if (
             block is not None and at is not None
             and bar.start_ns - block.end_ns <= least_ns
-            and ((block.label, block.text) == (bar.label, bar.text)
+            and (longest_ns is None or bar.end_ns - block.start_ns <= longest_ns)
+            and (same
                  or max(bar.end_ns, block.end_ns) - block.start_ns <= least_ns
-                 or bar.time_ns <= least_ns // 4)
+                 or others[at] + bar.time_ns <= least_ns // 4)
         ):  # fmt: skip
+            others[at] = 0 if same else others[at] + bar.time_ns
             ends[at] = ends[at][0], bar.name
             longer = bar.time_ns > longest[at]
             longest[at] = max(longest[at], bar.time_ns)
@@ -70,6 +76,7 @@ def blocks(drawn: Timeline, least_ns: int) -> list[Block]:
             continue
         last[bar.row, bar.is_move] = len(found)
         longest.append(bar.time_ns)
+        others.append(0)
         ends.append((bar.name, bar.name))
         found.append(Block(bar.row, bar.is_move, bar.start_ns, bar.end_ns, bar.name, bar.label,
                            bar.text, 1, bar.time_ns))  # fmt: skip

@@ -183,10 +183,7 @@ def _of_iteration(
     on_channel: dict[tuple[int, int, int], list[Hashable]] = {}
     for spans in run.events:
         for at, (event, start, end) in enumerate(spans):
-            name = (
-                f"{'backward' if event.backward else 'forward'} of stage {event.stage},"
-                f" microbatch {event.microbatch}"
-            )
+            name = f"{event.part} of stage {event.stage}, microbatch {event.microbatch}"
             things[event] = PathPart(name, home[event.stage], start, end, "start")
             if at:
                 previous[event] = spans[at - 1].event
@@ -207,7 +204,9 @@ def _of_iteration(
         for number in arriving.get(key, ()):
             yield number, "data"
         assert isinstance(key, Event)
-        if key.backward:
+        if key.weight:
+            yield key._replace(weight=False), "data"
+        elif key.backward:
             last = key.stage == count - 1
             yield Event(not last, key.stage + (not last), key.microbatch), "data"
         elif key.stage:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem.gradient_exchange import exchanged_edges
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan, PipelineIteration, Semantics
 from placegap.instances.referee.plan import Plan
@@ -49,7 +50,7 @@ def crossings(instance: Instance, plan: Plan, semantics: Semantics) -> list[Cros
 
     Under makespan, and pipeline_iteration with links that send, a crossing is one transfer: from
     device to device. Under the other rules it is one tensor, which the borders of its devices are
-    charged for, each once.
+    charged for, each once. What pipeline_iteration does not count (`exchanged_edges`) is left out.
 
     Examples
     --------
@@ -68,8 +69,12 @@ def crossings(instance: Instance, plan: Plan, semantics: Semantics) -> list[Cros
     cost = np.where(arrays.is_host, 0, border_costs(instance, semantics))
     found = []
     position = index.topological_position
+    sent = np.ones(len(index.producer), np.bool_)
+    if isinstance(semantics, PipelineIteration):
+        sent = ~exchanged_edges(instance)
     for u, producer in enumerate(index.tensor_producer.tolist()):
         edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
+        edges = edges[sent[edges]]
         home, size = int(device[producer]), instance.graph.edges[index.tensor_first_edge[u]].bytes
         readers = sorted(index.consumer[edges].tolist(), key=lambda i: int(position[i]))
         away = [i for i in readers if device[i] != home]

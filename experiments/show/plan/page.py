@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +19,8 @@ from typing import Any
 from placegap.experiments.show.figures import format_bytes, format_gap, format_ns
 from placegap.experiments.show.plan.anatomy import Anatomy
 from placegap.experiments.show.plan.blocks import Block, blocks
-from placegap.experiments.show.plan.timeline import Timeline
+from placegap.experiments.show.plan.scopes import by_scope, scopes_of
+from placegap.experiments.show.plan.timeline import Timeline, labels_of
 from placegap.experiments.show.plan.words import (
     CROSSING_HEAD,
     DEVICE_HEAD,
@@ -34,13 +35,17 @@ from placegap.experiments.show.plan.words import (
 from placegap.instances.files.exporters.memory_levels import Levels
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration, memory_rule
-from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.modules import layer_of
 
 MOST_BARS = 30_000
 """More bars are drawn as blocks."""
 
-FINEST = 4000
-"""Blocks are no shorter than this part of the time."""
+FINEST, RUNS = 4000, 120
+"""Blocks are no shorter than this part of the time; and where neither layers nor scopes of names
+tell where a block ends, no longer than that one."""
+
+MOST_DOTS = 10_000
+"""Of more ops the graph is drawn in layers, scopes or runs."""
 
 MOST_LEVELS = 1500
 """Levels of memory of a device; more are drawn as the highest of neighbours."""
@@ -89,16 +94,34 @@ def _texts(found: Anatomy) -> dict[str, str]:
     return {
         "title": f"{instance.name}: {format_ns(found.value_ns)}",
         "rules": f"{found.semantics.label}{by}",
-        "meaning": f"{drawn.meaning[:1].upper()}{drawn.meaning[1:]}.",
+        "meaning": f"{drawn.meaning[:1].upper()}{drawn.meaning[1:]}.{_as_blocks(found)}",
         "time_label": f"Timeline, {scheduled}, {format_ns(drawn.end_ns)} in all. Arrow keys go"
         " from bar to bar; a table follows.",
         "memory_meaning": f"What each device holds {moments}: {rule}. A red line is its limit,"
         " where it is near.",
         "memory_label": f"Memory {moments}. At most: {peaks}.",
+        "dots": "op" if instance.num_ops <= MOST_DOTS else "layer, scope or run of ops",
         "graph_label": f"Graph of {instance.num_ops} ops and {len(instance.graph.edges)} edges,"
         f" of which {len(found.crossings)} transfers cross devices, drawn dark. A table follows.",
         "moves": move_sentence(found) + ".",
     }
+
+
+def _as_blocks(found: Anatomy) -> str:
+    """What a bar stands for where there are too many to be drawn one by one."""
+    drawn = found.drawn
+    if _num_drawn(drawn) <= MOST_BARS:
+        return ""
+    what = "a layer"
+    if not drawn.by_layer:
+        names = [op.name for op in found.instance.graph.ops]
+        what = "a run of ops" if scopes_of(names) is None else "a scope of their names"
+    return f" {len(drawn.bars):,} bars are drawn as blocks, each {what}."
+
+
+def _num_drawn(drawn: Timeline) -> int:
+    """Bars and arrows; communication is drawn as one of the two."""
+    return sum(not (bar.is_move and drawn.moves) for bar in drawn.bars) + len(drawn.moves)
 
 
 def _lists(found: Anatomy) -> dict[str, str]:
@@ -219,13 +242,16 @@ def page_data(found: Anatomy) -> dict[str, Any]:
     def text(name: str) -> int:
         return number.setdefault(name, len(number))
 
-    graph = _graph(instance, found.plan, [text(op.name) for op in instance.graph.ops])
+    graph = _graph(found, text)
     alone = [bar for bar in drawn.bars if not (bar.is_move and drawn.moves)]
     moves = list(drawn.moves)
     shown: Sequence[Any] = alone
     fills: list[int] = []
-    if len(alone) + len(moves) > MOST_BARS:
-        merged = blocks(drawn, drawn.end_ns // FINEST)
+    if _num_drawn(drawn) > MOST_BARS:
+        labelled = by_scope(drawn, [op.name for op in instance.graph.ops])
+        least_ns = drawn.end_ns // FINEST
+        longest_ns = None if labelled.by_layer else max(drawn.end_ns // RUNS, least_ns)
+        merged = blocks(labelled, least_ns, longest_ns)
         shown, moves, fills = merged, [], [round(100 * block.fill) for block in merged]
     labels: dict[str, int] = {}
     bars: list[int] = []
@@ -273,28 +299,71 @@ def _thinned(levels: Levels, last: int) -> Levels:
     return found
 
 
-def _graph(instance: Instance, plan: Plan, names: list[int]) -> dict[str, Any]:
-    """Ops in columns by the longest way to them; in a column by the middle of what they read."""
-    index, device = instance.arrays.index, plan.devices.tolist()
-    column, place = [0] * instance.num_ops, [0.0] * instance.num_ops
-    members: dict[int, list[int]] = {}
-    for i in index.topological_order.tolist():
-        read = index.producer[index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]].tolist()
-        column[i] = 1 + max((column[j] for j in read), default=-1)
-        members.setdefault(column[i], []).append(i)
-    for at in sorted(members):
-        middle = {}
-        for i in members[at]:
-            read = index.producer[index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]]
-            middle[i] = sum(place[j] for j in read.tolist()) / max(1, len(read))
-        ranked = sorted(members[at], key=lambda i: (middle[i], device[i], i))
-        for rank, i in enumerate(ranked):
-            place[i] = rank - (len(ranked) - 1) / 2
+def _graph(found: Anatomy, text: Callable[[str], int]) -> dict[str, Any]:
+    """Dots in columns by the longest way to them; in a column by the middle of what they read.
+
+    A dot is an op, or in large graphs what `_dots` says; the way then follows their order alone.
+    """
+    instance, device = found.instance, found.plan.devices.tolist()
+    dot, names = _dots(found)
+    home = [0] * len(names)
+    for i, d in enumerate(dot):
+        home[d] = device[i]
+    index = instance.arrays.index
     ends = zip(index.producer.tolist(), index.consumer.tolist(), strict=True)
+    pairs = list(dict.fromkeys((dot[a], dot[b]) for a, b in ends if dot[a] != dot[b]))
+    rank = _middles(index.topological_position.tolist(), dot, len(names))
+    read: list[list[int]] = [[] for _ in names]
+    for x, y in pairs:
+        if (rank[x], x) < (rank[y], y):
+            read[y].append(x)
+    column, place = [0] * len(names), [0.0] * len(names)
+    members: dict[int, list[int]] = {}
+    for d in sorted(range(len(names)), key=lambda d: (rank[d], d)):
+        column[d] = 1 + max((column[j] for j in read[d]), default=-1)
+        members.setdefault(column[d], []).append(d)
+    for at in sorted(members):
+        middle = {d: sum(place[j] for j in read[d]) / max(1, len(read[d])) for d in members[at]}
+        ranked = sorted(members[at], key=lambda d: (middle[d], home[d], d))
+        for position, d in enumerate(ranked):
+            place[d] = position - (len(ranked) - 1) / 2
     return {
-        "x": column, "y": place, "device": device, "name": names,
-        "edges": [end for pair in ends for end in pair], "used": sorted(set(device)),
+        "x": column, "y": place, "device": home, "name": [text(name) for name in names],
+        "edges": [end for pair in pairs for end in pair], "used": sorted(set(device)),
     }  # fmt: skip
+
+
+def _dots(found: Anatomy) -> tuple[list[int], list[str]]:
+    """The dot of each op, and what each stands for: an op; of more than `MOST_DOTS` ops a layer, a
+    scope of names or a run of ops on one device.
+    """
+    graph = found.instance.graph
+    names = [op.name for op in graph.ops]
+    if len(names) <= MOST_DOTS:
+        return list(range(len(names))), names
+    labels: Sequence[str] = labels_of(graph)
+    position = graph.index.topological_position.tolist()
+    if not found.drawn.by_layer and not any(layer_of(graph)):
+        width = -(-len(names) // RUNS)
+        labels = scopes_of(names) or [f"run {position[i] // width}" for i in range(len(names))]
+    number: dict[tuple[str, int], int] = {}
+    size: list[int] = []
+    dot = [0] * len(names)
+    for i in graph.index.topological_order.tolist():
+        d = dot[i] = number.setdefault((labels[i], int(found.plan.devices[i])), len(number))
+        size += [0] * (d == len(size))
+        size[d] += 1
+    said = [f"{label} ({n} ops)" for (label, _), n in zip(number, size, strict=True)]
+    return dot, said
+
+
+def _middles(position: Sequence[int], dot: Sequence[int], count: int) -> list[float]:
+    """The mean position of each dot's ops."""
+    total, size = [0] * count, [0] * count
+    for at, d in zip(position, dot, strict=True):
+        total[d] += at
+        size[d] += 1
+    return [x / n for x, n in zip(total, size, strict=True)]
 
 
 def _json(data: dict[str, Any]) -> str:

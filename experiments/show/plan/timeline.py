@@ -227,10 +227,9 @@ def _iteration(
     bars = []
     for spans in run.events:
         for event, start, end in spans:
-            passes = "backward" if event.backward else "forward"
-            name = f"{passes} of stage {event.stage}, microbatch {event.microbatch}"
+            name = f"{event.part} of stage {event.stage}, microbatch {event.microbatch}"
             bars.append(
-                Bar(home[event.stage], False, start, end, name, passes, NO_OP,
+                Bar(home[event.stage], False, start, end, name, event.part, NO_OP,
                     str(event.microbatch))
             )  # fmt: skip
     moves = []

@@ -19,11 +19,8 @@ from rich.table import Table
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.show.figures import format_gap
 from placegap.experiments.show.rendering import output
-from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.gaps import GapCell, gap_cells
-from placegap.experiments.studies.log import RunLog
-from placegap.experiments.studies.plan import plan_study
-from placegap.experiments.studies.run import LOG_NAME, results_folder
+from placegap.experiments.studies.gaps import GapCell
+from placegap.experiments.studies.run import logged_cells
 from placegap.solvers.bounds.certificates.write import certify
 from placegap.solvers.core.trust import PROOF
 
@@ -63,9 +60,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print the table, and what made the runs."""
     path = Path(arguments[0])
     limit_s = float(arguments[arguments.index("--certify") + 1]) if "--certify" in arguments else 0
-    study = load_study(path)
-    with RunLog(results_folder(study, None) / LOG_NAME) as log:
-        cells = gap_cells(plan_study(study, path), log.records)
+    _, cells = logged_cells(path)
     grid = Table(*HEADS, *["certified"] * bool(limit_s))
     for name in dict.fromkeys((cell.cell.table, cell.cell.label) for cell in cells):
         mine = [cell for cell in cells if (cell.cell.table, cell.cell.label) == name]

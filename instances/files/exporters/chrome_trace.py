@@ -122,7 +122,7 @@ def _iteration(
     for spans in run.events:
         for event, start, end in spans:
             start_of[event] = start
-            name = f"{'backward' if event.backward else 'forward'} {event.stage}"
+            name = f"{event.part} {event.stage}"
             args = {"stage": event.stage, "microbatch": event.microbatch}
             yield _span(
                 f"{name}, microbatch {event.microbatch}", "stage", home[event.stage], OPS, start,

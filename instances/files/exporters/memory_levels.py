@@ -9,7 +9,7 @@ import numpy as np
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration, Semantics, memory_rule
 from placegap.instances.referee.memory import held_bytes, live_spans
-from placegap.instances.referee.pipeline.in_flight import stash_bytes
+from placegap.instances.referee.pipeline.in_flight import kept_bytes, stash_bytes
 from placegap.instances.referee.pipeline.iteration import Iteration, simulate_iteration
 from placegap.instances.referee.plan import Plan, Schedule
 
@@ -56,15 +56,24 @@ def memory_levels(
 
 
 def levels_in_flight(instance: Instance, plan: Plan, run: Iteration) -> list[Levels]:
-    """The levels of one iteration: stages keep their stash from forward to backward events."""
+    """The levels of one iteration: stages keep their stash from forward to backward events.
+
+    Where weight events are apart, what those read is kept until they end.
+    """
     home = run.stages.device.tolist()
     stash = stash_bytes(instance, run.stages).tolist() if run.stages.trains else []
-    changes = [
-        (home[event.stage], end if event.backward else start,
-         -stash[event.stage] if event.backward else stash[event.stage])
-        for spans in run.events if stash
-        for event, start, end in spans
-    ]  # fmt: skip
+    kept = kept_bytes(instance, run.stages).tolist()
+    splits = {event.stage for spans in run.events for event, _, _ in spans if event.weight}
+    changes = []
+    for event, start, end in (span for spans in run.events if stash for span in spans):
+        s = event.stage
+        if event.weight:
+            # resident bytes hold all of the microbatch at work: its stash in place of what is kept
+            changes += [(home[s], start, stash[s] - kept[s]), (home[s], end, -stash[s])]
+        elif event.backward:
+            changes.append((home[s], end, (kept[s] if s in splits else 0) - stash[s]))
+        else:
+            changes.append((home[s], start, stash[s]))
     # resident bytes have one microbatch in them: while there is none, its stash counts as well
     base = np.zeros(instance.num_devices, np.int64)
     np.add.at(base, plan.devices, instance.arrays.resident_bytes)

@@ -61,11 +61,7 @@ def run(task: Task[Makespan], params: HrlParams) -> Outcome:
     """
     budget = params.evaluations or usual_evaluations(task.instance)
     tried = Evaluations(task.instance, task.semantics, budget, "hrl")
-    message = learn(task, params, tried)
-    plan = tried.plan()
-    if plan is None:
-        message = message or f"none of {tried.done} placements fits into memory"
-    return Outcome(plan, message=message, details={"evaluations": tried.done})
+    return tried.outcome(learn(task, params, tried))
 
 
 def learn(task: Task[Makespan], params: HrlParams, tried: Evaluations) -> str:

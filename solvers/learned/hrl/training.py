@@ -54,7 +54,9 @@ class Hrl:
         time_ns = np.where(instance.arrays.time_ns == UNSUPPORTED, np.inf, instance.arrays.time_ns)
         self.scale_ns = float(max(1.0, time_ns.min(axis=1).sum()))
         of_unit = np.zeros((len(ops.kind), instance.num_devices))
-        np.add.at(of_unit, ops.unit, np.where(tried.supported, time_ns, np.inf))
+        arrays = instance.arrays
+        self.supported = arrays.group_runs[arrays.group]
+        np.add.at(of_unit, ops.unit, np.where(self.supported, time_ns, np.inf))
         self.fallback = of_unit.argmin(axis=1)[ops.unit]
         self.baseline: float | None = None
 
@@ -91,7 +93,7 @@ class Hrl:
     def device_of_ops(self, of_unit: Ints) -> Ints:
         """Device of each op; where that of its group cannot run it, the fastest that can."""
         device = of_unit[self.ops.unit]
-        runs = self.tried.supported[np.arange(len(device)), device]
+        runs = self.supported[np.arange(len(device)), device]
         return np.where(runs, device, self.fallback).astype(np.int64)
 
 

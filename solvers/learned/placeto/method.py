@@ -79,11 +79,7 @@ def run(task: Task[Makespan], params: PlacetoParams) -> Outcome:
     """
     budget = params.evaluations or usual_evaluations(task.instance)
     tried = Evaluations(task.instance, task.semantics, budget, "placeto")
-    message = learn(task, params, tried)
-    plan = tried.plan()
-    if plan is None:
-        message = message or f"none of {tried.done} placements fits into memory"
-    return Outcome(plan, message=message, details={"evaluations": tried.done})
+    return tried.outcome(learn(task, params, tried))
 
 
 def learn(task: Task[Makespan], params: PlacetoParams, tried: Evaluations) -> str:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.transforms.pesto_merge import merge_ops
 
 Floats = NDArray[np.float32]
@@ -90,8 +89,6 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
             before[a] |= before[b]
             before[a, b] = True
     beside = ~(before | before.T | np.eye(count, dtype=np.bool_))
-    runs = np.ones((arrays.num_groups, merge.coarse.num_devices), np.bool_)
-    np.logical_and.at(runs, arrays.group, arrays.time_ns != UNSUPPORTED)
     fine = instance.arrays
     first_op = np.zeros(count, np.int64)
     against = fine.index.topological_order[::-1]
@@ -104,9 +101,10 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
     visits: dict[int, list[int]] = {}
     for v in index.topological_order.tolist():
         visits.setdefault(int(arrays.group[v]), []).append(v)
+    runs = arrays.group_runs[arrays.group]
     return PlacetoNodes(
         merge.op, tuple(np.array(together, np.int64) for together in visits.values()),
-        runs[arrays.group], feeds, before.astype(np.float32), before.T.astype(np.float32),
+        runs, feeds, before.astype(np.float32), before.T.astype(np.float32),
         beside.astype(np.float32), first_op, arrays.time_ns.astype(np.float32), sent,
         arrays.resident_bytes.astype(np.float32),
     )  # fmt: skip

@@ -8,13 +8,13 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.solvers.core.extras import why_not_installed
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.partitioners.partition import (
     Parting,
     place_parts,
-    why_not_installed,
     why_not_parts,
 )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,13 +107,6 @@ def why_not_parts(task: Task, params: Params) -> str | None:
     if plan_class(task.semantics) != "any":
         return f"its parts are neither convex nor chains: not {task.semantics.label}"
     return why_not_one_level(task, params)
-
-
-def why_not_installed(package: str, extra: str) -> str | None:
-    """How to get a package that is missing, or None."""
-    if find_spec(package) is None:
-        return f"needs {package}: pip install 'placegap[{extra}]'"
-    return None
 
 
 def place_parts(task: Task, partition: Callable[[Parting], Ints]) -> Outcome:

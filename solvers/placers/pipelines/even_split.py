@@ -8,7 +8,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.stage_blocks import stage_blocks
+from placegap.instances.structure.stage_blocks import gradient_tie, stage_blocks
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -35,11 +35,17 @@ def run(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
     layers = int(block.max()) + 1
     count = devices_used(task.instance, task.semantics, layers)
     if count == 0:
-        return Outcome(message=f"{layers} layers are too few for this schedule")
+        return Outcome(message=too_few(task.instance, layers))
     sizes = np.full(count * task.semantics.stages_per_device, 0)
     sizes[:] = layers // len(sizes)
     sizes[: layers % len(sizes)] += 1
     return Outcome(chain_plan(block, np.cumsum(sizes)[:-1], count))
+
+
+def too_few(instance: Instance, layers: int) -> str:
+    """Why a schedule has no stages: so many layers, and what ties them together."""
+    tie = gradient_tie(instance)
+    return f"too few layers for this schedule: {layers}" + ("" if tie is None else f"; {tie}")
 
 
 def devices_used(instance: Instance, semantics: PipelineIteration, layers: int) -> int:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
+from placegap.instances.problem.integers import NO_LIMIT
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.group_order import group_order, place_of_ops
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -66,14 +67,9 @@ def _slicings(instance: Instance) -> Iterator[Ints]:
     """Devices of the ops, (n,), for each sequence of the devices."""
     arrays, index = instance.arrays, instance.arrays.index
     num, most = arrays.num_groups, instance.num_devices
-    first = np.full(num, instance.num_ops)
-    np.minimum.at(first, arrays.group, index.topological_position)
-    place = np.empty(num, np.int64)
-    place[np.argsort(first, kind="stable")] = np.arange(num)
-    at = place[arrays.group]
-    size, blocked = np.zeros(num), np.zeros((num, most), np.bool_)
-    np.add.at(size, at, arrays.resident_bytes.astype(float))
-    np.logical_or.at(blocked, at, arrays.time_ns == UNSUPPORTED)
+    order = group_order(arrays)
+    at = place_of_ops(arrays, order)
+    size, blocked = arrays.group_bytes[order].astype(float), ~arrays.group_runs[order]
     time_ns = np.zeros((num, most))
     np.add.at(time_ns, at, arrays.time_ns.clip(0).astype(float))
     sent_ns = sent_across(at[index.producer], at[index.consumer], num,
@@ -101,7 +97,7 @@ def sent_across(tail: Ints, head: Ints, num: int, move_ns: Ints) -> Floats:
     return np.cumsum(change)[:num].clip(0)
 
 
-@njit(cache=True)
+@kernel
 def _slice(
     size: Floats, time_ns: Floats, blocked: NDArray[np.bool_], room: Floats, sent_ns: Floats
 ) -> Ints:

@@ -9,16 +9,21 @@ hands its first or its last layer to its neighbour for as long as the iteration 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.structure.stage_blocks import stage_blocks
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.pipelines.even_split import NO_PASSAGE, chain_plan, devices_used
+from placegap.solvers.placers.pipelines.even_split import (
+    NO_PASSAGE,
+    chain_plan,
+    devices_used,
+    too_few,
+)
 
 
 def run(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
@@ -40,7 +45,7 @@ def run(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
     layers = int(block.max()) + 1
     count = devices_used(instance, semantics, layers)
     if count == 0:
-        return Outcome(message=f"{layers} layers are too few for this schedule")
+        return Outcome(message=too_few(instance, layers))
     times = np.where(
         instance.arrays.time_ns < 0, instance.arrays.time_ns.max(), instance.arrays.time_ns
     )
@@ -69,7 +74,7 @@ def run(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
     return Outcome(chain_plan(block, cuts, count))
 
 
-@njit(cache=True)
+@kernel
 def lightest_cuts(load: Ints, count: int) -> Ints:
     """Where to cut a row of loads into so many runs, none empty, whose heaviest is lightest.
 

@@ -28,7 +28,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import Outcome, Result
 from placegap.solvers.core.starts import LONGEST_S, SHARE
 from placegap.solvers.core.worker_process import may_start_processes
 from placegap.solvers.solving.auto.board import Board
@@ -185,8 +185,13 @@ def _take_turns(task: Task, board: Board, deadline: Deadline, waiting: Sequence[
 
 
 def _run_here(step: AutoStep, limit_s: float, task: Task, board: Board) -> None:
+    """Run a step in this process, and pass on the interrupt that has ended it."""
     order = Order(step, limit_s, task.limits.gap, board.plan, board.value_ns)
-    board.take_answer(step.method, run_step(task.instance, order, None, board.take_bound))
+    answer = run_step(task.instance, order, None, board.take_bound)
+    board.take_answer(step.method, answer)
+    said = answer.message if isinstance(answer, Result) else answer
+    if stop_asked() or (isinstance(said, str) and "interrupted" in said):
+        raise KeyboardInterrupt
 
 
 def _lanes(task: Task, workers: int, waiting: Sequence[str]) -> list[Lane]:

@@ -137,6 +137,18 @@ def test_convert_binds_a_model_to_a_cluster(tmp_path: Path, capsys: Capture) -> 
     assert capsys.readouterr() == ("", "")
 
 
+def test_convert_marks_weight_gradients_and_zero_bubble_asks_for_that(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    out, rules = str(tmp_path / "marked.json"), ["--schedule", "zero_bubble"]
+    ask = ["--objective", "pipeline_iteration", *rules]
+    assert main(["place", "bert-24-layers-train", *ask, "--method", "even-split"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "placegap convert MODEL OUT --weight-gradients" in line
+    assert main(["convert", "bert-24-layers-train", out, "--weight-gradients"]) == 0
+    assert main(["place", out, *ask, "--method", "even-split"]) == 0
+
+
 def test_a_workload_is_generated_and_placed_by_its_name(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "w.json"
     assert main(["generate", "tarnawski:gnmt-layers", str(path), "--param", "batch=2"]) == 0

@@ -46,7 +46,9 @@ def compare(seed: int, number: int) -> tuple[int, int]:
         semantics = with_peak(own)
         floor = floor_bytes(instance, semantics)
         ceiling = ceiling_bytes(instance)
-        assert (floor <= ceiling).all()
+        # op by op they may differ: a tensor counts for one op of a group, here and there another
+        group = instance.arrays.group
+        assert (np.bincount(group, floor) <= np.bincount(group, ceiling)).all()
         for _ in range(4):
             plan = random_plan(instance, semantics, rng)
             verdict = evaluate(instance, plan, semantics)

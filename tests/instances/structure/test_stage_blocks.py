@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from draws.pipelines import layer_row
+from draws.pipelines import layer_row, shared_weight_row
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
-from placegap.instances.structure.stage_blocks import stage_blocks
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+from placegap.instances.structure.stage_blocks import gradient_tie, stage_blocks
 
 
 def instance(edges: list[tuple[str, str]], groups: dict[str, str]) -> Instance:
@@ -41,3 +41,24 @@ def test_backward_edges_run_against_the_stages_and_may_tie_blocks_together() -> 
 
 def test_a_backward_op_that_feeds_a_forward_op_leaves_no_passage() -> None:
     assert stage_blocks(instance([("x", "a")], {})) is None
+
+
+def test_an_exchange_of_gradients_ties_no_blocks_together() -> None:
+    blocks = stage_blocks(shared_weight_row([1, 1, 1], [1, 1, 1], 5))
+    assert blocks is not None
+    assert blocks.tolist() == [0, 1, 2, 0, 1, 2, 0, 2]
+
+
+def test_gradients_that_run_with_the_layers_are_named_where_they_leave_too_few_stages() -> None:
+    groups = {"a": "1", "x": "1", "b": "2", "y": "2", "c": "3", "z": "3"}
+    wrong = instance([("a", "b"), ("b", "c"), ("x", "y"), ("y", "z")], groups)
+    devices = tuple(Device(name=f"d{k}", kind="gpu") for k in range(2))
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=1) for a, b in (("d0", "d1"), ("d1", "d0"))
+    )
+    pair = Cluster(name="c", devices=devices, links=links)
+    assert gradient_tie(wrong) is None  # one device
+    tie = gradient_tie(Instance(name="i", graph=wrong.graph, cluster=pair))
+    assert tie is not None
+    assert tie.startswith("1 of its parts may be a stage")
+    assert "'x' feeds 'y' of a later layer" in tie

@@ -18,7 +18,8 @@ from placegap.solvers.core.registry import why_not
 draws = [*makespan_draws()[3:5], *max_load_draws()[3:5]]
 rules = [Makespan(), MaxLoad(plans="chain"),
          MaxLoad()]
-less = {"cp-sat": {"workers": 1}, "annealing": {"moves": 500}, "disjunctive-search": {"steps": 300}}
+less = {"cp-sat": {"workers": 1}, "annealing": {"moves": 500}, "disjunctive-search": {"steps": 300},
+        "run-moves": {"steps": 200}}
 for instance in draws:
     for semantics in rules:
         for name, method in METHODS.items():

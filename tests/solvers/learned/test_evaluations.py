@@ -21,7 +21,7 @@ def test_the_plan_is_the_best_placement_that_fits_and_the_referee_agrees_on_its_
         instance = pressed_instance(seed, num_ops=12, num_devices=3)
         tried = Evaluations(instance, Makespan(), budget=200)
         fitting = []
-        supported = tried.supported
+        supported = instance.arrays.group_runs[instance.arrays.group]
         for device in random_placements(200, seed=seed, num_ops=12, num_devices=3):
             device = np.where(supported[np.arange(12), device], device, supported.argmax(axis=1))
             trial = tried.run(device)

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from doubles.hidden_extras import without_extras
 
+import placegap.experiments.cli.measured.run as run_module
 from placegap.experiments.cli import main
 from placegap.experiments.running.sources import Source, find_model, load_source
-from placegap.instances import PipelineIteration, Plan
+from placegap.instances import Instance, PipelineIteration, Plan, example
 from placegap.instances.files.plan_file import save_plan
 from placegap.instances.importers.torch_export.options import TraceOptions
 
@@ -81,6 +82,33 @@ def written(
     save_plan(instance, plan, rules, folder / "plan.json")
     return ["run", model, str(folder / "plan.json"), "--iterations", "2",
             *(f"--{name}={path}" for name, path in here.items())]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("devices", "schedule", "message"),
+    [
+        ([0, 1, 1, 1], "1f1b", "'h.0' is on two stages"),
+        ([0, 0, 1, 1], "zero_bubble", "zero_bubble: torch has no such schedule"),
+    ],
+)
+def test_a_plan_that_torch_cannot_run_is_refused_before_any_process_starts(
+    devices: list[int], schedule: str, message: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture,
+) -> None:  # fmt: skip
+    # the diamond as two layers of two ops; a plan of granularity op may cut the first one
+    ops = tuple(
+        op.model_copy(update={"module": f"h.{number // 2}"})
+        for number, op in enumerate(example().graph.ops)
+    )
+    graph = example().graph.model_copy(update={"ops": ops})
+    instance = Instance(name="net", graph=graph, cluster=example().cluster)
+    rules = PipelineIteration.model_validate({"schedule": schedule})
+    save_plan(instance, Plan.on(devices), rules, tmp_path / "plan.json")
+    monkeypatch.setattr(run_module, "read_instance", lambda source: instance)
+    assert main(["run", "hf:net", str(tmp_path / "plan.json")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert ("--granularity layer" in line) == (schedule == "1f1b")
 
 
 @pytest.fixture

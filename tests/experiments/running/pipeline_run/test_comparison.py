@@ -49,6 +49,9 @@ def test_a_plan_that_is_no_pipeline_is_refused_in_one_line() -> None:
         pipeline_job(instance, plan, MaxLoad(), "hf:net", TraceOptions())
     with pytest.raises(InputError, match=r"is on two stages .* --granularity layer"):
         pipeline_job(instance, Plan.on([0, 1, 1, 1]), TWO, "hf:net", TraceOptions())
+    apart = PipelineIteration(schedule="zero_bubble")
+    with pytest.raises(InputError, match="zero_bubble: torch has no such schedule"):
+        pipeline_job(instance, plan, apart, "hf:net", TraceOptions())
     rules = PipelineIteration(schedule="interleaved", stages_per_device=2)
     with pytest.raises(InputError, match="interleaved: torch runs it for training only"):
         pipeline_job(instance, plan, rules, "hf:net", TraceOptions())

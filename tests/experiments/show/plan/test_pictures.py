@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,17 @@ import placegap.experiments.show.plan.page as page_module
 from placegap.experiments.show.plan.anatomy import Anatomy, take_apart
 from placegap.experiments.show.plan.chart import draw_plan
 from placegap.experiments.show.plan.page import page_data, plan_page
-from placegap.instances import Graph, Instance, MaxLoad, Plan, example
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    MaxLoad,
+    Op,
+    Plan,
+    example,
+)
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
@@ -130,6 +141,45 @@ def test_many_bars_are_drawn_as_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert data["moves"] == []
     assert len(data["bars"]) > 0
     assert len(data["fills"]) == len(data["bars"]) // 6
+
+
+def test_blocks_of_a_large_graph_are_scopes_of_names_or_runs_of_ops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # 1,000 ops of one kind on one device, with and without scopes: never one block for all
+    monkeypatch.setattr(page_module, "MOST_BARS", 100)
+    for scoped, number, what in ((True, 10, "a scope of their names"), (False, 120, "a run of op")):
+        names = [f"unit_{i // 100}/op{i}" if scoped else f"op{i}" for i in range(1000)]
+        ops = tuple(Op(name=name, kind="op", time_ns={"gpu": 6}) for name in names)
+        edges = tuple(Edge(producer=a, consumer=b) for a, b in pairwise(names))
+        graph = Graph(name="row", ops=ops, edges=edges)
+        one = Cluster(name="one", devices=(Device(name="d", kind="gpu"),))
+        found = apart(
+            Instance(name="row", graph=graph, cluster=one), Plan.on([0] * 1000), Makespan()
+        )
+        drawn = len(page_data(found)["bars"]) // 6
+        assert number <= drawn <= number * 11 // 10
+        assert what in plan_page(found)
+
+
+def test_dots_of_a_large_graph_are_parts_on_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    # four ops of two scopes: a/ on one device, b/ on both
+    monkeypatch.setattr(page_module, "MOST_DOTS", 3)
+    names = ["a/op1", "a/op2", "b/op3", "b/op4"]
+    renamed = zip(example().graph.ops, names, strict=True)
+    ops = tuple(op.model_copy(update={"name": name}) for op, name in renamed)
+    new = dict(zip((op.name for op in example().graph.ops), names, strict=True))
+    edges = tuple(
+        e.model_copy(update={"producer": new[e.producer], "consumer": new[e.consumer]})
+        for e in example().graph.edges
+    )
+    graph = Graph(name="scoped", ops=ops, edges=edges)
+    instance = Instance(name="scoped", graph=graph, cluster=example().cluster)
+    data = page_data(apart(instance, Plan.on([0, 0, 1, 0]), Makespan()))
+    dots = [data["texts"][number] for number in data["graph"]["name"]]
+    assert dots == ["a (2 ops)", "b (1 ops)", "b (1 ops)"]
+    assert data["graph"]["device"] == [0, 1, 0]
+    assert data["graph"]["edges"] == [0, 1, 0, 2, 1, 2]
 
 
 def test_a_block_says_how_much_of_it_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def test_without_the_extra_one_line_names_it(tmp_path: Path) -> None:
         "    print(main(['study', sys.argv[1], option]))\n"
     )
     done = without_extras(code, str(path), cwd=tmp_path)
-    line = "placegap: needs dask's distributed: pip install 'placegap[dask]'\n"
+    line = "placegap: needs distributed: pip install 'placegap[dask]'\n"
     assert (done.stdout, done.stderr) == ("2\n" * 2, line * 2)
 
 
