@@ -198,7 +198,7 @@ def test_nothing_is_left_of_the_processes_of_a_placement(tmp_path: Path) -> None
 
 
 def test_a_solver_in_a_process_of_its_own_ends_with_a_kill(tmp_path: Path) -> None:
-    program = tmp_path / "gpart"  # Scotch
+    program = tmp_path / "scotch_gpart"  # the first name that is looked for
     program.write_text("#!/bin/sh\ntouch begun\nexec sleep 60\n")
     program.chmod(0o755)
     process = processes.begin(
