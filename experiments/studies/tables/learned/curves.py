@@ -13,6 +13,9 @@ from placegap.instances.files.document import write_text
 
 COLUMNS = ("graph", "cluster", "search", "seed", "evaluated", "mean_ns", "best_ns")
 
+TICKS = (0, 5, 10, 20, 50, 100, 200, 400)
+"""Percent; the scale is logarithmic above 10."""
+
 
 def write_csv(runs: Sequence[LearnedRun], path: Path) -> None:
     """Write a line per update: placements so far, mean of the update, best so far."""
@@ -31,12 +34,14 @@ def write_csv(runs: Sequence[LearnedRun], path: Path) -> None:
 def write_plot(runs: Sequence[LearnedRun], path: Path) -> None:
     """Draw the best placement (line) and the mean of updates (dots) over placements, seed 0.
 
+    A search without updates is a dashed line at what it found in the end.
+
     Raises
     ------
     MissingExtra
         If matplotlib is not installed.
     """
-    drawn = [run for run in runs if run.seed == 0 and run.curve]
+    drawn = [run for run in runs if run.seed == 0 and (run.curve or run.value_ns is not None)]
     graphs = list(dict.fromkeys(run.graph for run in drawn))
     style = styles(dict.fromkeys(run.search for run in drawn))
     figure = new_figure(9, 2.4 * len(graphs))
@@ -44,6 +49,9 @@ def write_plot(runs: Sequence[LearnedRun], path: Path) -> None:
     for axis, graph in zip(axes, graphs, strict=True):
         for run in (run for run in drawn if run.graph == graph):
             colour = style[run.search].color
+            if not run.curve:
+                axis.axhline(100 * (run.gap or 0), color=colour, ls="--", label=run.search)
+                continue
             points = [point for point in run.curve if point[2] is not None]
             best = [100 * (point[2] or 0) / run.optimum_ns - 100 for point in points]
             mean = [100 * point[1] / run.optimum_ns - 100 for point in run.curve]
@@ -51,8 +59,10 @@ def write_plot(runs: Sequence[LearnedRun], path: Path) -> None:
             axis.plot([point[0] for point in run.curve], mean, ".", color=colour, markersize=2)
         axis.set_title(graph, fontsize=9)
         axis.set_yscale("symlog", linthresh=10)
-        axis.set_ylabel("% above optimum")
+        axis.set_yticks(TICKS, [f"{tick} %" for tick in TICKS])
+        axis.set_ylabel("above optimum")
         axis.grid(alpha=0.3)
     axes[-1].set_xlabel("evaluated placements (line: best so far, dots: mean of an update)")
-    axes[0].legend(frameon=False, fontsize=8)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
     write_figure(figure, path)
