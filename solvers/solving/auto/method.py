@@ -29,7 +29,7 @@ from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome, Result
-from placegap.solvers.core.starts import LONGEST_S, SHARE
+from placegap.solvers.core.starts import LONGEST_S, SHARE, cheapest_first
 from placegap.solvers.core.worker_process import may_start_processes
 from placegap.solvers.solving.auto.board import Board
 from placegap.solvers.solving.auto.deadline import Deadline
@@ -48,8 +48,9 @@ from placegap.solvers.solving.auto.rules import (
     proofs,
 )
 
-RESERVE_S, RESERVE_SHARE, US_PER_PART = 0.05, 0.01, 5.0
-"""Kept of the time limit for handing over the last plans: seconds, a share, and for the size."""
+RESERVE_S, RESERVE_SHARE, US_PER_PART, LONGEST_RESERVE = 0.05, 0.01, 5.0, 0.25
+"""Kept of the time limit for handing over the last plans: seconds, a share, and for the size, but
+no more than the last share."""
 
 ENDED = "nothing is left to try"
 
@@ -58,6 +59,10 @@ USUAL = ("ended unproven", "stopped at the time limit", "interrupted")
 
 PROCESS_S = 3.0
 """With less time left no process is started: that alone takes about a second."""
+
+MOST_PARTS, US_PER_PART_HANDED, HANDED_SHARE = 1_500_000, 15.0, 0.5
+"""A larger graph (ops + edges) stays in one process, for three copies of it would need more than
+8 GB; and so does one whose copying is likely to take more than a share of the time."""
 
 TURN_SHARE = 0.2
 """Of the time that is left, for a step that looks for plans where the lanes take turns."""
@@ -106,7 +111,7 @@ def run(task: Task, params: AutoParams) -> Outcome:
 def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[Lane]) -> str:
     """Run the stages until nothing is left to find or to do; how it ended."""
     deadline = Deadline(clock, _reserve_s(task, clock))
-    may = workers > 1 and may_start_processes()
+    may = workers > 1 and may_start_processes() and _may_copy(task, deadline)
     early = may and _parts(task) > SMALL_PARTS and deadline.left_s > PROCESS_S
     heard, waiting = list[Placed](), list[str]()
     for _ in _first_plans(task, board, heard):
@@ -141,7 +146,7 @@ def _first_plans(task: Task, board: Board, heard: list[Placed]) -> Iterator[None
     for placed in first_plans(task, clock):
         heard.append(placed)
         if placed.plan is not None:
-            board.offer(placed.plan, placed.name)
+            board.offer(placed.plan, placed.name, placed.value_ns)
         if waiting and board.value_ns is not None:
             waiting = False
             _prove_what_is_cheap(task, board)
@@ -171,7 +176,7 @@ def _take_turns(task: Task, board: Board, deadline: Deadline, waiting: Sequence[
     The proof has most of the time, between two searches; a placer is no turn of its own.
     """
     proving, looking = proofs(task, 1), plans(task, task.limits.seed, waiting)
-    turn = 0
+    likely_s, turn = dict(cheapest_first(task)), 0
     while deadline.left_s > 0 and not board.is_over and not stop_asked():
         step = next(looking if turn % 2 == 0 else proving, None)
         other = next(proving, None) if step is None and turn % 2 == 0 else step
@@ -179,6 +184,8 @@ def _take_turns(task: Task, board: Board, deadline: Deadline, waiting: Sequence[
             other = next(looking, None)
         if other is None:
             return
+        if other.is_placer and likely_s[other.method] > deadline.left_s:
+            continue  # nothing would end it in time
         share = TURN_SHARE if turn % 2 == 0 else step.share if step is not None else TURN_SHARE
         _run_here(other, max(min(SECOND_S, deadline.left_s), share * deadline.left_s), task, board)
         turn += not other.is_placer
@@ -213,10 +220,18 @@ def _parts(task: Task) -> int:
     return task.instance.num_ops + len(task.instance.graph.edges)
 
 
+def _may_copy(task: Task, deadline: Deadline) -> bool:
+    """Whether there is memory and time for copies of the instance in two processes."""
+    parts = _parts(task)
+    handed_s = 1e-6 * US_PER_PART_HANDED * parts
+    return parts <= MOST_PARTS and handed_s <= HANDED_SHARE * deadline.left_s
+
+
 def _reserve_s(task: Task, clock: Clock) -> float:
     limit_s = clock.limit_s or 0.0
     return min(
-        0.1 * limit_s, RESERVE_S + RESERVE_SHARE * limit_s + 1e-6 * US_PER_PART * _parts(task)
+        LONGEST_RESERVE * limit_s,
+        RESERVE_S + RESERVE_SHARE * limit_s + 1e-6 * US_PER_PART * _parts(task),
     )
 
 

@@ -32,17 +32,21 @@ class Placed(NamedTuple):
     plan : Plan or None
     is_last_word : bool
         Whether further runs cannot change it.
+    value_ns : int or None
+        The referee's, where it has judged the plan by the task's rules.
     """
 
     name: str
     plan: Plan | None
     is_last_word: bool
+    value_ns: int | None = None
 
 
 def first_plans(task: Task, clock: Clock) -> Iterator[Placed]:
     """What the placers say that are fast on the task, until the clock is over.
 
-    The first ones are asked however late it is, and to the end while no plan is known.
+    The first ones are asked however late it is, and to the end while no plan is known; afterwards
+    none that is likely to take longer than what is left of the task's time limit.
 
     Examples
     --------
@@ -51,6 +55,7 @@ def first_plans(task: Task, clock: Clock) -> Iterator[Placed]:
     'single-device'
     """
     names, done, is_known = placers(task), set[str](), False
+    whole, likely_s = Clock(task.limits.time_limit_s), dict(cheapest_first(task))
     always = [name for name in names if name in ALWAYS]
     others = [name for name in names if name not in ALWAYS]
     most_runs: tuple[int | None, ...] = (None,)
@@ -63,12 +68,14 @@ def first_plans(task: Task, clock: Clock) -> Iterator[Placed]:
                     continue
                 if clock.left_s == 0.0 and name not in ALWAYS:
                     return
-                plan = _plan_of(task, name, most)
+                if is_known and whole.left_s is not None and likely_s[name] > whole.left_s:
+                    continue
+                plan, value_ns = _plan_of(task, name, most)
                 is_known = is_known or plan is not None
                 is_done = most is None or plan is not None
                 if is_done:
                     done.add(name)
-                yield Placed(name, plan, is_done)
+                yield Placed(name, plan, is_done, value_ns)
 
 
 def still_waiting(task: Task, heard: Sequence[Placed]) -> tuple[str, ...]:
@@ -93,14 +100,15 @@ def still_waiting(task: Task, heard: Sequence[Placed]) -> tuple[str, ...]:
     return tuple(sorted(names, key=asked.__contains__))
 
 
-def _plan_of(task: Task, name: str, most_runs: int | None) -> Plan | None:
-    """The plan of a placer, if it has one that fits."""
+def _plan_of(task: Task, name: str, most_runs: int | None) -> tuple[Plan | None, int | None]:
+    """The plan of a placer, if it has one that fits, and its value, where it has been judged."""
     asked = replace(task, incumbent=None)
+    if memory_rule(task.semantics) in find_method(name).memory_rules:
+        start = best_start(asked, [name])
+        return (None, None) if start is None else (start.plan, start.value_ns)
 
     def run(part: Task) -> Outcome:
         start = best_start(part, [name])
         return Outcome(None if start is None else start.plan)
 
-    if memory_rule(task.semantics) not in find_method(name).memory_rules:
-        return run_at_peak(asked, run, name, is_exact=False, most_runs=most_runs).plan
-    return run(asked).plan
+    return run_at_peak(asked, run, name, is_exact=False, most_runs=most_runs).plan, None

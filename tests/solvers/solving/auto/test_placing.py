@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
+from draws.tiny import tiny_instance
 
 from placegap.instances import Makespan, MaxLoad, Plan, Semantics, evaluate, example
 from placegap.instances.problem.semantics import (
@@ -81,6 +82,39 @@ def test_the_value_is_the_best_one_whichever_placer_finds_it(
         assert found.value_ns == value_ns, winner
 
 
+def test_once_a_plan_is_known_no_placer_is_asked_that_is_likely_to_take_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # the costs of a huge graph: m-topo has a plan within the limit of 60 s, heft would have none
+    likely = {"single-device": 1.0, "m-topo": 1.0, "heft": 61.0}
+    monkeypatch.setattr(
+        "placegap.solvers.solving.auto.placing.cheapest_first", lambda task: tuple(likely.items())
+    )
+    monkeypatch.setattr("placegap.solvers.solving.auto.placing.placers", lambda task: tuple(likely))
+    task = Task(example(), Makespan(), Limits(60.0))
+    assert [placed.name for placed in first_plans(task, Clock(0.0))] == ["single-device", "m-topo"]
+    for name in ("single-device", "m-topo"):
+        silent = replace(METHODS[name], run=_saying(None))
+        monkeypatch.setitem(METHODS._loaded, name, silent)
+    assert [placed.name for placed in first_plans(task, Clock(0.0))][-1] == "heft"
+
+
+def test_a_graph_too_large_to_be_copied_stays_in_one_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copied = []
+    monkeypatch.setattr(auto, "_lanes", lambda *of: copied.append(of) or [])
+    monkeypatch.setattr(auto, "SMALL_PARTS", 0)
+    instance = tiny_instance(9, num_ops=30, num_devices=4, density=0.3)
+    solve(instance, Makespan(), "auto", {"workers": 2}, time_limit_s=4.0)
+    assert copied
+    copied.clear()
+    parts = instance.num_ops + len(instance.graph.edges)
+    monkeypatch.setattr(auto, "MOST_PARTS", parts - 1)
+    found = solve(instance, Makespan(), "auto", {"workers": 2}, time_limit_s=2.0)
+    assert (copied, found.value_ns is None) == ([], False)
+
+
 def _saying(plan: Plan | None) -> Callable[[Task, Params], Outcome]:
     return lambda task, params: Outcome(plan)
 
@@ -119,8 +153,10 @@ def _until_search(task: Task, waiting: tuple[str, ...]) -> Iterator[AutoStep]:
 def test_at_peak_memory_all_placers_have_one_run_before_any_has_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fits_in_the_end(task: Task, name: str, most_runs: int | None) -> Plan | None:
-        return Plan.on([0] * 4) if most_runs is None or name == "metis" else None
+    def fits_in_the_end(
+        task: Task, name: str, most_runs: int | None
+    ) -> tuple[Plan | None, int | None]:
+        return (Plan.on([0] * 4) if most_runs is None or name == "metis" else None), None
 
     monkeypatch.setattr("placegap.solvers.solving.auto.placing._plan_of", fits_in_the_end)
     task = Task(example(), Makespan(memory="peak"), Limits(60.0))
