@@ -183,6 +183,8 @@ def _tails(
 def method_bound(task: Task, known: Bound, share_s: float) -> Bound:
     """The best of a bound and of the registry's cheap methods, those that fit into some seconds."""
     best = known
+    relaxed, plain = relax_memory(task.instance, task.semantics)  # methods know the rule `sum`
+    task = replace(task, instance=relaxed, semantics=plain)
     parts = task.instance.num_ops + len(task.instance.graph.edges)
     for name, us_per_part, most_parts in METHODS_OF.get(task.semantics.objective, ()):
         method = find_method(name)

@@ -7,7 +7,19 @@ from itertools import islice
 import pytest
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, more_makespan, oracle
 
-from placegap.instances import Instance, Makespan, MaxLoad, example
+from placegap.instances import (
+    Cluster,
+    Device,
+    Graph,
+    Instance,
+    Makespan,
+    MaxLoad,
+    Op,
+    Plan,
+    Semantics,
+    evaluate,
+    example,
+)
 from placegap.solvers import bound
 from placegap.solvers.bounds.portfolio import improving_bounds
 
@@ -39,3 +51,16 @@ def test_the_bound_is_the_last_and_best() -> None:
 
 def test_a_limit_of_no_time_leaves_the_cheapest_bound() -> None:
     assert bound(example(), Makespan(), 0.0) == next(improving_bounds(example(), Makespan()))
+
+
+@pytest.mark.parametrize("semantics", [Makespan(memory="peak"), MaxLoad(memory="peak")])
+def test_at_the_peak_no_bound_counts_resident_bytes(semantics: Semantics) -> None:
+    # of its 2 resident bytes the op holds one between passes, so that it fits on the fast device:
+    # 1 ns. By the rule `sum` it fits on the slow one only
+    op = Op(name="op", time_ns={"fast": 1, "slow": 2}, resident_bytes=2, parameter_bytes=1)
+    devices = (Device(name="d0", kind="fast", memory_bytes=1), Device(name="d1", kind="slow"))
+    cluster = Cluster(name="two", devices=devices)
+    instance = Instance(name="one", graph=Graph(name="one", ops=(op,)), cluster=cluster)
+    verdict = evaluate(instance, Plan.on([0]), semantics)
+    assert (verdict.feasible, verdict.value_ns) == (True, 1)
+    assert bound(instance, semantics).ns == 1
