@@ -33,7 +33,7 @@ from placegap.solvers.bounds.frontier.labels import (
     extended,
     thinned,
 )
-from placegap.solvers.bounds.frontier.steps import PlacingSteps, steps_of
+from placegap.solvers.bounds.frontier.steps import MOST_CELLS, PlacingSteps, steps_of
 
 MOST_LABELS, MOST_ROWS = 512, 2_048
 """Labels of one signature, and of all of them: where there are more, each signature keeps fewer."""
@@ -134,9 +134,9 @@ def longest_ns(instance: Instance) -> int:
 def least_below(
     steps: PlacingSteps, aim_ns: int, stop: Callable[[], bool] = never, *, trace: bool = False
 ) -> LeastPath | None:
-    """The least path, if it is below the aim; None where it was stopped."""
+    """The least path, if it is below the aim; None where it was stopped or has too many labels."""
     k, none = steps.graph.able.shape[1], np.zeros(0, np.int64)
-    old, joined, traces = OpenPlaces(none, none, none, np.zeros((0, 0), np.int64)), False, []
+    old, joined, traces = OpenPlaces(none, none, none, np.zeros((0, 3), np.int64)), False, []
     known = FrontierLabels(
         np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64), np.zeros((1, k), np.int64),
         np.zeros((1, 6 * k), np.int64), np.zeros((1, 2), np.int64), np.zeros(1, np.int64), none,
@@ -151,10 +151,13 @@ def least_below(
         if not len(cost):
             return LeastPath(None, joined, [])
         most, old = MOST_LABELS, new
+        fitting = MOST_CELLS // (k * (len(new.ops) + 8 * k))  # rows of the next step's tables
         known, lost = thinned(found, signature, cost, most)
-        while len(known.done_ns) > MOST_ROWS and most > 1:
+        while len(known.done_ns) > min(MOST_ROWS, fitting) and most > 1:
             most //= 2
             known, lost = thinned(found, signature, cost, most)
+        if len(known.done_ns) > 2 * fitting + 1:  # of one label per signature
+            return None
         joined = joined or bool(lost)
         if trace:
             traces.append(StepTrace(known.source, known.on, known.device))

@@ -42,14 +42,15 @@ class OpenPlaces(NamedTuple):
     ops : (s,) int64
     rest_ns : (s,) int64
         Beyond the way of each op: from its end, or to its start.
-    between_ns : (s, s) int64
-        From the end of an op to the start of another one; -1 where no way leads there.
+    between : (b, 3) int64
+        Of two of the ops, by their places in `ops`, and the time from the end of the first to the
+        start of the second; pairs that no way leads between are left out.
     """
 
     places: Ints
     ops: Ints
     rest_ns: Ints
-    between_ns: Ints
+    between: Ints
 
 
 class FrontierLabels(NamedTuple):
@@ -182,10 +183,9 @@ def extended(
             total = whole
             for s in range(many):
                 total = max(total, value[new.ops[s]] + new.rest_ns[s])
-                for r in range(many):
-                    if new.between_ns[s, r] >= 0:
-                        middle = new.between_ns[s, r]
-                        total = max(total, value[new.ops[s]] + middle + value[new.ops[r]])
+            for x in range(len(new.between)):
+                s, r, middle = new.between[x, 0], new.between[x, 1], new.between[x, 2]
+                total = max(total, value[new.ops[s]] + middle + value[new.ops[r]])
             if total >= most_ns:
                 continue
             _renamed(graph, at, new.places, to)

@@ -21,6 +21,10 @@ from placegap.solvers.bounds.frontier.labels import HEAD, TAIL, UNKNOWN, OpenPla
 MOST_WIDTH = 5
 """Places of a frontier whose devices are remembered; those needed last are forgotten first."""
 
+MOST_CELLS = 30_000_000
+"""Of the tables of all labels of a step: where devices are many and unlike, fewer places are
+remembered."""
+
 
 class PlacingSteps(NamedTuple):
     """The graph, the ops of each place in topological order, and the frontier after each."""
@@ -62,7 +66,28 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
         arrays.group_bytes[order], np.where(room == NO_LIMIT, np.iinfo(np.int64).max, room), peers,
         semantics.transfers == "per_edge" and semantics.channels in ("port", "half_duplex"),
     )  # fmt: skip
-    return PlacingSteps(graph, ops, _frontiers(index, graph, ops))
+    return PlacingSteps(graph, ops, _frontiers(index, graph, ops, most_width(peers)))
+
+
+def most_width(peers: Ints) -> int:
+    """Places that are remembered, by the first device of each one's class: so few that there are
+    labels for all their signatures.
+
+    Examples
+    --------
+    Alike devices have no names; unlike ones do:
+
+    >>> most_width(np.zeros(64, np.int64)), most_width(np.arange(64))
+    (5, 1)
+    """
+    num_devices, classes = len(peers), len(np.unique(peers))
+    width, signatures = 0, 1
+    while width < MOST_WIDTH:
+        signatures *= min(num_devices, classes + width)  # one that is named, or of some class
+        if width and signatures * num_devices * 8 * num_devices > MOST_CELLS:
+            break
+        width += 1
+    return width
 
 
 def _modes(index: GraphIndex, place: Ints) -> Ints:
@@ -108,7 +133,9 @@ def _how_many_lead_to(order: Ints, pointer: Ints, target: Ints, inside: NDArray[
     return np.array([each.bit_count() for each in sets], np.int64)
 
 
-def _frontiers(index: GraphIndex, graph: PlacedGraph, members: list[Ints]) -> list[OpenPlaces]:
+def _frontiers(
+    index: GraphIndex, graph: PlacedGraph, members: list[Ints], width: int
+) -> list[OpenPlaces]:
     known = (graph.mode[graph.producer] != UNKNOWN) & (graph.mode[graph.consumer] != UNKNOWN)
     u, v = graph.producer[known], graph.consumer[known]
     last_op, last = np.full(len(graph.mode), -1), np.full(len(members), -1)
@@ -117,22 +144,26 @@ def _frontiers(index: GraphIndex, graph: PlacedGraph, members: list[Ints]) -> li
     np.maximum.at(last, graph.place, last_op)
     least, order = graph.time_ns.min(axis=1), index.topological_order
     head, tail = _ways_from(graph, order, least, -1), _ways_to_the_end(graph, order, least)
-    ways: dict[int, Ints] = {}
-    frontiers, places, ops = list[OpenPlaces](), list[int](), list[int]()
+    rest, ways = np.where(graph.mode == HEAD, tail, head), dict[int, Ints]()
+    frontiers, places, ops = list[OpenPlaces](), list[int](), np.zeros(0, np.int64)
     for here, added in enumerate(members):
         places = [q for q in [*places, here] if last[q] > here]
-        places = sorted(sorted(places, key=lambda q: (last[q], q))[:MOST_WIDTH])
-        ops = [i for i in [*ops, *added.tolist()] if last_op[i] > here]
-        heads = [i for i in ops if graph.mode[i] == HEAD]
-        ways = {i: ways[i] if i in ways else _ways_from(graph, order, least, i) for i in heads}
-        rest = np.array([tail[i] if i in ways else head[i] for i in ops], np.int64)
-        between = np.full((len(ops), len(ops)), -1)
-        for s, i in enumerate(ops):
-            for r, j in enumerate(ops):
-                if i in ways and j not in ways:
-                    between[s, r] = ways[i][j]
+        places = sorted(sorted(places, key=lambda q: (last[q], q))[:width])
+        ops = np.concatenate([ops, added])
+        ops = ops[last_op[ops] > here]
+        heads = np.flatnonzero(graph.mode[ops] == HEAD)
+        others = np.flatnonzero(graph.mode[ops] != HEAD)
+        # no ways where there is nothing between: wide graphs have many open ops
+        asked = ops[heads].tolist() if len(others) else []
+        ways = {i: ways[i] if i in ways else _ways_from(graph, order, least, i) for i in asked}
+        between = [np.zeros((0, 3), np.int64)]
+        for s, i in zip(heads.tolist(), asked, strict=False):
+            reached = others[ways[i][ops[others]] >= 0]
+            between.append(
+                np.column_stack([np.full(len(reached), s), reached, ways[i][ops[reached]]])
+            )
         frontiers.append(
-            OpenPlaces(np.array(places, np.int64), np.array(ops, np.int64), rest, between)
+            OpenPlaces(np.array(places, np.int64), ops, rest[ops], np.concatenate(between))
         )
     return frontiers
 

@@ -96,6 +96,49 @@ def test_a_device_that_is_left_is_forgotten() -> None:
     assert least == [4 + 5, 4 + 3 * 5]
 
 
+def edges_of(*pairs: tuple[str, str]) -> tuple[Edge, ...]:
+    return tuple(Edge(producer=x, consumer=y, bytes=3) for x, y in pairs)
+
+
+def of_unlike_devices(names: list[str], edges: tuple[Edge, ...], devices: int) -> Instance:
+    """Ops of a byte on devices of unlike memory."""
+    ops = tuple(Op(name=x, time_ns={"gpu": 5}, resident_bytes=1) for x in names)
+    gpus = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=5 + k) for k in range(devices))
+    links = tuple(
+        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
+        for a in gpus for b in gpus if a is not b
+    )  # fmt: skip
+    cluster = Cluster(name="unlike", devices=gpus, links=links)
+    return Instance(name="u", graph=Graph(name="u", ops=ops, edges=edges), cluster=cluster)
+
+
+def test_wide_graphs_have_no_tables_of_pairs() -> None:
+    # 300 ops side by side: all of them stay open until the last op is placed, and between no two
+    # of them there is a way. A number for each pair would be 8 * 300**3 / 3 = 72 MB
+    names = [f"m{i}" for i in range(300)]
+    edges = edges_of(*(("in", x) for x in names), *((x, "out") for x in names))
+    steps = steps_of(of_unlike_devices(["in", *names, "out"], edges, 2), Makespan())
+    assert max(len(frontier.ops) for frontier in steps.frontiers) == 300
+    assert sum(frontier.between.size for frontier in steps.frontiers) == 0
+
+
+def test_of_many_unlike_devices_fewer_places_are_remembered() -> None:
+    # each op reads the five before it. 16 unlike devices for five places are 16**5 = 1 million
+    # signatures, and gigabytes of labels; for three they are 4,096
+    pairs = [(f"o{i}", f"o{j}") for i in range(12) for j in range(i + 1, min(12, i + 6))]
+    row = of_unlike_devices([f"o{i}" for i in range(12)], edges_of(*pairs), 16)
+    steps = steps_of(row, Makespan())
+    assert max(len(frontier.places) for frontier in steps.frontiers) == 3
+
+
+def test_where_labels_grow_too_many_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = block(memory=4)
+    steps = steps_of(instance, Makespan())
+    monkeypatch.setattr(frontier, "MOST_CELLS", 0)  # two labels after the second op: d0 or d1
+    assert least_below(steps, 10**6) is None
+    assert frontier_bound(instance, Makespan(), 9) == 9
+
+
 MOST_TRANSFERS = 10
 """The oracle orders no more."""
 
