@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 def exchanged_edges(instance: Instance) -> NDArray[np.bool_]:
     """Which edges of a training step are such exchanges, (m,).
 
-    An edge from layer to layer (colocation group) whose producer is a `weight_gradient` op; or,
-    where those are not told apart, the sum of a shared weight's gradients: a backward op whose
-    readers are backward ops that feed nothing (updates), one of them in its own layer. O(n + m).
+    An edge from layer to layer (colocation group) between two `weight_gradient` ops; or, where
+    those are not told apart, one whose producer is the sum of a shared weight's gradients: a
+    backward op whose readers are backward ops that feed nothing (updates), one of them in its own
+    layer. O(n + m).
 
     Examples
     --------
@@ -47,4 +48,5 @@ def exchanged_edges(instance: Instance) -> NDArray[np.bool_]:
     is_sum[a[~updates[b]]] = False
     at_home = np.zeros(instance.num_ops, np.bool_)
     at_home[a[~apart]] = True
-    return np.asarray(apart & (is_sum & at_home | arrays.weight_gradient)[a])
+    late = arrays.weight_gradient
+    return np.asarray(apart & ((is_sum & at_home)[a] | late[a] & late[b]))

@@ -148,14 +148,14 @@ class StageChain:
 
 
 def is_exchange(facts: Facts, a: int, b: int) -> bool:
-    """Whether an edge leads gradients of weights to another layer, or the sum of a shared weight's
-    gradients to the update of a copy.
+    """Whether an edge leads gradients of weights to what waits like them in another layer, or the
+    sum of a shared weight's gradients to the update of a copy.
     """
     ops = facts.ops
     alone = ops[a].colocation is None
     if not ops[a].backward or (ops[a].colocation == ops[b].colocation and not alone):
         return False
-    if ops[a].weight_gradient:
+    if ops[a].weight_gradient and ops[b].weight_gradient:
         return True
     if alone:
         return False

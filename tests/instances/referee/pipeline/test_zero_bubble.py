@@ -8,7 +8,17 @@ from collections import Counter
 import pytest
 from draws.pipelines import pipeline_instance, split_row, stage_plan, zero_bubble
 
-from placegap.instances import InputError, PipelineIteration, Plan, evaluate, example, recheck
+from placegap.instances import (
+    Edge,
+    Graph,
+    InputError,
+    Instance,
+    PipelineIteration,
+    Plan,
+    evaluate,
+    example,
+    recheck,
+)
 from placegap.instances.referee.pipeline.device_orders import device_orders
 from placegap.instances.referee.pipeline.iteration import check_iteration, simulate_iteration
 
@@ -124,3 +134,21 @@ def test_both_referees_agree() -> None:
 @pytest.mark.deep
 def test_both_referees_agree_on_10_000_more() -> None:
     compare(range(400, 10_400))
+
+
+def test_a_marked_op_exchanges_gradients_with_marked_ops_alone() -> None:
+    # w feeds an op of the second layer: that may run forward, so that no microbatch can pass, or
+    # backward, so that a gradient leads to a later stage; marked, it waits like w. Then 1f1b runs
+    # f f w w on the first device, whose first w waits until 2 for the second device
+    row = split_row([1, 1], [1, 1], [1, 1])
+    plan, rules = Plan(((0,), (0,), (1,)), stage=(0, 0, 1)), PipelineIteration(microbatches=2)
+    ops = {op.name: op for op in row.graph.ops}
+    for reader, value_ns in (("f1", None), ("b1", None), ("w1", 4)):
+        ends = (("f0", "w0"), ("w0", reader))
+        graph = Graph(
+            name="g", ops=[ops[name] for name in ("f0", "w0", reader)],
+            edges=[Edge(producer=a, consumer=b, bytes=10**6) for a, b in ends],
+        )  # fmt: skip
+        instance = Instance(name="i", graph=graph, cluster=row.cluster)
+        assert evaluate(instance, plan, rules).value_ns == value_ns
+        assert recheck(instance, plan, rules).value_ns == value_ns
