@@ -25,7 +25,7 @@ from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import compiled_s
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once
-from placegap.solvers.core.registry import find_method
+from placegap.solvers.core.registry import find_method, parse_params
 from placegap.solvers.core.result import Outcome, SolverDisagreement, carry_bound, finish
 from placegap.solvers.solving.coarsened import solve_coarse
 from placegap.solvers.solving.default_methods import default_method, quick_method
@@ -121,10 +121,16 @@ def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
     """What runs where no method is named; `place` fills in incumbents.
 
     First a placer that takes no time, whose plan stands if what follows fails.
+
+    Raises
+    ------
+    InputError
+        If what follows would fail on its parameters.
     """
-    quick = quick_method(attempt.semantics)
-    yield _with(attempt, method=quick, params={}, optional=True)
-    yield _with(attempt, method=default_method(attempt.semantics))
+    last = default_method(attempt.semantics)
+    parse_params(find_method(last), attempt.params)
+    quick = _with(attempt, method=quick_method(attempt.semantics), params={}, optional=True)
+    return iter((quick, _with(attempt, method=last)))
 
 
 def _with(attempt: Attempt, **changes: object) -> Attempt:

@@ -243,6 +243,7 @@ def test_a_wrong_method_parameter_or_semantics_is_bad_input(model: Path, capsys:
     for options, words in (
         (["--method", "fakes"], "there is no method 'fakes'"),
         (["--method", "fake", "--param", "speed=1"], "parameters of fake: speed: unknown field"),
+        (["--param", "speed=1"], "parameters of auto: speed: unknown field"),
         (["--method", "fake", "--channels", "free"], "does not apply to fd-dps-figure-3"),
         (["--objective", "makespan", "--plans", "chain"], "plans does not apply to the objective"),
     ):
