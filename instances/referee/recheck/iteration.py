@@ -1,4 +1,4 @@
-"""The second referee's pipeline: waits between numbered events, relaxed until nothing moves.
+"""The second referee's pipeline: the longest chain of waits between numbered events.
 
 Every event of a device has two numbers: which forward, or which backward event of the device it is.
 With w the forward events that a device starts with, its k-th backward event waits for its forward
@@ -201,7 +201,7 @@ def iteration_ns(facts: Facts, plan: Plan, semantics: PipelineIteration) -> int:
             lines.setdefault(ends, []).append(node)
     for line in lines.values():
         waits += pairwise(sorted(line, key=lambda node: (rank[node[:2]], node[2])))
-    return _relaxed(duration, waits)
+    return _longest(duration, waits)
 
 
 def _lengths(pipe: StageChain) -> tuple[list[int], dict[tuple[int, int], int]]:
@@ -224,16 +224,25 @@ def _lengths(pipe: StageChain) -> tuple[list[int], dict[tuple[int, int], int]]:
     return length, {key: time for key, time in sends.items() if time}
 
 
-def _relaxed(duration: dict[Node, int], waits: list[tuple[Node, Node]]) -> int:
-    """Longest path, by sweeps over all waits."""
-    end = dict(duration)
-    moved = True
-    while moved:
-        moved = False
-        for one, other in waits:
-            if end[one] + duration[other] > end[other]:
-                end[other], moved = end[one] + duration[other], True
-    return max(end.values())
+def _longest(duration: dict[Node, int], waits: list[tuple[Node, Node]]) -> int:
+    """The longest chain of waits; what waits is looked at once all before it has been."""
+    after: dict[Node, list[Node]] = {node: [] for node in duration}
+    missing, begin = dict.fromkeys(duration, 0), dict.fromkeys(duration, 0)
+    for one, other in waits:
+        after[one].append(other)
+        missing[other] += 1
+    ready, ends = [node for node, number in missing.items() if not number], list[int]()
+    while ready:
+        node = ready.pop()
+        ends.append(begin[node] + duration[node])
+        for other in after[node]:
+            begin[other] = max(begin[other], ends[-1])
+            missing[other] -= 1
+            if not missing[other]:
+                ready.append(other)
+    if len(ends) < len(duration):
+        raise OrderError("events wait for each other")
+    return max(ends)
 
 
 def in_flight_rule(facts: Facts, plan: Plan, semantics: PipelineIteration) -> Iterator[Violation]:
@@ -266,13 +275,13 @@ def _in_flight(pipe: StageChain) -> list[int]:
     most = [1] * pipe.count
     for q in range(pipe.p):
         forward, w = pipe.numbered(q, backward=False), pipe.ahead(q)
-        backward = pipe.numbered(q, backward=True)
-        for k in range(len(backward)):
-            ran = forward[: min(len(forward), k + w + 1)]
-            for s in range(q, pipe.count, pipe.p):
-                begun = sum(e == s for e, _ in ran)
-                over = sum(pipe.stage_of(e) == s for e, _ in backward[:k])
-                most[s] = max(most[s], begun - over)
+        flying, ran = [0] * pipe.count, 0
+        for k, (step, _) in enumerate(pipe.numbered(q, backward=True)):
+            for s, _ in forward[ran : k + w + 1]:
+                flying[s] += 1
+                most[s] = max(most[s], flying[s])
+            ran = max(ran, k + w + 1)
+            flying[pipe.stage_of(step)] -= 1
     return most
 
 
