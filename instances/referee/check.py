@@ -17,6 +17,7 @@ from placegap.instances.problem.semantics import (
     has_two_levels,
     plan_class,
 )
+from placegap.instances.reading.collector import paused_collector
 from placegap.instances.referee.channels import channel_name, channels_of
 from placegap.instances.referee.memory import Holdings, held_bytes, memory_violations
 from placegap.instances.referee.pipeline.in_flight import (
@@ -100,10 +101,11 @@ def check_and_run(
     if foreign:
         return (*foreign, *placed), None, None
     try:
-        iteration = simulate_iteration(instance, plan, semantics)
+        with paused_collector():
+            iteration = simulate_iteration(instance, plan, semantics)
+            held = iteration_holdings(instance, plan, iteration.stages, semantics)
     except PlanError as error:
         return (*placed, Violation("order", str(error))), None, None
-    held = iteration_holdings(instance, plan, iteration.stages, semantics)
     return (*in_flight_violations(instance, held), *placed), iteration, held
 
 

@@ -34,6 +34,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.input_limits import MAX_EVENTS
 from placegap.instances.referee.pipeline.device_orders import Event, device_orders
 from placegap.instances.referee.pipeline.stages import PlanStages, plan_stages
 from placegap.instances.referee.plan import Plan
@@ -74,10 +75,19 @@ class Iteration:
 
 
 def check_iteration(instance: Instance, semantics: PipelineIteration) -> None:
-    """Raise an InputError where times or bytes of so many microbatches overflow."""
-    arrays = instance.arrays
-    if semantics.schedule == "zero_bubble":
+    """Raise an InputError where times or bytes of so many microbatches overflow, or where they have
+    too many events.
+    """
+    arrays, splits = instance.arrays, semantics.schedule == "zero_bubble"
+    if splits:
         _check_split(instance)
+    passes = 2 + splits if arrays.backward.any() else 1
+    stages = min(instance.num_devices * semantics.stages_per_device, arrays.num_groups)
+    MAX_EVENTS.check(
+        passes * stages * semantics.microbatches,
+        f"an iteration of {semantics.microbatches} microbatches in {stages} stages",
+        instance.name,
+    )
     moves = sum(arrays.transfer_ns.max(axis=1, initial=0).tolist())
     moves += sum(arrays.host_ns.max(axis=1, initial=0).tolist())
     time_ns = sum(arrays.time_ns.max(axis=1).tolist()) + instance.num_devices * moves
@@ -147,7 +157,7 @@ def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIterat
     stages = plan_stages(instance, plan, semantics)
     duration, weight, messages = _costs(instance, plan.devices, stages, semantics)
     orders = device_orders(semantics, stages.num_devices, trains=stages.trains)
-    last, count = stages.num_steps - 1, stages.num_stages
+    count = stages.num_stages
     sent: list[list[MessageSpan]] = [[] for _ in range(stages.num_devices)]
     events: list[list[EventSpan]] = [[] for _ in orders]
     ended: dict[Event, int] = {}
@@ -155,8 +165,10 @@ def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIterat
     waiting = dict[Event, int]()  # messages that have not
     free: dict[tuple[int, int], int] = {}
     receivers: dict[int, int] = {}
-    for (_, target), _ in messages.items():
+    targets: list[list[int]] = [[] for _ in range(stages.num_steps)]
+    for step, target in sorted(messages):
         receivers[target] = receivers.get(target, 0) + 1
+        targets[step].append(target)
 
     def step_of(event: Event) -> int:
         return 2 * count - 1 - event.stage if event.backward else event.stage
@@ -189,9 +201,7 @@ def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIterat
                 end = start + int(duration[step])
                 events[q].append(EventSpan(event, start, end))
                 ended[event], moved = end, True
-                for target in range(step + 1, last + 1):
-                    if (step, target) not in messages:
-                        continue
+                for target in targets[step]:
                     receiver = event_of(target, event.microbatch)
                     channel = q, receiver.stage % stages.num_devices
                     begin = max(end, free.get(channel, 0))
