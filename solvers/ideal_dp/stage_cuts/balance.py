@@ -69,7 +69,8 @@ class _Questions:
     def ask(self, allowed: Flags) -> bool | None:
         """Look for a chain of these pairs; None if that stays open."""
         assert self.judge.best is not None
-        own = Judge(self.judge.instance, self.judge.semantics, self.judge.best[0] + 1)
+        judge = self.judge
+        own = Judge(judge.instance, judge.semantics, judge.clock, self.judge.best[0] + 1)
         search = self.part.restricted(allowed, own)
         search.start()
         while own.best is None and search.is_open:

@@ -12,6 +12,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem, devices_alike, links_alike
 
 MOST_ORDERS = 120
@@ -34,9 +35,11 @@ class Judge:
     """
 
     def __init__(
-        self, instance: Instance, semantics: PipelineIteration, below_ns: int | None = None
-    ) -> None:
+        self, instance: Instance, semantics: PipelineIteration, clock: Clock,
+        below_ns: int | None = None,
+    ) -> None:  # fmt: skip
         self.instance, self.semantics, self.below_ns = instance, semantics, below_ns
+        self.clock = clock
         self.best: tuple[int, Plan] | None = None
         self.walk: tuple[Ints, CutProblem] | None = None
         self.slack_ns = 0
@@ -58,7 +61,9 @@ class Judge:
         return self._alike or (bool(problem.kinds) and self._links_alike)
 
     def ask(self, walk: Ints, problem: CutProblem) -> bool:
-        """Judge a chain on devices in all orders; whether these were all that there are."""
+        """Judge a chain on devices in all orders, as long as there is time; whether these were all
+        that there are.
+        """
         key = id(problem), walk.tobytes()
         if key not in self._known:
             self._known[key] = self._ask(walk, problem)
@@ -74,7 +79,9 @@ class Judge:
         if not complete and not problem.kinds:
             tried = _likely(self.instance, count)
         stage = stages_of(walk, problem)
-        for devices in tried[:MOST_ORDERS]:
+        for number, devices in enumerate(tried[:MOST_ORDERS]):
+            if number and self.clock.left_s == 0.0:
+                return False
             self.judge(Plan(tuple((devices[s % count],) for s in stage), stage=stage))
             if self.best is not None and self.best[1].stage is stage:
                 self.walk = walk, problem

@@ -58,11 +58,13 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
         return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
     problem = build_cuts(instance, semantics, block, params.max_cuts)
     problem = with_kinds(instance, semantics, problem) or problem
-    judge = Judge(instance, semantics)
+    judge = Judge(instance, semantics, clock)
     counts = _counts(instance.num_devices, semantics, problem)
     parts, message = list[PartSearch](), ""
     try:
         for count in counts:
+            if parts and clock.left_s == 0.0 and (judge.best is not None or task.starts):
+                break
             parts.append(_part(task, problem, judge, count, clock))
             if clock.left_s != 0.0 or judge.best is None:
                 parts[-1].start()

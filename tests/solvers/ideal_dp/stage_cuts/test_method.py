@@ -31,7 +31,13 @@ from placegap.instances import (
 from placegap.instances.structure.stage_blocks import stage_blocks
 from placegap.solvers import solve
 from placegap.solvers.brute_force.iteration import MOST_PLANS, best_chain, count_chains
-from placegap.solvers.ideal_dp.stage_cuts.events import event_table, iteration_time, longest_path
+from placegap.solvers.ideal_dp.stage_cuts import method
+from placegap.solvers.ideal_dp.stage_cuts.events import (
+    EventTable,
+    event_table,
+    iteration_time,
+    longest_path,
+)
 from placegap.solvers.ideal_dp.stage_cuts.problem import build_cuts
 from placegap.solvers.ideal_dp.stage_cuts.walks import times_of
 
@@ -168,6 +174,22 @@ def test_the_time_limit_leaves_a_plan_and_a_bound() -> None:
     assert found.value_ns is not None
     assert found.bound_ns is not None
     assert 0 < found.bound_ns <= found.value_ns
+
+
+def test_after_the_time_limit_no_more_tables_of_events_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # one for 8 devices, and none for 7, 6, .., 1: each takes seconds for thousands of microbatches
+    made = []
+
+    def note(semantics: PipelineIteration, count: int, *, trains: bool) -> EventTable:
+        made.append(count)
+        return event_table(semantics, count, trains=trains)
+
+    monkeypatch.setattr(method, "event_table", note)
+    found = solve(model_row(64, 8, 1), PipelineIteration(), "stage-cuts", time_limit_s=0)
+    assert found.value_ns is not None
+    assert made == [8]
 
 
 def plain(instance: Instance, microbatches: int) -> int | None:
