@@ -275,9 +275,13 @@ def place_command(
     with (
         held()
     ):  # a signal that comes now keeps neither the plan nor what is printed from being whole
-        for sentence in write_exports(fine, result, exports, model):
-            warn(sentence)
-        report(fine, result, out, as_json, opinion, model=model, certificate=written, price=price)
+        try:
+            for sentence in write_exports(fine, result, exports, model):
+                warn(sentence)
+        finally:  # also where a format cannot say the plan, which may have taken an hour
+            report(
+                fine, result, out, as_json, opinion, model=model, certificate=written, price=price
+            )
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)

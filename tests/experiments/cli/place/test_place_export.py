@@ -106,7 +106,6 @@ def test_ops_are_placed_one_by_one_where_the_format_can_say_it(
         (["--export", "onnx=a.onnx"], "net.json: is no ONNX file, and --export onnx writes"),
         (["--export", "csv=a", "--write", "a.lp"], "there is no plan for --export"),
         (["--export", "csv=a", "--method", "m-sct-lp"], "m-sct-lp makes no plans: there is none"),
-        (["--export", "vllm=a", "--granularity", "op"], "is on two stages"),
     ],
 )
 def test_what_cannot_be_exported_is_one_line_and_writes_nothing(
@@ -124,6 +123,26 @@ def test_what_cannot_be_exported_is_one_line_and_writes_nothing(
     assert message in err
     assert err.count("\n") == 1
     assert [file.name for file in tmp_path.iterdir()] == ["net.json"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--export", "vllm=a", "--granularity", "op"], "is on two stages"),
+        (["--export", "dnn-partitioning=a", "--export", "csv=b"], "op '0.a' is no number"),
+    ],
+)
+def test_a_plan_that_a_format_cannot_say_is_shown_and_kept(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture,
+    options: list[str], message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(["place", "net.json", *CHAIN, *options, "-o", "plan.json"]) == 2
+    out, err = capsys.readouterr()
+    assert "value   12 ns" in out
+    assert message in err
+    assert err.count("\n") == 1
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["net.json", "plan.json"]
 
 
 def test_an_onnx_file_is_copied_with_the_plan_in_it(tmp_path: Path, capsys: Capture) -> None:
