@@ -19,7 +19,7 @@ from placegap.experiments.cli.options import (
     with_tracing,
 )
 from placegap.experiments.cli.reading import warn_measured, warn_open
-from placegap.experiments.show.rendering import spinner
+from placegap.experiments.show.rendering import spinner, warn
 from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.reading.errors import InputError
 
@@ -58,6 +58,8 @@ def convert_command(
             document = document.model_copy(update={"graph": graph, "best_known": ()})
         save_document(document, out)
     warn_open(document.graph, model)
+    if weight_gradients and not any(op.weight_gradient for op in document.graph.ops):
+        warn(f"{model}: has no backward ops, so that none is marked; --train makes a training step")
     if times is not None:
         warn_measured(document.graph)
 
