@@ -19,6 +19,7 @@ import os
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from pydantic import Field
 
@@ -32,6 +33,7 @@ from placegap.solvers.core.result import Outcome, Result
 from placegap.solvers.core.starts import LONGEST_S, SHARE, cheapest_first
 from placegap.solvers.core.worker_process import may_start_processes
 from placegap.solvers.solving.auto.board import Board
+from placegap.solvers.solving.auto.compile_ahead import compile_ahead
 from placegap.solvers.solving.auto.deadline import Deadline
 from placegap.solvers.solving.auto.lanes import Lane, run_lanes
 from placegap.solvers.solving.auto.parts import Order, run_step
@@ -63,6 +65,9 @@ PROCESS_S = 3.0
 MOST_PARTS, US_PER_PART_HANDED, HANDED_SHARE = 1_500_000, 15.0, 0.5
 """A larger graph (ops + edges) stays in one process, for three copies of it would need more than
 8 GB; and so does one whose copying is likely to take more than a share of the time."""
+
+MOST_SEARCHES = 4
+"""Different methods among the first steps that look for plans, beside placers."""
 
 TURN_SHARE = 0.2
 """Of the time that is left, for a step that looks for plans where the lanes take turns."""
@@ -125,6 +130,8 @@ def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[La
         return ""
     waiting += still_waiting(task, heard)
     if may and (lanes or deadline.left_s > PROCESS_S):
+        ahead = islice(plans(task, task.limits.seed, waiting), len(waiting) + MOST_SEARCHES)
+        compile_ahead([*proofs(task, workers), *ahead])
         lanes += [] if lanes else _lanes(task, workers, waiting)
         run_lanes(lanes, board, deadline)
     else:

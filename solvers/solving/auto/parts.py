@@ -107,7 +107,7 @@ def serve(pipe: Connection, packed: bytes, is_nice: bool) -> None:
         if order.step.method not in warm:
             warm.add(order.step.method)
             with while_compiling(lambda: send(COMPILING)):
-                _warm_up(order.step)
+                warm_up(order.step)
         send(("ready", compiled_s()))
         if (limit_s := pipe.recv()) is None:
             return
@@ -125,7 +125,7 @@ def _be_modest(is_nice: bool) -> None:
         file.write(DIES_FIRST)
 
 
-def _warm_up(step: AutoStep) -> None:
+def warm_up(step: AutoStep) -> None:
     """Load the method, and compile its kernels, before its clock begins."""
     with contextlib.suppress(Exception):  # what fails here fails in the run itself
         if step.method == BOUNDS:

@@ -25,6 +25,7 @@ from placegap.solvers.core.method import Params
 from placegap.solvers.core.result import SolverDisagreement, finish
 from placegap.solvers.core.starts import placers, starts
 from placegap.solvers.core.trust import PROOF
+from placegap.solvers.solving.auto import compile_ahead
 from placegap.solvers.solving.auto.board import Board
 from placegap.solvers.solving.auto.deadline import Deadline
 from placegap.solvers.solving.auto.lanes import Lane, run_lanes
@@ -136,6 +137,22 @@ def test_two_processes_are_no_worse_than_one_plan_after_another() -> None:
     assert found.value_ns is not None
     task = Task(instance, PORT)
     assert found.value_ns <= min(start.value_ns for start in starts(task, placers(task)))
+
+
+def test_where_kernels_are_not_compiled_yet_those_of_the_lanes_are_compiled_before_they_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warmed: list[str] = []
+    monkeypatch.setattr(compile_ahead, "warm_up", lambda step: warmed.append(step.method))
+    monkeypatch.setattr(compile_ahead, "_done", {"cp-sat"})
+    steps = list(proofs(Task(hard(), PORT), 2))
+    monkeypatch.setattr(compile_ahead, "compiled_s", lambda: 0.5)
+    compile_ahead.compile_ahead(steps)
+    assert warmed == []
+    monkeypatch.setattr(compile_ahead, "compiled_s", lambda: 5.0)
+    for _ in range(2):
+        compile_ahead.compile_ahead(steps)
+    assert warmed == ["bounds", "decomposition"]  # once each, and cp-sat was warm
 
 
 def test_a_process_that_dies_is_replaced_for_the_next_step() -> None:
