@@ -30,6 +30,10 @@ AT_LEAST_MS, MS_PER_PART = 3.0, 0.2
 """Small instances are soon solved: their placers get so much, and so much for each op and edge."""
 
 
+LARGE_PARTS, LARGE_FACTOR = 1_500_000, 2.0
+"""Larger graphs (ops + edges) are beyond the caches: `heft` takes 2.5 times as long for each."""
+
+
 class Placer(NamedTuple):
     """A method of the registry, and about what it costs with the referee's verdict on its plan.
 
@@ -47,6 +51,8 @@ class Placer(NamedTuple):
     def cost_ms(self, parts: int) -> float:
         """Milliseconds that a graph of so many ops and edges is likely to cost."""
         growth = max(1.0, parts / self.most_parts) if self.grows else 1.0
+        if parts > LARGE_PARTS:
+            growth *= LARGE_FACTOR
         return self.ms + 1e-3 * self.us_per_part * parts * growth
 
 

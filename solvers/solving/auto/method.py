@@ -50,7 +50,7 @@ from placegap.solvers.solving.auto.rules import (
     proofs,
 )
 
-RESERVE_S, RESERVE_SHARE, US_PER_PART, LONGEST_RESERVE = 0.05, 0.01, 5.0, 0.25
+RESERVE_S, RESERVE_SHARE, US_PER_PART, LONGEST_RESERVE = 0.05, 0.01, 3.0, 0.25
 """Kept of the time limit for handing over the last plans: seconds, a share, and for the size, but
 no more than the last share."""
 
@@ -68,6 +68,9 @@ MOST_PARTS, US_PER_PART_HANDED, HANDED_SHARE = 1_500_000, 15.0, 0.5
 
 MOST_SEARCHES = 4
 """Different methods among the first steps that look for plans, beside placers."""
+
+US_PER_PART_STARTED = 35.0
+"""Of a graph of a million ops, before a search or a proof first looks at the clock."""
 
 TURN_SHARE = 0.2
 """Of the time that is left, for a step that looks for plans where the lanes take turns."""
@@ -128,7 +131,7 @@ def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[La
         _try_at_once(task, board, deadline, workers)
     if board.is_over:
         return ""
-    waiting += still_waiting(task, heard)
+    waiting += still_waiting(task, heard, is_huge=_parts(task) > MOST_PARTS)
     if may and (lanes or deadline.left_s > PROCESS_S):
         ahead = islice(plans(task, task.limits.seed, waiting), len(waiting) + MOST_SEARCHES)
         compile_ahead([*proofs(task, workers), *ahead])
@@ -182,8 +185,9 @@ def _take_turns(task: Task, board: Board, deadline: Deadline, waiting: Sequence[
 
     The proof has most of the time, between two searches; a placer is no turn of its own.
     """
-    proving, looking = proofs(task, 1), plans(task, task.limits.seed, waiting)
-    likely_s, turn = dict(cheapest_first(task)), 0
+    proving = _in_time(proofs(task, 1), task, deadline)
+    looking = _in_time(plans(task, task.limits.seed, waiting), task, deadline)
+    turn = 0
     while deadline.left_s > 0 and not board.is_over and not stop_asked():
         step = next(looking if turn % 2 == 0 else proving, None)
         other = next(proving, None) if step is None and turn % 2 == 0 else step
@@ -191,11 +195,24 @@ def _take_turns(task: Task, board: Board, deadline: Deadline, waiting: Sequence[
             other = next(looking, None)
         if other is None:
             return
-        if other.is_placer and likely_s[other.method] > deadline.left_s:
-            continue  # nothing would end it in time
         share = TURN_SHARE if turn % 2 == 0 else step.share if step is not None else TURN_SHARE
         _run_here(other, max(min(SECOND_S, deadline.left_s), share * deadline.left_s), task, board)
         turn += not other.is_placer
+
+
+def _in_time(steps: Iterator[AutoStep], task: Task, deadline: Deadline) -> Iterator[AutoStep]:
+    """Those steps that are likely to return in time, for nothing can end them in this process."""
+    likely_s, search_s = dict(cheapest_first(task)), 1e-6 * US_PER_PART_STARTED * _parts(task)
+    skipped = 0
+    for step in steps:
+        likely = likely_s[step.method] if step.is_placer else search_s
+        if likely <= deadline.left_s or step.method == BOUNDS:  # which looks at the clock
+            skipped = 0
+            yield step
+        elif not step.is_placer:
+            skipped += 1
+            if skipped == MOST_SEARCHES:  # and no placer between them: none is left
+                return
 
 
 def _run_here(step: AutoStep, limit_s: float, task: Task, board: Board) -> None:

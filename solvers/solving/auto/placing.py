@@ -78,10 +78,11 @@ def first_plans(task: Task, clock: Clock) -> Iterator[Placed]:
                 yield Placed(name, plan, is_done, value_ns)
 
 
-def still_waiting(task: Task, heard: Sequence[Placed]) -> tuple[str, ...]:
+def still_waiting(task: Task, heard: Sequence[Placed], *, is_huge: bool = False) -> tuple[str, ...]:
     """The placers that are fast within the task's time limit and have not had their last word.
 
-    First come those that have said nothing, the cheapest first.
+    First come those that have said nothing, the cheapest first. On a huge graph no search does
+    more than a placer, so that one may take all the time that there is.
 
     Examples
     --------
@@ -95,7 +96,7 @@ def still_waiting(task: Task, heard: Sequence[Placed]) -> tuple[str, ...]:
     asked = {placed.name for placed in heard}
     done = {placed.name for placed in heard if placed.is_last_word}
     limit_s = task.limits.time_limit_s
-    most_s = float("inf") if limit_s is None else LONGEST_SHARE * limit_s
+    most_s = float("inf") if limit_s is None else (1.0 if is_huge else LONGEST_SHARE) * limit_s
     names = [name for name, s in cheapest_first(task) if name not in done and s <= most_s]
     return tuple(sorted(names, key=asked.__contains__))
 
