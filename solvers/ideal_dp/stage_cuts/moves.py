@@ -86,33 +86,15 @@ def _improve(
                             continue
                         copy_to(trial, times)
                         _set(
-                            trial,
-                            s - 1,
-                            left,
-                            a,
-                            count,
-                            forward,
-                            backward,
-                            late,
-                            forth,
-                            back,
+                            trial, s - 1, left, a, count, forward, backward, late, forth, back,
                             passes,
-                        )
+                        )  # fmt: skip
                         if width == 2:
                             middle = allowed[min(s, last), a, b]
                             _set(
-                                trial,
-                                s,
-                                middle,
-                                b,
-                                count,
-                                forward,
-                                backward,
-                                late,
-                                forth,
-                                back,
+                                trial, s, middle, b, count, forward, backward, late, forth, back,
                                 passes,
-                            )
+                            )  # fmt: skip
                         _set(
                             trial, s + width - 1, right, j, count, forward, backward, late, forth,
                             back, passes,
@@ -129,18 +111,9 @@ def _improve(
                     for t in range(s - 1, s + width):
                         at = allowed[min(t, last), cuts[t], cuts[t + 1]]
                         _set(
-                            times,
-                            t,
-                            at,
-                            cuts[t + 1],
-                            count,
-                            forward,
-                            backward,
-                            late,
-                            forth,
-                            back,
+                            times, t, at, cuts[t + 1], count, forward, backward, late, forth, back,
                             passes,
-                        )
+                        )  # fmt: skip
                     moved = True
             if moved:
                 break
