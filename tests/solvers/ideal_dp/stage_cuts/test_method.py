@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -41,61 +42,57 @@ from placegap.solvers.ideal_dp.stage_cuts.events import (
 from placegap.solvers.ideal_dp.stage_cuts.problem import build_cuts
 from placegap.solvers.ideal_dp.stage_cuts.walks import times_of
 
+Draw = tuple[Instance, PipelineIteration]
 
-def compare(seeds: range, most_layers: int, most_devices: int) -> Counter[str]:
+
+def draws(seeds: range, most_layers: int, most_devices: int) -> Iterator[Draw]:
+    for seed in seeds:
+        instance = pipeline_instance(seed, most_layers=most_layers, most_devices=most_devices)
+        yield instance, iteration_semantics(random.Random(f"stage-cuts-{seed}"))
+
+
+def draws_apart(seeds: range) -> Iterator[Draw]:
+    """With gradients of weights apart."""
+    for seed in seeds:
+        instance = pipeline_instance(seed, most_layers=5, most_devices=3, weights=True)
+        yield instance, zero_bubble(random.Random(f"zero-bubble-cuts-{seed}"))
+
+
+def compare(drawn: Iterator[Draw]) -> Counter[str]:
     """Solve random instances both ways; how many ended how."""
     ended = Counter[str]()
-    for seed in seeds:
-        rng = random.Random(f"stage-cuts-{seed}")
-        instance = pipeline_instance(seed, most_layers=most_layers, most_devices=most_devices)
-        semantics = iteration_semantics(rng)
+    for instance, semantics in drawn:
         if count_chains(instance, semantics) > MOST_PLANS:
             continue
-        best = best_chain(instance, semantics)
+        best, where = best_chain(instance, semantics), (instance.name, semantics.label)
         found = solve(instance, semantics, "stage-cuts")
-        assert found.value_ns == (None if best is None else best[0]), (seed, semantics.label)
-        assert found.status == ("infeasible" if best is None else "optimal"), (seed, found.message)
+        assert found.value_ns == (None if best is None else best[0]), where
+        assert found.status == ("infeasible" if best is None else "optimal"), (where, found.message)
         ended[found.status] += 1
     return ended
 
 
 def test_finds_and_proves_what_brute_force_finds() -> None:
-    ended = compare(range(60), most_layers=5, most_devices=3)
+    ended = compare(draws(range(60), most_layers=5, most_devices=3))
     assert ended["optimal"] >= 30
     assert ended["infeasible"] >= 5
 
 
 @pytest.mark.deep
 def test_finds_and_proves_what_brute_force_finds_5000_times() -> None:
-    compare(range(60, 4060), most_layers=5, most_devices=3)
-    compare(range(4060, 5060), most_layers=7, most_devices=2)
-
-
-def compare_apart(seeds: range) -> Counter[str]:
-    """As `compare`, with gradients of weights apart."""
-    ended = Counter[str]()
-    for seed in seeds:
-        semantics = zero_bubble(random.Random(f"zero-bubble-cuts-{seed}"))
-        instance = pipeline_instance(seed, most_layers=5, most_devices=3, weights=True)
-        if count_chains(instance, semantics) > MOST_PLANS:
-            continue
-        best = best_chain(instance, semantics)
-        found = solve(instance, semantics, "stage-cuts")
-        assert found.value_ns == (None if best is None else best[0]), (seed, semantics.label)
-        assert found.status == ("infeasible" if best is None else "optimal"), (seed, found.message)
-        ended[found.status] += 1
-    return ended
+    compare(draws(range(60, 4060), most_layers=5, most_devices=3))
+    compare(draws(range(4060, 5060), most_layers=7, most_devices=2))
 
 
 def test_finds_and_proves_what_brute_force_finds_under_zero_bubble() -> None:
-    ended = compare_apart(range(40))
+    ended = compare(draws_apart(range(40)))
     assert ended["optimal"] >= 25
     assert ended["infeasible"] >= 1
 
 
 @pytest.mark.deep
 def test_finds_and_proves_what_brute_force_finds_2000_times_under_zero_bubble() -> None:
-    compare_apart(range(40, 2040))
+    compare(draws_apart(range(40, 2040)))
 
 
 def test_proves_chains_under_zero_bubble_and_gains_on_1f1b() -> None:
