@@ -16,17 +16,18 @@ from placegap.solvers.solving.auto.rules import AutoStep
 COLD_S = 1.0
 """A process that has compiled for so long runs where kernels are not compiled yet."""
 
-_done: set[str] = set()
+_done: set[tuple[str, bool]] = set()
 
 
-def compile_ahead(steps: Iterable[AutoStep]) -> None:
+def compile_ahead(steps: Iterable[AutoStep], *, is_tight: bool) -> None:
     """Compile what the methods of some steps need, each once in the life of this process.
 
-    Where kernels have been compiled before, nothing is done: loading them is left to the lanes.
+    `is_tight` says whether memory is. Where kernels have been compiled before, nothing is done:
+    loading them is left to the lanes.
     """
     if compiled_s() < COLD_S:
         return
     for step in steps:
-        if step.method not in _done and not stop_asked():
-            _done.add(step.method)
-            warm_up(step)
+        if (step.method, is_tight) not in _done and not stop_asked():
+            _done.add((step.method, is_tight))
+            warm_up(step, is_tight=is_tight)

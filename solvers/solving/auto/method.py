@@ -24,6 +24,7 @@ from itertools import islice
 from pydantic import Field
 
 from placegap.instances.problem.semantics import OBJECTIVES
+from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
@@ -134,7 +135,8 @@ def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[La
     waiting += still_waiting(task, heard, is_huge=_parts(task) > MOST_PARTS)
     if may and (lanes or deadline.left_s > PROCESS_S):
         ahead = islice(plans(task, task.limits.seed, waiting), len(waiting) + MOST_SEARCHES)
-        compile_ahead([*proofs(task, workers), *ahead])
+        steps = [*proofs(task, workers), *ahead]
+        compile_ahead(steps, is_tight=not memory_is_slack(task.instance))
         lanes += [] if lanes else _lanes(task, workers, waiting)
         run_lanes(lanes, board, deadline)
     else:

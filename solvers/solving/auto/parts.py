@@ -16,14 +16,15 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from placegap.instances.problem.example import example
+from placegap.instances.problem.example import example, tight_example
 from placegap.instances.problem.instance import Instance
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import Bound
 from placegap.solvers.bounds.portfolio import improving_bounds
 from placegap.solvers.core.clock import compiled_s, while_compiling
-from placegap.solvers.core.interrupts import STOP, end_orderly, interruptible
+from placegap.solvers.core.interrupts import STOP, end_orderly, interruptible, stop_asked
 from placegap.solvers.core.progress import Listener, each_plan_once
 from placegap.solvers.core.result import SolverDisagreement
 from placegap.solvers.core.worker_process import WorkerProcess, silence
@@ -87,6 +88,8 @@ def run_step(
     except SolverDisagreement as error:
         return Contradiction(" ".join(str(error).split()))
     except Exception as error:  # the other parts go on
+        if stop_asked():  # a compiler that is interrupted fails with an error of its own
+            return "interrupted"
         return " ".join(f"{type(error).__name__}: {error}".split())
 
 
@@ -96,7 +99,7 @@ def serve(pipe: Connection, packed: bytes, is_nice: bool) -> None:
     silence()
     _be_modest(is_nice)
     signal.signal(STOP, end_orderly)
-    lock = threading.Lock()
+    lock, is_tight = threading.Lock(), not memory_is_slack(instance)
 
     def send(message: object) -> None:
         with lock:  # solvers tell of news from threads of their own
@@ -107,7 +110,7 @@ def serve(pipe: Connection, packed: bytes, is_nice: bool) -> None:
         if order.step.method not in warm:
             warm.add(order.step.method)
             with while_compiling(lambda: send(COMPILING)):
-                warm_up(order.step)
+                warm_up(order.step, is_tight=is_tight)
         send(("ready", compiled_s()))
         if (limit_s := pipe.recv()) is None:
             return
@@ -125,14 +128,18 @@ def _be_modest(is_nice: bool) -> None:
         file.write(DIES_FIRST)
 
 
-def warm_up(step: AutoStep) -> None:
-    """Load the method, and compile its kernels, before its clock begins."""
-    with contextlib.suppress(Exception):  # what fails here fails in the run itself
-        if step.method == BOUNDS:
-            for _ in improving_bounds(example(), step.semantics, 2.0):
-                pass
-            return
-        solve(example(), step.semantics, step.method, step.params, time_limit_s=2.0)
+def warm_up(step: AutoStep, *, is_tight: bool) -> None:
+    """Load the method, and compile its kernels, before its clock begins.
+
+    Where memory `is_tight`, those too that only such instances need.
+    """
+    for small in (example(), tight_example()) if is_tight else (example(),):
+        with contextlib.suppress(Exception):  # what fails here fails in the run itself
+            if step.method == BOUNDS:
+                for _ in improving_bounds(small, step.semantics, 2.0):
+                    pass
+            else:
+                solve(small, step.semantics, step.method, step.params, time_limit_s=2.0)
 
 
 def start_part(packed: bytes, *, is_nice: bool) -> WorkerProcess:

@@ -18,6 +18,7 @@ from placegap.instances.problem.semantics import (
     PipelineIteration,
     memory_rule,
 )
+from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, solve
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
@@ -25,7 +26,7 @@ from placegap.solvers.core.method import Params
 from placegap.solvers.core.result import SolverDisagreement, finish
 from placegap.solvers.core.starts import placers, starts
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.solving.auto import compile_ahead
+from placegap.solvers.solving.auto import compile_ahead, parts
 from placegap.solvers.solving.auto.board import Board
 from placegap.solvers.solving.auto.deadline import Deadline
 from placegap.solvers.solving.auto.lanes import Lane, run_lanes
@@ -143,16 +144,48 @@ def test_where_kernels_are_not_compiled_yet_those_of_the_lanes_are_compiled_befo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     warmed: list[str] = []
-    monkeypatch.setattr(compile_ahead, "warm_up", lambda step: warmed.append(step.method))
-    monkeypatch.setattr(compile_ahead, "_done", {"cp-sat"})
+    monkeypatch.setattr(
+        compile_ahead, "warm_up", lambda step, is_tight: warmed.append((step.method, is_tight))
+    )
+    monkeypatch.setattr(compile_ahead, "_done", {("cp-sat", False)})
     steps = list(proofs(Task(hard(), PORT), 2))
     monkeypatch.setattr(compile_ahead, "compiled_s", lambda: 0.5)
-    compile_ahead.compile_ahead(steps)
+    compile_ahead.compile_ahead(steps, is_tight=False)
     assert warmed == []
     monkeypatch.setattr(compile_ahead, "compiled_s", lambda: 5.0)
     for _ in range(2):
-        compile_ahead.compile_ahead(steps)
-    assert warmed == ["bounds", "decomposition"]  # once each, and cp-sat was warm
+        compile_ahead.compile_ahead(steps, is_tight=False)
+    once = [("bounds", False), ("decomposition", False)]  # once each, and cp-sat was warm
+    assert warmed == once
+    compile_ahead.compile_ahead(steps, is_tight=True)  # tight memory needs other kernels
+    assert warmed[len(once) :] == [("bounds", True), ("decomposition", True), ("cp-sat", True)]
+
+
+def test_what_only_tight_memory_needs_is_compiled_before_the_clock_of_a_step_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(
+        parts, "solve", lambda instance, *given, **limits: asked.append(memory_is_slack(instance))
+    )
+    for is_tight in (False, True):
+        parts.warm_up(AutoStep("frontier-paths", PORT), is_tight=is_tight)
+    assert asked == [True, True, False]
+
+
+def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*given: object, **limits: object) -> None:
+        raise RuntimeError("no compiled object yet")
+
+    monkeypatch.setattr(parts, "solve", fail)
+    order = Order(AutoStep("heft", PORT), 1.0, 0.0, None, None)
+    assert run_step(example(), order, None, lambda found: None) == (
+        "RuntimeError: no compiled object yet"
+    )
+    monkeypatch.setattr(parts, "stop_asked", lambda: True)
+    assert run_step(example(), order, None, lambda found: None) == "interrupted"
 
 
 def test_a_process_that_dies_is_replaced_for_the_next_step() -> None:
