@@ -34,13 +34,15 @@ def warm_up(
 ) -> None:
     """Compile a method's kernels on small examples, so that no run's time includes it.
 
-    The four-op example needs no limit: compiling may take many seconds, solving takes none. The
-    `branching` one makes searches branch, which compiles what the first does not reach, and may
-    take a second.
+    The four-op example needs no limit: compiling may take many seconds, solving takes none. A
+    search that would go on for as long as it may gets a few steps. The `branching` one makes
+    searches branch, which compiles what the first does not reach, and may take a second.
     """
     # a warm-up with parameters that say how long to search could take as long as the run
-    effort = find_method(method).params.efforts()
+    schema = find_method(method).params
+    effort = schema.efforts()
     params = {key: value for key, value in params.items() if key not in effort}
+    params |= schema.little_effort()
     what = (method, semantics.label, repr(sorted(params.items())))
     if what in _warm:
         return

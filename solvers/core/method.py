@@ -22,6 +22,9 @@ if TYPE_CHECKING:  # Pyomo takes a second to load
 EFFORT: dict[str, JsonValue] = {"effort": True}
 """Marks a parameter that says how long a search goes on: it decides no kernel."""
 
+FEW = 20
+"""Steps of a search that only compiles its kernels."""
+
 
 class Params(BaseModel):
     """Base of a method's parameters: frozen, and unknown names are errors."""
@@ -33,6 +36,12 @@ class Params(BaseModel):
         """Names of the parameters that say only how long a search goes on."""
         fields = cls.model_fields.items()
         return frozenset(name for name, field in fields if field.json_schema_extra == EFFORT)
+
+    @classmethod
+    def little_effort(cls) -> dict[str, int]:
+        """Values for those of them without which a search goes on until its time is over."""
+        endless = (name for name in cls.efforts() if cls.model_fields[name].default is None)
+        return dict.fromkeys(sorted(endless), FEW)
 
 
 class ExactParams(Params):

@@ -26,6 +26,7 @@ from placegap.solvers.bounds.portfolio import improving_bounds
 from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.interrupts import STOP, end_orderly, interruptible, stop_asked
 from placegap.solvers.core.progress import Listener, each_plan_once
+from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import SolverDisagreement
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 from placegap.solvers.solving.auto.board import Answer, Contradiction
@@ -133,13 +134,14 @@ def warm_up(step: AutoStep, *, is_tight: bool) -> None:
 
     Where memory `is_tight`, those too that only such instances need.
     """
+    few = {} if step.method == BOUNDS else METHODS[step.method].params.little_effort()
     for small in (example(), tight_example()) if is_tight else (example(),):
         with contextlib.suppress(Exception):  # what fails here fails in the run itself
             if step.method == BOUNDS:
                 for _ in improving_bounds(small, step.semantics, 2.0):
                     pass
             else:
-                solve(small, step.semantics, step.method, step.params, time_limit_s=2.0)
+                solve(small, step.semantics, step.method, {**step.params, **few}, time_limit_s=2.0)
 
 
 def start_part(packed: bytes, *, is_nice: bool) -> WorkerProcess:

@@ -6,8 +6,9 @@ import pytest
 
 from placegap.experiments.running import warm_up as module
 from placegap.experiments.running.warm_up import warm_up
-from placegap.instances import Makespan
-from placegap.solvers import METHODS
+from placegap.instances import Makespan, example
+from placegap.solvers import METHODS, solve
+from placegap.solvers.core.method import FEW
 
 MAKESPAN = Makespan()
 
@@ -20,11 +21,27 @@ def test_a_long_search_is_no_long_warm_up(monkeypatch: pytest.MonkeyPatch) -> No
     )
     long = {"moves": 10**9, "restarts": 10**9}
     warm_up("annealing", MAKESPAN, long, branching=False)
-    assert asked == [("annealing", {})]
+    assert asked == [("annealing", {"moves": FEW})]
     # what decides the kernels is kept, and one of a kind is enough
     warm_up("fastt", MAKESPAN, {"parts": 3}, branching=False)
     warm_up("fastt", MAKESPAN, {"parts": 3, "patience": 2}, branching=False)
     assert asked[1:] == [("fastt", {"parts": 3})]
+
+
+ENDLESS = [name for name, method in METHODS.items() if method.params.little_effort()]
+
+
+def test_the_searches_that_use_all_of_their_time_are_known() -> None:
+    assert sorted(ENDLESS) == ["annealing", "disjunctive-search", "hrl", "placeto", "run-moves"]
+
+
+@pytest.mark.parametrize("method", sorted({*ENDLESS} - {"hrl", "placeto"}))  # these need PyTorch
+def test_a_search_with_little_effort_ends_long_before_its_limit(method: str) -> None:
+    few = METHODS[method].params.little_effort()
+    # without the effort it would go on for an hour, as each first run of a method once did
+    # until the worker's hard limit
+    found = solve(example(), MAKESPAN, method, few, time_limit_s=3600.0)
+    assert found.status == "feasible"
 
 
 def test_searches_say_which_parameters_are_their_effort() -> None:
