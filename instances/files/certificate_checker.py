@@ -64,10 +64,8 @@ class Terms:
         groups, self.bytes, self.able = defaultdict[Any, list[int]](list), list[int](), Able()
         for i, op in enumerate(ops):
             groups[i if op.get("colocation") is None else op["colocation"]].append(i)
-            held = (
-                op.get("parameter_bytes", 0) if op.get("state_bytes") is None else op["state_bytes"]
-            )
-            peak = rules.get("memory") == "peak"  # then state alone is certain
+            state, peak = op.get("state_bytes"), rules.get("memory") == "peak"
+            held = op.get("parameter_bytes", 0) if state is None else state  # alone is certain then
             self.bytes.append(held if peak else op.get("resident_bytes", 0))
         self.groups, self.group = list(groups.values()), dict[int, int]()
         for g, members in enumerate(self.groups):
@@ -96,6 +94,7 @@ class Terms:
             self.into[j].append(e)
         before = {i: [self.edges[e][0] for e in into] for i, into in enumerate(self.into)}
         self.order = [*TopologicalSorter(before).static_order()]  # a circle is an error
+        self.place = {i: at for at, i in enumerate(self.order)}
 
     def _links(self, parts: Any) -> dict[tuple[int, int], tuple[int, int]]:
         """Bandwidth and latency of pairs: the link, else the widest and then shortest path."""
@@ -189,7 +188,7 @@ class Terms:
 
     def paths(self, able: Able, first: int, last: int) -> list[list[Any]]:
         """Longest paths from the end of an op to that of another, by their devices."""
-        order, found = [i for i in self.order if i in able and i != first], list[list[Any]]()
+        order, found = sorted(able.keys() - {first}, key=self.place.__getitem__), list[list[Any]]()
         for a in range(self.num):
             start = [0 if k == a and k in able[first] else inf for k in range(self.num)]
             found.append(self.ends(order, start={first: start})[last])
@@ -229,8 +228,9 @@ class Terms:
             for i in inside.keys() - {*ops[:1], *ops[-1:]}:
                 rate[i] = [r + w for r, w in zip(rate[i], work, strict=True)]
             alike = defaultdict[Any, list[int]](list)  # a tensor goes to each device once
-            for e, (i, j, u) in edges.items() if busy else ():
-                if i in inside and j in inside:
+            for e in (e for i in inside for e in self.out[i]) if busy else ():
+                if (j := self.edges[e][1]) in inside and e in edges:
+                    u = self.edges[e][2]
                     alike[u if self.rules["transfers"] == "per_tensor" else (e,)].append(e)
             for e, n in ((e, len(same)) for same in alike.values() for e in same):
                 sent[e].append((busy, n))

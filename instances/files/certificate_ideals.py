@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
+from operator import le
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,19 +25,38 @@ else:  # both files alone, beside each other
     from certificate_checker import MALFORMED, Rejected, Terms
     from certificate_checker import check as check_header
 
-MOST_IDEALS, MOST_STAGES = 100_000, 3_000_000
-"""The check gives up beyond."""
+MOST_BLOCKS, MOST_IDEALS, MOST_STAGES = 20_000, 100_000, 3_000_000
+"""The check gives up beyond. Sets of blocks are bits of integers: n blocks take n * n / 8 bytes."""
+
+State = tuple[int, Any, tuple[int, ...]]
+"""An ideal, the least time of what is not in it, and the blocks by which it can grow."""
+
+
+def _nothing() -> None:
+    """Have no time limit."""
 
 
 class IdealBlocks:
-    """Colour classes that need each other, as bits; what they cost, and what tensors cost.
+    """Groups that need each other are one block; what blocks cost, and what tensors cost.
+
+    Ideals are integers with a bit for each group.
+
+    Parameters
+    ----------
+    problem : Terms
+    parts : dict
+        Ops and edges as the file states them.
+    tick : callable
+        Called again and again; it raises when the time is over.
 
     Attributes
     ----------
-    need : list of int
-        IdealBlocks that must come before each block, itself included.
-    time, bytes : list
-        Per block; time per kind of device, infinite where it cannot run.
+    own, need : list of int
+        Groups of each block; those and all that must come before them.
+    after : list of list of int
+        Blocks that read what a block writes.
+    time, least, bytes : list
+        Per block; time per kind of device, infinite where it cannot run, and the least of them.
     source, readers : list of int
         Of each tensor: the block that writes it, and those that read it.
     border : list of list of int
@@ -45,10 +65,12 @@ class IdealBlocks:
         Devices of each kind, and their memory.
     """
 
-    def __init__(self, problem: Terms, parts: dict[str, Any]) -> None:
+    def __init__(
+        self, problem: Terms, parts: dict[str, Any], tick: Callable[[], None] = _nothing
+    ) -> None:
         edges, devices = parts["edges"], parts["devices"]
-        block, self.need = _components(problem, [op.get("backward", False) for op in parts["ops"]])
-        num, every = len(self.need), range(problem.num)
+        self._blocks(problem, [op.get("backward", False) for op in parts["ops"]], tick)
+        block, num, every = self.block, len(self.need), range(problem.num)
         time: list[list[Any]] = [[0] * problem.num for _ in range(num)]
         self.bytes = [0] * num
         for i, b in enumerate(block):
@@ -58,13 +80,14 @@ class IdealBlocks:
         tensors = 1 + max((u for _, _, u in problem.edges), default=-1)
         self.source, self.readers, stated = [0] * tensors, [0] * tensors, [None] * tensors
         for (i, j, u), edge in zip(problem.edges, edges, strict=True):
-            self.source[u] = 1 << block[i]
-            self.readers[u] |= 1 << block[j]
+            self.source[u] = self.own[block[i]]
+            self.readers[u] |= self.own[block[j]]
             stated[u] = edge.get("host_time_ns")
-        border = [
-            [0 if devices[k].get("is_host") else _border(problem, u, k, stated[u]) for k in every]
-            for u in range(tensors)
-        ]
+        border = list[list[int]]()
+        for u in range(tensors):
+            tick()
+            costs = _borders(problem, u, stated[u])
+            border.append([0 if devices[k].get("is_host") else costs[k] for k in every])
         alike: dict[Any, list[int]] = defaultdict(list)
         for k in every:
             column = [row[k] for row in time], [row[k] for row in border], problem.room[k]
@@ -72,30 +95,65 @@ class IdealBlocks:
         first = [members[0] for members in alike.values()]
         self.count, self.room = [len(m) for m in alike.values()], [problem.room[k] for k in first]
         self.time = [[row[k] for k in first] for row in time]
+        self.least = [min(row) for row in self.time]
         self.border = [[row[k] for k in first] for row in border]
         self.tensors: list[set[int]] = [set() for _ in range(num)]
         for i, j, u in problem.edges:
             self.tensors[block[i]].add(u)
             self.tensors[block[j]].add(u)
 
+    def _blocks(self, problem: Terms, back: list[bool], tick: Callable[[], None]) -> None:
+        """Find which groups need each other, what each block needs, and what follows it."""
+        if len(problem.groups) > MOST_BLOCKS:
+            raise Rejected("it is too large to be checked: too many blocks")
+        orphan = [all(back[i] for i in group) for group in problem.groups]
+        arcs, need = set[tuple[int, int]](), [1 << g for g in range(len(problem.groups))]
+        for i, j, _ in problem.edges:
+            a, b = problem.group[i], problem.group[j]
+            if not back[i] and not back[j]:
+                arcs.add((a, b))
+            elif back[i] and back[j] and (orphan[a] or orphan[b]):
+                arcs.add((b, a))
+        place = {problem.group[i]: at for at, i in enumerate(problem.order)}
+        onward = sorted(arcs, key=lambda arc: (place[arc[0]], place[arc[1]]))
+        changed = True
+        while changed:
+            changed = False
+            for a, b in [*onward, *onward[::-1]]:  # there and back: few rounds are needed
+                if need[a] & ~need[b]:
+                    need[b], changed = need[b] | need[a], True
+            tick()
+        self.need = list(dict.fromkeys(need))
+        number = {mask: at for at, mask in enumerate(self.need)}
+        of_group = [number[mask] for mask in need]
+        self.block = [of_group[problem.group[i]] for i in range(len(back))]
+        self.own = [0] * len(self.need)
+        for g, b in enumerate(of_group):
+            self.own[b] |= 1 << g
+        links = {(of_group[a], of_group[b]) for a, b in arcs}
+        self.after: list[list[int]] = [[] for _ in self.need]
+        for v, w in sorted(links):
+            if v != w:
+                self.after[v].append(w)
+
+    def start(self) -> State:
+        """The empty ideal."""
+        ready = (b for b, need in enumerate(self.need) if need == self.own[b])
+        return 0, sum(self.least), tuple(ready)
+
     def pays(self, u: int, stage: int) -> bool:
         """Whether a tensor crosses the border of a stage."""
         read = self.readers[u]
         return bool(read & ~stage) if self.source[u] & stage else bool(read & stage)
 
-    def grown(self, ideal: int) -> Iterator[int]:
-        """IdealBlocks by one of which an ideal can grow."""
-        for b, need in enumerate(self.need):
-            if not ideal >> b & 1 and need & ~ideal == 1 << b:
-                yield b
-
-    def stages(self, ideal: int, kind: int, limit: int, overlap: bool) -> Iterator[int]:
-        """Ideals that one more device of a kind reaches; -1 for each stage beyond the limit."""
-        seen, stack = {ideal}, [(ideal, 0, 0, 0)]
+    def stages(self, state: State, kind: int, limit: int, overlap: bool) -> Iterator[State | None]:
+        """States that one more device of a kind reaches; None for each stage beyond the limit."""
+        ideal, rest, ready = state
+        seen, stack = {ideal}, [(ideal, 0, 0, 0, rest, ready)]
         while stack:
-            at, work, held, crossing = stack.pop()
-            for b in self.grown(at):
-                larger, time = at | 1 << b, work + self.time[b][kind]
+            at, work, held, crossing, left, ready = stack.pop()
+            for b in ready:
+                larger, time = at | self.own[b], work + self.time[b][kind]
                 size = held + self.bytes[b]
                 if larger in seen or time > limit or size > self.room[kind]:
                     continue
@@ -103,69 +161,64 @@ class IdealBlocks:
                 before, after, paid = at & ~ideal, larger & ~ideal, crossing
                 for u in self.tensors[b]:
                     paid += (self.pays(u, after) - self.pays(u, before)) * self.border[u][kind]
-                stack.append((larger, time, size, paid))
+                grown = [c for c in ready if c != b]
+                grown += [c for c in self.after[b] if self.need[c] & ~larger == self.own[c]]
+                found = larger, left - self.least[b], tuple(grown)
+                stack.append((larger, time, size, paid, *found[1:]))
                 fits = max(time, paid) <= limit if overlap else time + paid <= limit
-                yield larger if fits else -1
+                yield found if fits else None
 
 
-def _components(problem: Terms, back: list[bool]) -> tuple[list[int], list[int]]:
-    """Block of each op, and what each block needs: groups that need each other are one block."""
-    orphan = [all(back[i] for i in group) for group in problem.groups]
-    arcs, need = set[tuple[int, int]](), [1 << g for g in range(len(problem.groups))]
-    for i, j, _ in problem.edges:
-        a, b = problem.group[i], problem.group[j]
-        if not back[i] and not back[j]:
-            arcs.add((a, b))
-        elif back[i] and back[j] and (orphan[a] or orphan[b]):
-            arcs.add((b, a))
-    changed = True
-    while changed:
-        changed = False
-        for a, b in sorted(arcs):
-            if need[a] & ~need[b]:
-                need[b], changed = need[b] | need[a], True
-    masks = list(dict.fromkeys(need))
-    number = {mask: at for at, mask in enumerate(masks)}
-    block = [number[need[problem.group[i]]] for i in range(len(back))]
-    inner = [
-        sum(1 << at for at, other in enumerate(masks) if other & mask == other) for mask in masks
-    ]
-    return block, inner
-
-
-def _border(problem: Terms, u: int, k: int, stated: int | None) -> int:
-    """What a tensor costs a device: as stated, or its least time to or from any other."""
-    others, moves = [j for j in range(problem.num) if j != k], problem.moves[u]
+def _borders(problem: Terms, u: int, stated: int | None) -> list[int]:
+    """What a tensor costs each device: as stated, or its least time to or from any other."""
     if stated is not None:
-        return stated
-    return min((min(moves[k][j], moves[j][k]) for j in others), default=0)
+        return [stated] * problem.num
+    moves, every = problem.moves[u], range(problem.num)
+    both = [[*moves[k][:k], *moves[k][k + 1 :]] for k in every]
+    for k in every:
+        both[k] += [moves[j][k] for j in every if j != k]
+    return [min(row, default=0) for row in both]
 
 
 def chain_within(
-    blocks: IdealBlocks, limit: int, overlap: bool, most_stages: int = MOST_STAGES
+    blocks: IdealBlocks,
+    limit: int,
+    overlap: bool,
+    tick: Callable[[], None] = _nothing,
 ) -> bool:
-    """Whether some chain of ideals has no load above a limit."""
-    full, total = (1 << len(blocks.need)) - 1, sum(blocks.count)
-    least = [min(row) for row in blocks.time]
-    start = (0, (0,) * len(blocks.count))
-    states, stack, ideals, tried = {start}, [start], {0}, 0
-    while stack:
-        ideal, used = stack.pop()
-        for kind in (k for k, count in enumerate(blocks.count) if used[k] < count):
-            taken = (*used[:kind], used[kind] + 1, *used[kind + 1 :])
-            for larger in blocks.stages(ideal, kind, limit, overlap):
-                tried += 1
-                if tried > most_stages or len(ideals) > MOST_IDEALS:
-                    raise Rejected("it is too large to be checked: too many ideals, or stages")
-                if larger == full:
-                    return True
-                if larger < 0 or (larger, taken) in states:
-                    continue
-                rest = sum(time for b, time in enumerate(least) if not larger >> b & 1)
-                if rest <= limit * (total - sum(taken)):
-                    states.add((larger, taken))
-                    ideals.add(larger)
-                    stack.append((larger, taken))
+    """Whether some chain of ideals has no load above a limit.
+
+    States are worked through by how many devices they have used. One that has reached the same
+    ideal with no more devices of any kind can do all that another can.
+    """
+    if inf in blocks.least:
+        return False
+    full, total, tried = sum(blocks.own), sum(blocks.count), 0
+    layer = {((0,) * len(blocks.count), 0): blocks.start()}
+    known = defaultdict[int, list[tuple[int, ...]]](list)
+    for devices in range(total):
+        reached = dict[tuple[tuple[int, ...], int], State]()
+        for (used, _), state in layer.items():
+            for kind in (k for k, count in enumerate(blocks.count) if used[k] < count):
+                taken = (*used[:kind], used[kind] + 1, *used[kind + 1 :])
+                for found in blocks.stages(state, kind, limit, overlap):
+                    tried += 1
+                    if tried > MOST_STAGES or len(known) > MOST_IDEALS:
+                        raise Rejected("it is too large to be checked: too many ideals, or stages")
+                    if tried % 64 == 0:
+                        tick()
+                    if found is None:
+                        continue
+                    larger, rest, _ = found
+                    if larger == full:
+                        return True
+                    if rest > limit * (total - devices - 1):
+                        continue
+                    if any(all(map(le, other, taken)) for other in known[larger]):
+                        continue
+                    known[larger].append(taken)
+                    reached[taken, larger] = found
+        layer = reached
     return False
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import highspy
 import numpy as np
@@ -29,6 +30,7 @@ from placegap.instances.files.certificate_checker import Able, Terms
 from placegap.instances.files.certificate_file import Leaf, WorkWindow
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers.core.back_ends.outcome import THREADS
+from placegap.solvers.core.clock import Clock
 
 Floats = NDArray[np.float64]
 
@@ -37,6 +39,18 @@ BITS = 40
 
 TIME = 1000.0
 """The longest time of the LP, in its unit."""
+
+MOST_ROUTES = 60_000
+"""Of an LP: ways of its edges from device to device."""
+
+
+def num_routes(problem: Terms, able: Able) -> int:
+    """Ways of the edges between some ops from device to device, which an LP has as columns."""
+    ways = 0
+    for i in able:
+        ends = (problem.edges[e][1] for e in problem.out[i])
+        ways += len(able[i]) * sum(len(able[j]) for j in ends if j in able)
+    return ways
 
 
 class SectionLp:
@@ -52,12 +66,15 @@ class SectionLp:
         The op from whose end on time counts; None: the schedule begins with the section.
     windows : sequence of (tuple of int or None)
         Ops of each window: the one before, those between, the one after; None: all of the section.
+    clock : Clock, optional
+        `LimitReached` is raised if it is over before the LP is built.
     """
 
     def __init__(
         self, problem: Terms, able: Able, first: int | None = None,
-        windows: Sequence[tuple[int, ...] | None] = (None,),
+        windows: Sequence[tuple[int, ...] | None] = (None,), clock: Clock | None = None,
     ) -> None:  # fmt: skip
+        self.clock = Clock(None) if clock is None else clock
         self.problem, self.able, self.first = problem, able, first
         self.windows, self.channels = list(windows), problem.rules["channels"]
         self.per_tensor = problem.rules["transfers"] == "per_tensor"
@@ -97,6 +114,7 @@ class SectionLp:
         self.flow_rows, self.price_rows = dict[int, int](), dict[tuple[int, int, int], int]()
         route: dict[int, dict[tuple[int, int], int]] = {}
         for e, (i, j, u) in self.edges.items():
+            self.clock.check()
             ways = {(a, b): self._column() for a, b in product(self.x[i], self.x[j])}
             route[e] = ways
             for side, op in ((0, i), (1, j)):
@@ -151,6 +169,7 @@ class SectionLp:
         route: dict[int, dict[tuple[int, int], int]],
     ) -> tuple[dict[int, int], dict[int, int]]:  # fmt: skip
         """Rows of a window by device and by channel."""
+        self.clock.check()
         num, inside = self.problem.num, frozenset(self.able if ops is None else ops)
 
         def row() -> int:
@@ -170,9 +189,9 @@ class SectionLp:
                 if time := self.time(i, k):
                     self._entries.append((devices[k], column, -time / self.unit))
         alike: dict[object, list[int]] = defaultdict(list)
-        for e, (i, j, u) in self.edges.items():
-            if i in inside and j in inside:
-                alike[u if self.per_tensor else (e,)].append(e)
+        leaving = (e for i in inside for e in self.problem.out[i])
+        for e in sorted(e for e in leaving if self.problem.edges[e][1] in inside):
+            alike[self.edges[e][2] if self.per_tensor else (e,)].append(e)
         channels: dict[int, int] = {}
         for edges in alike.values() if self.channels != "free" else ():
             for e in edges:
@@ -230,10 +249,10 @@ class SectionLp:
                 return max(both, key=lambda leaf: self.proven(leaf, able)), {}
         return None
 
-    def proven(self, leaf: Leaf, able: Able) -> float:
+    def proven(self, leaf: Leaf, able: Able) -> Any:
         """What the checker finds that a leaf proves of some cases, in ns; infinite: no plan."""
         content = leaf.model_dump(mode="json", exclude_none=True)
-        return float(self.problem.leaf(content, able, -1 if self.first is None else self.first))
+        return self.problem.leaf(content, able, -1 if self.first is None else self.first)
 
     def _leaf(self, dual: Floats) -> Leaf:
         """The duals as integers."""

@@ -6,6 +6,7 @@ import heapq
 import math
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from placegap.instances.files.certificate_checker import Able
 from placegap.instances.files.certificate_file import Branch, Leaf
@@ -21,7 +22,7 @@ INTEGRAL = 1e-6
 class _Node:
     able: Able
     leaf: Leaf
-    bound: float
+    bound: Any  # an integer, or infinite
     shares: dict[int, dict[int, float]]
     branch: tuple[int, tuple[frozenset[int], ...]] | None = None
     children: list[_Node] = field(default_factory=list)
@@ -30,7 +31,7 @@ class _Node:
 def grow_tree(
     lp: SectionLp, able: Able, *, most_leaves: int = 1, target_ns: float = math.inf,
     clock: Clock | None = None,
-) -> tuple[Branch | Leaf, float]:  # fmt: skip
+) -> tuple[Branch | Leaf, Any]:  # fmt: skip
     """Branch over devices, the lowest leaf first; the tree and the bound that it proves, in ns.
 
     Parameters
@@ -45,9 +46,10 @@ def grow_tree(
         When it is over, the tree so far is returned.
     """
     root = _solved(lp, able, None, clock)
-    number, heap = count(), list[tuple[float, int, _Node]]()
+    number, heap = count(), list[tuple[Any, int, _Node]]()
     heap.append((root.bound, next(number), root))
-    leaves, least = 1, math.inf
+    leaves = 1
+    least: Any = math.inf
     while heap and leaves < most_leaves:
         bound, _, node = heap[0]
         if (
