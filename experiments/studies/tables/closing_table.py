@@ -1,27 +1,35 @@
 """How far plans and bounds are apart in each table of a finished study, and who vouches for it.
 
-``python -m placegap.experiments.studies.tables.closing_table STUDY.yaml [--certify SECONDS]`` reads
-the study's log, and runs nothing. A gap is (value - bound) / value; bound / value is a geometric
-mean. *proof* counts the bounds that our own code computes; the others are a solver's word. With
-``--certify``, each bound is certified anew for so many seconds, and the last column is the mean
-share of it that the stand-alone checker proves.
+``python -m placegap.experiments.studies.tables.closing_table STUDY.yaml [--out FOLDER]
+[--certify SECONDS]`` reads the study's log, and runs nothing. A gap is (value - bound) / value;
+bound / value is a geometric mean. *proof* counts the bounds that our own code computes; the others
+are a solver's word. With ``--certify``, each bound is certified for so many seconds, and the last
+column is the mean share of it that the stand-alone checker proves. After Ctrl-C the table has what
+is known, and the same command goes on where it stopped (`certified_shares`).
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.table import Table
 
-from placegap.experiments.running.sources import load_source
+from placegap.experiments.running.stop_signals import handled, stop_status
 from placegap.experiments.show.figures import format_gap
-from placegap.experiments.show.rendering import output
+from placegap.experiments.show.rendering import output, warn
 from placegap.experiments.studies.gaps import GapCell
-from placegap.experiments.studies.run import logged_cells
-from placegap.solvers.bounds.certificates.write import certify
+from placegap.experiments.studies.run import logged_cells, results_folder
+from placegap.experiments.studies.tables.certified_shares import (
+    Key,
+    Share,
+    certified_shares,
+    key_of,
+    known_shares,
+)
 from placegap.solvers.core.trust import PROOF
 
 HEADS = ("table", "method", "plans", "of", "mean gap", "worst", "bound / value", "optimal", "proof")
@@ -47,33 +55,47 @@ def closing_row(cells: Sequence[GapCell]) -> tuple[str, ...]:
     )
 
 
-def certified_share(cell: GapCell, time_limit_s: float) -> float | None:
-    """Of the best bound, the share that a certificate proves; None without run or bound."""
-    if cell.cell.run is None or not cell.best_bound_ns:
-        return None
-    instance = load_source(cell.cell.run.source)
-    found = certify(instance, cell.cell.semantics, time_limit_s, cell.best_bound_ns)
-    return 0.0 if found is None else min(1.0, found.bound_ns / cell.best_bound_ns)
+def certified_column(cells: Sequence[GapCell], known: Mapping[Key, Share]) -> str:
+    """The mean certified share of the cells' bounds, and of how many where some are unknown."""
+    keys = [key for cell in cells if (key := key_of(cell)) is not None]
+    parts = [known[key].part for key in keys if key in known]
+    if not parts:
+        return "none"
+    of = "" if len(parts) == len(keys) else f" ({len(parts)} of {len(keys)})"
+    return f"{100 * statistics.fmean(parts):.1f} %{of}"
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Print the table, and what made the runs."""
-    path = Path(arguments[0])
-    limit_s = float(arguments[arguments.index("--certify") + 1]) if "--certify" in arguments else 0
-    _, cells = logged_cells(path)
-    grid = Table(*HEADS, *["certified"] * bool(limit_s))
+def main(arguments: Sequence[str]) -> int:
+    """Print the table, and what made the runs; the exit status says if a signal stopped it."""
+    parser = argparse.ArgumentParser(
+        prog="closing_table", description="How far plans and bounds are apart."
+    )
+    parser.add_argument("study", type=Path)
+    parser.add_argument("--out", type=Path, help="folder of the log")
+    parser.add_argument("--certify", type=float, default=0.0, help="seconds for each bound")
+    asked = parser.parse_args(arguments)
+    study, cells = logged_cells(asked.study, asked.out)
+    folder, known, status = results_folder(study, asked.out), dict[Key, Share](), 0
+    if asked.certify:
+        known = known_shares(folder)
+        try:
+            with handled():
+                certified_shares(cells, asked.certify, folder, known)
+        except KeyboardInterrupt:
+            status = stop_status()
+            warn("stopped; the same command goes on from here")
+    grid = Table(*HEADS, *["certified"] * bool(asked.certify))
     for name in dict.fromkeys((cell.cell.table, cell.cell.label) for cell in cells):
         mine = [cell for cell in cells if (cell.cell.table, cell.cell.label) == name]
         row = [*name, *closing_row(mine)]
-        if limit_s:
-            shares = [certified_share(cell, limit_s) for cell in mine]
-            known = [share for share in shares if share is not None]
-            row.append(f"{100 * statistics.fmean(known):.1f} %" if known else "none")
+        if asked.certify:
+            row.append(certified_column(mine, known))
         grid.add_row(*row)
     output().print(grid)
     for maker in dict.fromkeys(cell.made_by for cell in cells if cell.made_by):
         output().print(f"made by {maker}", markup=False, soft_wrap=True)
+    return status
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))
