@@ -231,7 +231,7 @@ def _lanes(task: Task, workers: int, waiting: Sequence[str]) -> list[Lane]:
     packed = pickle.dumps(task.instance, pickle.HIGHEST_PROTOCOL)
     return [
         Lane(task, packed, proofs(task, workers), is_nice=False),
-        Lane(task, packed, plans(task, task.limits.seed, waiting), is_nice=True),
+        Lane(task, packed, plans(task, task.limits.seed, waiting), is_nice=_parts(task) <= SMALL_PARTS),
     ]
 
 

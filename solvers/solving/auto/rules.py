@@ -18,6 +18,7 @@ from placegap.instances.problem.semantics import (
     Semantics,
     with_plans,
 )
+from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import METHODS, parse_params, why_not
@@ -120,7 +121,7 @@ def plans(task: Task, seed: int, waiting: Sequence[str] = ()) -> Iterator[AutoSt
     >>> from itertools import islice
     >>> from placegap.instances import Makespan, example
     >>> [(s.method, s.seed) for s in islice(plans(Task(example(), Makespan()), 7), 2)]
-    [('run-moves', 7), ('disjunctive-search', 7)]
+    [('disjunctive-search', 7), ('run-moves', 7)]
     """
     own, limit_s = task.semantics, task.limits.time_limit_s
     placing = _placing(task, waiting)
@@ -136,7 +137,9 @@ def plans(task: Task, seed: int, waiting: Sequence[str] = ()) -> Iterator[AutoSt
         share = 0.9  # a second search would begin anew with its lists and starts
     again = list(_able(task, AutoStep(name, own, share=share)))
     if isinstance(own, Makespan) and parts <= LARGE_PARTS:
-        again = [*_able(task, AutoStep("run-moves", own, share=RUNS_SHARE)), *again]
+        runs = list(_able(task, AutoStep("run-moves", own, share=RUNS_SHARE)))
+        # what moves whole runs is for memory that forces transfers
+        again = [*again, *runs] if memory_is_slack(task.instance) else [*runs, *again]
     round_ = 0
     while again:
         for step in again:
