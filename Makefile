@@ -13,6 +13,8 @@ FOLDERS := $(shell find $(PACKAGES) -type d -not -name __pycache__)
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --config-settings editable_mode=strict
 # Kernels are compiled anew after files came or went: a cached one may name what is gone.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
+# Tests start some 150 programs: without byte-code each compiles all modules that it loads.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install study studies test test-torch test-deep bench docs lint types clean
 
@@ -61,8 +63,13 @@ lint: .venv/.dev
 types: .venv/.dev
 	$(BIN)/mypy
 
-test: lint types
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not deep and not torch"
+# mypy takes one core for a minute: it runs beside the tests, and what it finds is shown again last.
+test: lint
+	@mkdir -p build
+	@($(BIN)/mypy >build/types.txt 2>&1; typed=$$?; cat build/types.txt; exit $$typed) & types=$$!; \
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not deep and not torch"; tested=$$?; \
+	wait $$types || { cat build/types.txt; echo "mypy found errors"; exit 1; }; \
+	exit $$tested
 
 test-torch: .venv-torch/.ready
 	$(TORCH_BIN)/pytest -n 2 --dist loadfile -m "torch and not deep" $(TORCH_TESTS)

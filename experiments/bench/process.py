@@ -109,6 +109,7 @@ def measure_apart(
 
 def _measure(there: Connection, run: Callable[[], str], warm_up: Callable[[], object]) -> None:
     remarks: list[str] = []
+    gc.freeze()  # what the fork inherits is no garbage of the call
     try:
         warm_up()
         seconds = least_cpu_s(lambda: remarks.append(run()))
