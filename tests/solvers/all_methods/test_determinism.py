@@ -15,7 +15,7 @@ from placegap.solvers import METHODS, solve
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import why_not
 
-draws = [*makespan_draws()[3:5], *max_load_draws()[3:5]]
+draws = [makespan_draws()[3], max_load_draws()[3]]
 rules = [Makespan(), MaxLoad(plans="chain"),
          MaxLoad()]
 less = {"cp-sat": {"workers": 1}, "annealing": {"moves": 500}, "disjunctive-search": {"steps": 300},

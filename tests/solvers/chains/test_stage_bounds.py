@@ -155,7 +155,7 @@ def test_communication_that_no_chain_avoids_raises_the_bound() -> None:
 
 
 def test_where_ideals_are_too_many_the_bound_goes_on_rising() -> None:
-    instance = on_gpus("fork-join", {"stages": 4, "width": 12}, 3)
+    instance = on_gpus("fork-join", {"stages": 3, "width": 10}, 3)
     optimum = solve(instance, CHAIN, "ideal-dp").value_ns
     result = solve(instance, CHAIN, "ideal-dp", {"max_ideals": 100})
     assert result.bound_ns is not None

@@ -160,20 +160,21 @@ def slots(instance: Instance, semantics: Semantics) -> int:
 def test_no_bound_is_above_the_optimum_of_groups(
     scale: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = grouped(scale, 0, 40)
+    pairs = grouped(scale, 0, 20)
     exact = [compare_bounds(*pair) for pair in pairs]
     monkeypatch.setattr(latency_spine, "MOST_IDEALS", 3)
     for pair in pairs[::4]:
         compare_bounds(*pair)
-    assert len(pairs) >= 60
-    assert sum(exact) >= 20
+    assert len(pairs) >= 30
+    assert sum(exact) >= 10
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("scale", ["small", "real"])
 def test_no_bound_is_above_the_optimum_of_many_groups(scale: str) -> None:
-    for pair in grouped(scale, 1000, 4000):
-        compare_bounds(*pair)
+    for first, count in ((20, 20), (1000, 4000)):
+        for pair in grouped(scale, first, count):
+            compare_bounds(*pair)
     for seed in range(4000, 5000):
         compare_bounds(spine_draw(seed), THRICE)
 

@@ -78,7 +78,7 @@ def compare(first_seed: int, number: int) -> dict[str, Counter[str]]:
 
 
 def test_no_bound_is_above_the_optimum_and_every_plan_fits() -> None:
-    found = compare(0, 5)
+    found = compare(0, 2)
     for name, seen in found.items():
         # exact methods find a plan wherever there is one, but for a few, and mostly the best
         if METHODS[name].claim == "exact":
@@ -86,11 +86,11 @@ def test_no_bound_is_above_the_optimum_and_every_plan_fits() -> None:
             assert seen["optimum"] >= 0.6 * seen["possible"], (name, seen)
             assert seen["tight"] >= 0.4 * seen["possible"], (name, seen)
         assert seen["plan"] >= 1, (name, seen)
-    assert sum(seen["not of the floor"] for seen in found.values()) >= 20
+    assert sum(seen["not of the floor"] for seen in found.values()) >= 8
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("seed", range(100, 1000, 100))
+@pytest.mark.parametrize("seed", range(0, 1000, 100))
 def test_no_bound_is_above_the_optimum_on_thousands_of_runs(seed: int) -> None:
     compare(seed, 12)
 
