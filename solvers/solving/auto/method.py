@@ -229,9 +229,11 @@ def _run_here(step: AutoStep, limit_s: float, task: Task, board: Board) -> None:
 
 def _lanes(task: Task, workers: int, waiting: Sequence[str]) -> list[Lane]:
     packed = pickle.dumps(task.instance, pickle.HIGHEST_PROTOCOL)
+    # a makespan of a graph that is not small is rarely proven: its search has what it can get
+    gives_way = task.semantics.objective != "makespan" or _parts(task) <= SMALL_PARTS
     return [
         Lane(task, packed, proofs(task, workers), is_nice=False),
-        Lane(task, packed, plans(task, task.limits.seed, waiting), is_nice=_parts(task) <= SMALL_PARTS),
+        Lane(task, packed, plans(task, task.limits.seed, waiting, workers), is_nice=gives_way),
     ]
 
 

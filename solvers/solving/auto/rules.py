@@ -43,6 +43,9 @@ MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
 RUNS_SHARE = 0.4
 """Of the time, for `run-moves`, which ends by itself where runs of the order are no plan."""
 
+ORDERS_SHARE = 0.8
+"""Of the time, for `disjunctive-search` where memory is slack."""
+
 SECOND_S = 2.0
 """No step gets less, unless less is left."""
 
@@ -110,11 +113,14 @@ def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     yield AutoStep(BOUNDS, own)
 
 
-def plans(task: Task, seed: int, waiting: Sequence[str] = ()) -> Iterator[AutoStep]:
+def plans(
+    task: Task, seed: int, waiting: Sequence[str] = (), workers: int = 1
+) -> Iterator[AutoStep]:
     """The steps that look for plans, without end where a seed makes a difference.
 
     Placers that are still `waiting` come first, until a share of the time is over; those that are
-    left then come after the first search.
+    left then come after the first search. Of a large graph, whose proofs end early, the search has
+    `workers`.
 
     Examples
     --------
@@ -130,16 +136,7 @@ def plans(task: Task, seed: int, waiting: Sequence[str] = ()) -> Iterator[AutoSt
         yield step
     if isinstance(own, LoadSemantics) and own.plans != "chain":
         yield from _able(task, AutoStep("ideal-dp", with_plans(own, "chain"), share=0.3))
-    name = "disjunctive-search" if isinstance(own, Makespan) else "local-search"
-    share = 0.5 if isinstance(own, Makespan) else 0.1
-    parts = task.instance.num_ops + len(task.instance.graph.edges)
-    if isinstance(own, Makespan) and parts > LARGE_PARTS:
-        share = 0.9  # a second search would begin anew with its lists and starts
-    again = list(_able(task, AutoStep(name, own, share=share)))
-    if isinstance(own, Makespan) and parts <= LARGE_PARTS:
-        runs = list(_able(task, AutoStep("run-moves", own, share=RUNS_SHARE)))
-        # what moves whole runs is for memory that forces transfers
-        again = [*again, *runs] if memory_is_slack(task.instance) else [*runs, *again]
+    again = _searches(task, workers)
     round_ = 0
     while again:
         for step in again:
@@ -147,6 +144,19 @@ def plans(task: Task, seed: int, waiting: Sequence[str] = ()) -> Iterator[AutoSt
         yield from placing
         round_ += 1
     yield from placing
+
+
+def _searches(task: Task, workers: int) -> list[AutoStep]:
+    """The searches of a round, the one that finds most first."""
+    own, parts = task.semantics, task.instance.num_ops + len(task.instance.graph.edges)
+    if not isinstance(own, Makespan):
+        return list(_able(task, AutoStep("local-search", own, share=0.1)))
+    if parts > LARGE_PARTS:  # a second search would begin anew with its lists and starts
+        return list(_able(task, AutoStep("disjunctive-search", own, share=0.9), workers=workers))
+    runs = AutoStep("run-moves", own, share=RUNS_SHARE)
+    if memory_is_slack(task.instance):  # whole runs move where memory forces transfers
+        return list(_able(task, AutoStep("disjunctive-search", own, share=ORDERS_SHARE), runs))
+    return list(_able(task, runs, AutoStep("disjunctive-search", own, share=0.5)))
 
 
 def _placing(task: Task, names: Sequence[str]) -> Iterator[AutoStep]:
@@ -157,10 +167,10 @@ def _placing(task: Task, names: Sequence[str]) -> Iterator[AutoStep]:
             yield AutoStep(name, able.semantics, PLACER_SHARE, is_placer=True)
 
 
-def _able(task: Task, *steps: AutoStep) -> Iterator[AutoStep]:
+def _able(task: Task, *steps: AutoStep, workers: int = 1) -> Iterator[AutoStep]:
     for step in steps:
         if _applies(step, task):
-            yield _for_a_lane(step, 1)
+            yield _for_a_lane(step, workers)
 
 
 def _applies(step: AutoStep, task: Task) -> bool:
