@@ -9,6 +9,7 @@ import pytest
 from draws.tiny import tiny_instance
 
 from placegap.instances import Makespan, MaxLoad, Plan, Semantics, evaluate, example
+from placegap.instances.problem.example import tight_example
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     MaxLoadFwdBwd,
@@ -19,6 +20,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Params
 from placegap.solvers.core.starts import PLACERS, cheapest_first, placers
 from placegap.solvers.solving.auto import method as auto
+from placegap.solvers.solving.auto import rules
 from placegap.solvers.solving.auto.placing import Placed, first_plans, still_waiting
 from placegap.solvers.solving.auto.rules import AutoStep, plans
 
@@ -139,8 +141,23 @@ def test_where_the_time_for_placers_is_over_they_come_after_the_first_search() -
     task = Task(example(), Makespan(), Limits(0.0))
     looking = plans(task, 0, ["etf", "peft"])
     assert [next(looking).method for _ in range(5)] == [
-        "run-moves", "disjunctive-search", "etf", "peft", "run-moves",
+        "disjunctive-search", "run-moves", "etf", "peft", "disjunctive-search",
     ]  # fmt: skip
+
+
+def test_where_memory_forces_transfers_whole_runs_move_first() -> None:
+    looking = plans(Task(tight_example(), Makespan(), Limits(0.0)), 0)
+    assert [next(looking).method for _ in range(2)] == ["run-moves", "disjunctive-search"]
+
+
+def test_of_a_large_graph_there_is_one_search_and_it_has_all_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules, "LARGE_PARTS", 7)  # the example has four ops and four edges
+    looking = plans(Task(example(), Makespan(), Limits(0.0)), 0, workers=3)
+    steps = [next(looking) for _ in range(2)]
+    assert [step.method for step in steps] == ["disjunctive-search"] * 2
+    assert [step.params["workers"] for step in steps] == [3, 3]
 
 
 def _until_search(task: Task, waiting: tuple[str, ...]) -> Iterator[AutoStep]:
