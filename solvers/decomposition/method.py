@@ -40,6 +40,7 @@ from placegap.solvers.decomposition.chain import Chain, interval_chain, tiling
 from placegap.solvers.decomposition.jobs import Step
 from placegap.solvers.decomposition.memory_runs import Runs, runs_of
 from placegap.solvers.decomposition.search import Known, SectionSearch
+from placegap.solvers.decomposition.side_work import SideWork
 from placegap.solvers.decomposition.whole_model import solve_whole, whole_parts
 from placegap.solvers.decomposition.workers import SectionWorkers
 from placegap.solvers.local_search.annealing.moves import Annealing, usual_moves
@@ -62,6 +63,9 @@ of more parts than this, and annealing has the larger share beside them, all bes
 SECTIONS_SHARE = 1 / 3
 """Where some section is too large, those that are not get so much of the time that is left, and so
 do intervals: what is left open is left to annealing and the whole model."""
+
+BESIDE_SHARE = 2 / 3
+"""Of the time that is left, for a chain with the work beside it; its sections take long."""
 
 PRICE_SHARE = 0.1
 """Of the time that is left, for prices of bytes along one chain."""
@@ -190,6 +194,9 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
                 yield from search.look(chains[1], lambda: None)
                 if search.promises(chains[1], _lp_step):
                     yield from search.refine(chains[1], lambda: None, _lp_step)
+            if exact and not search.over:
+                with search.within(BESIDE_SHARE):
+                    yield from _beside(search, chains[1])
             if search.over:
                 return
     if anneals:
@@ -201,6 +208,17 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
     yield Known(search.value_ns, search.bound_ns)
     while anneals and search.clock.left_s is not None and (yield from _anneal(search, 1.0)):
         pass  # nothing else is left to do
+
+
+def _beside(search: SectionSearch, chain: Chain) -> Generator[Known]:
+    """What a chain and the work beside it prove together; arcs are refined while that helps."""
+    task, known = search.task, search.bound_ns
+    if task.instance.num_devices < 2 or task.semantics.channels == "free":
+        return
+    side_work = SideWork(task.instance, task.semantics, chain, _limit(search), lambda: search.over)
+    yield from search.look(chain, lambda: None, side_work.shortest)
+    if search.bound_ns > known:
+        yield from search.refine_beside(side_work, _step)
 
 
 def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, None, list[Runs]]:

@@ -26,6 +26,7 @@ from placegap.solvers.decomposition.jobs import Job, SectionAnswer, Step, place
 from placegap.solvers.decomposition.join_plans import join
 from placegap.solvers.decomposition.memory_path import fitting_path
 from placegap.solvers.decomposition.memory_runs import Runs
+from placegap.solvers.decomposition.side_work import SideWork
 from placegap.solvers.decomposition.workers import SectionWorkers
 from placegap.solvers.local_search.annealing.moves import Annealing
 
@@ -188,6 +189,12 @@ class SectionSearch:
                 self._pack(tiles)
 
         yield from self._loop(runs.chain, make_plans, step, lower_table, shortest=runs.shortest)
+
+    def refine_beside(self, side_work: SideWork, step: Steps) -> Generator[Known]:
+        """Refine the arcs of a chain that, with the work beside it, prove least."""
+        yield from self._loop(
+            side_work.chain, lambda: None, step, lower_table, shortest=side_work.shortest
+        )
 
     def _fitting(self, tiles: Chain) -> tuple[int, list[Use]]:
         limit = NEVER if self.value_ns is None else self.value_ns

@@ -43,8 +43,8 @@ MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
 RUNS_SHARE = 0.4
 """Of the time, for `run-moves`, which ends by itself where runs of the order are no plan."""
 
-ORDERS_SHARE = 0.8
-"""Of the time, for `disjunctive-search` where memory is slack."""
+SIDES_SHARE, ORDERS_SHARE = 0.2, 0.8
+"""Of the time, for `chain-sides` and then `disjunctive-search` where memory is slack."""
 
 SECOND_S = 2.0
 """No step gets less, unless less is left."""
@@ -127,7 +127,7 @@ def plans(
     >>> from itertools import islice
     >>> from placegap.instances import Makespan, example
     >>> [(s.method, s.seed) for s in islice(plans(Task(example(), Makespan()), 7), 2)]
-    [('disjunctive-search', 7), ('run-moves', 7)]
+    [('chain-sides', 7), ('disjunctive-search', 7)]
     """
     own, limit_s = task.semantics, task.limits.time_limit_s
     placing = _placing(task, waiting)
@@ -136,8 +136,9 @@ def plans(
         yield step
     if isinstance(own, LoadSemantics) and own.plans != "chain":
         yield from _able(task, AutoStep("ideal-dp", with_plans(own, "chain"), share=0.3))
-    again = _searches(task, workers)
-    round_ = 0
+    again, round_ = _searches(task, workers), 0
+    if [step.method for step in again][:1] == ["chain-sides"]:  # another seed finds the same sides
+        yield again.pop(0)
     while again:
         for step in again:
             yield AutoStep(step.method, step.semantics, step.share, step.params, seed + round_)
@@ -155,7 +156,9 @@ def _searches(task: Task, workers: int) -> list[AutoStep]:
         return list(_able(task, AutoStep("disjunctive-search", own, share=0.9), workers=workers))
     runs = AutoStep("run-moves", own, share=RUNS_SHARE)
     if memory_is_slack(task.instance):  # whole runs move where memory forces transfers
-        return list(_able(task, AutoStep("disjunctive-search", own, share=ORDERS_SHARE), runs))
+        sides = AutoStep("chain-sides", own, share=SIDES_SHARE)
+        orders = AutoStep("disjunctive-search", own, share=ORDERS_SHARE)
+        return list(_able(task, sides, orders, runs))
     return list(_able(task, runs, AutoStep("disjunctive-search", own, share=0.5)))
 
 

@@ -32,7 +32,9 @@ ENDLESS = [name for name, method in METHODS.items() if method.params.little_effo
 
 
 def test_the_searches_that_use_all_of_their_time_are_known() -> None:
-    assert sorted(ENDLESS) == ["annealing", "disjunctive-search", "hrl", "placeto", "run-moves"]
+    assert sorted(ENDLESS) == [
+        "annealing", "chain-sides", "disjunctive-search", "hrl", "placeto", "run-moves",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("method", sorted({*ENDLESS} - {"hrl", "placeto"}))  # these need PyTorch
@@ -48,6 +50,7 @@ def test_searches_say_which_parameters_are_their_effort() -> None:
     efforts = {name: method.params.efforts() for name, method in METHODS.items()}
     assert {name: sorted(found) for name, found in efforts.items() if found} == {
         "annealing": ["moves", "restarts"],
+        "chain-sides": ["steps"],
         "disjunctive-search": ["steps"],
         "fastt": ["patience"],
         "hrl": ["evaluations"],

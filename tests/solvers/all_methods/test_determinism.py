@@ -19,7 +19,7 @@ draws = [makespan_draws()[3], max_load_draws()[3]]
 rules = [Makespan(), MaxLoad(plans="chain"),
          MaxLoad()]
 less = {"cp-sat": {"workers": 1}, "annealing": {"moves": 500}, "disjunctive-search": {"steps": 300},
-        "run-moves": {"steps": 200}}
+        "run-moves": {"steps": 200}, "chain-sides": {"steps": 300}}
 for instance in draws:
     for semantics in rules:
         for name, method in METHODS.items():

@@ -34,6 +34,7 @@ NOT_PLACERS = {
     "annealing": "a search",
     "disjunctive-search": "a search",
     "run-moves": "a search",
+    "chain-sides": "a search",
     "hrl": "a trained policy",
     "placeto": "a trained policy",
     "getf-milp": "solves a MIP",
@@ -141,7 +142,7 @@ def test_where_the_time_for_placers_is_over_they_come_after_the_first_search() -
     task = Task(example(), Makespan(), Limits(0.0))
     looking = plans(task, 0, ["etf", "peft"])
     assert [next(looking).method for _ in range(5)] == [
-        "disjunctive-search", "run-moves", "etf", "peft", "disjunctive-search",
+        "chain-sides", "disjunctive-search", "run-moves", "etf", "peft",
     ]  # fmt: skip
 
 

@@ -1,0 +1,232 @@
+"""Least cuts: each op is here, on one device, or elsewhere; and what a schedule takes at least.
+
+Take a device and a chain of ops through the graph. Whatever the plan, its makespan is at least
+
+- the path along the chain, by what is proven of its arcs when their ends are here or elsewhere;
+- the work of all ops that are here;
+- what the device's port sends: tensors from here to elsewhere; and what it receives.
+
+So it is at least their mean with any weights that sum to 1. That mean is a sum over ops and pairs
+of ops by their sides, and its least value over all sides is a minimum cut. Chains alone do not know
+that work beside them can only leave the device through a port; loads alone do not know paths.
+
+Weights are integers; so are cuts, and a flow whose conservation is checked here proves the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from ortools.graph.python import max_flow
+
+from placegap.formulations.getf.groups import possible_placements
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
+
+Flags = NDArray[np.bool_]
+
+HERE, ELSEWHERE, FREE = 1, 0, -1
+"""Of an op: where it must be, or that it may be anywhere."""
+
+PATH, WORK = 0, 1
+"""Rows of loads; those of ports follow."""
+
+PORTS: dict[str, tuple[tuple[int, int], ...]] = {
+    "port": ((1, 0), (0, 1)),
+    "link": ((1, 0), (0, 1)),
+    "half_duplex": ((1, 1),),
+    "free": (),
+}
+"""Of a model of channels: what each port counts, of the transfers out of and into the device."""
+
+MOST_BITS, SUM_BITS = 18, 61
+"""Bits of a weight, and of all capacities together."""
+
+
+class Arcs(NamedTuple):
+    """What is proven of a chain's arcs, by sides.
+
+    Attributes
+    ----------
+    head, tail : (2,) int64
+        Up to the end of the first op, and after the end of the last one: elsewhere, here.
+    between : (m, 2, 2) int64
+        From the end of an op to the end of the next one, by the side of the one and the other.
+    """
+
+    head: Ints
+    tail: Ints
+    between: Ints
+
+    def length(self, here: Flags) -> int:
+        """Of the whole chain, whose ops are here or not."""
+        side = here.astype(np.int64)
+        steps = self.between[np.arange(len(self.between)), side[:-1], side[1:]]
+        return int(self.head[side[0]] + steps.sum() + self.tail[side[-1]])
+
+    def fit_for_cuts(self) -> Arcs:
+        """The same or less, so that staying twice costs no more than two changes of sides."""
+        between = self.between.copy()
+        changes = between[:, HERE, ELSEWHERE] + between[:, ELSEWHERE, HERE]
+        stay = between[:, HERE, HERE]
+        between[:, HERE, HERE] = np.minimum(stay, changes)
+        between[:, ELSEWHERE, ELSEWHERE] = np.minimum(
+            between[:, ELSEWHERE, ELSEWHERE], changes - between[:, HERE, HERE]
+        )
+        return self._replace(between=between)
+
+
+class TwoSides:
+    """The minimum cuts of one device and one chain.
+
+    Parameters
+    ----------
+    instance : Instance
+    semantics : Makespan
+    device : int
+        What is called here; there are others.
+    chain : sequence of int
+        Ops, each an ancestor of the next one.
+    """
+
+    def __init__(
+        self, instance: Instance, semantics: Makespan, device: int, chain: Sequence[int]
+    ) -> None:
+        arrays, index = instance.arrays, instance.arrays.index
+        possible, self.group = possible_placements(instance), arrays.group
+        self.num, self.chain = arrays.num_groups, self.group[np.array(chain)]
+        self.fixed = np.full(self.num, FREE, np.int64)
+        self.fixed[self.group[~possible[:, device]]] = ELSEWHERE
+        others = [k for k in range(instance.num_devices) if k != device]
+        self.fixed[self.group[~possible[:, others].any(axis=1)]] = HERE
+        self.work_ns = np.zeros(self.num, np.int64)
+        np.add.at(
+            self.work_ns, self.group, np.where(possible[:, device], arrays.time_ns[:, device], 0)
+        )
+        per_edge = semantics.transfers == "per_edge"
+        item = np.arange(len(index.producer)) if per_edge else index.tensor
+        self.ports = PORTS[semantics.channels]
+        self._items(item, self.group[index.producer], self.group[index.consumer])
+        moves = arrays.transfer_ns[index.tensor[self._edge]]
+        parts = len(others) if semantics.channels == "link" else 1  # ports of their own
+        out, into = arrays.link_class[device, others], arrays.link_class[others, device]
+        self.out_ns = moves[:, out].min(axis=1) // parts
+        self.in_ns = moves[:, into].min(axis=1) // parts
+
+    def _items(self, item: Ints, producer: Ints, consumer: Ints) -> None:
+        """What is sent: an edge or a tensor each, with the groups that read it."""
+        keep = producer != consumer
+        order = np.lexsort((consumer[keep], item[keep]))
+        edge = np.flatnonzero(keep)[order]
+        _, first = np.unique(item[edge], return_index=True)
+        self._edge, self._first = edge[first], first
+        self.producer, self.reader = producer[edge[first]], consumer[edge]
+        self.item = np.repeat(np.arange(len(first)), np.diff([*first, len(edge)]))
+
+    @property
+    def num_rows(self) -> int:
+        """Loads of a plan's sides."""
+        return 2 + len(self.ports)
+
+    def loads(self, here: Flags, arcs: Arcs) -> Ints:
+        """Path, work and ports of groups that are here or not, in ns."""
+        if len(self.item):
+            read_here = np.logical_or.reduceat(here[self.reader], self._first)
+            read_away = np.logical_or.reduceat(~here[self.reader], self._first)
+            sent = int(self.out_ns[here[self.producer] & read_away].sum())
+            received = int(self.in_ns[~here[self.producer] & read_here].sum())
+        else:
+            sent = received = 0
+        ports = [a * sent + b * received for a, b in self.ports]
+        path = arcs.length(here[self.chain])
+        return np.array([path, int(self.work_ns[here].sum()), *ports], np.int64)
+
+    def weight_bits(self, arcs: Arcs) -> int:
+        """So many that no sum overflows; may be negative, where times are too long."""
+        total = sum(
+            int(part.astype(object).sum())
+            for part in (self.work_ns, self.out_ns, self.in_ns, arcs.head, arcs.tail, arcs.between)
+        )
+        return min(MOST_BITS, SUM_BITS - (4 * total + 1).bit_length())
+
+    def least(self, arcs: Arcs, weights: Ints, fixed: Ints) -> tuple[int, Flags]:
+        """The least weighted sum of the loads of sides that keep what is fixed, and the sides.
+
+        Parameters
+        ----------
+        arcs : Arcs
+            Fit for cuts.
+        weights : (num_rows,) int64
+        fixed : (groups,) int64
+            `HERE`, `ELSEWHERE` or `FREE`.
+
+        Returns
+        -------
+        tuple of (int, (groups,) bool)
+            A bound that a checked flow proves; the sides are those that the solver says.
+        """
+        first, second = self.chain[:-1], self.chain[1:]
+        constant, unary = self._terms(arcs, weights)
+        sent = sum(int(w) * a for w, (a, _) in zip(weights[2:], self.ports, strict=True))
+        received = sum(int(w) * b for w, (_, b) in zip(weights[2:], self.ports, strict=True))
+        # nodes: 0 is here, 1 is elsewhere, then the groups, then two for each item
+        node = np.where(fixed == FREE, np.arange(self.num) + 2, np.where(fixed == HERE, 0, 1))
+        source = np.arange(len(self._edge)) + self.num + 2
+        target = source + len(self._edge)
+        between, endless = arcs.between, 1 << SUM_BITS
+        change = between[:, HERE, ELSEWHERE] + between[:, ELSEWHERE, HERE]
+        change = change - between[:, HERE, HERE] - between[:, ELSEWHERE, ELSEWHERE]
+        rise, fall = unary > 0, unary < 0
+        reader, maker = node[self.reader], node[self.producer]
+        whole = np.full(len(self.item), endless)
+        tail = np.concatenate([np.zeros(rise.sum(), np.int64), node[fall], node[first],
+                               maker, source[self.item], reader, target])  # fmt: skip
+        head = np.concatenate([node[rise], np.ones(fall.sum(), np.int64), node[second],
+                               source, reader, target[self.item], maker])  # fmt: skip
+        capacity = np.concatenate([unary[rise], -unary[fall], weights[PATH] * change,
+                                   sent * self.out_ns, whole, whole,
+                                   received * self.in_ns])  # fmt: skip
+        keep = (tail != head) & (tail != 1) & (head != 0) & (capacity > 0)
+        num_nodes = self.num + 2 + 2 * len(self._edge)
+        value, here = _minimum_cut(tail[keep], head[keep], capacity[keep], num_nodes)
+        return constant + value, here[node]
+
+    def _terms(self, arcs: Arcs, weights: Ints) -> tuple[int, Ints]:
+        """Of the weighted sum, what all sides pay, and what a group adds that is elsewhere."""
+        path, work = int(weights[PATH]), int(weights[WORK])
+        unary, between = -work * self.work_ns, path * arcs.between
+        here = between[:, HERE, HERE]
+        np.add.at(unary, self.chain[:-1], between[:, ELSEWHERE, HERE] - here)
+        np.add.at(
+            unary, self.chain[1:], between[:, ELSEWHERE, ELSEWHERE] - between[:, ELSEWHERE, HERE]
+        )
+        for at, end in ((0, arcs.head), (-1, arcs.tail)):
+            unary[self.chain[at]] += path * int(end[ELSEWHERE] - end[HERE])
+        constant = work * int(self.work_ns.sum()) + int(here.sum())
+        constant += path * int(arcs.head[HERE] + arcs.tail[HERE])
+        return constant + int(unary[unary < 0].sum()), unary
+
+
+def _minimum_cut(tail: Ints, head: Ints, capacity: Ints, num_nodes: int) -> tuple[int, Flags]:
+    """A flow from node 0 to node 1 that is checked, and the nodes on the side of 0.
+
+    Where the solver fails, nothing flows, and node 0 is alone.
+    """
+    here = np.zeros(num_nodes, np.bool_)
+    here[0] = True
+    solver = max_flow.SimpleMaxFlow()
+    arcs = solver.add_arcs_with_capacity(tail.astype(np.int32), head.astype(np.int32), capacity)
+    if not len(tail) or solver.solve(0, 1) != solver.OPTIMAL:
+        return 0, here
+    flow = np.asarray(solver.flows(arcs), np.int64)
+    net = np.zeros(len(here), np.int64)
+    np.add.at(net, tail, flow)
+    np.subtract.at(net, head, flow)
+    if (flow < 0).any() or (flow > capacity).any() or net[2:].any():  # no flow: it proves nothing
+        return 0, here
+    here[np.asarray(solver.get_source_side_min_cut(), np.int64)] = True
+    return int(net[0]), here

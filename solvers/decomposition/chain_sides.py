@@ -1,0 +1,166 @@
+"""chain-sides: a chain on one device or elsewhere and the work beside it, by least cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from pydantic import Field
+
+from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.bottlenecks import memory_is_slack
+from placegap.instances.structure.intervals import choose_chain, intervals
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
+from placegap.solvers.core.progress import tell
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import best_start
+from placegap.solvers.decomposition.arcs import ArcTable, lower_table
+from placegap.solvers.decomposition.chain import interval_chain
+from placegap.solvers.decomposition.side_work import SideWork
+from placegap.solvers.local_search.improve import improve
+
+NAME = "chain-sides"
+
+MOST_OPS = 20_000
+"""Larger graphs are not searched for intervals."""
+
+CUTS_SHARE, MOST_NODES = 0.3, 400
+"""Of the time, for cuts; and of their search."""
+
+MOST_SIDES, MOST_OTHERS = 30, 3
+"""Sides that are judged, the last that cuts have found; and devices that stand for elsewhere."""
+
+HOPELESS = 1.1
+"""Nothing is improved that takes so many times as long as the best plan known."""
+
+MOVES_PER_OP = 100
+"""Moves where there is neither a time limit nor a number of steps."""
+
+
+class ChainSidesParams(Params):
+    """Parameters of ``chain-sides``.
+
+    Attributes
+    ----------
+    steps : int or None
+        Moves of the walk that improves the best sides. By default they go on for the whole time
+        limit; without one there are 100 for each op.
+    workers : int
+        Walks side by side, in threads.
+    """
+
+    steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    workers: int = Field(default=1, ge=1, le=1024)
+
+
+def run(task: Task[Makespan], params: ChainSidesParams) -> Outcome:
+    """Turn the sides of a bound into plans, and improve the best of them.
+
+    The bound (docs/decomposition.md) weighs a path along a chain of intervals against the work of
+    one device and the load of its port, and finds which ops had best leave that device together. No
+    move of one op finds that: work beside a chain gains where an op of the chain goes with it.
+    Here, what is elsewhere is on one other device, one after the other of the fastest, and a local
+    search in the disjunctive graph goes on from the best plan. A heuristic, for slack memory, up to
+    20,000 ops, and channels on which transfers wait. Cuts take O(cuts (n + m)^2 m) at worst, and
+    near to O(n + m) each in practice.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> run(Task(example(), Makespan(channels="free")), ChainSidesParams()).message
+    'channels are free: no port keeps work on a device'
+    """
+    instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
+    if semantics.channels == "free":
+        return Outcome(message="channels are free: no port keeps work on a device")
+    if instance.num_devices == 1 or instance.num_ops > MOST_OPS:
+        return Outcome(message=f"not for one device, nor for more than {MOST_OPS} ops")
+    if not memory_is_slack(instance):
+        return Outcome(message="memory is tight")
+    sections = choose_chain(instance, intervals(instance))
+    if not sections:
+        return Outcome(message="no chain of intervals")
+    known = best_start(task, ("single-device", "heft"))
+    limit_ns = serial_horizon_ns(instance) if known is None else known.value_ns
+    part = clock.part(CUTS_SHARE)
+
+    def is_over() -> bool:
+        return stop_asked() or part.left_s == 0.0
+
+    chain = interval_chain(ArcTable(instance, semantics), sections, limit_ns)
+    beside = SideWork(instance, semantics, chain, limit_ns, is_over, MOST_NODES)
+    beside.shortest(lower_table)
+    best = _best_sides(task, beside)
+    if best is None or (known is not None and best.value_ns > HOPELESS * known.value_ns):
+        return Outcome(None if best is None else best.plan)
+    deadline = None if clock.left_s is None else now_s() + clock.left_s
+    steps = params.steps
+    if deadline is None and steps is None:
+        steps = MOVES_PER_OP * instance.num_ops
+    plan, least, message = best.plan, best.value_ns, ""
+    better = improve(
+        instance, semantics, [plan], deadline=deadline, steps=steps, seed=task.limits.seed,
+        workers=params.workers,
+    )  # fmt: skip
+    try:
+        for found in better:
+            value_ns = evaluate(instance, found, semantics).value_ns
+            if value_ns is not None and value_ns < least:
+                plan, least = found, value_ns
+                tell(instance, semantics, NAME, value_ns=value_ns, plan=found)
+    except KeyboardInterrupt:
+        message = "interrupted"
+    return Outcome(plan, message=message, details={"nodes": len(beside.branches.kept)})
+
+
+def _best_sides(task: Task[Makespan], beside: SideWork) -> Start | None:
+    """The best plan of the last sides that cuts have found."""
+    instance, best = task.instance, None
+    for devices in _placements(task, beside):
+        if stop_asked():
+            break
+        plan = Plan.on(devices.tolist())
+        verdict = evaluate(instance, plan, task.semantics)
+        if not verdict.feasible or verdict.value_ns is None:
+            continue
+        if best is None or verdict.value_ns < best.value_ns:
+            best = Start(plan, verdict.value_ns)
+    return best
+
+
+def _placements(task: Task[Makespan], beside: SideWork) -> Iterator[Ints]:
+    """Sides as placements: what is elsewhere is on one device, where that can run it."""
+    arrays, device = task.instance.arrays, beside.device
+    able = arrays.time_ns != UNSUPPORTED
+    others = sorted(beside.others, key=lambda k: int(np.where(able, arrays.time_ns, 0)[:, k].sum()))
+    seen = set()
+    for here in beside.branches.kept[::-1][:MOST_SIDES]:
+        for other in others[:MOST_OTHERS]:
+            devices = np.where(here[arrays.group], device, other)
+            unable = ~able[np.arange(len(devices)), devices]
+            devices[unable] = able[unable].argmax(axis=1)
+            if devices.tobytes() not in seen:
+                seen.add(devices.tobytes())
+                yield devices
+
+
+register(
+    Method(
+        name=NAME,
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="placegap",
+        summary="a chain on one device or elsewhere and the work beside it, by least cuts",
+        run=run,
+        params=ChainSidesParams,
+        packages=("ortools", "numba"),
+    )
+)
