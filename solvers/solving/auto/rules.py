@@ -8,7 +8,7 @@ step. The plan lane begins again, with another seed, when it has no more.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
@@ -138,7 +138,7 @@ def plans(
         yield from _able(task, AutoStep("ideal-dp", with_plans(own, "chain"), share=0.3))
     again, round_ = _searches(task, workers), 0
     if [step.method for step in again][:1] == ["chain-sides"]:  # another seed finds the same sides
-        yield again.pop(0)
+        yield replace(again.pop(0), seed=seed)
     while again:
         for step in again:
             yield AutoStep(step.method, step.semantics, step.share, step.params, seed + round_)

@@ -100,8 +100,8 @@ def test_a_part_that_fails_costs_a_sentence(
     def fail(task: Task, params: Params) -> Outcome:
         raise error
 
-    failing = replace(METHODS["disjunctive-search"], run=fail)
-    monkeypatch.setitem(METHODS._loaded, "disjunctive-search", failing)
+    failing = replace(METHODS["chain-sides"], run=fail)
+    monkeypatch.setitem(METHODS._loaded, "chain-sides", failing)
     found = solve(hard(), PORT, "auto", ALONE, time_limit_s=1.0)
     assert found.plan is not None
     assert found.bound_ns is not None
