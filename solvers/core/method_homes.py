@@ -54,7 +54,7 @@ HOMES = {
     "memory-cuts": "placers.pipelines.memory_cuts",
     "frontier-paths": "bounds.frontier.method",
     "run-moves": "local_search.run_moves.method",
-    "chain-sides": "decomposition.chain_sides",
+    "chain-sides": "decomposition.chain_sides.method",
     "interleaved-cuts": "placers.clustering.interleaved_cuts",
     "round-robin": "placers.baselines.round_robin",
     "random": "placers.baselines.random_placement",

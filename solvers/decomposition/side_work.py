@@ -15,7 +15,7 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.intervals import Interval
 from placegap.solvers.bounds.interval_arcs import interval_arcs
 from placegap.solvers.bounds.side_work.branches import MOST_NODES, Branches
-from placegap.solvers.bounds.side_work.two_sides import FREE, HERE, Arcs, Flags, TwoSides
+from placegap.solvers.bounds.side_work.two_sides import FREE, HERE, Flags, SideArcs, TwoSides
 from placegap.solvers.bounds.work_windows import work_windows
 from placegap.solvers.decomposition.arcs import Use
 from placegap.solvers.decomposition.chain import Chain, Lengths
@@ -63,7 +63,7 @@ class SideWork:
         tables = [np.minimum(lengths(uses), self.limit_ns + 1) for uses in self.chain.uses]
         ends = (self.chain.before_ns, self.chain.after_ns)
         head, tail = (np.minimum(end, self.limit_ns + 1) for end in ends)
-        arcs = Arcs(self._sides(head), self._sides(tail), self._pairs(tables))
+        arcs = SideArcs(self._sides(head), self._sides(tail), self._pairs(tables))
         found = self.branches.search(arcs, self.limit_ns, self.is_over, self.most_nodes)
         return min(found.bound_ns, NEVER), self._path(tables, head, tail, found.here)
 

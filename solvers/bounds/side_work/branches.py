@@ -18,7 +18,14 @@ from scipy.optimize import linprog
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import ceil_div
-from placegap.solvers.bounds.side_work.two_sides import ELSEWHERE, FREE, HERE, Arcs, Flags, TwoSides
+from placegap.solvers.bounds.side_work.two_sides import (
+    ELSEWHERE,
+    FREE,
+    HERE,
+    Flags,
+    SideArcs,
+    TwoSides,
+)
 
 MOST_NODES, MOST_CUTS = 1_000, 25
 """Of a search; and of the cuts for one node."""
@@ -44,7 +51,7 @@ class _Node:
 
 
 @dataclass(frozen=True)
-class Found:
+class LeastSides:
     """What a search proves, and of the ops of the chain which are here where it is least.
 
     Attributes
@@ -72,13 +79,17 @@ class Branches:
         self.kept: list[Flags] = []
 
     def search(
-        self, arcs: Arcs, target_ns: int, is_over: Callable[[], bool], most_nodes: int = MOST_NODES
-    ) -> Found:
+        self,
+        arcs: SideArcs,
+        target_ns: int,
+        is_over: Callable[[], bool],
+        most_nodes: int = MOST_NODES,
+    ) -> LeastSides:
         """The least bound of a tree of nodes that covers all plans.
 
         Parameters
         ----------
-        arcs : Arcs
+        arcs : SideArcs
             What is proven of the chain by now.
         target_ns : int
             A bound that suffices.
@@ -89,7 +100,7 @@ class Branches:
         arcs, number = arcs.fit_for_cuts(), count()
         self.kept = self.kept[-MOST_KEPT:]
         if self.sides.weight_bits(arcs) < FEW_BITS:
-            return Found(0, np.ones(len(self.sides.chain), np.bool_))
+            return LeastSides(0, np.ones(len(self.sides.chain), np.bool_))
         heap = [self._node(arcs, self.begin, 0, next(number), target_ns)]
         while heap[0].bound_ns < target_ns and len(heap) < most_nodes and not is_over():
             group = self._unsure(heap[0])
@@ -102,9 +113,11 @@ class Branches:
                 heapq.heappush(
                     heap, self._node(arcs, fixed, node.bound_ns, next(number), target_ns)
                 )
-        return Found(heap[0].bound_ns, heap[0].share[self.sides.chain] > 0.5)
+        return LeastSides(heap[0].bound_ns, heap[0].share[self.sides.chain] > 0.5)
 
-    def _node(self, arcs: Arcs, fixed: Ints, known_ns: int, number: int, target_ns: int) -> _Node:
+    def _node(
+        self, arcs: SideArcs, fixed: Ints, known_ns: int, number: int, target_ns: int
+    ) -> _Node:
         """Cuts with better and better weights, until they prove no more."""
         sides, bits = self.sides, self.sides.weight_bits(arcs)
         known = [here for here in self.kept if _keeps(here, fixed)]

@@ -47,7 +47,7 @@ MOST_BITS, SUM_BITS = 18, 61
 """Bits of a weight, and of all capacities together."""
 
 
-class Arcs(NamedTuple):
+class SideArcs(NamedTuple):
     """What is proven of a chain's arcs, by sides.
 
     Attributes
@@ -68,7 +68,7 @@ class Arcs(NamedTuple):
         steps = self.between[np.arange(len(self.between)), side[:-1], side[1:]]
         return int(self.head[side[0]] + steps.sum() + self.tail[side[-1]])
 
-    def fit_for_cuts(self) -> Arcs:
+    def fit_for_cuts(self) -> SideArcs:
         """The same or less, so that staying twice costs no more than two changes of sides."""
         between = self.between.copy()
         changes = between[:, HERE, ELSEWHERE] + between[:, ELSEWHERE, HERE]
@@ -132,7 +132,7 @@ class TwoSides:
         """Loads of a plan's sides."""
         return 2 + len(self.ports)
 
-    def loads(self, here: Flags, arcs: Arcs) -> Ints:
+    def loads(self, here: Flags, arcs: SideArcs) -> Ints:
         """Path, work and ports of groups that are here or not, in ns."""
         if len(self.item):
             read_here = np.logical_or.reduceat(here[self.reader], self._first)
@@ -145,7 +145,7 @@ class TwoSides:
         path = arcs.length(here[self.chain])
         return np.array([path, int(self.work_ns[here].sum()), *ports], np.int64)
 
-    def weight_bits(self, arcs: Arcs) -> int:
+    def weight_bits(self, arcs: SideArcs) -> int:
         """So many that no sum overflows; may be negative, where times are too long."""
         total = sum(
             int(part.astype(object).sum())
@@ -153,12 +153,12 @@ class TwoSides:
         )
         return min(MOST_BITS, SUM_BITS - (4 * total + 1).bit_length())
 
-    def least(self, arcs: Arcs, weights: Ints, fixed: Ints) -> tuple[int, Flags]:
+    def least(self, arcs: SideArcs, weights: Ints, fixed: Ints) -> tuple[int, Flags]:
         """The least weighted sum of the loads of sides that keep what is fixed, and the sides.
 
         Parameters
         ----------
-        arcs : Arcs
+        arcs : SideArcs
             Fit for cuts.
         weights : (num_rows,) int64
         fixed : (groups,) int64
@@ -195,7 +195,7 @@ class TwoSides:
         value, here = _minimum_cut(tail[keep], head[keep], capacity[keep], num_nodes)
         return constant + value, here[node]
 
-    def _terms(self, arcs: Arcs, weights: Ints) -> tuple[int, Ints]:
+    def _terms(self, arcs: SideArcs, weights: Ints) -> tuple[int, Ints]:
         """Of the weighted sum, what all sides pay, and what a group adds that is elsewhere."""
         path, work = int(weights[PATH]), int(weights[WORK])
         unary, between = -work * self.work_ns, path * arcs.between

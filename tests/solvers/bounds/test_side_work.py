@@ -12,13 +12,13 @@ from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, more_make
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.solvers.bounds.side_work.branches import Branches, Found
-from placegap.solvers.bounds.side_work.two_sides import ELSEWHERE, FREE, HERE, Arcs, TwoSides
+from placegap.solvers.bounds.side_work.branches import Branches, LeastSides
+from placegap.solvers.bounds.side_work.two_sides import ELSEWHERE, FREE, HERE, SideArcs, TwoSides
 
 NEVER = 10**9
 
 
-def arcs_of_edges(instance: Instance, chain: list[int], device: int) -> Arcs:
+def arcs_of_edges(instance: Instance, chain: list[int], device: int) -> SideArcs:
     """What the edges of a path prove: the least times of ops and transfers by sides."""
     arrays, index = instance.arrays, instance.arrays.index
     time = np.where(arrays.time_ns == UNSUPPORTED, NEVER, arrays.time_ns)
@@ -38,7 +38,7 @@ def arcs_of_edges(instance: Instance, chain: list[int], device: int) -> Arcs:
 
     steps = list(pairwise(chain))
     between = [[[arc(i, j, a, b) for b in (0, 1)] for a in (0, 1)] for i, j in steps]
-    return Arcs(
+    return SideArcs(
         np.array([time[chain[0], side].min() for side in sides]), np.zeros(2, np.int64),
         np.array(between, np.int64).reshape(-1, 2, 2),
     )  # fmt: skip
@@ -56,7 +56,7 @@ def some_path(instance: Instance, rng: random.Random) -> list[int]:
 
 def searches(
     draws: Iterator[Instance],
-) -> Iterator[tuple[Instance, Makespan, TwoSides, Arcs, Found]]:
+) -> Iterator[tuple[Instance, Makespan, TwoSides, SideArcs, LeastSides]]:
     rng = random.Random("side work")
     for number, instance in enumerate(draws):
         semantics = MAKESPAN_SEMANTICS[number % len(MAKESPAN_SEMANTICS)]
