@@ -111,7 +111,7 @@ class Terms:
             found = {pair: (wide, latency) for pair, latency in least.items()} | found
         return found
 
-    def ends(self, order: list[int], back: bool = False, start: Any = None) -> dict[int, list[Any]]:
+    def ends(self, order: Any, back: bool = False, start: Any = None) -> dict[int, list[Any]]:
         """Least end of ops on devices by what comes before; with `back`, from start to the end."""
         ends = dict[int, list[Any]](start or {})
         for j in order:

@@ -45,7 +45,7 @@ class TimedTerms(Terms):
         whole = start is None and len(order) == len(self.order)
         if whole and back in self._whole:
             return self._whole[back]
-        found = super().ends(self._watched(order), back, start)  # type: ignore[arg-type]
+        found = super().ends(self._watched(order), back, start)
         if whole:
             self._whole[back] = found
         return found

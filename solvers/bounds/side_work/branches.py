@@ -77,6 +77,8 @@ class Branches:
     def __init__(self, sides: TwoSides, begin: Ints | None = None) -> None:
         self.sides, self.begin = sides, sides.fixed if begin is None else begin
         self.kept: list[Flags] = []
+        self._loads: list[Ints] = []  # of those, by the arcs of this search
+        self._bits = 0
 
     def search(
         self,
@@ -99,7 +101,9 @@ class Branches:
         """
         arcs, number = arcs.fit_for_cuts(), count()
         self.kept = self.kept[-MOST_KEPT:]
-        if self.sides.weight_bits(arcs) < FEW_BITS:
+        self._loads = [self.sides.loads(here, arcs) for here in self.kept]
+        self._bits = self.sides.weight_bits(arcs)
+        if self._bits < FEW_BITS:
             return LeastSides(0, np.ones(len(self.sides.chain), np.bool_))
         heap = [self._node(arcs, self.begin, 0, next(number), target_ns)]
         while heap[0].bound_ns < target_ns and len(heap) < most_nodes and not is_over():
@@ -119,9 +123,9 @@ class Branches:
         self, arcs: SideArcs, fixed: Ints, known_ns: int, number: int, target_ns: int
     ) -> _Node:
         """Cuts with better and better weights, until they prove no more."""
-        sides, bits = self.sides, self.sides.weight_bits(arcs)
-        known = [here for here in self.kept if _keeps(here, fixed)]
-        loads = [sides.loads(here, arcs) for here in known]
+        sides = self.sides
+        rows = [at for at, here in enumerate(self.kept) if _keeps(here, fixed)]
+        known, loads = [self.kept[at] for at in rows], [self._loads[at] for at in rows]
         weights, share = np.full(sides.num_rows, 1.0 / sides.num_rows), None
         best, promised = known_ns, float("inf")
         for _ in range(MOST_CUTS):
@@ -129,12 +133,13 @@ class Branches:
                 weights, promised, share = _weights(np.array(loads))
                 if promised <= best * (1 + CLOSE) or best >= target_ns:
                     break
-            whole = np.rint(weights * 2**bits).astype(np.int64)
+            whole = np.rint(weights * 2**self._bits).astype(np.int64)
             value, here = sides.least(arcs, whole, fixed)
             best = max(best, ceil_div(value, int(whole.sum())))
             known.append(here)
-            self.kept.append(here)
             loads.append(sides.loads(here, arcs))
+            self.kept.append(here)
+            self._loads.append(loads[-1])
         assert known
         if share is None or len(share) != len(known):
             _, _, share = _weights(np.array(loads))

@@ -118,7 +118,7 @@ def run(task: Task[Makespan], params: ChainSidesParams) -> Outcome:
                 tell(instance, semantics, NAME, value_ns=value_ns, plan=found)
     except KeyboardInterrupt:
         message = "interrupted"
-    return Outcome(plan, message=message, details={"nodes": len(beside.branches.kept)})
+    return Outcome(plan, message=message, details={"sides": len(beside.branches.kept)})
 
 
 def _best_sides(task: Task[Makespan], beside: SideWork) -> Start | None:

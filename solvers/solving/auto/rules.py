@@ -8,7 +8,7 @@ step. The plan lane begins again, with another seed, when it has no more.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
@@ -93,7 +93,7 @@ def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     """
     own = task.semantics
     first = proving_method(own)
-    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    parts = _parts(task)
     steps: list[AutoStep] = []
     if isinstance(own, Makespan):
         steps = [AutoStep(first, own), AutoStep("cp-sat", own)]
@@ -136,9 +136,10 @@ def plans(
         yield step
     if isinstance(own, LoadSemantics) and own.plans != "chain":
         yield from _able(task, AutoStep("ideal-dp", with_plans(own, "chain"), share=0.3))
+    if isinstance(own, Makespan) and _parts(task) <= LARGE_PARTS and memory_is_slack(task.instance):
+        # once: another seed finds the same sides
+        yield from _able(task, AutoStep("chain-sides", own, share=SIDES_SHARE, seed=seed))
     again, round_ = _searches(task, workers), 0
-    if [step.method for step in again][:1] == ["chain-sides"]:  # another seed finds the same sides
-        yield replace(again.pop(0), seed=seed)
     while again:
         for step in again:
             yield AutoStep(step.method, step.semantics, step.share, step.params, seed + round_)
@@ -149,17 +150,19 @@ def plans(
 
 def _searches(task: Task, workers: int) -> list[AutoStep]:
     """The searches of a round, the one that finds most first."""
-    own, parts = task.semantics, task.instance.num_ops + len(task.instance.graph.edges)
+    own = task.semantics
     if not isinstance(own, Makespan):
         return list(_able(task, AutoStep("local-search", own, share=0.1)))
-    if parts > LARGE_PARTS:  # a second search would begin anew with its lists and starts
+    if _parts(task) > LARGE_PARTS:  # a second search would begin anew with its lists and starts
         return list(_able(task, AutoStep("disjunctive-search", own, share=0.9), workers=workers))
     runs = AutoStep("run-moves", own, share=RUNS_SHARE)
     if memory_is_slack(task.instance):  # whole runs move where memory forces transfers
-        sides = AutoStep("chain-sides", own, share=SIDES_SHARE)
-        orders = AutoStep("disjunctive-search", own, share=ORDERS_SHARE)
-        return list(_able(task, sides, orders, runs))
+        return list(_able(task, AutoStep("disjunctive-search", own, share=ORDERS_SHARE), runs))
     return list(_able(task, runs, AutoStep("disjunctive-search", own, share=0.5)))
+
+
+def _parts(task: Task) -> int:
+    return task.instance.num_ops + len(task.instance.graph.edges)
 
 
 def _placing(task: Task, names: Sequence[str]) -> Iterator[AutoStep]:
