@@ -29,6 +29,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.intervals import Interval
+from placegap.instances.structure.sections import Section
 
 MOST_STEPS = 300_000_000
 """Edges of all intervals times devices cubed, a second's worth."""
@@ -118,6 +119,29 @@ def _alike(instance: Instance, time: Ints, weights: Ints) -> bool:
     away = link[~np.eye(len(link), dtype=np.bool_)]
     same = bool((away == away[0]).all()) and bool((weights == weights[0]).all())
     return same and bool((time == time[:, :1]).all())
+
+
+def chain_arcs(
+    instance: Instance, chain: Sequence[Section], time: Ints, mass: Ints, weights: Ints
+) -> tuple[list[Interval], IntervalArcs, Ints]:
+    """The arcs of a chain's intervals, as many as there are, and their tables.
+
+    Returns
+    -------
+    tuple of (list of Interval, IntervalArcs, (r, K, K) int64)
+        Tables have the least time from the end of an arc's first op to the end of its second one,
+        by their devices; `NEVER` where colocated ops would be apart.
+    """
+    parts = [
+        Interval(part.entry, part.exit, tuple(part.ops[1:-1]))
+        for part in chain
+        if part.entry is not None and part.exit is not None
+    ]
+    arcs = interval_arcs(instance, parts, time, mass, weights)
+    tables = np.minimum(arcs.gap_ns + time[arcs.exit][:, None, :], NEVER)
+    group, stay = instance.arrays.group, np.eye(instance.num_devices, dtype=np.bool_)
+    tables[(group[arcs.entry] == group[arcs.exit])[:, None, None] & ~stay] = NEVER
+    return parts[: len(arcs.entry)], arcs, tables
 
 
 @kernel

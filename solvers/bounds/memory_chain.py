@@ -14,7 +14,7 @@ from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.structure.intervals import Interval, choose_chain
-from placegap.solvers.bounds.interval_arcs import IntervalArcs, interval_arcs
+from placegap.solvers.bounds.interval_arcs import IntervalArcs, chain_arcs
 from placegap.solvers.bounds.memory_runs import memory_runs
 from placegap.solvers.bounds.work_windows import WorkWindows
 
@@ -30,17 +30,11 @@ def memory_bound(instance: Instance, windows: WorkWindows) -> int:
     0
     """
     sections = choose_chain(instance, windows.intervals)
-    parts = [
-        Interval(part.entry, part.exit, tuple(part.ops[1:-1]))
-        for part in sections
-        if part.entry is not None and part.exit is not None
-    ]
-    time = windows.time_ns
-    arcs = interval_arcs(instance, parts, time, windows.mass, windows.weights)
-    parts = parts[: len(arcs.entry)]
+    time, best = windows.time_ns, 0
+    parts, arcs, all_tables = chain_arcs(instance, sections, time, windows.mass, windows.weights)
+    tables = list(all_tables)
     if not parts:
         return 0
-    end = time[arcs.exit]
     before = windows.head_ns[parts[0].entry] + time[parts[0].entry]
     after = np.where(time[parts[-1].exit] < NEVER, windows.tail_ns[parts[-1].exit], NEVER)
     pointer = np.cumsum([0, *(len(part.inner) for part in parts)])
@@ -49,9 +43,6 @@ def memory_bound(instance: Instance, windows: WorkWindows) -> int:
     def through(s: int) -> tuple[Ints, Ints] | None:
         return _through(arcs, parts[s], slice(pointer[s], pointer[s + 1]), time) if known else None
 
-    tables, best = np.minimum(arcs.gap_ns + end[:, None, :], NEVER), 0
-    group, stay = instance.arrays.group, np.eye(instance.num_devices, dtype=np.bool_)
-    tables[(group[arcs.entry] == group[arcs.exit])[:, None, None] & ~stay] = NEVER
     alike = max(map(len, identical_devices(instance)), default=1) == instance.num_devices
     for fold in (True, False):
         runs = memory_runs(

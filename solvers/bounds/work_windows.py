@@ -20,6 +20,7 @@ tree over tails: O(n log n). Heads cost O(n MOST log MOST).
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,7 +65,9 @@ class WorkWindows(NamedTuple):
     intervals: list[Interval]
 
 
-def work_windows(instance: Instance, most: int | None = None) -> WorkWindows | None:
+def work_windows(
+    instance: Instance, most: int | None = None, candidates: Sequence[Interval] | None = None
+) -> WorkWindows | None:
     """Heads and tails by paths, intervals and work; None if integers would overflow.
 
     Parameters
@@ -73,6 +76,8 @@ def work_windows(instance: Instance, most: int | None = None) -> WorkWindows | N
         Every op can be on some device.
     most : int, optional
         Ancestors and descendants that are looked at; by default as many as `MOST_STEPS` allow.
+    candidates : sequence of Interval, optional
+        Its intervals, where they are known.
     """
     arrays, index = instance.arrays, instance.arrays.index
     possible, num_ops = possible_placements(instance), instance.num_ops
@@ -88,7 +93,9 @@ def work_windows(instance: Instance, most: int | None = None) -> WorkWindows | N
     time = np.where(possible, arrays.time_ns, NEVER)
     if most is None:
         most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
-    found = sorted(intervals(instance), key=lambda part: len(part.inner))
+    found = sorted(
+        intervals(instance) if candidates is None else candidates, key=lambda part: len(part.inner)
+    )
     arcs = interval_arcs(instance, found, time, mass, weights)
     # copies, which may be written to, as the arrays of the second call: one kernel for both
     order, link = index.topological_order.copy(), arrays.link_class.copy()

@@ -40,7 +40,7 @@ from placegap.solvers.decomposition.chain import Chain, interval_chain, tiling
 from placegap.solvers.decomposition.jobs import Step
 from placegap.solvers.decomposition.memory_runs import Runs, runs_of
 from placegap.solvers.decomposition.search import Known, SectionSearch
-from placegap.solvers.decomposition.side_work import SideWork
+from placegap.solvers.decomposition.side_work import SideWork, raise_by_work
 from placegap.solvers.decomposition.whole_model import solve_whole, whole_parts
 from placegap.solvers.decomposition.workers import SectionWorkers
 from placegap.solvers.local_search.annealing.moves import Annealing, usual_moves
@@ -215,6 +215,7 @@ def _beside(search: SectionSearch, chain: Chain) -> Generator[Known]:
     task, known = search.task, search.bound_ns
     if task.instance.num_devices < 2 or task.semantics.channels == "free":
         return
+    raise_by_work(task.instance, chain, _intervals(search))
     side_work = SideWork(task.instance, task.semantics, chain, _limit(search), lambda: search.over)
     yield from search.look(chain, lambda: None, side_work.shortest)
     if search.bound_ns > known:

@@ -13,7 +13,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.intervals import Interval
-from placegap.solvers.bounds.interval_arcs import interval_arcs
+from placegap.solvers.bounds.interval_arcs import chain_arcs
 from placegap.solvers.bounds.side_work.branches import MOST_NODES, Branches
 from placegap.solvers.bounds.side_work.two_sides import FREE, HERE, Flags, SideArcs, TwoSides
 from placegap.solvers.bounds.work_windows import work_windows
@@ -45,7 +45,6 @@ class SideWork:
     ) -> None:  # fmt: skip
         self.chain, self.limit_ns = chain, limit_ns
         self.is_over, self.most_nodes = is_over, most_nodes
-        raise_by_work(instance, chain)
         entries = [section.entry for section in chain.sections]
         ops = [op for op in (*entries, chain.sections[-1].exit) if op is not None]
         self.device = _fastest(instance)
@@ -101,19 +100,15 @@ def _fastest(instance: Instance) -> int:
     return int(np.lexsort((total, unable))[0])
 
 
-def raise_by_work(instance: Instance, chain: Chain) -> None:
+def raise_by_work(instance: Instance, chain: Chain, candidates: Sequence[Interval]) -> None:
     """Raise the arcs of a chain to what paths and work prove of its intervals (`interval_arcs`)."""
-    windows = work_windows(instance)
+    windows = work_windows(instance, candidates=candidates)
     if windows is None:
         return
-    parts = [
-        Interval(part.entry, part.exit, tuple(part.ops[1:-1]))
-        for part in chain.sections
-        if part.entry is not None and part.exit is not None
-    ]
-    time = windows.time_ns
-    arcs = interval_arcs(instance, parts, time, windows.mass, windows.weights)
-    for uses, gap_ns, end in zip(chain.uses, arcs.gap_ns, arcs.exit.tolist(), strict=False):
-        for row, gaps in zip(uses, gap_ns.tolist(), strict=True):
-            for use, gap, last in zip(row, gaps, time[end].tolist(), strict=True):
-                use.arc.lower_ns = max(use.arc.lower_ns, min(gap + last, NEVER))
+    _, _, tables = chain_arcs(
+        instance, chain.sections, windows.time_ns, windows.mass, windows.weights
+    )
+    for uses, table in zip(chain.uses, tables.tolist(), strict=False):  # there may be fewer arcs
+        for row, least in zip(uses, table, strict=True):
+            for use, least_ns in zip(row, least, strict=True):
+                use.arc.lower_ns = max(use.arc.lower_ns, least_ns)

@@ -18,7 +18,9 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Plan, Transfer
 from placegap.instances.referee.simulate import simulate
-from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.clock import Clock, now_s
+from placegap.solvers.core.method import Start, Task
+from placegap.solvers.core.progress import tell
 from placegap.solvers.local_search.search import HOT, Search
 from placegap.solvers.local_search.walk import ScheduleWindow
 
@@ -40,6 +42,47 @@ MOST_SHARED = 1_000_000
 
 MOVES_PER_OP = 5
 """Moves of a window for each of its ops, in the first sweep; later ones have more, like rounds."""
+
+
+def improve_start(
+    task: Task[Makespan], start: Start, by: str, clock: Clock, *, steps: int | None, usual: int,
+    workers: int,
+) -> tuple[Plan, int, str]:  # fmt: skip
+    """The best plan that `improve` finds from a start until the time is over, as the referee says.
+
+    Parameters
+    ----------
+    task, start
+        The problem, and a plan that fits.
+    by : str
+        The method, for those who listen to its plans.
+    clock : Clock
+    steps, usual : int or None, int
+        Moves of each walk; where neither they nor the clock have a limit, the usual ones.
+    workers : int
+
+    Returns
+    -------
+    tuple of (Plan, int, str)
+        The best plan, how many were better than those before, and a message after Ctrl-C.
+    """
+    left_s = clock.left_s
+    deadline = None if left_s is None else now_s() + left_s
+    best, least, plans, message = start.plan, start.value_ns, 0, ""
+    better = improve(
+        task.instance, task.semantics, [best], deadline=deadline,
+        steps=usual if deadline is None and steps is None else steps, seed=task.limits.seed,
+        workers=workers,
+    )  # fmt: skip
+    try:
+        for plan in better:
+            value_ns = evaluate(task.instance, plan, task.semantics).value_ns
+            if value_ns is not None and value_ns < least:
+                best, least, plans = plan, value_ns, plans + 1
+                tell(task.instance, task.semantics, by, value_ns=value_ns, plan=plan)
+    except KeyboardInterrupt:
+        message = "interrupted"
+    return best, plans, message
 
 
 def improve(

@@ -13,7 +13,7 @@ from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
 from placegap.solvers.local_search.contended_list import contended_lists
-from placegap.solvers.local_search.improve import LARGEST_WALK, improve
+from placegap.solvers.local_search.improve import LARGEST_WALK, improve_start
 from placegap.solvers.local_search.rolling_horizon import rolling_plans
 
 NAME = "disjunctive-search"
@@ -79,23 +79,10 @@ def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
     start = min(found, key=lambda one: one.value_ns)
     if message:
         return Outcome(start.plan, message=message)
-    left_s, steps = clock.left_s, params.steps
-    deadline = None if left_s is None else now_s() + left_s
-    if deadline is None and steps is None:
-        steps = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OP * instance.num_ops))
-    best, least, plans = start.plan, start.value_ns, 0
-    better = improve(
-        instance, task.semantics, [best], deadline=deadline, steps=steps, seed=task.limits.seed,
-        workers=params.workers,
-    )  # fmt: skip
-    try:
-        for plan in better:
-            value_ns = evaluate(instance, plan, task.semantics).value_ns
-            if value_ns is not None and value_ns < least:
-                best, least, plans = plan, value_ns, plans + 1
-                tell(instance, task.semantics, NAME, value_ns=value_ns, plan=plan)
-    except KeyboardInterrupt:
-        message = "interrupted"
+    usual = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OP * instance.num_ops))
+    best, plans, message = improve_start(
+        task, start, NAME, clock, steps=params.steps, usual=usual, workers=params.workers
+    )
     return Outcome(best, message=message, details={"plans": plans})
 
 

@@ -15,17 +15,15 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.intervals import choose_chain, intervals
-from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
-from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.decomposition.arcs import ArcTable, lower_table
 from placegap.solvers.decomposition.chain import interval_chain
-from placegap.solvers.decomposition.side_work import SideWork
-from placegap.solvers.local_search.improve import improve
+from placegap.solvers.decomposition.side_work import SideWork, raise_by_work
+from placegap.solvers.local_search.improve import improve_start
 
 NAME = "chain-sides"
 
@@ -85,7 +83,8 @@ def run(task: Task[Makespan], params: ChainSidesParams) -> Outcome:
         return Outcome(message=f"not for one device, nor for more than {MOST_OPS} ops")
     if not memory_is_slack(instance):
         return Outcome(message="memory is tight")
-    sections = choose_chain(instance, intervals(instance))
+    candidates = intervals(instance)
+    sections = choose_chain(instance, candidates)
     if not sections:
         return Outcome(message="no chain of intervals")
     known = best_start(task, ("single-device", "heft"))
@@ -96,28 +95,16 @@ def run(task: Task[Makespan], params: ChainSidesParams) -> Outcome:
         return stop_asked() or part.left_s == 0.0
 
     chain = interval_chain(ArcTable(instance, semantics), sections, limit_ns)
+    raise_by_work(instance, chain, candidates)
     beside = SideWork(instance, semantics, chain, limit_ns, is_over, MOST_NODES)
     beside.shortest(lower_table)
     best = _best_sides(task, beside)
     if best is None or (known is not None and best.value_ns > HOPELESS * known.value_ns):
         return Outcome(None if best is None else best.plan)
-    deadline = None if clock.left_s is None else now_s() + clock.left_s
-    steps = params.steps
-    if deadline is None and steps is None:
-        steps = MOVES_PER_OP * instance.num_ops
-    plan, least, message = best.plan, best.value_ns, ""
-    better = improve(
-        instance, semantics, [plan], deadline=deadline, steps=steps, seed=task.limits.seed,
+    plan, _, message = improve_start(
+        task, best, NAME, clock, steps=params.steps, usual=MOVES_PER_OP * instance.num_ops,
         workers=params.workers,
     )  # fmt: skip
-    try:
-        for found in better:
-            value_ns = evaluate(instance, found, semantics).value_ns
-            if value_ns is not None and value_ns < least:
-                plan, least = found, value_ns
-                tell(instance, semantics, NAME, value_ns=value_ns, plan=found)
-    except KeyboardInterrupt:
-        message = "interrupted"
     return Outcome(plan, message=message, details={"sides": len(beside.branches.kept)})
 
 
