@@ -269,8 +269,12 @@ def test_with_an_empty_kernel_cache_compiling_is_told_and_in_no_time(tmp_path: P
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "placegap.experiments.cli"]
     path = study_file(tmp_path, "single-device")
+    often = (  # a fast machine compiles this method's kernels between two lines of progress
+        "import sys; from placegap.experiments.studies import progress; progress.LINE_S = 0.2;"
+        "from placegap.experiments.cli import main; sys.exit(main())"
+    )
     done = subprocess.run(
-        [*command, "study", str(path), "--out", str(tmp_path), "--workers", "1"],
+        [sys.executable, "-c", often, "study", str(path), "--out", str(tmp_path), "--workers", "1"],
         env=env, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "compiling kernels for single-device on zfnet512" in done.stderr
