@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan, memory_rule
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
+from placegap.instances.referee.plan import Plan, Schedule
+from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.local_search.annealing.schedule import kernel_data, new_work, plan_of
-from placegap.solvers.local_search.run_moves.moves import HOT, anneal, line_of, new_state, time_of
-from placegap.solvers.local_search.run_moves.peak import fits_at_peak, peak_arrays
+from placegap.solvers.local_search.annealing.schedule import (
+    bottom_levels,
+    kernel_data,
+    new_work,
+    plan_of,
+)
+from placegap.solvers.local_search.run_moves.moves import (
+    HOT,
+    PRICE,
+    anneal,
+    line_of,
+    new_state,
+    time_of,
+)
+from placegap.solvers.local_search.run_moves.peak import peak_arrays, peak_excess
 
 NAME = "run-moves"
 
@@ -29,6 +44,9 @@ USUAL_STEPS = 10_000
 
 FRUITLESS, FRUITLESS_PER_GROUP = 500, 50
 """Moves in a row without a better plan, after which it ends: at least, and for each group."""
+
+NEVER = 1 << 62
+"""The time of no plan."""
 
 CHUNK_S = 0.2
 """About so long the kernel runs between two looks at the clock."""
@@ -53,10 +71,11 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     `interleaved_cuts`. A move shifts a border between two devices, sends a run of groups to one
     device, shifts what a run holds along it, exchanges two devices in a run, or exchanges two runs
     of equal length: where memory is full, nothing can move alone. Or the ops of a run become more
-    or less urgent. The scheduler of `annealing` judges the trials, under the task's own rule of
-    memory, and the referee the plans that come back. A heuristic, which ends when 500 moves in a
-    row, or 50 for each group, have found nothing. Without a time limit it is deterministic for a
-    seed. A move costs a schedule, O((n + m) (log m + K^2)).
+    or less urgent. The scheduler of `annealing` judges the trials, and the referee the plans that
+    come back. Plans that overfill memory at its peak are walked through, at a price that rises
+    until the search fits again; the first one may be of that kind. A heuristic, which ends when
+    500 moves in a row, or 50 for each group, have found nothing. Without a time limit it is
+    deterministic for a seed. A move costs a schedule, O((n + m) (log m + K^2)).
 
     Examples
     --------
@@ -65,19 +84,26 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     ((0,), (1,), (0,), (1,))
     """
     clock = task.limits.clock()
-    start = best_start(task, () if task.incumbent is not None else STARTS)
+    start = best_start(task, () if task.incumbent is not None else STARTS) or _overfull(task)
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
     search = _Search(task.instance, task.semantics, start)
-    if task.instance.num_devices == 1 or not search.can_begin(start.plan):
-        return Outcome(start.plan)
-    steps = params.steps or (USUAL_STEPS if clock.limit_s is None else None)
-    try:
-        search.run(clock, steps, task.limits.seed)
-    except KeyboardInterrupt:
-        search.judge()
-        return Outcome(search.best, message="interrupted", details={"moves": search.done})
-    return Outcome(search.best, details={"moves": search.done})
+    if task.instance.num_devices > 1:
+        try:
+            search.run(clock, params.steps, task.limits.seed)
+        except KeyboardInterrupt:
+            search.judge()
+            return Outcome(search.best, message="interrupted", details={"moves": search.done})
+    message = "" if search.best is not None else "no plan that it tried fits into memory"
+    return Outcome(search.best, message=message, details={"moves": search.done})
+
+
+def _overfull(task: Task[Makespan]) -> Start | None:
+    """A start whose ops fit with their state alone, if memory counts at its peak."""
+    if memory_rule(task.semantics) == "sum":
+        return None
+    floor, semantics = relax_memory(task.instance, task.semantics)
+    return best_start(replace(task, instance=floor, semantics=semantics, incumbent=None), STARTS)
 
 
 class _Search:
@@ -85,23 +111,38 @@ class _Search:
 
     def __init__(self, instance: Instance, semantics: Makespan, start: Start) -> None:
         self.instance, self.semantics = instance, semantics
-        self.best, self.least = start
         self.data, self.line = kernel_data(instance, semantics), line_of(instance, semantics)
         self.work, self.peak = new_work(self.data), peak_arrays(instance)
         self.state = new_state(self.line, start.plan.devices)
         self.at_peak = memory_rule(semantics) == "peak"
+        verdict = evaluate(instance, start.plan, semantics)
+        self.best, self.least = (start.plan, start.value_ns) if verdict.feasible else (None, NEVER)
         self.done, self.judged = 0, 0
+        assert verdict.schedule is not None  # a makespan has one
+        self.begin(verdict.schedule)
 
-    def can_begin(self, plan: Plan) -> bool:
-        """Whether the start's devices fit with the orders of the scheduler; they are judged."""
+    def begin(self, schedule: Schedule) -> None:
+        """Take the ways to the end as priorities, or the start's order where that is better."""
         state = self.state
-        now = time_of(self.data, self.line, state, state.at, state.shift, self.work)
-        state.value[:2] = now
-        fits = fits_at_peak(self.data, self.peak, state.device, self.work)
-        return not self.at_peak or bool(fits)
+        bottom_levels(self.data, state.device, state.level)
+        ordered = schedule.makespan_ns - schedule.start_ns - state.level
+        unit, costs = PRICE * schedule.makespan_ns, []
+        for shift in (np.zeros_like(ordered), ordered):
+            now = time_of(self.data, self.line, state, state.at, shift, self.work)
+            excess = 0.0
+            if self.at_peak:
+                excess = peak_excess(self.data, self.peak, state.device, self.work)
+            costs.append((now + unit * excess, now, excess, shift))
+        _, now, excess, shift = min(costs, key=lambda cost: cost[0])
+        for kept in (state.shift, state.best_shift):
+            kept[:] = shift
+        state.value[:2] = now, NEVER if excess > 0.0 else now
+        state.memory[0] = excess
 
     def run(self, clock: Clock, steps: int | None, seed: int) -> None:
         """Anneal for so many moves, or until the time is over."""
+        if steps is None and clock.limit_s is None:
+            steps = USUAL_STEPS
         rng, began_s, chunk = np.random.default_rng(seed), now_s(), 16
         fruitless = max(FRUITLESS, FRUITLESS_PER_GROUP * len(self.line.size_bytes))
         total, hot_ns, value = steps or 1 << 40, HOT * float(self.state.value[0]), self.state.value

@@ -1,7 +1,8 @@
 """Simulated annealing of where runs of the order are, on the quick scheduler of `annealing`.
 
 A state is a device per place of the order of colocation groups, and a shift of each op's priority;
-the priority itself is the longest way to the end under the placement. Every state fits into memory.
+the priority itself is the longest way to the end under the placement. The state of the ops fits;
+what overfills memory at its peak is charged for, the more the longer the search has not fitted.
 """
 
 from __future__ import annotations
@@ -24,10 +25,16 @@ from placegap.solvers.local_search.annealing.schedule import (
     bottom_levels,
     schedule,
 )
-from placegap.solvers.local_search.run_moves.peak import PeakArrays, fits_at_peak
+from placegap.solvers.local_search.run_moves.peak import PeakArrays, peak_excess
 
 HOT, COLD = 2e-3, 4e-5
 """Temperatures at the beginning and at the end, in makespans of the start."""
+
+DEARER, CHEAPER = 1.01, 0.998
+"""What a move that leaves the search in, or out of, overfilled memory makes of memory's price."""
+
+PRICE, LEAST_PRICE, MOST_PRICE = 2.0, 0.1, 100.0
+"""Of one whole memory too many, in makespans of the start: at first, at least, at most."""
 
 LONGEST_RUN, MEAN_SHIFT = 0.25, 4.0
 """Of all groups, for the longest run that moves; and how far a border between devices goes."""
@@ -60,8 +67,9 @@ class Line(NamedTuple):
 class RunState(NamedTuple):
     """Where the search is, a trial, and the best seen.
 
-    ``value[:]`` is (now, least, moves when that was found). `at` and its like are (P,), and the
-    others (n,); `device` is that of the trial.
+    ``value[:]`` is (now, least that fits, moves when that was found), and ``memory[:]`` by which
+    share of its memory a device is too full now, and its price. `at` and its like are (P,), and
+    the others (n,); `device` is that of the trial.
     """
 
     at: Ints
@@ -74,6 +82,7 @@ class RunState(NamedTuple):
     level: Ints
     held: Ints
     value: Ints
+    memory: NDArray[np.float64]
 
 
 def line_of(instance: Instance, semantics: Makespan) -> Line:
@@ -106,7 +115,7 @@ def new_state(line: Line, device: Ints) -> RunState:
     shift, trial_shift, best_shift, level = np.zeros((4, n), np.int64)
     return RunState(
         at, at.copy(), at.copy(), shift, trial_shift, best_shift, device.copy(), level,
-        np.zeros(k, np.int64), np.zeros(3, np.int64),
+        np.zeros(k, np.int64), np.zeros(3, np.int64), np.array([0.0, PRICE]),
     )  # fmt: skip
 
 
@@ -130,10 +139,11 @@ def anneal(
     rng: np.random.Generator, done: int, chunk: int, total: int, hot_ns: float,
 ) -> None:  # fmt: skip
     """Try moves number `done` to `done + chunk` of `total`."""
-    at, trial, value = state.at, state.trial, state.value
+    at, trial, value, memory = state.at, state.trial, state.value, state.memory
     for step in range(chunk):
         heat = hot_ns * (COLD / HOT) ** ((done + step) / total)
-        limit = value[0] - heat * np.log(1.0 - rng.random())
+        price = memory[1] * hot_ns / HOT
+        limit = value[0] + price * memory[0] - heat * np.log(1.0 - rng.random())
         copy_to(trial, at)
         copy_to(state.trial_shift, state.shift)
         if rng.random() < 0.1:
@@ -142,16 +152,19 @@ def anneal(
             _move(line, at, trial, rng)
             if not _changed(line, state):
                 continue
-        now = time_of(data, line, state, trial, state.trial_shift, work)
-        if now > limit or (at_peak and not fits_at_peak(data, peak, state.device, work)):
-            continue
-        copy_to(at, trial)
-        copy_to(state.shift, state.trial_shift)
-        value[0] = now
-        if now < value[1]:
-            value[1], value[2] = now, done + step + 1
-            copy_to(state.best_at, at)
-            copy_to(state.best_shift, state.shift)
+        now, excess = time_of(data, line, state, trial, state.trial_shift, work), 0.0
+        if at_peak and now <= limit:
+            excess = peak_excess(data, peak, state.device, work)
+        if now + price * excess <= limit:
+            copy_to(at, trial)
+            copy_to(state.shift, state.trial_shift)
+            value[0], memory[0] = now, excess
+            if excess == 0.0 and now < value[1]:
+                value[1], value[2] = now, done + step + 1
+                copy_to(state.best_at, at)
+                copy_to(state.best_shift, state.shift)
+        memory[1] *= DEARER if memory[0] > 0.0 else CHEAPER
+        memory[1] = min(max(memory[1], LEAST_PRICE), MOST_PRICE)
 
 
 @kernel(nogil=True)

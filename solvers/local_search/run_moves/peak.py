@@ -1,4 +1,4 @@
-"""Whether a quick schedule fits into memory at its peak, in one compiled call.
+"""By how much a quick schedule overfills memory at its peak, in one compiled call.
 
 The rule is the referee's (`instances.referee.memory`), for a device per op and the times of
 `annealing.schedule`; only the referee's word counts.
@@ -13,6 +13,7 @@ import numpy as np
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.local_search.annealing.schedule import ScheduleArrays, Work
 
 
@@ -30,6 +31,7 @@ class PeakArrays(NamedTuple):
     last: Ints
     has_shared: Ints
     level: Ints
+    most: Ints
     moment: Ints
     change: Ints
     at_device: Ints
@@ -45,30 +47,31 @@ def peak_arrays(instance: Instance) -> PeakArrays:
     return PeakArrays(
         sizes.state_bytes, sizes.workspace_bytes, sizes.tensor_bytes, sizes.shared_op,
         sizes.shared_name, sizes.shared_bytes, instance.arrays.memory_bytes, first, last,
-        np.zeros(len(sizes.shared_bytes) * k, np.int64), np.zeros(k, np.int64), moment, change,
-        at_device,
+        np.zeros(len(sizes.shared_bytes) * k, np.int64), *np.zeros((2, k), np.int64), moment,
+        change, at_device,
     )  # fmt: skip
 
 
 @kernel(nogil=True)
-def fits_at_peak(data: ScheduleArrays, peak: PeakArrays, device: Ints, work: Work) -> bool:
-    """Whether the schedule in `work` fits, with each op on its device.
+def peak_excess(data: ScheduleArrays, peak: PeakArrays, device: Ints, work: Work) -> float:
+    """By which shares of their memory the devices overfill, summed; 0.0 if the schedule fits.
 
-    O((n + m) log(n + m)).
+    The schedule is that in `work`, with each op on its device. O((n + m) log(n + m)).
     """
-    k, level = len(peak.memory_bytes), peak.level
+    k, level, most = len(peak.memory_bytes), peak.level, peak.most
     _hold_state(peak, device)
-    for a in range(k):
-        if level[a] > peak.memory_bytes[a]:
-            return False
+    copy_to(most, level)
     count = _spans(data, peak, device, work)
     moment = peak.moment[:count]
     for at in np.argsort(moment, kind="mergesort"):
         a = peak.at_device[at]
         level[a] += peak.change[at]
-        if level[a] > peak.memory_bytes[a]:
-            return False
-    return True
+        most[a] = max(most[a], level[a])
+    excess = 0.0
+    for a in range(k):
+        if most[a] > peak.memory_bytes[a]:
+            excess += (most[a] - peak.memory_bytes[a]) / max(1, peak.memory_bytes[a])
+    return excess
 
 
 @kernel(nogil=True)
