@@ -102,8 +102,9 @@ def _overfull(task: Task[Makespan]) -> Start | None:
     """A start whose ops fit with their state alone, if memory counts at its peak."""
     if memory_rule(task.semantics) == "sum":
         return None
-    floor, semantics = relax_memory(task.instance, task.semantics)
-    return best_start(replace(task, instance=floor, semantics=semantics, incumbent=None), STARTS)
+    floor, _ = relax_memory(task.instance, task.semantics)
+    added = task.semantics.model_copy(update={"memory": "sum"})
+    return best_start(replace(task, instance=floor, semantics=added, incumbent=None), STARTS)
 
 
 class _Search:
@@ -116,7 +117,8 @@ class _Search:
         self.state = new_state(self.line, start.plan.devices)
         self.at_peak = memory_rule(semantics) == "peak"
         verdict = evaluate(instance, start.plan, semantics)
-        self.best, self.least = (start.plan, start.value_ns) if verdict.feasible else (None, NEVER)
+        self.best: Plan | None = start.plan if verdict.feasible else None
+        self.least = start.value_ns if verdict.feasible else NEVER
         self.done, self.judged = 0, 0
         assert verdict.schedule is not None  # a makespan has one
         self.begin(verdict.schedule)

@@ -43,12 +43,12 @@ def peak_arrays(instance: Instance) -> PeakArrays:
     pairs = len(sizes.tensor_bytes) * k
     spans = 2 * (pairs + instance.num_ops)
     first, last = np.full((2, pairs), -1)
+    level, most = np.zeros((2, k), np.int64)
     moment, change, at_device = np.zeros((3, spans), np.int64)
     return PeakArrays(
         sizes.state_bytes, sizes.workspace_bytes, sizes.tensor_bytes, sizes.shared_op,
         sizes.shared_name, sizes.shared_bytes, instance.arrays.memory_bytes, first, last,
-        np.zeros(len(sizes.shared_bytes) * k, np.int64), *np.zeros((2, k), np.int64), moment,
-        change, at_device,
+        np.zeros(len(sizes.shared_bytes) * k, np.int64), level, most, moment, change, at_device,
     )  # fmt: skip
 
 

@@ -77,6 +77,39 @@ def test_full_devices_exchange_what_they_hold() -> None:
     assert (evaluate(instance, start, PORT).value_ns, found.value_ns) == (7, 5)
 
 
+def test_it_begins_with_plans_that_overfill_memory_and_finds_one_that_fits() -> None:
+    semantics = PORT.model_copy(update={"memory": "peak"})
+    quick = ("single-device", "m-topo", "heft", "m-etf", "memory-cuts", "mp-dps", "celeritas")
+    found = 0
+    for seed, times in ((4, 2), (5, 1), (8, 2), (11, 1)):
+        instance = with_room(pressed_instance(seed, num_ops=30, num_devices=3), times)
+        assert all(solve(instance, semantics, name).plan is None for name in quick)
+        plan = solve(instance, semantics, "run-moves", {"steps": 1000}).plan
+        if plan is not None:
+            assert evaluate(instance, plan, semantics).feasible
+            found += 1
+    assert found >= 3
+
+
+def test_it_begins_with_the_order_of_its_start_where_its_own_does_not_fit() -> None:
+    semantics = PORT.model_copy(update={"memory": "peak"})
+    instance = with_room(pressed_instance(2, num_ops=30, num_devices=3), 2)
+    start = solve(instance, semantics, "mp-dps")
+    assert start.plan is not None
+    assert start.value_ns is not None
+    found = solve(instance, semantics, "run-moves", {"steps": 1000}, incumbent=start.plan)
+    assert found.value_ns is not None
+    assert found.value_ns < start.value_ns
+
+
+def test_a_walk_that_never_fits_has_no_plan_and_says_so() -> None:
+    instance = pressed_instance(1, num_ops=30, num_devices=3)
+    semantics = PORT.model_copy(update={"memory": "peak"})
+    outcome = run_moves(Task(instance, semantics), RunMovesParams(steps=50))
+    assert (outcome.plan, outcome.message) == (None, "no plan that it tried fits into memory")
+    assert outcome.details == {"moves": 50}
+
+
 def test_no_time_gives_the_start() -> None:
     instance = pressed_instance(0, num_ops=30, num_devices=4)
     start = solve(instance, PORT, "m-topo").plan
