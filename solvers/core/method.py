@@ -178,6 +178,9 @@ class Method(Generic[P, T]):
         Of a method that solves a MIP: what `export.write_model` writes.
     memory_rules : tuple of str
         Memory rules that the method itself keeps; others are kept around it (`peak_memory`).
+    settle : callable (Task, Outcome, Plan or None) -> Outcome or None, optional
+        Of an exact method that keeps the rule `sum` alone: what it can say of the rule `peak` after
+        a run on the floor whose plan does not fit, and with the best one that does (`peak_memory`).
     usual_rules : callable (parameters) -> mapping
         Rules of the semantics that the method is for, where nobody asks for others.
     """
@@ -194,6 +197,7 @@ class Method(Generic[P, T]):
     packages: tuple[str, ...] = ()
     formulation: Callable[[Task[T], P], Formulation] | None = None
     memory_rules: tuple[MemoryRule, ...] = ("sum",)
+    settle: Callable[[Task[T], Outcome, Plan | None], Outcome | None] | None = None
     usual_rules: Callable[[Mapping[str, object]], Mapping[str, str]] = lambda params: {}
 
 

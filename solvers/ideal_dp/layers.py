@@ -21,6 +21,7 @@ from placegap.solvers.chains.problem import ChainProblem, Indices
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.ideal_dp.ideals.ideals import Ideals, all_blocks, blocks_of
 from placegap.solvers.ideal_dp.ideals.source_tree import build_sources
+from placegap.solvers.ideal_dp.ideals.stage_peak import no_peak
 from placegap.solvers.ideal_dp.ideals.views import View
 from placegap.solvers.ideal_dp.pools import Pool, Stage
 from placegap.solvers.ideal_dp.sharing import share
@@ -75,6 +76,13 @@ class LayerSearch(ABC):
     clock : Clock
     max_nodes : int, optional
         Nodes of trees that all runs together may look at.
+
+    Attributes
+    ----------
+    peak : StagePeak
+        What stages hold at their peak; empty: that does not matter.
+    peak_room : (D,) int64
+        Bytes that a device of each kind can hold then.
     """
 
     def __init__(
@@ -84,6 +92,8 @@ class LayerSearch(ABC):
         self.blocks, self.pool, self.ideals = problem.blocks, pool, ideals
         self.views, self.clock, self.nodes_left = views, clock, max_nodes
         self.sharings = [share(stage, parameter_bytes) for stage in pool.stages]
+        self.peak = no_peak()
+        self.peak_room = np.zeros(len(views), np.int64)
         full = all_blocks(problem)
         self.empty, self.full = ideals.find(np.zeros_like(full)), ideals.find(full)
 
@@ -163,7 +173,7 @@ class LayerSearch(ABC):
             while at < len(targets):
                 at, looked = relax(
                     view, sources, self.sharings[mark], targets, value, origin, last, mark,
-                    enough, at, BUDGET,
+                    enough, at, BUDGET, self.peak, int(self.peak_room[stage.kind]),
                 )  # fmt: skip
                 self.clock.check()
                 if self.nodes_left is not None:

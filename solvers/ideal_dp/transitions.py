@@ -13,6 +13,7 @@ from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import Indices
 from placegap.solvers.ideal_dp.ideals.cut_between import cut_between
 from placegap.solvers.ideal_dp.ideals.source_tree import FAN_OUT_BITS, Sources
+from placegap.solvers.ideal_dp.ideals.stage_peak import StagePeak, peak_between
 from placegap.solvers.ideal_dp.ideals.views import View
 from placegap.solvers.ideal_dp.sharing import (
     Sharing,
@@ -24,17 +25,20 @@ from placegap.solvers.ideal_dp.sharing import (
 @kernel
 def relax(
     d: View, s: Sources, sharing: Sharing, targets: Indices, value: Ints, origin: Indices,
-    stage_of: Indices, mark: int, enough: int, begin: int, budget: int,
+    stage_of: Indices, mark: int, enough: int, begin: int, budget: int, peak: StagePeak,
+    most_bytes: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Improve ``value[t]`` of the ideals ``targets[t]``, t >= begin, by one more stage.
 
     An improvement from source i writes ``origin[t] = i`` and ``stage_of[t] = mark``. A target whose
     value is at most `enough` is left as it is. Returns the target to go on with when `budget` nodes
     of the tree have been looked at, or the number of targets; and how many nodes were looked at.
+    No stage holds more than `most_bytes` at its peak, if `peak` has any steps.
     """
     size, top, looked, hint = len(s.ideal), len(s.start) - 2, 0, 0
     num_words, num_potentials = d.members.shape[1], s.potential.shape[1]
     syncs = sharing.top > 0 or sharing.bottom == 0
+    checks = len(peak.workspace) > 0
     for t in range(begin, len(targets)):
         if looked > budget:
             return t, looked
@@ -51,7 +55,10 @@ def relax(
                     parameters = d.parameters[target] - d.parameters[source]
                     load = shared_load(sharing, load, parameters, value[t])
                 now = max(s.value[leaf], load)
-                if now < value[t]:
+                fits = True
+                if checks and now < value[t]:
+                    fits = peak_between(peak, d.members, target, source) <= most_bytes
+                if fits and now < value[t]:
                     value[t], origin[t], stage_of[t], hint = now, leaf, mark, leaf
                     most = sharing.replicas * (now - 1)
                     if now <= enough:

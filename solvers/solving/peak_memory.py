@@ -11,7 +11,8 @@ fits at its peak on the instance itself:
 3. the *ceiling*, whose plans fit for certain, if there are any;
 4. instances *between* floor and ceiling, by bisection, four times.
 
-An exact method also has the best plan of the fast placers that fits, once its own does not. The
+An exact method also has the best plan of the fast placers that fits, once its own does not; and if
+it can `settle` the rule `peak` itself, that comes right after the floor. The
 first run has most of the time, and each other one half of what is left. Where an exact method is
 given a plan that fits, the first run has nearly all of it: it alone proves anything.
 """
@@ -39,7 +40,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import News, is_heard, listening, tell
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import Outcome, relative_gap
 from placegap.solvers.core.starts import placers, starts
 
 FIRST_SHARE, KNOWN_SHARE, SHARE = 0.6, 0.9, 0.5
@@ -50,7 +51,7 @@ PARTS = 16
 """Bisection between floor and ceiling goes by such parts of the way."""
 
 FLOOR, LESS_ROOM, CEILING, BETWEEN = "floor", "less room", "ceiling", "between"
-GIVEN, PLACER = "given plan", "placer"
+GIVEN, PLACER, SETTLED = "given plan", "placer", "settled"
 
 WORDS = {
     LESS_ROOM: "a run with less room",
@@ -58,6 +59,7 @@ WORDS = {
     BETWEEN: "a run with more bytes for each op",
     GIVEN: "the start",
     PLACER: "a placer",
+    SETTLED: "a run that looks up what stages hold at their peak",
 }
 """What messages call the runs."""
 
@@ -81,6 +83,7 @@ def run_at_peak(
     *,
     is_exact: bool,
     most_runs: int | None = None,
+    settle: Callable[[Task, Outcome, Plan | None], Outcome | None] | None = None,
 ) -> Outcome:
     """Run a method by the rule above.
 
@@ -96,6 +99,8 @@ def run_at_peak(
         Whether the task's incumbent, and placers, stand in where the method's own plans do not fit.
     most_runs : int or None
         Runs after which it ends, whether a plan fits or not.
+    settle : callable (task, outcome on the floor, best plan) -> Outcome or None
+        As in `Method`.
 
     Returns
     -------
@@ -127,6 +132,10 @@ def run_at_peak(
             break
         if is_exact and runs == 1:
             tries += _placed(task, part)
+            if settle is not None:
+                first, is_settled = _settled(task, settle, first, tries, clock, by)
+                if is_settled:
+                    break
         try:
             name, instance = instances.send(found)
         except StopIteration:
@@ -150,9 +159,36 @@ def _instances(
     least, most = 0, PARTS
     while most - least > 1:
         middle = (least + most) // 2
-        size = low + (high - low) // PARTS * middle
+        size = low + (high - low) // PARTS * middle  # rounds down, also where the ceiling is less
+        size = np.maximum(size, np.minimum(low, high))
         found = yield BETWEEN, with_resident(instance, size)
         least, most = (least, middle) if found is None else (middle, most)
+
+
+def _settled(
+    task: Task, settle: Callable[[Task, Outcome, Plan | None], Outcome | None], first: Outcome,
+    tries: list[_Try], clock: Clock, by: str,
+) -> tuple[Outcome, bool]:  # fmt: skip
+    """The outcome on the floor with the bound of what settles `peak`, and whether that is all."""
+    limits = task.limits.left(clock)
+    if limits.time_limit_s is not None:
+        limits = replace(limits, time_limit_s=SHARE * limits.time_limit_s)
+    known = _best(tries)
+    plan = None if known is None else known.outcome.plan
+    outcome = settle(replace(task, limits=limits), first, plan)
+    if outcome is None:
+        return first, False
+    if outcome.plan is not None:
+        tries.append(_judged(SETTLED, task, task.instance, outcome))
+    if outcome.bound_ns is not None and outcome.bound_ns > (first.bound_ns or 0):
+        first = replace(
+            first, bound_ns=outcome.bound_ns, bound_origin=outcome.bound_origin,
+            rests_on=outcome.rests_on, message=outcome.message,
+        )  # fmt: skip
+        tell(task.instance, task.semantics, by, bound_ns=first.bound_ns)
+    best = _best(tries)
+    gap = None if best is None else relative_gap(best.verdict.value_ns, first.bound_ns)
+    return first, gap is not None and gap <= task.limits.gap
 
 
 def _placed(task: Task, part: Task) -> Iterator[_Try]:

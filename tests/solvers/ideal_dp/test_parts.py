@@ -21,6 +21,7 @@ from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.ideal_dp.ideals.enumerate import enumerate_ideals
 from placegap.solvers.ideal_dp.ideals.ideals import Ideals, joined, prefixes, times_and_needs
 from placegap.solvers.ideal_dp.ideals.source_tree import build_sources
+from placegap.solvers.ideal_dp.ideals.stage_peak import no_peak
 from placegap.solvers.ideal_dp.ideals.windows import (
     IdealWindows,
     build_windows,
@@ -103,7 +104,7 @@ def test_sums_and_cuts_of_ideals_are_those_of_their_blocks() -> None:
 
 def test_a_device_pays_for_the_difference_of_two_ideals() -> None:
     """One accelerator more from one ideal to each that contains it, against the definition."""
-    alone = share(Stage(ACCELERATOR, (1,), 1, NO_SYNC), 0)
+    alone, none = share(Stage(ACCELERATOR, (1,), 1, NO_SYNC), 0), no_peak()
     for problem in [*problems(30), *(build_problem(wide_instance(s)) for s in range(4))]:
         ideals, _ = everything(problem)
         device = see(problem, ideals, ACCELERATOR)
@@ -113,7 +114,7 @@ def test_a_device_pays_for_the_difference_of_two_ideals() -> None:
             sources = build_sources(device, np.array([source], np.int32), np.zeros(1, np.int64))
             value = np.full(ideals.size, unfit)
             origin, last = (np.full(ideals.size, -1, np.int32) for _ in range(2))
-            relax(device, sources, alone, targets, value, origin, last, 0, -1, 0, 10**9)
+            relax(device, sources, alone, targets, value, origin, last, 0, -1, 0, 10**9, none, 0)
             small = bits(ideals.members[source])
             for t in range(ideals.size):
                 large = bits(ideals.members[t])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice, pairwise
 
+import numpy as np
 import pytest
 from draws.peak import peak_instances, with_peak
 from references.agreement import DEFAULTS
@@ -29,12 +30,12 @@ from placegap.instances import (
     evaluate,
     recheck,
 )
-from placegap.instances.structure.additive_memory import relax_memory
+from placegap.instances.structure.additive_memory import ceiling_bytes, relax_memory
 from placegap.solvers import METHODS, Limits, Outcome, Task, solve
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.progress import News
 from placegap.solvers.solving.coarsened import solve_coarse
-from placegap.solvers.solving.peak_memory import run_at_peak
+from placegap.solvers.solving.peak_memory import _instances, run_at_peak
 
 MAKESPAN = ("decomposition", "cp-sat", "heft", "etf", "annealing")
 LOAD = ("ideal-dp", "noncontiguous", "throughput-ip", "m-topo")
@@ -75,6 +76,17 @@ def compare(first_seed: int, number: int) -> dict[str, Counter[str]]:
                 seen["possible"] += best is not None
                 seen["not of the floor"] += result.details.get("memory_run", "floor") != "floor"
     return found
+
+
+def test_runs_between_floor_and_ceiling_give_no_op_less_than_both() -> None:
+    # of shared state the floor counts at one op and the ceiling at another, whose floor is above
+    # its ceiling: 27 and 24 bytes, which must not become 27 + (24 - 27) // 16 * 8 = 19
+    instance = next(islice(peak_instances(198_000, MaxLoad()), 4, None))
+    floor = relax_memory(instance, MaxLoad(memory="peak"))[0]
+    low, high = floor.arrays.resident_bytes, ceiling_bytes(instance)
+    assert (high < low).any()
+    for _, each in _instances(instance, floor):
+        assert (each.arrays.resident_bytes >= np.minimum(low, high)).all()
 
 
 def test_no_bound_is_above_the_optimum_and_every_plan_fits() -> None:

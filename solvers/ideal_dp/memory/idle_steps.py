@@ -4,7 +4,7 @@ Idle blocks that join a neighbour leave few ideals (`instances.structure.idle_bl
 is exact one run is enough. Where their bytes may matter, in this order, until value and bound meet:
 
 1. The bytes *move* along: slices alone give a plan. Up to its load many a device's memory cannot
-   end (`ideal_dp.idle_memory`), and if that goes for all of them, joining is exact after all.
+   end (`memory.idle_memory`), and if that goes for all of them, joining is exact after all.
 2. The bytes are *dropped*: a relaxation. Mostly it proves that nothing is better than the plan,
    or its own plan turns out to fit.
 3. The bytes move along, searched to the end: a restriction, and so a better plan perhaps.
@@ -33,7 +33,7 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import teller
 from placegap.solvers.core.result import relative_gap
 from placegap.solvers.ideal_dp.bracket import Bracket
-from placegap.solvers.ideal_dp.idle_memory import roomy_within
+from placegap.solvers.ideal_dp.memory.idle_memory import roomy_within
 
 B = TypeVar("B", bound=Bracket)
 
