@@ -111,7 +111,7 @@ def _move(judge: Judge, part: PartSearch) -> None:
     """Move single cuts of the best plan as long as its value stays and its balance improves."""
     assert judge.best is not None
     assert judge.walk is not None
-    value_ns, plan = judge.best
+    value_ns = judge.best[0]
     walk, problem = judge.walk
     count = len(walk) // judge.semantics.stages_per_device
     load, held = _load(part), _held(part)
@@ -137,11 +137,7 @@ def _move(judge: Judge, part: PartSearch) -> None:
                 trial = walk.copy()
                 trial[s : s + 2] = left, right
                 now = key_of(trial)
-                if (
-                    now < key
-                    and part.game.time(trial) <= value_ns
-                    and judge.keep(trial, problem, plan)
-                ):
+                if now < key and part.game.time(trial) <= value_ns and judge.keep(trial, problem):
                     key, walk, moved = now, trial, True
 
 

@@ -82,18 +82,28 @@ class Judge:
         for number, devices in enumerate(tried[:MOST_ORDERS]):
             if number and self.clock.left_s == 0.0:
                 return False
-            self.judge(Plan(tuple((devices[s % count],) for s in stage), stage=stage))
+            self.judge(_on(devices, stage))
             if self.best is not None and self.best[1].stage is stage:
                 self.walk = walk, problem
         return complete
 
-    def keep(self, walk: Ints, problem: CutProblem, plan: Plan) -> bool:
-        """Put a chain on the devices of the best plan in its place, if it has the same value."""
+    def keep(self, walk: Ints, problem: CutProblem) -> bool:
+        """Put a chain in the best plan's place, if it has the same value.
+
+        It takes that plan's devices, or, where some stage is of another kind than its device, the
+        first ones of its kinds: else the plan would not have the work and memory of the chain.
+        """
         assert self.best is not None
+        plan = self.best[1]
         assert plan.stage is not None
-        stage = stages_of(walk, problem)
+        count = len(walk) // self.semantics.stages_per_device
         device = dict(zip(plan.stage, plan.placement, strict=True))
-        other = Plan(tuple(device[s] for s in stage), stage=stage)
+        devices = tuple(device[s][0] for s in range(count))
+        kind = problem.kind[walk[:count]].tolist()
+        kinds = problem.kinds
+        if kinds and any(k not in kinds[d] for k, d in zip(devices, kind, strict=True)):
+            devices = next(_orders(kind, kinds))
+        other = _on(devices, stages_of(walk, problem))
         verdict = evaluate(self.instance, other, self.semantics)
         same = verdict.feasible and verdict.value_ns == self.best[0]
         if same:
@@ -115,6 +125,11 @@ def stages_of(walk: Ints, problem: CutProblem) -> tuple[int, ...]:
     """Stage of each op."""
     before = problem.members[problem.head[walk]].sum(axis=0)
     return tuple((len(walk) - before)[problem.block].tolist())
+
+
+def _on(devices: Sequence[int], stage: tuple[int, ...]) -> Plan:
+    """Ops in their stages, stages on the devices in turn."""
+    return Plan(tuple((devices[s % len(devices)],) for s in stage), stage=stage)
 
 
 def _orders(

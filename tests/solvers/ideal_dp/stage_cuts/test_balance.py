@@ -9,7 +9,18 @@ from itertools import chain, combinations
 import pytest
 from draws.pipelines import layer_row, pipeline_instance
 
-from placegap.instances import Instance, PipelineIteration, Plan, evaluate
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Link,
+    Op,
+    PipelineIteration,
+    Plan,
+    evaluate,
+)
 from placegap.solvers import solve
 from placegap.solvers.brute_force.iteration import MOST_PLANS, chains, count_chains
 
@@ -100,3 +111,27 @@ def test_of_equally_light_plans_the_one_with_little_memory_is_kept() -> None:
     assert found.plan is not None
     assert found.plan.stage == (0, 0, 1, 1)
     assert found.details["balance"] == "proven"
+
+
+def test_a_chain_of_equal_time_takes_the_devices_of_its_own_kinds() -> None:
+    # each device holds one op, and either order of them takes 7 ns: 4 + 3 or 6 + 1, the lighter
+    # stage being lighter in the second
+    ops = (
+        Op(name="f0", time_ns={"gpu": 4, "npu": 6}, resident_bytes=1),
+        Op(name="f1", time_ns={"gpu": 1, "npu": 3}, resident_bytes=1),
+    )
+    graph = Graph(name="row", ops=ops, edges=(Edge(producer="f0", consumer="f1", bytes=0),))
+    for kinds in (("gpu", "npu"), ("npu", "gpu")):
+        devices = tuple(
+            Device(name=f"d{k}", kind=kind, memory_bytes=1) for k, kind in enumerate(kinds)
+        )
+        links = tuple(
+            Link(source=f"d{a}", target=f"d{1 - a}", bandwidth_bytes_per_s=10**9) for a in (0, 1)
+        )
+        cluster = Cluster(name="unlike", devices=devices, links=links)
+        instance = Instance(name="unlike", graph=graph, cluster=cluster)
+        semantics = PipelineIteration(microbatches=1)
+        found = solve(instance, semantics, "stage-cuts")
+        assert found.plan is not None
+        assert balance(instance, semantics, found.plan) == (7, -2, 1, 1), kinds
+        assert found.details["balance"] == "proven"
