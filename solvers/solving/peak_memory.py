@@ -13,8 +13,9 @@ fits at its peak on the instance itself:
 
 An exact method also has the best plan of the fast placers that fits, once its own does not; and if
 it can `settle` the rule `peak` itself, that comes right after the floor. The
-first run has most of the time, and each other one half of what is left. Where an exact method is
-given a plan that fits, the first run has nearly all of it: it alone proves anything.
+first run has most of the time, and each other one half of what is left. Where a plan is given, the
+first run has nearly all of it: of an exact method it alone proves anything, and a search goes on
+from that plan.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def run_at_peak(
     first = Outcome()
     instances = _instances(task.instance, floor)
     name, instance = next(instances)
-    share = FIRST_SHARE if _best(tries) is None else KNOWN_SHARE
+    share = FIRST_SHARE if task.incumbent is None else KNOWN_SHARE
     while True:
         part = _part(task, instance, plain, tries, clock, SHARE if runs else share)
         with nullcontext() if runs else _hear_bounds(task, part):

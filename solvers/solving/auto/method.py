@@ -127,7 +127,7 @@ def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[La
         if board.is_over:
             return ""
         if board.value_ns is not None and not lanes and early:
-            lanes += _lanes(task, workers, waiting)  # they load while the other placers run
+            lanes += _lanes(task, workers, waiting, board)  # they load while the other placers run
     if _parts(task) <= SMALL_PARTS:
         _try_at_once(task, board, deadline, workers)
     if board.is_over:
@@ -137,7 +137,7 @@ def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[La
         ahead = islice(plans(task, task.limits.seed, waiting), len(waiting) + MOST_SEARCHES)
         steps = [*proofs(task, workers), *ahead]
         compile_ahead(steps, is_tight=not memory_is_slack(task.instance))
-        lanes += [] if lanes else _lanes(task, workers, waiting)
+        lanes += [] if lanes else _lanes(task, workers, waiting, board)
         run_lanes(lanes, board, deadline)
     else:
         _take_turns(task, board, deadline, waiting)
@@ -188,7 +188,8 @@ def _take_turns(task: Task, board: Board, deadline: Deadline, waiting: Sequence[
     The proof has most of the time, between two searches; a placer is no turn of its own.
     """
     proving = _in_time(proofs(task, 1), task, deadline)
-    looking = _in_time(plans(task, task.limits.seed, waiting), task, deadline)
+    steps = plans(task, task.limits.seed, waiting, least=lambda: board.value_ns)
+    looking = _in_time(steps, task, deadline)
     turn = 0
     while deadline.left_s > 0 and not board.is_over and not stop_asked():
         step = next(looking if turn % 2 == 0 else proving, None)
@@ -227,13 +228,14 @@ def _run_here(step: AutoStep, limit_s: float, task: Task, board: Board) -> None:
         raise KeyboardInterrupt
 
 
-def _lanes(task: Task, workers: int, waiting: Sequence[str]) -> list[Lane]:
+def _lanes(task: Task, workers: int, waiting: Sequence[str], board: Board) -> list[Lane]:
     packed = pickle.dumps(task.instance, pickle.HIGHEST_PROTOCOL)
     # a makespan of a graph that is not small is rarely proven: its search has what it can get
     gives_way = task.semantics.objective != "makespan" or _parts(task) <= SMALL_PARTS
+    looking = plans(task, task.limits.seed, waiting, workers, lambda: board.value_ns)
     return [
         Lane(task, packed, proofs(task, workers), is_nice=False),
-        Lane(task, packed, plans(task, task.limits.seed, waiting, workers), is_nice=gives_way),
+        Lane(task, packed, looking, is_nice=gives_way),
     ]
 
 

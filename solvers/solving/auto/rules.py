@@ -7,8 +7,10 @@ step. The plan lane begins again, with another seed, when it has no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
 
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
@@ -40,8 +42,12 @@ BOUND_SHARE, LARGE_PARTS = 0.05, 20_000
 MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
 """Methods whose model of a larger graph fits neither into the time nor into the memory."""
 
-RUNS_SHARE = 0.4
-"""Of the time, for `run-moves`, which ends by itself where runs of the order are no plan."""
+RUNS_SHARE, FIRST_TURN, TURN_SHARE = 0.4, 0.2, 0.5
+"""Of the time, for `run-moves` where memory is slack; and for the first turn of a search, and each
+later one, where memory is tight: what which search gains differs most from graph to graph there."""
+
+MOST_TURNS = 2
+"""Turns in a row that one search may have while another one waits."""
 
 SIDES_SHARE, ORDERS_SHARE = 0.2, 0.8
 """Of the time, for `chain-sides` and then `disjunctive-search` where memory is slack."""
@@ -114,13 +120,15 @@ def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
 
 
 def plans(
-    task: Task, seed: int, waiting: Sequence[str] = (), workers: int = 1
-) -> Iterator[AutoStep]:
+    task: Task, seed: int, waiting: Sequence[str] = (), workers: int = 1,
+    least: Callable[[], int | None] = lambda: None,
+) -> Iterator[AutoStep]:  # fmt: skip
     """The steps that look for plans, without end where a seed makes a difference.
 
     Placers that are still `waiting` come first, until a share of the time is over; those that are
     left then come after the first search. Of a large graph, whose proofs end early, the search has
-    `workers`.
+    `workers`. `least` is the best value known by now: the search that gained most for its time,
+    when it was last asked, is asked again.
 
     Examples
     --------
@@ -139,13 +147,39 @@ def plans(
     if isinstance(own, Makespan) and _parts(task) <= LARGE_PARTS and memory_is_slack(task.instance):
         # once: another seed finds the same sides
         yield from _able(task, AutoStep("chain-sides", own, share=SIDES_SHARE, seed=seed))
-    again, round_ = _searches(task, workers), 0
-    while again:
-        for step in again:
-            yield AutoStep(step.method, step.semantics, step.share, step.params, seed + round_)
+    for turn, step in enumerate(_turns(_searches(task, workers), least)):
+        yield replace(step, seed=seed + turn)
         yield from placing
-        round_ += 1
     yield from placing
+
+
+def _turns(searches: list[AutoStep], least: Callable[[], int | None]) -> Iterator[AutoStep]:
+    """The searches one after another, then again and again the one that gained most per second.
+
+    Of equal ones, and after `MOST_TURNS` in a row, the one that has waited longest.
+
+    Examples
+    --------
+    >>> from itertools import islice
+    >>> from placegap.instances import Makespan
+    >>> steps = [AutoStep(name, Makespan()) for name in ("run-moves", "annealing")]
+    >>> [step.method for step in islice(_turns(steps, lambda: None), 3)]
+    ['run-moves', 'annealing', 'run-moves']
+    """
+    waiting, in_a_row = list(range(len(searches))), 0
+    rate = dict.fromkeys(waiting, inf)
+    while waiting:
+        able = waiting[:-1] if len(waiting) > 1 and in_a_row >= MOST_TURNS else waiting
+        chosen = max(able, key=lambda at: rate[at])
+        in_a_row = in_a_row + 1 if chosen == waiting[-1] else 1
+        waiting.remove(chosen)
+        waiting.append(chosen)
+        before, began_s = least(), time.monotonic()
+        step = searches[chosen]
+        yield step if rate[chosen] == inf else replace(step, share=max(step.share, TURN_SHARE))
+        after, spent_s = least(), max(1e-3, time.monotonic() - began_s)
+        gained = 0 if before is None or after is None else before - after
+        rate[chosen] = gained / spent_s
 
 
 def _searches(task: Task, workers: int) -> list[AutoStep]:
@@ -155,10 +189,11 @@ def _searches(task: Task, workers: int) -> list[AutoStep]:
         return list(_able(task, AutoStep("local-search", own, share=0.1)))
     if _parts(task) > LARGE_PARTS:  # a second search would begin anew with its lists and starts
         return list(_able(task, AutoStep("disjunctive-search", own, share=0.9), workers=workers))
-    runs = AutoStep("run-moves", own, share=RUNS_SHARE)
-    if memory_is_slack(task.instance):  # whole runs move where memory forces transfers
-        return list(_able(task, AutoStep("disjunctive-search", own, share=ORDERS_SHARE), runs))
-    return list(_able(task, runs, AutoStep("disjunctive-search", own, share=0.5)))
+    runs, orders = (AutoStep(name, own, FIRST_TURN) for name in ("run-moves", "disjunctive-search"))
+    if memory_is_slack(task.instance):
+        orders, runs = replace(orders, share=ORDERS_SHARE), replace(runs, share=RUNS_SHARE)
+        return list(_able(task, orders, runs))
+    return list(_able(task, runs, orders))  # whole runs move where memory forces transfers
 
 
 def _parts(task: Task) -> int:

@@ -6,6 +6,7 @@ import pickle
 import signal
 import time
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 from draws.tiny import tiny_instance
@@ -31,7 +32,7 @@ from placegap.solvers.solving.auto.board import Board
 from placegap.solvers.solving.auto.deadline import Deadline
 from placegap.solvers.solving.auto.lanes import Lane, run_lanes
 from placegap.solvers.solving.auto.parts import Order, run_step
-from placegap.solvers.solving.auto.rules import AutoStep, plans, proofs
+from placegap.solvers.solving.auto.rules import AutoStep, _turns, plans, proofs
 
 PORT = Makespan()
 ALONE = {"workers": 1}
@@ -261,6 +262,24 @@ def test_of_equal_bounds_the_one_that_is_a_proof_counts() -> None:
 
 
 # ----------------------------------------------------------------------------------------- rules
+
+
+def test_the_search_that_gained_most_for_its_time_is_asked_again() -> None:
+    best = {"run-moves": 10, "disjunctive-search": 40}  # ns that each turn of a search gains
+    value, asked = 1000, []
+    steps = _turns([AutoStep(name, Makespan(), 0.2) for name in best], lambda: value)
+    for step in islice(steps, 7):
+        asked.append((step.method, step.share))
+        time.sleep(0.01)
+        value -= best[step.method]
+    first, later = [("run-moves", 0.2), ("disjunctive-search", 0.2)], ("disjunctive-search", 0.5)
+    # two in a row, then the other one once
+    assert asked == [*first, later, ("run-moves", 0.5), later, later, ("run-moves", 0.5)]
+
+
+def test_searches_that_gain_nothing_take_turns() -> None:
+    steps = _turns([AutoStep(name, Makespan()) for name in "abc"], lambda: 5)
+    assert [step.method for step in islice(steps, 7)] == [*"abc", *"abc", "a"]
 
 
 def test_steps_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:

@@ -142,7 +142,7 @@ def test_where_the_time_for_placers_is_over_they_come_after_the_first_search() -
     task = Task(example(), Makespan(), Limits(0.0))
     looking = plans(task, 0, ["etf", "peft"])
     assert [next(looking).method for _ in range(5)] == [
-        "chain-sides", "disjunctive-search", "run-moves", "etf", "peft",
+        "chain-sides", "disjunctive-search", "etf", "peft", "run-moves",
     ]  # fmt: skip
 
 
