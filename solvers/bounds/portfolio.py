@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from placegap.formulations.getf.groups import possible_placements
 from placegap.instances.problem.instance import Instance
@@ -12,14 +12,17 @@ from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
 from placegap.solvers.bounds.frontier.bound import frontier_bound
 from placegap.solvers.bounds.memory_chain import memory_bound
+from placegap.solvers.bounds.nested_layers.bound import layers_bound
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Limits, Task
 
-WINDOWS, MEMORY, FRONTIER = "work windows", "memory chain", "memory frontier"
-"""Origins of bounds: work between heads and tails; memory along a chain of intervals, and along the
-order of the colocation groups."""
+WINDOWS, LAYERS, MEMORY, FRONTIER = (
+    "work windows", "nested layers", "memory chain", "memory frontier"
+)  # fmt: skip
+"""Origins of bounds: work between heads and tails; a chain that comes back, and the work beside it;
+memory along a chain of intervals, and along the order of the colocation groups."""
 
 WINDOWS_US = 60.0
 """Microseconds per op and edge."""
@@ -112,28 +115,32 @@ def dearer_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[Boun
 
 def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
     size = task.instance.num_ops + len(task.instance.graph.edges)
+
+    def is_over() -> bool:
+        return stop_asked() or clock.left_s == 0.0
+
     if task.semantics.objective == "makespan":
         relaxed, _ = relax_memory(task.instance, task.semantics)
         somewhere = possible_placements(relaxed).any(axis=1).all()
         if somewhere and _fits(clock, WINDOWS_US * size):
             windows = work_windows(relaxed)
             if windows is not None:
-                yield Bound(window_bound(windows), WINDOWS)
+                by_work = window_bound(windows)
+                yield Bound(by_work, WINDOWS)
+                yield Bound(layers_bound(relaxed, windows, max(known.ns, by_work), is_over), LAYERS)
                 if not memory_is_slack(relaxed):
                     in_runs = Bound(memory_bound(relaxed, windows), MEMORY)
                     yield in_runs
-                    yield _along_the_frontier(relaxed, task, max(known.ns, in_runs.ns), clock)
+                    yield _along_the_frontier(relaxed, task, max(known.ns, in_runs.ns), is_over)
     left_s = clock.left_s
     if left_s is None or left_s > 0:
         yield method_bound(task, Bound(0, ""), MOST_METHOD_S if left_s is None else left_s)
 
 
-def _along_the_frontier(relaxed: Instance, task: Task, known_ns: int, clock: Clock) -> Bound:
+def _along_the_frontier(
+    relaxed: Instance, task: Task, known_ns: int, is_over: Callable[[], bool]
+) -> Bound:
     assert isinstance(task.semantics, Makespan)
-
-    def is_over() -> bool:
-        return stop_asked() or clock.left_s == 0.0
-
     return Bound(frontier_bound(relaxed, task.semantics, known_ns, is_over), FRONTIER)
 
 

@@ -1,0 +1,89 @@
+"""What nested layers prove of every makespan: a chain there and back, and the work beside it.
+
+In a training step the gradients of a layer's weights are in no path: they wait for what comes back
+to the layer, and nothing waits for them. But they are on the layer's device. So either the chain
+changes devices often, and pays for it twice, forward and back; or some device has so much left to
+do when the chain leaves it that all others wait in the end.
+
+Let g be the inner gate of a layer on the way back, and d any device. The ops on d that g precedes
+start after g does, one after the other:
+
+    makespan  >=  start of g  +  work of the ops on d that g precedes.
+
+Layer by layer, outermost first, `labels` adds up when the chain gets inside, what follows once it
+comes out, and the work on each device. The least sum of any label is a bound. It is looked for
+below thresholds: each is proven where no label is below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.instance import Instance
+from placegap.instances.structure.intervals import choose_chain
+from placegap.solvers.bounds.nested_layers.labels import least_within, rest_of
+from placegap.solvers.bounds.nested_layers.layers import nested_layers
+from placegap.solvers.bounds.nested_layers.options import layer_table
+from placegap.solvers.bounds.work_windows import WorkWindows
+
+MOST_OPS = 20_000
+
+STRIDE, GROWTH, LEAST_STRIDE = 0.0025, 1.5, 0.0005
+"""The first threshold is so much above what is known. The next steps are longer, or half as long
+where there were too many labels."""
+
+
+def never() -> bool:
+    """Whether to stop, where nothing asks for it."""
+    return False
+
+
+def layers_bound(
+    instance: Instance, windows: WorkWindows, known_ns: int, stop: Callable[[], bool] = never
+) -> int:
+    """What nested layers prove of every makespan, in ns, or what is known if that is more.
+
+    Parameters
+    ----------
+    instance : Instance
+    windows : WorkWindows
+    known_ns : int
+        A bound.
+    stop : callable
+        Asked between layers; then the best bound so far is returned.
+
+    Examples
+    --------
+    Nothing comes back in the diamond:
+
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.bounds.work_windows import work_windows
+    >>> layers_bound(example(), work_windows(example()), 34)
+    34
+    """
+    if instance.num_ops > MOST_OPS or instance.num_devices < 2:
+        return known_ns
+    chain = choose_chain(instance, windows.intervals)
+    nested = nested_layers(instance, chain, windows.time_ns)
+    if nested is None:
+        return known_ns
+    table = layer_table(instance, chain, nested, windows, stop)
+    if table is None:
+        return known_ns
+    rest = rest_of(table)
+    head, tail = table.outer_ns
+    through = int((head[:, None] + rest[0] + tail[None, :]).min())
+    if through >= NEVER:  # no plan at all: nothing that this bound says
+        return known_ns
+    best, stride = max(known_ns, through), STRIDE
+    while stride >= LEAST_STRIDE and not stop():
+        aim = int(best * (1 + stride)) + 1
+        found = least_within(table, rest, aim, stop)
+        if found is None:
+            stride /= 2
+        elif found < NEVER:
+            return max(best, found)
+        else:
+            best, stride = aim + 1, stride * GROWTH
+    return best

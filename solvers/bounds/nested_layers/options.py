@@ -1,0 +1,230 @@
+"""What a layer takes, forward and back, and the work that it leaves on each device.
+
+An *option* puts the largest groups of a layer on devices. Its sections then take at least what
+`interval_arcs` proves with these groups in their places, and all others anywhere. Work counts in
+whole steps of a grid, rounded down for each group, so that sums of layers that are alike are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.structure.intervals import Interval
+from placegap.instances.structure.sections import Section
+from placegap.solvers.bounds.interval_arcs import interval_arcs
+from placegap.solvers.bounds.nested_layers.layers import Layer, NestedLayers
+from placegap.solvers.bounds.work_windows import WorkWindows
+
+MOST_OPTIONS, MOST_WORK = 256, 300_000_000
+"""Of one layer, and edges of all layers' options times devices cubed, about two seconds' worth; the
+groups with the least work are anywhere."""
+
+FEWEST_STEPS, MOST_STEPS, TRIALS = 1_000, 4_000, 60
+"""Of the grid, for all work of a device; and so many widths are tried for the one that loses
+least."""
+
+
+class Options(NamedTuple):
+    """The options of one layer.
+
+    Attributes
+    ----------
+    forward_ns, back_ns : (p, K, K) int64
+        From the start of the outer gate to that of the inner one, and of the inner one to that of
+        the outer one, by the devices of both; `NEVER` where an option has one elsewhere.
+    work : (p, K) int64
+        Of what the groups do after the core, on each device, in steps of the grid.
+    ready : (p, K) int64
+        The part of it that follows the layer's inner gate on the way back.
+    """
+
+    forward_ns: Ints
+    back_ns: Ints
+    work: Ints
+    ready: Ints
+
+
+class LayerTable(NamedTuple):
+    """All that is known of layers, outermost first.
+
+    Attributes
+    ----------
+    options : list of Options
+    step_ns : (K,) int64
+        Of the grid.
+    unready_ns : list of (K,) int64
+        What the groups further out do after the core on each device at most, but not after the
+        layer's inner gate on the way back.
+    left_ns : list of (K,) int64
+        What follows the start of that gate at least, by its device.
+    head_ns : list of (K,) int64
+        When the inner gate of the way forward starts at the earliest.
+    outer_ns : tuple of (K,) and (K,) int64
+        The same of the outermost gates.
+    core_ns : (K, K) int64
+        From the start of the core's first gate to that of its last one.
+    """
+
+    options: list[Options]
+    step_ns: Ints
+    unready_ns: list[Ints]
+    left_ns: list[Ints]
+    head_ns: list[Ints]
+    outer_ns: tuple[Ints, Ints]
+    core_ns: Ints
+
+
+def layer_table(
+    instance: Instance,
+    chain: Sequence[Section],
+    nested: NestedLayers,
+    windows: WorkWindows,
+    stop: Callable[[], bool],
+) -> LayerTable | None:
+    """Options of all layers, and what surrounds them; None if it is stopped."""
+    time, gates = windows.time_ns, nested.gates
+    parts = [Interval(int(s.ops[0]), int(s.ops[-1]), s.ops[1:-1]) for s in chain]
+    ops_of = _members(instance.arrays.group)
+    after = nested.last_gate >= nested.core.stop
+    tables = _Tables(instance, parts, windows)
+    steps = _grid([ops[after[ops]] for ops in ops_of], time)
+    table = LayerTable(
+        [], steps, [], [], [], (_heads(windows, gates[0]), _tails(windows, gates[-1])),
+        tables.through(time, nested.core),
+    )  # fmt: skip
+    unready, outside = np.zeros(time.shape[1], np.int64), list[Ints]()
+    width = int(windows.weights.sum())
+    share = MOST_WORK // (len(nested.layers) * time.shape[1] ** 3)
+    for layer in nested.layers:
+        if stop():
+            return None
+        inner = layer.backward.start
+        unready = np.zeros(time.shape[1], np.int64)
+        for ops in outside:
+            late = ops[nested.last_gate[ops] < inner]
+            unready += np.where(time[late] < NEVER, time[late], 0).sum(axis=0)
+        edges = sum(len(chain[s].edges) for ways in (layer.forward, layer.backward) for s in ways)
+        chosen = _largest(layer.groups, time.shape[1], share // max(1, edges))
+        members = [ops_of[g] for g in chosen]
+        behind = [ops[after[ops]] for ops in members]
+        found = _options(layer, tables, time.copy(), members, behind, nested.last_gate, steps)
+        outside += behind
+        outside = [ops for ops in outside if (nested.last_gate[ops] < inner).any()]
+        mass = int(windows.mass[nested.last_gate >= inner].sum())
+        left = np.maximum(_tails(windows, gates[inner]), -(-mass // width))
+        table.options.append(found)
+        table.unready_ns.append(unready)
+        table.left_ns.append(left)
+        table.head_ns.append(_heads(windows, gates[layer.forward.stop]))
+    return table
+
+
+def _heads(windows: WorkWindows, gate: int) -> Ints:
+    return np.asarray(np.minimum(windows.head_ns[gate], NEVER))
+
+
+def _tails(windows: WorkWindows, gate: int) -> Ints:
+    return np.asarray(np.minimum(windows.tail_ns[gate] + windows.time_ns[gate], NEVER))
+
+
+def _members(group: Ints) -> list[Ints]:
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(group))[:-1])
+
+
+class _Tables:
+    """Least times through sections, with some groups on given devices."""
+
+    def __init__(self, instance: Instance, parts: list[Interval], windows: WorkWindows) -> None:
+        self.instance, self.parts, self.windows = instance, parts, windows
+
+    def through(self, time: Ints, sections: range) -> Ints:
+        """From the start of the first one's entry to that of the last one's exit, (K, K)."""
+        num_devices = time.shape[1]
+        least = np.where(np.eye(num_devices, dtype=np.bool_), 0, NEVER)
+        parts = [self.parts[s] for s in sections]
+        arcs = interval_arcs(self.instance, parts, time, self.windows.mass, self.windows.weights)
+        for r, part in enumerate(parts):
+            enter, leave = time[part.entry][:, None], time[part.exit][None, :]
+            gap = arcs.gap_ns[r] if r < len(arcs.gap_ns) else 0
+            table = np.where(leave < NEVER, np.minimum(enter + gap, NEVER), NEVER)
+            least = np.minimum((least[:, :, None] + table[None]).min(axis=1), NEVER)
+        return least
+
+
+def _largest(groups: Sequence[int], num_devices: int, most: int) -> Sequence[int]:
+    """The first groups, as many as there may be options for."""
+    count = 0
+    while count < len(groups) and num_devices ** (count + 1) <= min(MOST_OPTIONS, most):
+        count += 1
+    return groups[:count]
+
+
+def _options(
+    layer: Layer, tables: _Tables, time: Ints, members: list[Ints], late: list[Ints],
+    last_gate: Ints, steps: Ints,
+) -> Options:  # fmt: skip
+    """The options of a layer, without those that another one is no worse than.
+
+    Groups have their `members`, and those of them that follow the core: `late`. Of `time` their
+    rows are changed.
+    """
+    num_devices = time.shape[1]
+    own = [time[ops] for ops in members]
+    runs = [np.flatnonzero((rows < NEVER).all(axis=0)).tolist() for rows in own]
+    work, ready = np.zeros((2, len(members), num_devices), np.int64)
+    for x, ops in enumerate(late):
+        known = np.where(time[ops] < NEVER, time[ops], 0)
+        work[x] = known.sum(axis=0) // steps
+        ready[x] = known[last_gate[ops] >= layer.backward.start].sum(axis=0) // steps
+    rows: dict[tuple[int, ...], list[tuple[Ints, Ints]]] = {}
+    for devices in product(*runs):
+        left = np.zeros((2, num_devices), np.int64)
+        for x, d in enumerate(devices):
+            left[0, d] += work[x, d]
+            left[1, d] += ready[x, d]
+            time[members[x]] = NEVER
+            time[members[x], d] = own[x][:, d]
+        ways = tables.through(time, layer.forward), tables.through(time, layer.backward)
+        rows.setdefault(tuple(left.ravel().tolist()), []).append(ways)
+    keys, forward, back = list[tuple[int, ...]](), list[Ints](), list[Ints]()
+    for key, ways_of in rows.items():
+        for there, home in _no_worse(ways_of):
+            keys.append(key)
+            forward.append(there)
+            back.append(home)
+    loads = np.array(keys, np.int64).reshape(-1, 2, num_devices)
+    shape = (-1, num_devices, num_devices)
+    there, home = (np.array(ways, np.int64).reshape(shape) for ways in (forward, back))
+    return Options(there, home, loads[:, 0], loads[:, 1])
+
+
+def _no_worse(ways: list[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
+    """Those that no other one is everywhere at most as long as; of equal ones the first."""
+    flat = [np.concatenate([there.ravel(), home.ravel()]) for there, home in ways]
+    for x, row in enumerate(flat):
+        less = (bool((other <= row).all()) and (y < x or bool((other < row).any()))
+                for y, other in enumerate(flat) if y != x)  # fmt: skip
+        if not any(less):
+            yield ways[x]
+
+
+def _grid(members: list[Ints], time: Ints) -> Ints:
+    """Widths of the grid, one for each device: of some, the one that loses least in rounding."""
+    known = np.where(time < NEVER, time, 0)
+    work = np.array([known[ops].sum(axis=0) for ops in members if len(ops)], np.int64)
+    steps = np.ones(time.shape[1], np.int64)
+    for d in range(time.shape[1] if len(work) else 0):
+        total = int(work[:, d].sum())
+        widths = np.unique(np.linspace(max(1, total // MOST_STEPS), max(1, total // FEWEST_STEPS),
+                                       TRIALS).astype(np.int64))  # fmt: skip
+        lost = [(int((work[:, d] % width).sum()), -int(width)) for width in widths]
+        steps[d] = -min(lost)[1] if total else 1
+    return steps
