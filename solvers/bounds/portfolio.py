@@ -119,7 +119,7 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
     def is_over() -> bool:
         return stop_asked() or clock.left_s == 0.0
 
-    if task.semantics.objective == "makespan":
+    if isinstance(task.semantics, Makespan):
         relaxed, _ = relax_memory(task.instance, task.semantics)
         somewhere = possible_placements(relaxed).any(axis=1).all()
         if somewhere and _fits(clock, WINDOWS_US * size):
@@ -127,7 +127,10 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
             if windows is not None:
                 by_work = window_bound(windows)
                 yield Bound(by_work, WINDOWS)
-                yield Bound(layers_bound(relaxed, windows, max(known.ns, by_work), is_over), LAYERS)
+                yield Bound(
+                    layers_bound(relaxed, task.semantics, windows, max(known.ns, by_work), is_over),
+                    LAYERS,
+                )
                 if not memory_is_slack(relaxed):
                     in_runs = Bound(memory_bound(relaxed, windows), MEMORY)
                     yield in_runs

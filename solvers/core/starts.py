@@ -82,6 +82,7 @@ MAKESPAN = (
     Placer("scotch", 20.0, 10.0),
     Placer("mp-dps", 2.5, 40.0),
     Placer("frontier-paths", 10.0, 400.0, 5_000),
+    Placer("layer-paths", 20.0, 800.0, 8_000),
     Placer("m-sct", 6.0, 90.0, 600, grows=False),
     Placer("mt-kahypar", 7.0, 35.0, 100_000),
 )

@@ -18,13 +18,15 @@ below thresholds: each is proven where no label is below it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.intervals import choose_chain
-from placegap.solvers.bounds.nested_layers.labels import least_within, rest_of
-from placegap.solvers.bounds.nested_layers.layers import nested_layers
-from placegap.solvers.bounds.nested_layers.options import layer_table
+from placegap.solvers.bounds.nested_layers.labels import LayerPath, least_within, rest_of
+from placegap.solvers.bounds.nested_layers.layers import NestedLayers, nested_layers
+from placegap.solvers.bounds.nested_layers.options import LayerTable, layer_table
 from placegap.solvers.bounds.work_windows import WorkWindows
 
 MOST_OPS = 20_000
@@ -39,14 +41,28 @@ def never() -> bool:
     return False
 
 
+class LayerSearch(NamedTuple):
+    """What nested layers prove, in ns, and the paths of labels with the least bounds, if any."""
+
+    ns: int
+    nested: NestedLayers
+    table: LayerTable
+    paths: list[LayerPath]
+
+
 def layers_bound(
-    instance: Instance, windows: WorkWindows, known_ns: int, stop: Callable[[], bool] = never
+    instance: Instance,
+    semantics: Makespan,
+    windows: WorkWindows,
+    known_ns: int,
+    stop: Callable[[], bool] = never,
 ) -> int:
     """What nested layers prove of every makespan, in ns, or what is known if that is more.
 
     Parameters
     ----------
     instance : Instance
+    semantics : Makespan
     windows : WorkWindows
     known_ns : int
         A bound.
@@ -57,33 +73,49 @@ def layers_bound(
     --------
     Nothing comes back in the diamond:
 
-    >>> from placegap.instances import example
+    >>> from placegap.instances import Makespan, example
     >>> from placegap.solvers.bounds.work_windows import work_windows
-    >>> layers_bound(example(), work_windows(example()), 34)
+    >>> layers_bound(example(), Makespan(), work_windows(example()), 34)
     34
     """
+    found = search_layers(instance, semantics, windows, known_ns, stop)
+    return known_ns if found is None else found.ns
+
+
+def search_layers(
+    instance: Instance,
+    semantics: Makespan,
+    windows: WorkWindows,
+    known_ns: int,
+    stop: Callable[[], bool] = never,
+    num_paths: int = 0,
+) -> LayerSearch | None:
+    """The bound, and so many of the paths that are nearest to it; None where there is nothing.
+
+    It ends with the first threshold that a label is below: the least one is exact.
+    """
     if instance.num_ops > MOST_OPS or instance.num_devices < 2:
-        return known_ns
+        return None
     chain = choose_chain(instance, windows.intervals)
     nested = nested_layers(instance, chain, windows.time_ns)
     if nested is None:
-        return known_ns
-    table = layer_table(instance, chain, nested, windows, stop)
+        return None
+    table = layer_table(instance, semantics, chain, nested, windows, stop)
     if table is None:
-        return known_ns
+        return None
     rest = rest_of(table)
     head, tail = table.outer_ns
     through = int((head[:, None] + rest[0] + tail[None, :]).min())
     if through >= NEVER:  # no plan at all: nothing that this bound says
-        return known_ns
+        return None
     best, stride = max(known_ns, through), STRIDE
     while stride >= LEAST_STRIDE and not stop():
         aim = int(best * (1 + stride)) + 1
-        found = least_within(table, rest, aim, stop)
+        found = least_within(table, rest, aim, stop, num_paths)
         if found is None:
             stride /= 2
-        elif found < NEVER:
-            return max(best, found)
+        elif found.ns < NEVER:
+            return LayerSearch(max(best, found.ns), nested, table, found.paths)
         else:
             best, stride = aim + 1, stride * GROWTH
-    return best
+    return LayerSearch(best, nested, table, [])

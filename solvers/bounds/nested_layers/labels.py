@@ -25,17 +25,39 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.bounds.nested_layers.options import LayerTable
 
-MOST_ROWS = 4_000_000
+MOST_ROWS = 2_000_000
 """Of new labels of one layer; with more nothing is said."""
+
+MOST_KEY = 2**62
 
 
 class Labels(NamedTuple):
-    """State (device of the gate forward times K, plus that of the gate back), times, work."""
+    """State (device of the gate forward times K, plus that of the gate back) and times; the label
+    of the layer before that each goes on from, and with which option; work on the devices.
+    """
 
     state: Ints
     start_ns: Ints
     left_ns: Ints
+    source: Ints
+    option: Ints
     work: Ints
+
+
+class LayerPath(NamedTuple):
+    """Of each layer the option, and the devices of its inner gates, forward and back."""
+
+    option: list[int]
+    gates: list[tuple[int, int]]
+
+
+class Least(NamedTuple):
+    """The least bound of all options, `NEVER` if all are above the threshold; and paths to the
+    labels with the least bounds, as many as asked for.
+    """
+
+    ns: int
+    paths: list[LayerPath]
 
 
 def rest_of(table: LayerTable) -> list[Ints]:
@@ -51,9 +73,9 @@ def rest_of(table: LayerTable) -> list[Ints]:
 
 
 def least_within(
-    table: LayerTable, rest: list[Ints], most_ns: int, stop: Callable[[], bool]
-) -> int | None:
-    """The least bound of all options, `NEVER` if all are above a threshold; None if it is stopped.
+    table: LayerTable, rest: list[Ints], most_ns: int, stop: Callable[[], bool], num_paths: int = 0
+) -> Least | None:
+    """The least bound of all options, up to a threshold; None if it is stopped, or too large.
 
     Parameters
     ----------
@@ -64,42 +86,58 @@ def least_within(
         The threshold.
     stop : callable
         Asked once for each layer.
+    num_paths : int
     """
     num_devices = len(table.step_ns)
     head, tail = table.outer_ns
     state = np.arange(num_devices**2)
     labels = Labels(
         state, head[state // num_devices], tail[state % num_devices],
-        np.zeros((len(state), num_devices), np.int64),
+        state, state, np.zeros((len(state), num_devices), np.int64),
     )  # fmt: skip
+    found = list[Labels]()
     for layer, options in enumerate(table.options):
         if stop():
             return None
-        widest = int(rest[layer + 1].min())
-        if widest >= NEVER:
-            return NEVER
         grown = _grown(
             labels.state, labels.start_ns, labels.left_ns, labels.work, options.forward_ns,
             options.back_ns, options.work, options.ready, table.step_ns, table.unready_ns[layer],
             table.head_ns[layer], table.left_ns[layer], rest[layer + 1], most_ns, MOST_ROWS,
         )  # fmt: skip
-        if len(grown[0]) >= MOST_ROWS:
+        if len(grown) >= MOST_ROWS:
             return None
-        labels = _thinned(Labels(*grown))
-        if not len(labels.state):
-            return NEVER
-    left = np.maximum(labels.left_ns, (labels.work * table.step_ns).max(axis=1))
+        if not len(grown):
+            return Least(NEVER, [])
+        state, start, left, source, option = grown[:, :5].T
+        labels = _thinned(Labels(state, start, left, source, option, grown[:, 5:]))
+        if num_paths:
+            found.append(labels)
+    last = np.maximum(labels.left_ns, (labels.work * table.step_ns).max(axis=1))
     between = table.core_ns[labels.state // num_devices, labels.state % num_devices]
-    least = int((labels.start_ns + left + between).min())
-    return least if least <= most_ns else NEVER
+    least = labels.start_ns + last + between
+    best = np.argsort(least, kind="stable")[:num_paths]
+    ns = int(least.min())
+    return Least(ns if ns <= most_ns else NEVER, [_path(found, row) for row in best.tolist()])
+
+
+def _path(found: list[Labels], row: int) -> LayerPath:
+    option, gates = list[int](), list[tuple[int, int]]()
+    num_devices = found[-1].work.shape[1]
+    for labels in reversed(found):
+        option.append(int(labels.option[row]))
+        gates.append(divmod(int(labels.state[row]), num_devices))
+        row = int(labels.source[row])
+    return LayerPath(option[::-1], gates[::-1])
 
 
 def _thinned(labels: Labels) -> Labels:
     """Without labels that another one of the same state and work is no worse than."""
-    key = labels.state.copy()
-    for column in labels.work.T:  # numbers of states and work, as each is met
-        pair = np.stack([key, column])
-        key = np.unique(pair, axis=1, return_inverse=True)[1].ravel()
+    key = labels.state
+    for column in labels.work.T:  # one number for state and work
+        width = int(column.max()) + 1
+        if int(key.max()) >= MOST_KEY // width:
+            key = np.unique(key, return_inverse=True)[1]
+        key = key * width + column
     order = np.lexsort((labels.left_ns, labels.start_ns, key))
     keep = order[_first_of(key[order], labels.left_ns[order])]
     return Labels(*(part[keep] for part in labels))
@@ -121,17 +159,14 @@ def _first_of(key: Ints, left: Ints) -> Ints:
 def _grown(
     state: Ints, start: Ints, left: Ints, work: Ints, forward: Ints, back: Ints, more: Ints,
     ready: Ints, step: Ints, unready: Ints, head: Ints, floor: Ints, rest: Ints, most: int,
-    rows: int,
-) -> tuple[Ints, Ints, Ints, Ints]:  # fmt: skip
-    """All labels that are one layer further in, and not above the threshold, at most `rows`."""
+    most_rows: int,
+) -> Ints:  # fmt: skip
+    """A row for each label one layer further in that is not above the threshold, at most so many.
+
+    Columns are state, start, rest, source, option, and work by device.
+    """
     num_devices = len(step)
-    size, count = 1024, 0
-    to, begins, remains = (
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-    )
-    loads = np.empty((size, num_devices), np.int64)
+    rows, count = np.empty((1024, 5 + num_devices), np.int64), 0
     for r in range(len(state)):
         a, b = state[r] // num_devices, state[r] % num_devices
         for p in range(len(forward)):
@@ -146,24 +181,15 @@ def _grown(
                     remain = max(left[r] + back[p, b2, b], busy, floor[b2])
                     if begin + remain + rest[a2, b2] > most:
                         continue
-                    if count == rows:
-                        return to, begins, remains, loads
-                    if count == size:
-                        size *= 2
-                        to = _longer(to, size)
-                        begins = _longer(begins, size)
-                        remains = _longer(remains, size)
-                        wider = np.empty((size, num_devices), np.int64)
-                        wider[:count] = loads
-                        loads = wider
-                    to[count], begins[count], remains[count] = a2 * num_devices + b2, begin, remain
-                    loads[count] = work[r] + more[p]
+                    if count == most_rows:
+                        return rows
+                    if count == len(rows):
+                        wider = np.empty((2 * count, 5 + num_devices), np.int64)
+                        wider[:count] = rows
+                        rows = wider
+                    rows[count, 0] = a2 * num_devices + b2
+                    rows[count, 1], rows[count, 2] = begin, remain
+                    rows[count, 3], rows[count, 4] = r, p
+                    rows[count, 5:] = work[r] + more[p]
                     count += 1
-    return to[:count], begins[:count], remains[:count], loads[:count]
-
-
-@kernel
-def _longer(values: Ints, size: int) -> Ints:
-    longer = np.empty(size, np.int64)
-    longer[: len(values)] = values
-    return longer
+    return rows[:count]

@@ -16,10 +16,12 @@ import numpy as np
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.intervals import Interval
 from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.interval_arcs import interval_arcs
 from placegap.solvers.bounds.nested_layers.layers import Layer, NestedLayers
+from placegap.solvers.bounds.nested_layers.ports import channel_table, port_gap, section_edges
 from placegap.solvers.bounds.work_windows import WorkWindows
 
 MOST_OPTIONS, MOST_WORK = 256, 300_000_000
@@ -43,12 +45,21 @@ class Options(NamedTuple):
         Of what the groups do after the core, on each device, in steps of the grid.
     ready : (p, K) int64
         The part of it that follows the layer's inner gate on the way back.
+    groups : tuple of int
+    devices : (p, groups) int64
+        Where each option has them.
     """
 
     forward_ns: Ints
     back_ns: Ints
     work: Ints
     ready: Ints
+    groups: tuple[int, ...]
+    devices: Ints
+
+
+Way = tuple[Ints, Ints, tuple[int, ...]]
+"""Forward and back, and the devices of the groups."""
 
 
 class LayerTable(NamedTuple):
@@ -83,6 +94,7 @@ class LayerTable(NamedTuple):
 
 def layer_table(
     instance: Instance,
+    semantics: Makespan,
     chain: Sequence[Section],
     nested: NestedLayers,
     windows: WorkWindows,
@@ -90,10 +102,9 @@ def layer_table(
 ) -> LayerTable | None:
     """Options of all layers, and what surrounds them; None if it is stopped."""
     time, gates = windows.time_ns, nested.gates
-    parts = [Interval(int(s.ops[0]), int(s.ops[-1]), s.ops[1:-1]) for s in chain]
     ops_of = _members(instance.arrays.group)
     after = nested.last_gate >= nested.core.stop
-    tables = _Tables(instance, parts, windows)
+    tables = _Tables(instance, semantics, chain, windows)
     steps = _grid([ops[after[ops]] for ops in ops_of], time)
     table = LayerTable(
         [], steps, [], [], [], (_heads(windows, gates[0]), _tails(windows, gates[-1])),
@@ -115,6 +126,7 @@ def layer_table(
         members = [ops_of[g] for g in chosen]
         behind = [ops[after[ops]] for ops in members]
         found = _options(layer, tables, time.copy(), members, behind, nested.last_gate, steps)
+        found = found._replace(groups=tuple(chosen))
         outside += behind
         outside = [ops for ops in outside if (nested.last_gate[ops] < inner).any()]
         mass = int(windows.mass[nested.last_gate >= inner].sum())
@@ -142,8 +154,17 @@ def _members(group: Ints) -> list[Ints]:
 class _Tables:
     """Least times through sections, with some groups on given devices."""
 
-    def __init__(self, instance: Instance, parts: list[Interval], windows: WorkWindows) -> None:
-        self.instance, self.parts, self.windows = instance, parts, windows
+    def __init__(
+        self,
+        instance: Instance,
+        semantics: Makespan,
+        chain: Sequence[Section],
+        windows: WorkWindows,
+    ) -> None:
+        self.instance, self.windows = instance, windows
+        self.parts = [Interval(int(s.ops[0]), int(s.ops[-1]), s.ops[1:-1]) for s in chain]
+        self.edges = [section_edges(instance, part, semantics) for part in chain]
+        self.channel = channel_table(semantics, instance.num_devices)
 
     def through(self, time: Ints, sections: range) -> Ints:
         """From the start of the first one's entry to that of the last one's exit, (K, K)."""
@@ -151,9 +172,15 @@ class _Tables:
         least = np.where(np.eye(num_devices, dtype=np.bool_), 0, NEVER)
         parts = [self.parts[s] for s in sections]
         arcs = interval_arcs(self.instance, parts, time, self.windows.mass, self.windows.weights)
-        for r, part in enumerate(parts):
+        pointer = np.cumsum([0, *(len(part.inner) for part in parts)])
+        known = len(arcs.head_ns) == pointer[-1] and arcs.head_ns.shape[1:] == (num_devices,) * 2
+        for r, (s, part) in enumerate(zip(sections, parts, strict=True)):
             enter, leave = time[part.entry][:, None], time[part.exit][None, :]
-            gap = arcs.gap_ns[r] if r < len(arcs.gap_ns) else 0
+            gap = arcs.gap_ns[r] if r < len(arcs.gap_ns) else np.zeros_like(least)
+            if known and len(part.inner):
+                rows = slice(pointer[r], pointer[r + 1])
+                gap = port_gap(gap, time[list(part.inner)], arcs.head_ns[rows], arcs.tail_ns[rows],
+                               *self.edges[s], *self.channel)  # fmt: skip
             table = np.where(leave < NEVER, np.minimum(enter + gap, NEVER), NEVER)
             least = np.minimum((least[:, :, None] + table[None]).min(axis=1), NEVER)
         return least
@@ -184,7 +211,7 @@ def _options(
         known = np.where(time[ops] < NEVER, time[ops], 0)
         work[x] = known.sum(axis=0) // steps
         ready[x] = known[last_gate[ops] >= layer.backward.start].sum(axis=0) // steps
-    rows: dict[tuple[int, ...], list[tuple[Ints, Ints]]] = {}
+    rows: dict[tuple[int, ...], list[Way]] = {}
     for devices in product(*runs):
         left = np.zeros((2, num_devices), np.int64)
         for x, d in enumerate(devices):
@@ -192,23 +219,26 @@ def _options(
             left[1, d] += ready[x, d]
             time[members[x]] = NEVER
             time[members[x], d] = own[x][:, d]
-        ways = tables.through(time, layer.forward), tables.through(time, layer.backward)
+        ways = tables.through(time, layer.forward), tables.through(time, layer.backward), devices
         rows.setdefault(tuple(left.ravel().tolist()), []).append(ways)
     keys, forward, back = list[tuple[int, ...]](), list[Ints](), list[Ints]()
+    where = list[tuple[int, ...]]()
     for key, ways_of in rows.items():
-        for there, home in _no_worse(ways_of):
+        for there, home, at in _no_worse(ways_of):
             keys.append(key)
             forward.append(there)
             back.append(home)
+            where.append(at)
     loads = np.array(keys, np.int64).reshape(-1, 2, num_devices)
     shape = (-1, num_devices, num_devices)
     there, home = (np.array(ways, np.int64).reshape(shape) for ways in (forward, back))
-    return Options(there, home, loads[:, 0], loads[:, 1])
+    held = np.array(where, np.int64).reshape(-1, len(members))
+    return Options(there, home, loads[:, 0], loads[:, 1], (), held)
 
 
-def _no_worse(ways: list[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
+def _no_worse(ways: list[Way]) -> Iterator[Way]:
     """Those that no other one is everywhere at most as long as; of equal ones the first."""
-    flat = [np.concatenate([there.ravel(), home.ravel()]) for there, home in ways]
+    flat = [np.concatenate([there.ravel(), home.ravel()]) for there, home, _ in ways]
     for x, row in enumerate(flat):
         less = (bool((other <= row).all()) and (y < x or bool((other < row).any()))
                 for y, other in enumerate(flat) if y != x)  # fmt: skip

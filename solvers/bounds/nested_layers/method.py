@@ -1,0 +1,77 @@
+"""layer-paths: plans of a training step by the labels of its nested layers."""
+
+from __future__ import annotations
+
+from placegap.formulations.getf.groups import possible_placements
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.additive_memory import relax_memory
+from placegap.solvers.bounds.nested_layers.bound import search_layers
+from placegap.solvers.bounds.nested_layers.plans import plan_of
+from placegap.solvers.bounds.work_windows import window_bound, work_windows
+from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+
+MOST_PATHS = 24
+"""Paths of labels that are made plans."""
+
+
+def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Place the layers of a training step as the labels with the least bounds have them.
+
+    The labels know how long the chain takes forward and back, and what work each device has left
+    when the chain leaves it: where to change devices, and how often, is what they weigh. They do
+    not know memory, nor in which order transfers follow each other. The plan of the shortest
+    schedule that fits counts. A heuristic, for at most 20,000 ops.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> run(Task(example(), Makespan())).message
+    'there are no layers that come back'
+    """
+    instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
+
+    def is_over() -> bool:
+        return stop_asked() or clock.left_s == 0.0
+
+    relaxed, _ = relax_memory(instance, semantics)
+    able = possible_placements(relaxed).any(axis=1).all()
+    windows = work_windows(relaxed) if able else None
+    if windows is None:
+        return Outcome(message="some op fits on no device, or times are too large")
+    known_ns = window_bound(windows)
+    found = search_layers(relaxed, semantics, windows, known_ns, is_over, MOST_PATHS)
+    if found is None:
+        return Outcome(message="there are no layers that come back")
+    best: tuple[int, Plan] | None = None
+    for path in found.paths:
+        if best is not None and is_over():
+            break
+        plan = plan_of(instance, found.nested, found.table, path)
+        verdict = evaluate(instance, plan, semantics)
+        value_ns = verdict.value_ns
+        if verdict.feasible and value_ns is not None and (best is None or value_ns < best[0]):
+            best = value_ns, plan
+    if best is None:
+        why = "memory: no plan of the labels fits" if found.paths else "too many labels"
+        return Outcome(message=why)
+    return Outcome(best[1])
+
+
+register(
+    Method(
+        name="layer-paths",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="placegap",
+        summary="a training step's layers where the chain, and the work beside it, take least",
+        run=run,
+        params=Params,
+        packages=("numba",),
+        memory_rules=("sum", "peak"),
+    )
+)

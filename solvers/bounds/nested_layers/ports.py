@@ -1,0 +1,125 @@
+"""Transfers inside a section, one after the other on the channels that they share.
+
+With the devices of some ops given, some tensors must be sent inside a section. Each transfer
+begins when its producer ends at the earliest, and its consumer runs after it. Those that hold the
+same channel follow each other: of all that begin after r and leave at least q behind, r + the sum
+of the transfers + q is no more than the time between the section's ends.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.channels import channels_of, num_channels
+from placegap.instances.structure.sections import Section
+
+
+class SectionEdges(NamedTuple):
+    """Edges of a section with s inner ops, as s or -1: the entry, 0 ... s - 1: inner, s: the exit.
+
+    Attributes
+    ----------
+    producer, consumer : (e,) int64
+        -1 is the entry.
+    tensor : (e,) int64
+        Edges of one number may share a transfer.
+    move_ns : (e, K, K) int64
+    """
+
+    producer: Ints
+    consumer: Ints
+    tensor: Ints
+    move_ns: Ints
+
+
+def section_edges(instance: Instance, part: Section, semantics: Makespan) -> SectionEdges:
+    """The edges of a section with an entry and an exit; O(its size)."""
+    arrays, index = instance.arrays, instance.arrays.index
+    place = {op: x for x, op in enumerate(part.ops, start=-1)}
+    edges = np.array(part.edges, np.int64)
+    producer = np.array([place[u] for u in index.producer[edges].tolist()], np.int64)
+    consumer = np.array([place[v] for v in index.consumer[edges].tolist()], np.int64)
+    tensor = index.tensor[edges]
+    shared = semantics.transfers == "per_tensor"
+    return SectionEdges(
+        producer, consumer, tensor if shared else np.arange(len(edges)),
+        arrays.transfer_ns[tensor][:, arrays.link_class],
+    )  # fmt: skip
+
+
+def channel_table(semantics: Makespan, num_devices: int) -> tuple[Ints, int]:
+    """The channels of a transfer between two devices, (K, K, 2), -1 for none, and how many."""
+    every = range(num_devices)
+    table = [[channels_of(semantics.channels, num_devices, a, b) for b in every] for a in every]
+    return np.array(table, np.int64), num_channels(semantics.channels, num_devices)
+
+
+@kernel
+def port_gap(
+    gap: Ints, own: Ints, head: Ints, tail: Ints, producer: Ints, consumer: Ints, tensor: Ints,
+    move: Ints, channel: Ints, num_channels: int,
+) -> Ints:  # fmt: skip
+    """The least times between entry and exit, (K, K), with what channels make of transfers.
+
+    `gap` is known of them; `own` has the times of the s inner ops by device, `NEVER` where one is
+    not; `head` and `tail`, (s, K, K), are ways from the entry and to the exit by the device of that
+    end and the op's.
+    """
+    num_devices, size, most = len(gap), len(own), len(producer)
+    least, on = gap.copy(), np.full(size, -1)
+    for x in range(size):
+        for d in range(num_devices):
+            if own[x, d] < NEVER:
+                on[x] = d if on[x] == -1 else -2  # -2: anywhere
+    begin, after, takes = (
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+    )
+    by, to, of = np.empty((most, 2), np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    for a in range(num_devices):
+        for b in range(num_devices):
+            if gap[a, b] >= NEVER:
+                continue
+            count = 0
+            for e in range(most):
+                y, x = producer[e], consumer[e]
+                source = a if y < 0 else on[y]
+                target = b if x == size else on[x]
+                if source < 0 or target < 0 or source == target:
+                    continue
+                r = 0 if y < 0 else head[y, a, source] + own[y, source]
+                q = 0 if x == size else own[x, target] + tail[x, b, target]
+                same = -1
+                for z in range(count):
+                    if of[z] == tensor[e] and to[z] == target:
+                        same = z
+                if same >= 0:
+                    after[same] = max(after[same], q)
+                    takes[same] = min(takes[same], move[e, source, target])
+                    continue
+                begin[count], after[count], takes[count] = r, q, move[e, source, target]
+                by[count], to[count], of[count] = channel[source, target], target, tensor[e]
+                count += 1
+            for c in range(num_channels if count > 1 else 0):
+                for i in range(count):
+                    for j in range(count):
+                        if (by[i, 0] != c and by[i, 1] != c) or (by[j, 0] != c and by[j, 1] != c):
+                            continue
+                        total, some = 0, False
+                        for z in range(count):
+                            on_c = by[z, 0] == c or by[z, 1] == c
+                            if on_c and begin[z] >= begin[i] and after[z] >= after[j]:
+                                total += takes[z]
+                                some = True
+                        if some:
+                            way = begin[i] + total + after[j]
+                            least[a, b] = min(NEVER, max(least[a, b], way))
+    return least
