@@ -5,10 +5,11 @@ for them.
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Instance, Op
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
 
 
 def nested_instance(seed: int, *, layers: int = 2) -> Instance:
@@ -39,7 +40,7 @@ def nested_instance(seed: int, *, layers: int = 2) -> Instance:
         if rng.random() < 0.4:
             pairs.append((forward[x], at[0]))
         if rng.random() < 0.7:
-            add(f"layer{x}", *came, *(forward[x:x + 1] if rng.random() < 0.3 else []))
+            add(f"layer{x}", *came, *(forward[x : x + 1] if rng.random() < 0.3 else []))
         elif rng.random() < 0.4:  # beside the layer; the next op waits for both
             at.append(add(rng.choice(["", f"layer{x}"]), *came))
     add("", *at)
@@ -62,3 +63,27 @@ def nested_instance(seed: int, *, layers: int = 2) -> Instance:
     alike = rng.random() < 0.5
     links = draw.links(len(kinds), lambda a, b: (10**9, 0 if alike else rng.choice([0, 0, 1, 2])))
     return draw.instance_of(f"nested-{seed}", ops, edges, draw.devices(kinds, lambda k: 100), links)
+
+
+def training_step(layers: int, transfer_ns: int) -> Instance:
+    """A row of layers, a loss that takes no time, and the layers back, on two equal devices.
+
+    Of each layer an op forward, one backward, and after it one for its weights are colocated and
+    take 10 ns each.
+    """
+    rows = ((0, transfer_ns), (transfer_ns, 0))
+    there, back = ([f"{way}{x}" for x in range(layers)] for way in "fb")
+    chain = [*there, "loss", *reversed(back)]
+    pairs = [*pairwise(chain)]
+    pairs += [(back[x], f"w{x}") for x in range(layers)]
+    names = [*there, *back, *(f"w{x}" for x in range(layers))]
+    ops = [Op(name=name, time_ns={"gpu": 10}, colocation=f"layer{name[1:]}") for name in names]
+    ops.append(Op(name="loss", time_ns={"gpu": 0}, colocation=f"layer{layers - 1}"))
+    edges = tuple(Edge(producer=u, consumer=v, transfer_ns=rows) for u, v in pairs)
+    devices = tuple(Device(name=name, kind="gpu") for name in "ab")
+    links = tuple(
+        Link(source=u, target=v, bandwidth_bytes_per_s=10**9) for u, v in (("a", "b"), ("b", "a"))
+    )
+    graph = Graph(name="step", ops=tuple(ops), edges=edges)
+    cluster = Cluster(name="pair", devices=devices, links=links)
+    return Instance(name="step", graph=graph, cluster=cluster)

@@ -5,10 +5,10 @@ to the layer, and nothing waits for them. But they are on the layer's device. So
 changes devices often, and pays for it twice, forward and back; or some device has so much left to
 do when the chain leaves it that all others wait in the end.
 
-Let g be the inner gate of a layer on the way back, and d any device. The ops on d that g precedes
-start after g does, one after the other:
+Let g be the inner gate of a layer on the way back, and d any device. Ops on d that g precedes
+start after g ends, one after the other; on the device of g, so does g itself:
 
-    makespan  >=  start of g  +  work of the ops on d that g precedes.
+    makespan  >=  start of g  +  (g, and) work of the ops on d that g precedes.
 
 Layer by layer, outermost first, `labels` adds up when the chain gets inside, what follows once it
 comes out, and the work on each device. The least sum of any label is a bound. It is looked for

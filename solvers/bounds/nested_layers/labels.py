@@ -102,7 +102,8 @@ def least_within(
         grown = _grown(
             labels.state, labels.start_ns, labels.left_ns, labels.work, options.forward_ns,
             options.back_ns, options.work, options.ready, table.step_ns, table.unready_ns[layer],
-            table.head_ns[layer], table.left_ns[layer], rest[layer + 1], most_ns, MOST_ROWS,
+            table.head_ns[layer], table.left_ns[layer], table.gate_ns[layer], rest[layer + 1],
+            most_ns, MOST_ROWS,
         )  # fmt: skip
         if len(grown) >= MOST_ROWS:
             return None
@@ -112,12 +113,20 @@ def least_within(
         labels = _thinned(Labels(state, start, left, source, option, grown[:, 5:]))
         if num_paths:
             found.append(labels)
-    last = np.maximum(labels.left_ns, (labels.work * table.step_ns).max(axis=1))
-    between = table.core_ns[labels.state // num_devices, labels.state % num_devices]
-    least = labels.start_ns + last + between
+    there, back = np.divmod(labels.state, num_devices)
+    work = labels.work * table.step_ns
+    behind = _behind(work - table.unready_ns[-1], back, table.gate_ns[-2])
+    through = np.maximum(labels.left_ns, behind) + table.core_ns[there, back]
+    least = labels.start_ns + np.maximum(through, _behind(work, there, table.gate_ns[-1]))
     best = np.argsort(least, kind="stable")[:num_paths]
     ns = int(least.min())
     return Least(ns if ns <= most_ns else NEVER, [_path(found, row) for row in best.tolist()])
+
+
+def _behind(work: Ints, gate: Ints, gate_ns: Ints) -> Ints:
+    """What follows the start of a gate, by the work after it on each device, and its own device."""
+    away = (work > 0) & (np.arange(work.shape[1]) != gate[:, None])
+    return np.asarray((work + np.where(away, gate_ns[gate][:, None], 0)).max(axis=1))
 
 
 def _path(found: list[Labels], row: int) -> LayerPath:
@@ -158,8 +167,8 @@ def _first_of(key: Ints, left: Ints) -> Ints:
 @kernel
 def _grown(
     state: Ints, start: Ints, left: Ints, work: Ints, forward: Ints, back: Ints, more: Ints,
-    ready: Ints, step: Ints, unready: Ints, head: Ints, floor: Ints, rest: Ints, most: int,
-    most_rows: int,
+    ready: Ints, step: Ints, unready: Ints, head: Ints, floor: Ints, gate: Ints, rest: Ints,
+    most: int, most_rows: int,
 ) -> Ints:  # fmt: skip
     """A row for each label one layer further in that is not above the threshold, at most so many.
 
@@ -167,18 +176,23 @@ def _grown(
     """
     num_devices = len(step)
     rows, count = np.empty((1024, 5 + num_devices), np.int64), 0
+    busy = np.empty(num_devices, np.int64)
     for r in range(len(state)):
         a, b = state[r] // num_devices, state[r] % num_devices
         for p in range(len(forward)):
-            busy = 0
-            for d in range(num_devices):
-                busy = max(busy, (work[r, d] + ready[p, d]) * step[d] - unready[d])
+            for b2 in range(num_devices):
+                busy[b2] = floor[b2]
+                for d in range(num_devices):
+                    ahead = (work[r, d] + ready[p, d]) * step[d] - unready[d]
+                    if ahead > 0 and d != b2:  # not before the gate has ended
+                        ahead = min(NEVER, ahead + gate[b2])
+                    busy[b2] = max(busy[b2], ahead)
             for a2 in range(num_devices):
                 begin = max(start[r] + forward[p, a, a2], head[a2])
                 if begin > most:
                     continue
                 for b2 in range(num_devices):
-                    remain = max(left[r] + back[p, b2, b], busy, floor[b2])
+                    remain = max(left[r] + back[p, b2, b], busy[b2])
                     if begin + remain + rest[a2, b2] > most:
                         continue
                     if count == most_rows:

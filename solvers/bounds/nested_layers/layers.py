@@ -1,10 +1,10 @@
 """Nested layers: a chain through a training step meets every layer forward and then backward.
 
 The chain is one of `structure.intervals`: gates g[0], ..., g[m], and a section from each gate to
-the next. A pair (i, j) of gates is a *frame*, if no colocation group has ops both in the sections
-outside, before g[i] or from g[j] on, and in those inside. Frames (0, m), ..., (i, j), ..., each
-inside the one before it, cut the chain into *layers*: the sections from one frame to the next, on
-the way forward and on the way back. The groups of a layer are nowhere else on the chain, so that
+the next; the last gate is a section of its own. A pair (i, j) of gates is a *frame*, if no
+colocation group has ops both in the sections outside, before g[i] or from g[j] on, and in those
+inside. Frames, each inside the one before it, cut the chain into *layers*: the sections from one
+frame to the next, on the way forward and on the way back. Its groups are on no other sections: so
 layers may be placed one after the other, outermost first.
 """
 
@@ -82,15 +82,16 @@ def nested_layers(instance: Instance, chain: Sequence[Section], time: Ints) -> N
     at = np.full(instance.num_ops, -1)
     for s, part in enumerate(chain):
         at[list(part.ops[:-1])] = s
-    at[gates[-1]] = len(chain) - 1
+    at[gates[-1]] = len(chain)
+    num_sections = len(chain) + 1
     on = np.flatnonzero(at >= 0)
     work = np.zeros(num_groups, np.int64)
     np.add.at(work, group, time.min(axis=1))
-    turn, share = _turn(group[on], at[on], work, len(chain))
+    turn, share = _turn(group[on], at[on], work, num_sections)
     if share < LEAST_SHARE:
         return None
-    met = _met(group[on], at[on], turn, num_groups, len(chain))
-    frames = _frames(met, turn, len(chain))
+    met = _met(group[on], at[on], turn, num_groups, num_sections)
+    frames = _frames(met, turn, num_sections)
     if len(frames) <= FEWEST_LAYERS:
         return None
     layers = []
@@ -156,7 +157,7 @@ def _frames(met: _Met, turn: int, num_sections: int) -> list[tuple[int, int]]:
     whole = np.maximum.accumulate(np.where(split_back, -1, np.arange(num_sections + 1)))
     frames, j = [(0, num_sections)], num_sections
     for i in range(1, turn + 1):
-        k = int(whole[min(j, highest[i])])
+        k = int(whole[min(j, highest[i], num_sections - 1)])
         if not split[i] and k > lowest[i] and k >= turn:
             frames.append((i, k))
             j = k

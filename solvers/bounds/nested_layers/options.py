@@ -42,7 +42,7 @@ class Options(NamedTuple):
         From the start of the outer gate to that of the inner one, and of the inner one to that of
         the outer one, by the devices of both; `NEVER` where an option has one elsewhere.
     work : (p, K) int64
-        Of what the groups do after the core, on each device, in steps of the grid.
+        Of what the groups do after the core's first gate, on each device, in steps of the grid.
     ready : (p, K) int64
         The part of it that follows the layer's inner gate on the way back.
     groups : tuple of int
@@ -71,12 +71,14 @@ class LayerTable(NamedTuple):
     step_ns : (K,) int64
         Of the grid.
     unready_ns : list of (K,) int64
-        What the groups further out do after the core on each device at most, but not after the
-        layer's inner gate on the way back.
+        The part of it, of groups further out, that need not be after the layer's inner gate on the
+        way back; at most. One row more: of all groups, what need not be after the core's last gate.
     left_ns : list of (K,) int64
         What follows the start of that gate at least, by its device.
     head_ns : list of (K,) int64
         When the inner gate of the way forward starts at the earliest.
+    gate_ns : list of (K,) int64
+        What that gate of the way back takes; one row more, of the core's first gate.
     outer_ns : tuple of (K,) and (K,) int64
         The same of the outermost gates.
     core_ns : (K, K) int64
@@ -88,6 +90,7 @@ class LayerTable(NamedTuple):
     unready_ns: list[Ints]
     left_ns: list[Ints]
     head_ns: list[Ints]
+    gate_ns: list[Ints]
     outer_ns: tuple[Ints, Ints]
     core_ns: Ints
 
@@ -103,25 +106,23 @@ def layer_table(
     """Options of all layers, and what surrounds them; None if it is stopped."""
     time, gates = windows.time_ns, nested.gates
     ops_of = _members(instance.arrays.group)
-    after = nested.last_gate >= nested.core.stop
+    after = nested.last_gate >= nested.core.start
     tables = _Tables(instance, semantics, chain, windows)
     steps = _grid([ops[after[ops]] for ops in ops_of], time)
     table = LayerTable(
-        [], steps, [], [], [], (_heads(windows, gates[0]), _tails(windows, gates[-1])),
+        [], steps, [], [], [], [], (_heads(windows, gates[0]), _tails(windows, gates[-1])),
         tables.through(time, nested.core),
     )  # fmt: skip
-    unready, outside = np.zeros(time.shape[1], np.int64), list[Ints]()
+    outside = list[Ints]()
     width = int(windows.weights.sum())
     share = MOST_WORK // (len(nested.layers) * time.shape[1] ** 3)
     for layer in nested.layers:
         if stop():
             return None
         inner = layer.backward.start
-        unready = np.zeros(time.shape[1], np.int64)
-        for ops in outside:
-            late = ops[nested.last_gate[ops] < inner]
-            unready += np.where(time[late] < NEVER, time[late], 0).sum(axis=0)
-        edges = sum(len(chain[s].edges) for ways in (layer.forward, layer.backward) for s in ways)
+        unready = _unready(outside, nested.last_gate, inner, time)
+        sections = [s for s in (*layer.forward, *layer.backward) if s < len(chain)]
+        edges = sum(len(chain[s].edges) for s in sections)
         chosen = _largest(layer.groups, time.shape[1], share // max(1, edges))
         members = [ops_of[g] for g in chosen]
         behind = [ops[after[ops]] for ops in members]
@@ -134,8 +135,18 @@ def layer_table(
         table.options.append(found)
         table.unready_ns.append(unready)
         table.left_ns.append(left)
+        table.gate_ns.append(time[gates[inner]])
         table.head_ns.append(_heads(windows, gates[layer.forward.stop]))
+    table.unready_ns.append(_unready(outside, nested.last_gate, nested.core.stop, time))
+    table.gate_ns.append(time[gates[nested.core.start]])
     return table
+
+
+def _unready(late: list[Ints], last_gate: Ints, gate: int, time: Ints) -> Ints:
+    """What ops take on each device that a gate does not precede."""
+    every = np.concatenate([np.zeros(0, np.int64), *late])
+    rows = time[every[last_gate[every] < gate]]
+    return np.asarray(np.where(rows < NEVER, rows, 0).sum(axis=0))
 
 
 def _heads(windows: WorkWindows, gate: int) -> Ints:
@@ -164,17 +175,19 @@ class _Tables:
         self.instance, self.windows = instance, windows
         self.parts = [Interval(int(s.ops[0]), int(s.ops[-1]), s.ops[1:-1]) for s in chain]
         self.edges = [section_edges(instance, part, semantics) for part in chain]
+        self.last = self.parts[-1].exit
         self.channel = channel_table(semantics, instance.num_devices)
 
     def through(self, time: Ints, sections: range) -> Ints:
         """From the start of the first one's entry to that of the last one's exit, (K, K)."""
         num_devices = time.shape[1]
         least = np.where(np.eye(num_devices, dtype=np.bool_), 0, NEVER)
-        parts = [self.parts[s] for s in sections]
+        inner = sections[: len(sections) - (sections.stop > len(self.parts))]
+        parts = [self.parts[s] for s in inner]
         arcs = interval_arcs(self.instance, parts, time, self.windows.mass, self.windows.weights)
         pointer = np.cumsum([0, *(len(part.inner) for part in parts)])
         known = len(arcs.head_ns) == pointer[-1] and arcs.head_ns.shape[1:] == (num_devices,) * 2
-        for r, (s, part) in enumerate(zip(sections, parts, strict=True)):
+        for r, (s, part) in enumerate(zip(inner, parts, strict=True)):
             enter, leave = time[part.entry][:, None], time[part.exit][None, :]
             gap = arcs.gap_ns[r] if r < len(arcs.gap_ns) else np.zeros_like(least)
             if known and len(part.inner):
@@ -183,6 +196,8 @@ class _Tables:
                                *self.edges[s], *self.channel)  # fmt: skip
             table = np.where(leave < NEVER, np.minimum(enter + gap, NEVER), NEVER)
             least = np.minimum((least[:, :, None] + table[None]).min(axis=1), NEVER)
+        if len(inner) < len(sections):  # the last gate, which must be where it is
+            least = np.where(time[self.last] < NEVER, least, NEVER)
         return least
 
 

@@ -3,7 +3,7 @@
 With the devices of some ops given, some tensors must be sent inside a section. Each transfer
 begins when its producer ends at the earliest, and its consumer runs after it. Those that hold the
 same channel follow each other: of all that begin after r and leave at least q behind, r + the sum
-of the transfers + q is no more than the time between the section's ends.
+of the transfers + q is no more than the time between the section's ends. So do the ops of a device.
 """
 
 from __future__ import annotations
@@ -78,12 +78,10 @@ def port_gap(
         for d in range(num_devices):
             if own[x, d] < NEVER:
                 on[x] = d if on[x] == -1 else -2  # -2: anywhere
-    begin, after, takes = (
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-    )
-    by, to, of = np.empty((most, 2), np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    rows = most + size
+    begin, after = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    takes, to = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    of, by = np.empty(rows, np.int64), np.empty((rows, 2), np.int64)
     for a in range(num_devices):
         for b in range(num_devices):
             if gap[a, b] >= NEVER:
@@ -108,7 +106,12 @@ def port_gap(
                 begin[count], after[count], takes[count] = r, q, move[e, source, target]
                 by[count], to[count], of[count] = channel[source, target], target, tensor[e]
                 count += 1
-            for c in range(num_channels if count > 1 else 0):
+            for x in range(size):  # a device is a channel of its ops
+                if on[x] >= 0:
+                    begin[count], after[count] = head[x, a, on[x]], tail[x, b, on[x]]
+                    takes[count], by[count] = own[x, on[x]], num_channels + on[x]
+                    count += 1
+            for c in range(num_channels + num_devices if count > 1 else 0):
                 for i in range(count):
                     for j in range(count):
                         if (by[i, 0] != c and by[i, 1] != c) or (by[j, 0] != c and by[j, 1] != c):
