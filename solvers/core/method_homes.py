@@ -53,7 +53,7 @@ HOMES = {
     "dsc-glb": "placers.clustering.dsc_glb",
     "memory-cuts": "placers.pipelines.memory_cuts",
     "frontier-paths": "bounds.frontier.method",
-    "layer-paths": "bounds.nested_layers.method",
+    "layer-paths": "decomposition.layer_paths.method",
     "run-moves": "local_search.run_moves.method",
     "chain-sides": "decomposition.chain_sides.method",
     "interleaved-cuts": "placers.clustering.interleaved_cuts",

@@ -20,6 +20,9 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import channels_of, num_channels
 from placegap.instances.structure.sections import Section
 
+FREE = -2
+"""Of an op that may be on several devices."""
+
 
 class SectionEdges(NamedTuple):
     """Edges of a section with s inner ops, as s or -1: the entry, 0 ... s - 1: inner, s: the exit.
@@ -54,30 +57,48 @@ def section_edges(instance: Instance, part: Section, semantics: Makespan) -> Sec
     )  # fmt: skip
 
 
-def channel_table(semantics: Makespan, num_devices: int) -> tuple[Ints, int]:
-    """The channels of a transfer between two devices, (K, K, 2), -1 for none, and how many."""
+def channel_table(semantics: Makespan, num_devices: int) -> tuple[Ints, int, bool]:
+    """The channels of a transfer between two devices, (K, K, 2), -1 for none, and how many.
+
+    Last, whether a way over other ops has a transfer on the channels of its two ends, which is no
+    other way's.
+    """
     every = range(num_devices)
     table = [[channels_of(semantics.channels, num_devices, a, b) for b in every] for a in every]
-    return np.array(table, np.int64), num_channels(semantics.channels, num_devices)
+    own = semantics.transfers == "per_edge"
+    ways = own and (num_devices == 2 or semantics.channels in ("port", "half_duplex"))
+    return np.array(table, np.int64), num_channels(semantics.channels, num_devices), ways
 
 
 @kernel
 def port_gap(
     gap: Ints, own: Ints, head: Ints, tail: Ints, producer: Ints, consumer: Ints, tensor: Ints,
-    move: Ints, channel: Ints, num_channels: int,
+    move: Ints, channel: Ints, num_channels: int, ways: bool,
 ) -> Ints:  # fmt: skip
     """The least times between entry and exit, (K, K), with what channels make of transfers.
 
     `gap` is known of them; `own` has the times of the s inner ops by device, `NEVER` where one is
     not; `head` and `tail`, (s, K, K), are ways from the entry and to the exit by the device of that
-    end and the op's.
+    end and the op's. `ways`: whether ops between two that are given, each of which reads and feeds
+    one op, make a transfer of theirs certain.
     """
     num_devices, size, most = len(gap), len(own), len(producer)
     least, on = gap.copy(), np.full(size, -1)
     for x in range(size):
         for d in range(num_devices):
             if own[x, d] < NEVER:
-                on[x] = d if on[x] == -1 else -2  # -2: anywhere
+                on[x] = d if on[x] == -1 else FREE
+    before, behind, into = (
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+    )
+    for e in range(most):
+        if producer[e] >= 0:
+            behind[producer[e]] += 1
+        if consumer[e] < size:
+            before[consumer[e]] += 1
+            into[consumer[e]] = e
     rows = most + size
     begin, after = np.empty(rows, np.int64), np.empty(rows, np.int64)
     takes, to = np.empty(rows, np.int64), np.empty(rows, np.int64)
@@ -88,11 +109,21 @@ def port_gap(
                 continue
             count = 0
             for e in range(most):
-                y, x = producer[e], consumer[e]
-                source = a if y < 0 else on[y]
+                y, x, takes_e, is_way = producer[e], consumer[e], NEVER, False
                 target = b if x == size else on[x]
+                at = e
+                # back over ops that are anywhere: somewhere on such a way there is a transfer
+                while ways and y >= 0 and on[y] == FREE and before[y] == 1 and behind[y] == 1:
+                    takes_e, is_way = min(takes_e, _least_move(move[at])), True
+                    at = into[y]
+                    y = producer[at]
+                source = a if y < 0 else on[y]
                 if source < 0 or target < 0 or source == target:
                     continue
+                if is_way:
+                    takes_e = min(takes_e, _least_move(move[at]))
+                else:
+                    takes_e = move[e, source, target]
                 r = 0 if y < 0 else head[y, a, source] + own[y, source]
                 q = 0 if x == size else own[x, target] + tail[x, b, target]
                 same = -1
@@ -101,9 +132,9 @@ def port_gap(
                         same = z
                 if same >= 0:
                     after[same] = max(after[same], q)
-                    takes[same] = min(takes[same], move[e, source, target])
+                    takes[same] = min(takes[same], takes_e)
                     continue
-                begin[count], after[count], takes[count] = r, q, move[e, source, target]
+                begin[count], after[count], takes[count] = r, q, takes_e
                 by[count], to[count], of[count] = channel[source, target], target, tensor[e]
                 count += 1
             for x in range(size):  # a device is a channel of its ops
@@ -125,4 +156,15 @@ def port_gap(
                         if some:
                             way = begin[i] + total + after[j]
                             least[a, b] = min(NEVER, max(least[a, b], way))
+    return least
+
+
+@kernel
+def _least_move(move: Ints) -> int:
+    """The least time between two devices that are not the same."""
+    least = NEVER
+    for a in range(len(move)):
+        for b in range(len(move)):
+            if a != b:
+                least = min(least, move[a, b])
     return least

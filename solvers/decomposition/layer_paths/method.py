@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from placegap.formulations.getf.groups import possible_placements
+from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers.bounds.nested_layers.bound import search_layers
-from placegap.solvers.bounds.nested_layers.plans import plan_of
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
+from placegap.solvers.decomposition.layer_paths.plans import devices_of
+from placegap.solvers.local_search.annealing.schedule import (
+    bottom_levels,
+    kernel_data,
+    new_work,
+    plan_of,
+    schedule,
+)
 
 MOST_PATHS = 24
 """Paths of labels that are made plans."""
@@ -22,10 +31,11 @@ MOST_PATHS = 24
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Place the layers of a training step as the labels with the least bounds have them.
 
-    The labels know how long the chain takes forward and back, and what work each device has left
-    when the chain leaves it: where to change devices, and how often, is what they weigh. They do
-    not know memory, nor in which order transfers follow each other. The plan of the shortest
-    schedule that fits counts. A heuristic, for at most 20,000 ops.
+    The labels (`bounds.nested_layers`) know how long the chain takes forward and back, and what
+    work each device has left when the chain leaves it: where to change devices, and how often, is
+    what they weigh. They do not know memory, nor in which order transfers follow each other: the
+    longest ways to the end go first, and the plan of the shortest schedule that fits counts. A
+    heuristic, for at most 20,000 ops.
 
     Examples
     --------
@@ -47,19 +57,23 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     found = search_layers(relaxed, semantics, windows, known_ns, is_over, MOST_PATHS)
     if found is None:
         return Outcome(message="there are no layers that come back")
-    best: tuple[int, Plan] | None = None
+    if not found.paths:
+        return Outcome(message="too many labels")
+    data, level = kernel_data(instance, semantics), np.zeros(instance.num_ops, np.int64)
+    work, tried = new_work(data), list[tuple[int, int, Ints]]()
     for path in found.paths:
-        if best is not None and is_over():
+        device = devices_of(instance, found.nested, found.table, path)
+        bottom_levels(data, device, level)
+        tried.append((int(schedule(data, device, level, work)), len(tried), device))
+        if is_over():
             break
-        plan = plan_of(instance, found.nested, found.table, path)
-        verdict = evaluate(instance, plan, semantics)
-        value_ns = verdict.value_ns
-        if verdict.feasible and value_ns is not None and (best is None or value_ns < best[0]):
-            best = value_ns, plan
-    if best is None:
-        why = "memory: no plan of the labels fits" if found.paths else "too many labels"
-        return Outcome(message=why)
-    return Outcome(best[1])
+    for _, _, device in sorted(tried, key=lambda trial: trial[:2]):
+        bottom_levels(data, device, level)
+        schedule(data, device, level, work)
+        plan = plan_of(instance, semantics, data, device, work)
+        if evaluate(instance, plan, semantics).feasible:
+            return Outcome(plan)
+    return Outcome(message="memory: no plan of the labels fits")
 
 
 register(
