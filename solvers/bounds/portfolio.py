@@ -125,16 +125,18 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
         if somewhere and _fits(clock, WINDOWS_US * size):
             windows = work_windows(relaxed)
             if windows is not None:
-                by_work = window_bound(windows)
-                yield Bound(by_work, WINDOWS)
-                yield Bound(
-                    layers_bound(relaxed, task.semantics, windows, max(known.ns, by_work), is_over),
-                    LAYERS,
-                )
-                if not memory_is_slack(relaxed):
+                by_work = Bound(window_bound(windows), WINDOWS)
+                yield by_work
+                least = max(known.ns, by_work.ns)
+                tight = not memory_is_slack(relaxed)
+                if tight:
                     in_runs = Bound(memory_bound(relaxed, windows), MEMORY)
                     yield in_runs
-                    yield _along_the_frontier(relaxed, task, max(known.ns, in_runs.ns), is_over)
+                    least = max(least, in_runs.ns)
+                in_layers = layers_bound(relaxed, task.semantics, windows, least, is_over)
+                yield Bound(in_layers, LAYERS)
+                if tight:
+                    yield _along_the_frontier(relaxed, task, max(least, in_layers), is_over)
     left_s = clock.left_s
     if left_s is None or left_s > 0:
         yield method_bound(task, Bound(0, ""), MOST_METHOD_S if left_s is None else left_s)

@@ -24,16 +24,16 @@ from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.intervals import choose_chain
-from placegap.solvers.bounds.nested_layers.labels import LayerPath, least_within, rest_of
+from placegap.solvers.bounds.nested_layers.labels import Effort, LayerPath, least_within, rest_of
 from placegap.solvers.bounds.nested_layers.layers import NestedLayers, nested_layers
 from placegap.solvers.bounds.nested_layers.options import LayerTable, layer_table
 from placegap.solvers.bounds.work_windows import WorkWindows
 
 MOST_OPS = 20_000
 
-STRIDE, GROWTH, LEAST_STRIDE = 0.0025, 1.5, 0.0005
-"""The first threshold is so much above what is known. The next steps are longer, or half as long
-where there were too many labels."""
+STRIDE, LEAST_STRIDE = 0.003, 0.0005
+"""A threshold is so much above what is known, or half as much where there were too many labels:
+their number grows fast with what is between a threshold and the least bound of any."""
 
 
 def never() -> bool:
@@ -41,7 +41,7 @@ def never() -> bool:
     return False
 
 
-class LayerSearch(NamedTuple):
+class NestedSearch(NamedTuple):
     """What nested layers prove, in ns, and the paths of labels with the least bounds, if any."""
 
     ns: int
@@ -89,7 +89,7 @@ def search_layers(
     known_ns: int,
     stop: Callable[[], bool] = never,
     num_paths: int = 0,
-) -> LayerSearch | None:
+) -> NestedSearch | None:
     """The bound, and so many of the paths that are nearest to it; None where there is nothing.
 
     It ends with the first threshold that a label is below: the least one is exact.
@@ -108,14 +108,14 @@ def search_layers(
     through = int((head[:, None] + rest[0] + tail[None, :]).min())
     if through >= NEVER:  # no plan at all: nothing that this bound says
         return None
-    best, stride = max(known_ns, through), STRIDE
-    while stride >= LEAST_STRIDE and not stop():
+    best, stride, effort = max(known_ns, through), STRIDE, Effort()
+    while stride >= LEAST_STRIDE and effort.left > 0 and not stop():
         aim = int(best * (1 + stride)) + 1
-        found = least_within(table, rest, aim, stop, num_paths)
+        found = least_within(table, rest, aim, effort, stop, num_paths)
         if found is None:
             stride /= 2
         elif found.ns < NEVER:
-            return LayerSearch(max(best, found.ns), nested, table, found.paths)
+            return NestedSearch(max(best, found.ns), nested, table, found.paths)
         else:
-            best, stride = aim + 1, stride * GROWTH
-    return LayerSearch(best, nested, table, [])
+            best = aim + 1
+    return NestedSearch(best, nested, table, [])

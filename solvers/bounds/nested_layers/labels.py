@@ -9,13 +9,14 @@ A *label* stands for options of the layers so far, outermost first. It knows
 - the work on each device.
 
 The sum of both times and of the least time between the gates is a lower bound on the makespan of
-all plans with these options. Labels with a sum above the threshold are left out. Of those that
+all plans with these options. LayerLabels with a sum above the threshold are left out. Of those that
 agree in devices and work, one that another is no worse than in both times is left out as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -25,13 +26,14 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.bounds.nested_layers.options import LayerTable
 
-MOST_ROWS = 2_000_000
-"""Of new labels of one layer; with more nothing is said."""
+MOST_ROWS, MOST_TRIALS = 1_000_000, 400_000_000
+"""Of new labels of one layer, and labels times options of all; with more nothing is said. The
+latter are some three seconds' worth."""
 
 MOST_KEY = 2**62
 
 
-class Labels(NamedTuple):
+class LayerLabels(NamedTuple):
     """State (device of the gate forward times K, plus that of the gate back) and times; the label
     of the layer before that each goes on from, and with which option; work on the devices.
     """
@@ -42,6 +44,13 @@ class Labels(NamedTuple):
     source: Ints
     option: Ints
     work: Ints
+
+
+@dataclass
+class Effort:
+    """Labels times options that may still be tried."""
+
+    left: int = MOST_TRIALS
 
 
 class LayerPath(NamedTuple):
@@ -73,7 +82,12 @@ def rest_of(table: LayerTable) -> list[Ints]:
 
 
 def least_within(
-    table: LayerTable, rest: list[Ints], most_ns: int, stop: Callable[[], bool], num_paths: int = 0
+    table: LayerTable,
+    rest: list[Ints],
+    most_ns: int,
+    effort: Effort,
+    stop: Callable[[], bool],
+    num_paths: int = 0,
 ) -> Least | None:
     """The least bound of all options, up to a threshold; None if it is stopped, or too large.
 
@@ -84,6 +98,8 @@ def least_within(
         By `rest_of`.
     most_ns : int
         The threshold.
+    effort : Effort
+        What is spent is taken off.
     stop : callable
         Asked once for each layer.
     num_paths : int
@@ -91,13 +107,14 @@ def least_within(
     num_devices = len(table.step_ns)
     head, tail = table.outer_ns
     state = np.arange(num_devices**2)
-    labels = Labels(
+    labels = LayerLabels(
         state, head[state // num_devices], tail[state % num_devices],
         state, state, np.zeros((len(state), num_devices), np.int64),
     )  # fmt: skip
-    found = list[Labels]()
+    found = list[LayerLabels]()
     for layer, options in enumerate(table.options):
-        if stop():
+        effort.left -= len(labels.state) * len(options.work) * num_devices**2
+        if stop() or effort.left < 0:
             return None
         grown = _grown(
             labels.state, labels.start_ns, labels.left_ns, labels.work, options.forward_ns,
@@ -110,7 +127,7 @@ def least_within(
         if not len(grown):
             return Least(NEVER, [])
         state, start, left, source, option = grown[:, :5].T
-        labels = _thinned(Labels(state, start, left, source, option, grown[:, 5:]))
+        labels = _thinned(LayerLabels(state, start, left, source, option, grown[:, 5:]))
         if num_paths:
             found.append(labels)
     there, back = np.divmod(labels.state, num_devices)
@@ -129,7 +146,7 @@ def _behind(work: Ints, gate: Ints, gate_ns: Ints) -> Ints:
     return np.asarray((work + np.where(away, gate_ns[gate][:, None], 0)).max(axis=1))
 
 
-def _path(found: list[Labels], row: int) -> LayerPath:
+def _path(found: list[LayerLabels], row: int) -> LayerPath:
     option, gates = list[int](), list[tuple[int, int]]()
     num_devices = found[-1].work.shape[1]
     for labels in reversed(found):
@@ -139,7 +156,7 @@ def _path(found: list[Labels], row: int) -> LayerPath:
     return LayerPath(option[::-1], gates[::-1])
 
 
-def _thinned(labels: Labels) -> Labels:
+def _thinned(labels: LayerLabels) -> LayerLabels:
     """Without labels that another one of the same state and work is no worse than."""
     key = labels.state
     for column in labels.work.T:  # one number for state and work
@@ -149,7 +166,7 @@ def _thinned(labels: Labels) -> Labels:
         key = key * width + column
     order = np.lexsort((labels.left_ns, labels.start_ns, key))
     keep = order[_first_of(key[order], labels.left_ns[order])]
-    return Labels(*(part[keep] for part in labels))
+    return LayerLabels(*(part[keep] for part in labels))
 
 
 @kernel

@@ -26,7 +26,7 @@ FEWEST_LAYERS, LEAST_SHARE = 2, 0.2
 nothing to be gained."""
 
 
-class Layer(NamedTuple):
+class NestedLayer(NamedTuple):
     """The sections of the way forward and of the way back, and groups that are on no others."""
 
     forward: range
@@ -40,7 +40,7 @@ class NestedLayers(NamedTuple):
     Attributes
     ----------
     gates : (m + 1,) int64
-    layers : tuple of Layer
+    layers : tuple of NestedLayer
         Groups with the most work come first.
     core : range
         Sections inside the last frame.
@@ -49,7 +49,7 @@ class NestedLayers(NamedTuple):
     """
 
     gates: Ints
-    layers: tuple[Layer, ...]
+    layers: tuple[NestedLayer, ...]
     core: range
     last_gate: Ints
 
@@ -100,7 +100,7 @@ def nested_layers(instance: Instance, chain: Sequence[Section], time: Ints) -> N
         there = (met.first >= begin) & (met.last < i)
         here = met.on & there & (met.back >= j) & (met.end < end)
         mine = tuple(by_work[here[by_work]].tolist())
-        layers.append(Layer(range(begin, i), range(j, end), mine))
+        layers.append(NestedLayer(range(begin, i), range(j, end), mine))
     return NestedLayers(gates, tuple(layers), range(*frames[-1]), _last_gate(instance, gates))
 
 

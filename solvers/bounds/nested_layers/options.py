@@ -20,7 +20,7 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.intervals import Interval
 from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.interval_arcs import interval_arcs
-from placegap.solvers.bounds.nested_layers.layers import Layer, NestedLayers
+from placegap.solvers.bounds.nested_layers.layers import NestedLayer, NestedLayers
 from placegap.solvers.bounds.nested_layers.ports import channel_table, port_gap, section_edges
 from placegap.solvers.bounds.work_windows import WorkWindows
 
@@ -28,12 +28,12 @@ MOST_OPTIONS, MOST_WORK = 256, 300_000_000
 """Of one layer, and edges of all layers' options times devices cubed, about two seconds' worth; the
 groups with the least work are anywhere."""
 
-FEWEST_STEPS, MOST_STEPS, TRIALS = 1_000, 4_000, 60
+FEWEST_STEPS, MOST_STEPS, TRIALS = 10_000, 40_000, 60
 """Of the grid, for all work of a device; and so many widths are tried for the one that loses
 least."""
 
 
-class Options(NamedTuple):
+class LayerOptions(NamedTuple):
     """The options of one layer.
 
     Attributes
@@ -67,7 +67,7 @@ class LayerTable(NamedTuple):
 
     Attributes
     ----------
-    options : list of Options
+    options : list of LayerOptions
     step_ns : (K,) int64
         Of the grid.
     unready_ns : list of (K,) int64
@@ -85,7 +85,7 @@ class LayerTable(NamedTuple):
         From the start of the core's first gate to that of its last one.
     """
 
-    options: list[Options]
+    options: list[LayerOptions]
     step_ns: Ints
     unready_ns: list[Ints]
     left_ns: list[Ints]
@@ -210,9 +210,9 @@ def _largest(groups: Sequence[int], num_devices: int, most: int) -> Sequence[int
 
 
 def _options(
-    layer: Layer, tables: _Tables, time: Ints, members: list[Ints], late: list[Ints],
+    layer: NestedLayer, tables: _Tables, time: Ints, members: list[Ints], late: list[Ints],
     last_gate: Ints, steps: Ints,
-) -> Options:  # fmt: skip
+) -> LayerOptions:  # fmt: skip
     """The options of a layer, without those that another one is no worse than.
 
     Groups have their `members`, and those of them that follow the core: `late`. Of `time` their
@@ -248,7 +248,7 @@ def _options(
     shape = (-1, num_devices, num_devices)
     there, home = (np.array(ways, np.int64).reshape(shape) for ways in (forward, back))
     held = np.array(where, np.int64).reshape(-1, len(members))
-    return Options(there, home, loads[:, 0], loads[:, 1], (), held)
+    return LayerOptions(there, home, loads[:, 0], loads[:, 1], (), held)
 
 
 def _no_worse(ways: list[Way]) -> Iterator[Way]:

@@ -36,7 +36,7 @@ SMALL_PARTS, TRY_S, TRY_SHARE = 1_500, 3.0, 0.1
 BOUNDS = "bounds"
 """Stands for the portfolio of bounds where a step names its method."""
 
-BOUND_SHARE, LARGE_PARTS = 0.05, 20_000
+BOUND_SHARE, LARGE_PARTS = 0.15, 20_000
 """Of the time, for the portfolio before anything else proves; half of it in larger graphs."""
 
 MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
