@@ -36,7 +36,7 @@ SMALL_PARTS, TRY_S, TRY_SHARE = 1_500, 3.0, 0.1
 BOUNDS = "bounds"
 """Stands for the portfolio of bounds where a step names its method."""
 
-BOUND_SHARE, LARGE_PARTS = 0.15, 20_000
+BOUND_SHARE, MAKESPAN_SHARE, LARGE_PARTS = 0.05, 0.15, 20_000
 """Of the time, for the portfolio before anything else proves; half of it in larger graphs."""
 
 MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
@@ -112,7 +112,8 @@ def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
         steps += [AutoStep("throughput-ip", own, share=0.8)] * (first != "throughput-ip")
         if own.plans != "any":  # a bound on all plans is one on some of them
             steps.append(AutoStep("noncontiguous", with_plans(own, "any")))
-    yield AutoStep(BOUNDS, own, share=BOUND_SHARE if parts <= LARGE_PARTS else 0.5)
+    share = MAKESPAN_SHARE if isinstance(own, Makespan) else BOUND_SHARE
+    yield AutoStep(BOUNDS, own, share=share if parts <= LARGE_PARTS else 0.5)
     for step in steps:
         if parts <= MOST_PARTS.get(step.method, parts) and _applies(step, task):
             yield _for_a_lane(step, workers)
