@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
@@ -19,6 +20,8 @@ from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import channels_of, num_channels
 from placegap.instances.structure.sections import Section
+
+Flags = NDArray[np.bool_]
 
 FREE = -2
 """Of an op that may be on several devices."""
@@ -88,11 +91,8 @@ def port_gap(
         for d in range(num_devices):
             if own[x, d] < NEVER:
                 on[x] = d if on[x] == -1 else FREE
-    before, behind, into = (
-        np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
-        np.zeros(size, np.int64),
-    )
+    before, behind = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    into = np.zeros(size, np.int64)
     for e in range(most):
         if producer[e] >= 0:
             behind[producer[e]] += 1
@@ -102,7 +102,7 @@ def port_gap(
     rows = most + size
     begin, after = np.empty(rows, np.int64), np.empty(rows, np.int64)
     takes, to = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    of, by = np.empty(rows, np.int64), np.empty((rows, 2), np.int64)
+    of, by = np.empty(rows, np.int64), np.full((rows, 2), -1)
     for a in range(num_devices):
         for b in range(num_devices):
             if gap[a, b] >= NEVER:
@@ -140,22 +140,12 @@ def port_gap(
             for x in range(size):  # a device is a channel of its ops
                 if on[x] >= 0:
                     begin[count], after[count] = head[x, a, on[x]], tail[x, b, on[x]]
-                    takes[count], by[count] = own[x, on[x]], num_channels + on[x]
+                    takes[count] = own[x, on[x]]
+                    by[count, 0], by[count, 1] = num_channels + on[x], -1
                     count += 1
             for c in range(num_channels + num_devices if count > 1 else 0):
-                for i in range(count):
-                    for j in range(count):
-                        if (by[i, 0] != c and by[i, 1] != c) or (by[j, 0] != c and by[j, 1] != c):
-                            continue
-                        total, some = 0, False
-                        for z in range(count):
-                            on_c = by[z, 0] == c or by[z, 1] == c
-                            if on_c and begin[z] >= begin[i] and after[z] >= after[j]:
-                                total += takes[z]
-                                some = True
-                        if some:
-                            way = begin[i] + total + after[j]
-                            least[a, b] = min(NEVER, max(least[a, b], way))
+                way = _one_by_one(by[:count] == c, begin[:count], takes[:count], after[:count])
+                least[a, b] = min(NEVER, max(least[a, b], way))
     return least
 
 
@@ -167,4 +157,21 @@ def _least_move(move: Ints) -> int:
         for b in range(len(move)):
             if a != b:
                 least = min(least, move[a, b])
+    return least
+
+
+@kernel
+def _one_by_one(holds: Flags, begin: Ints, takes: Ints, after: Ints) -> int:
+    """The least time that some items take one after the other: those that hold a channel. O(n^2).
+
+    The most of begin + sum + after over the items that begin, and leave behind, at least so much.
+    """
+    mine = np.flatnonzero(holds[:, 0] | holds[:, 1])
+    falling, least = mine[np.argsort(-begin[mine])], 0
+    for j in mine:
+        total = 0
+        for z in falling:
+            if after[z] >= after[j]:
+                total += takes[z]
+                least = max(least, begin[z] + total + after[j])
     return least
