@@ -26,9 +26,9 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.bounds.nested_layers.options import LayerTable
 
-MOST_ROWS, MOST_TRIALS = 1_000_000, 400_000_000
-"""Of new labels of one layer, and labels times options of all; with more nothing is said. The
-latter are some three seconds' worth."""
+MOST_CELLS, MOST_TRIALS = 12_000_000, 400_000_000
+"""Of the new labels of one layer, and labels times options of all layers; with more nothing is
+said. The latter are some three seconds' worth."""
 
 MOST_KEY = 2**62
 
@@ -111,7 +111,7 @@ def least_within(
         state, head[state // num_devices], tail[state % num_devices],
         state, state, np.zeros((len(state), num_devices), np.int64),
     )  # fmt: skip
-    found = list[LayerLabels]()
+    found, most_rows = list[LayerLabels](), MOST_CELLS // (5 + num_devices)
     for layer, options in enumerate(table.options):
         effort.left -= len(labels.state) * len(options.work) * num_devices**2
         if stop() or effort.left < 0:
@@ -120,9 +120,9 @@ def least_within(
             labels.state, labels.start_ns, labels.left_ns, labels.work, options.forward_ns,
             options.back_ns, options.work, options.ready, table.step_ns, table.unready_ns[layer],
             table.head_ns[layer], table.left_ns[layer], table.gate_ns[layer], rest[layer + 1],
-            most_ns, MOST_ROWS,
+            most_ns, most_rows,
         )  # fmt: skip
-        if len(grown) >= MOST_ROWS:
+        if len(grown) >= most_rows:
             return None
         if not len(grown):
             return Least(NEVER, [])

@@ -247,7 +247,7 @@ def _options(
     loads = np.array(keys, np.int64).reshape(-1, 2, num_devices)
     shape = (-1, num_devices, num_devices)
     there, home = (np.array(ways, np.int64).reshape(shape) for ways in (forward, back))
-    held = np.array(where, np.int64).reshape(-1, len(members))
+    held = np.array(where, np.int64).reshape(len(where), len(members))
     return LayerOptions(there, home, loads[:, 0], loads[:, 1], (), held)
 
 

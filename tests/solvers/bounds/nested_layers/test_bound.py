@@ -11,7 +11,7 @@ from placegap.instances import Edge, Graph, Instance, Makespan, Op, load_corpus
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.instances.structure.intervals import choose_chain, intervals
 from placegap.solvers import Task, solve
-from placegap.solvers.bounds.nested_layers import labels
+from placegap.solvers.bounds.nested_layers import labels, options
 from placegap.solvers.bounds.nested_layers.bound import layers_bound
 from placegap.solvers.bounds.nested_layers.layers import nested_layers
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
@@ -70,7 +70,7 @@ def test_with_too_many_labels_what_is_proven_by_then_counts(
 ) -> None:
     instance = training_step(3, 3)
     whole = proven(instance)
-    monkeypatch.setattr(labels, "MOST_ROWS", 6)
+    monkeypatch.setattr(labels, "MOST_CELLS", 6 * 7)  # six rows for two devices
     assert 0 < proven(instance) <= whole
 
 
@@ -79,6 +79,13 @@ def test_a_search_that_is_stopped_says_what_was_known() -> None:
     windows = work_windows(instance)
     assert windows is not None
     assert layers_bound(instance, SEMANTICS, windows, 17, lambda: True) == 17
+
+
+def test_layers_of_which_no_group_is_placed_prove_what_paths_prove(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(options, "MOST_OPTIONS", 1)  # as with more devices than options
+    assert 40 <= proven(training_step(3, 3)) <= 70  # 3 + 3 + 1 ops of 10 ns on the longest path
 
 
 def test_of_a_row_that_does_not_come_back_it_says_nothing() -> None:
