@@ -31,6 +31,11 @@ PATIENCE_S = 3.0
 _asked = threading.Event()
 
 
+def never() -> bool:
+    """Whether to stop, where nothing asks for it."""
+    return False
+
+
 def note_stop() -> None:
     """Remember that this process was asked to stop, for good."""
     _asked.set()

@@ -34,6 +34,7 @@ from placegap.solvers.bounds.frontier.labels import (
     thinned,
 )
 from placegap.solvers.bounds.frontier.steps import MOST_CELLS, PlacingSteps, steps_of
+from placegap.solvers.core.interrupts import never
 
 MOST_LABELS, MOST_ROWS = 512, 2_048
 """Labels of one signature, and of all of them: where there are more, each signature keeps fewer."""
@@ -63,11 +64,6 @@ class LeastPath(NamedTuple):
     ns: int | None
     joined: bool
     traces: list[StepTrace]
-
-
-def never() -> bool:
-    """What to ask where nothing stops a search."""
-    return False
 
 
 def frontier_bound(

@@ -28,17 +28,13 @@ from placegap.solvers.bounds.nested_layers.labels import Effort, LayerPath, leas
 from placegap.solvers.bounds.nested_layers.layers import NestedLayers, nested_layers
 from placegap.solvers.bounds.nested_layers.options import LayerTable, layer_table
 from placegap.solvers.bounds.work_windows import WorkWindows
+from placegap.solvers.core.interrupts import never
 
 MOST_OPS = 20_000
 
 STRIDE, LEAST_STRIDE = 0.003, 0.0005
 """A threshold is so much above what is known, or half as much where there were too many labels:
 their number grows fast with what is between a threshold and the least bound of any."""
-
-
-def never() -> bool:
-    """Whether to stop, where nothing asks for it."""
-    return False
 
 
 class NestedSearch(NamedTuple):

@@ -9,7 +9,7 @@ A *label* stands for options of the layers so far, outermost first. It knows
 - the work on each device.
 
 The sum of both times and of the least time between the gates is a lower bound on the makespan of
-all plans with these options. LayerLabels with a sum above the threshold are left out. Of those that
+all plans with these options. Labels with a sum above the threshold are left out. Of those that
 agree in devices and work, one that another is no worse than in both times is left out as well.
 """
 
@@ -73,11 +73,12 @@ def rest_of(table: LayerTable) -> list[Ints]:
     """Least time between the gates of each frame, by devices: layer by layer, and the core last."""
     rest = [table.core_ns]
     for options in reversed(table.options):
-        inner = rest[-1]
-        # forward from a to a2, on to b2, and back to b
-        ways = (options.forward_ns[:, :, :, None] + inner[None, None]).min(axis=2)
-        ways = (np.minimum(ways, NEVER)[:, :, :, None] + options.back_ns[:, None]).min(axis=2)
-        rest.append(np.minimum(ways.min(axis=0, initial=NEVER), NEVER))
+        least = np.full_like(table.core_ns, NEVER)
+        for there, back in zip(options.forward_ns, options.back_ns, strict=True):
+            # forward from a to a2, on to b2, and back to b
+            ways = np.minimum((there[:, :, None] + rest[-1][None]).min(axis=1), NEVER)
+            least = np.minimum(least, (ways[:, :, None] + back[None]).min(axis=1))
+        rest.append(least)
     return rest[::-1]
 
 

@@ -37,12 +37,15 @@ class SectionEdges(NamedTuple):
     tensor : (e,) int64
         Edges of one number may share a transfer.
     move_ns : (e, K, K) int64
+    least_ns : (e,) int64
+        Of two devices that are not the same.
     """
 
     producer: Ints
     consumer: Ints
     tensor: Ints
     move_ns: Ints
+    least_ns: Ints
 
 
 def section_edges(instance: Instance, part: Section, semantics: Makespan) -> SectionEdges:
@@ -54,9 +57,11 @@ def section_edges(instance: Instance, part: Section, semantics: Makespan) -> Sec
     consumer = np.array([place[v] for v in index.consumer[edges].tolist()], np.int64)
     tensor = index.tensor[edges]
     shared = semantics.transfers == "per_tensor"
+    move = arrays.transfer_ns[tensor][:, arrays.link_class]
+    apart = ~np.eye(instance.num_devices, dtype=np.bool_)
     return SectionEdges(
-        producer, consumer, tensor if shared else np.arange(len(edges)),
-        arrays.transfer_ns[tensor][:, arrays.link_class],
+        producer, consumer, tensor if shared else np.arange(len(edges)), move,
+        move[:, apart].min(axis=1, initial=NEVER),
     )  # fmt: skip
 
 
@@ -76,7 +81,7 @@ def channel_table(semantics: Makespan, num_devices: int) -> tuple[Ints, int, boo
 @kernel
 def port_gap(
     gap: Ints, own: Ints, head: Ints, tail: Ints, producer: Ints, consumer: Ints, tensor: Ints,
-    move: Ints, channel: Ints, num_channels: int, ways: bool,
+    move: Ints, least_move: Ints, channel: Ints, num_channels: int, ways: bool,
 ) -> Ints:  # fmt: skip
     """The least times between entry and exit, (K, K), with what channels make of transfers.
 
@@ -114,14 +119,14 @@ def port_gap(
                 at = e
                 # back over ops that are anywhere: somewhere on such a way there is a transfer
                 while ways and y >= 0 and on[y] == FREE and before[y] == 1 and behind[y] == 1:
-                    takes_e, is_way = min(takes_e, _least_move(move[at])), True
+                    takes_e, is_way = min(takes_e, least_move[at]), True
                     at = into[y]
                     y = producer[at]
                 source = a if y < 0 else on[y]
                 if source < 0 or target < 0 or source == target:
                     continue
                 if is_way:
-                    takes_e = min(takes_e, _least_move(move[at]))
+                    takes_e = min(takes_e, least_move[at])
                 else:
                     takes_e = move[e, source, target]
                 r = 0 if y < 0 else head[y, a, source] + own[y, source]
@@ -146,17 +151,6 @@ def port_gap(
             for c in range(num_channels + num_devices if count > 1 else 0):
                 way = _one_by_one(by[:count] == c, begin[:count], takes[:count], after[:count])
                 least[a, b] = min(NEVER, max(least[a, b], way))
-    return least
-
-
-@kernel
-def _least_move(move: Ints) -> int:
-    """The least time between two devices that are not the same."""
-    least = NEVER
-    for a in range(len(move)):
-        for b in range(len(move)):
-            if a != b:
-                least = min(least, move[a, b])
     return least
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
+from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan, memory_rule
 from placegap.instances.referee.evaluate import evaluate
@@ -44,9 +45,6 @@ USUAL_STEPS = 10_000
 
 FRUITLESS, FRUITLESS_PER_GROUP = 500, 50
 """Moves in a row without a better plan, after which it ends: at least, and for each group."""
-
-NEVER = 1 << 62
-"""The time of no plan."""
 
 CHUNK_S = 0.2
 """About so long the kernel runs between two looks at the clock."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from draws.mirrored import mirrored_instance
-from draws.nested import nested_instance, training_step
+from draws.training_steps import mirrored_instance, nested_instance, training_step
 from references.brute_force import MAKESPAN_SEMANTICS
 
 from placegap.instances import Edge, Graph, Instance, Makespan, Op, load_corpus

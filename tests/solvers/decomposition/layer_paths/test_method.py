@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from draws.nested import nested_instance, training_step
+from draws.training_steps import nested_instance, training_step
 
 from placegap.instances import Makespan, example
 from placegap.solvers import solve
