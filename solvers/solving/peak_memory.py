@@ -12,10 +12,9 @@ fits at its peak on the instance itself:
 4. instances *between* floor and ceiling, by bisection, four times.
 
 An exact method also has the best plan of the fast placers that fits, once its own does not; and if
-it can `settle` the rule `peak` itself, that comes right after the floor. The
-first run has most of the time, and each other one half of what is left. Where a plan is given, the
-first run has nearly all of it: of an exact method it alone proves anything, and a search goes on
-from that plan.
+it can `settle` the rule `peak` itself, that comes right after the floor. The first run has most of
+the time, and each other one half of what is left. Where a plan is given, the first run has nearly
+all of it: of an exact method it alone proves anything, and a search goes on from that plan.
 """
 
 from __future__ import annotations
