@@ -172,7 +172,7 @@ def _gaps(
         )  # fmt: skip
         tail = _to_exit(leave[r], ops, own, local, pred_ptr, pred_edge, producer, tensor, link,
                         moves, ends)  # fmt: skip
-        total: Any = np.int64(0)  # no literal: `_by_work` is compiled once
+        total: Any = np.int64(0)  # no literal: `by_work` is compiled once
         for x in range(size):
             total += mass[ops[x]]
             if keep:
@@ -194,8 +194,8 @@ def _gaps(
                                 away[x] = min(away[x], way)
                         if a == b:
                             apart[r, a] = min(apart[r, a], away[x])
-                    least = max(least, _forced(away, head[a, :, c], own[:, c], tail[b, :, c]))
-                least = max(least, _by_work(total, weights, head[a], tail[b]))
+                    least = max(least, forced(away, head[a, :, c], own[:, c], tail[b, :, c]))
+                least = max(least, by_work(total, weights, head[a], tail[b]))
                 gap[r, a, b] = min(NEVER, least)
         local[entry[r]] = -1
         for x in range(size):
@@ -260,7 +260,7 @@ def _to_exit(
 
 
 @kernel
-def _forced(away: Ints, head: Ints, time: Ints, tail: Ints) -> int:
+def forced(away: Ints, head: Ints, time: Ints, tail: Ints) -> int:
     """Smallest G >= least head + sum of times + least tail of the ops with away > G."""
     order = np.argsort(-away, kind="mergesort")
     before, after, work, least = NEVER, NEVER, 0, 0
@@ -275,7 +275,7 @@ def _forced(away: Ints, head: Ints, time: Ints, tail: Ints) -> int:
 
 
 @kernel
-def _by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
+def by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
     """Smallest G with total <= sum over c of weights[c] (G - h[c] - t[c]), where positive."""
     if total == 0:  # ops that devices of weight 0 can do
         return 0

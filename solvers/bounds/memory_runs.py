@@ -23,13 +23,11 @@ method looks for prices that prove much (`priced`); any that it finds are valid.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.windows import NEVER
@@ -41,13 +39,13 @@ from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.least_runs import least_runs
 from placegap.solvers.bounds.passages import MODES, BetweenStops, fill_modes, passage_of, ways_of
 from placegap.solvers.bounds.price_links import price_links
+from placegap.solvers.bounds.room_prices import FREE, Prices, climb_prices
+from placegap.solvers.core.interrupts import never
 
 Through = Callable[[int], tuple[Ints, Ints] | None]
 """Of a section by its place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
 from the entry's end on device a to that of the i-th op on c, and from that to the exit's end on a.
 The ops that are ends do not matter. None: nothing is known."""
-
-Floats = NDArray[np.float64]
 
 MOST_LABELS = 64
 """Partial runs that are told apart at a stop; beyond, neighbours count as one, at the least of both
@@ -61,14 +59,6 @@ MOST_INNER = 2_000
 
 MOST_CELLS = 5_000_000
 """Of ways by three devices; beyond, between two devices bytes count where they cost least."""
-
-PRICE_BITS, MOST_BITS = 20, 60
-"""A price is an integer of about so many bits over a power of two; with bytes it has at most so
-many."""
-
-MOST_STEPS, STALL, HOPED = 120, 12, 0.5
-"""Steps of the subgradient method; after so many without progress its steps are halved. Where no
-plan is known, one is hoped for so much above the bound."""
 
 
 class Costs(NamedTuple):
@@ -132,9 +122,7 @@ class MemoryRuns:
     room_bytes : (K,) int64
     first, last : int
         Stops of the chain's first and last node.
-    price : tuple of int
-        Of a byte on each device, in ns times 2 to the power of `shift`; empty: nothing.
-    shift : int
+    prices : Prices
     """
 
     sections: tuple[Section, ...]
@@ -147,8 +135,7 @@ class MemoryRuns:
     room_bytes: Ints
     first: int
     last: int
-    price: tuple[int, ...] = ()
-    shift: int = 0
+    prices: Prices = FREE
 
     def cheapest(self, tables: Sequence[Ints]) -> Cheapest:
         """The cheapest runs that fit."""
@@ -181,7 +168,7 @@ class MemoryRuns:
 
     def _cheapest(self, costs: Costs, tables: Sequence[Ints]) -> Cheapest:
         labels = _labels(len(self.size_bytes), len(self.room_bytes))
-        charged, worth = self._charged(costs) if self.price else (costs, 0)
+        charged, worth = self._charged(costs) if self.prices.each else (costs, 0)
         total, at, mode = least_runs(
             charged.stop_ns, charged.cut_ns, charged.stay_ns, charged.held_bytes, self.size_bytes,
             self.room_bytes, labels,
@@ -194,20 +181,26 @@ class MemoryRuns:
 
     def _charged(self, costs: Costs) -> tuple[Costs, int]:
         """The costs with those of bytes, rounded down, and what the room is worth, rounded up."""
-        price = np.array(self.price, np.int64)
+        price = np.array(self.prices.each, np.int64)
         nowhere = np.full(len(self.size_bytes), -1)
         cut, stay, _ = self._links(costs, price, nowhere, nowhere)
-        stop = costs.stop_ns + ((self.size_bytes[:, None] * price) >> self.shift)
-        rooms = zip(self.price, self.room_bytes.tolist(), strict=True)
-        worth: int = sum(each * room for each, room in rooms if each)
+        stop = costs.stop_ns + ((self.size_bytes[:, None] * price) >> self.prices.shift)
         charged = costs._replace(stop_ns=np.minimum(stop, NEVER), cut_ns=cut, stay_ns=stay)
-        return charged, -(-worth >> self.shift)
+        return charged, self.prices.worth_ns(self.room_bytes)
 
     def _links(self, costs: Costs, price: Ints, at: Ints, mode: Ints) -> tuple[Ints, Ints, Ints]:
         size = np.concatenate([link.size_bytes for link in self.links])
         pointer = np.cumsum([0, *(len(link.size_bytes) for link in self.links)])
         return price_links(
-            costs.cut_ns, costs.stay_ns, size, pointer, costs.ways_ns, price, self.shift, at, mode
+            costs.cut_ns,
+            costs.stay_ns,
+            size,
+            pointer,
+            costs.ways_ns,
+            price,
+            self.prices.shift,
+            at,
+            mode,
         )
 
     def _joined(self, ways: list[Ints]) -> Ints:
@@ -219,14 +212,14 @@ class MemoryRuns:
     def _bytes(self, costs: Costs, at: Ints, mode: Ints) -> Ints:
         num_devices = len(self.room_bytes)
         used = np.bincount(at, weights=self.size_bytes, minlength=num_devices).astype(np.int64)
-        price = np.array(self.price or [0] * num_devices, np.int64)
+        price = np.array(self.prices.each or [0] * num_devices, np.int64)
         return used + self._links(costs, price, at, mode)[2]
 
     def priced(
         self,
         tables: Sequence[Ints],
         value_ns: int | None = None,
-        stop: Callable[[], bool] = lambda: False,
+        stop: Callable[[], bool] = never,
     ) -> MemoryRuns:
         """The same runs with the prices that prove most, of those that a subgradient method tries.
 
@@ -234,46 +227,14 @@ class MemoryRuns:
         none is known, towards a value that is a share above what is proven by then.
         """
         costs = self._costs(tables)
-        best, found, price = self._cheapest(costs, tables).ns, self, np.zeros(len(self.room_bytes))
-        if best >= NEVER:
-            return self
-        finite = self.room_bytes < np.iinfo(np.int64).max
-        scale, stalled, trial, at_best = 1.0, 0, replace(self, price=(), shift=0), price
-        for _ in range(MOST_STEPS):
-            if stop():
-                break
-            total, _, used = trial._cheapest(costs, tables)
-            if total >= NEVER:  # dearer than numbers reach: it says nothing
-                break
-            stalled += 1
-            if total > best:
-                best, found, at_best, stalled = total, trial, price, 0
-            if stalled == STALL:
-                scale, stalled, price = scale / 2, 0, at_best
-                trial = self._at(price)
-                continue
-            slope = np.where(finite, used - np.where(finite, self.room_bytes, 0), 0.0).astype(float)
-            slope[(price == 0) & (slope < 0)] = 0.0
-            steep = float(slope @ slope)
-            aim = best * (1 + HOPED * scale) if value_ns is None else value_ns
-            if steep == 0.0 or aim <= total:
-                break
-            price = np.maximum(0.0, price + scale * (aim - total) / steep * slope)
-            trial = self._at(price)
-        return found
-
-    def _at(self, price: Floats) -> MemoryRuns:
-        """The runs at prices near the given ones that are integers over a power of two."""
-        most = float(price.max())
-        if most <= 0.0:
-            return replace(self, price=(), shift=0)
         total = int(self.size_bytes.sum()) + sum(int(x.size_bytes.sum()) for x in self.links)
-        highest, exponent = MOST_BITS - total.bit_length(), math.frexp(most)[1]
-        shift = max(0, min(PRICE_BITS, highest) - exponent)
-        if exponent > highest or shift >= MOST_BITS:
-            return replace(self, price=(), shift=0)
-        whole = np.floor(price * 2.0**shift).astype(np.int64)
-        return replace(self, price=tuple(whole.tolist()), shift=shift)
+
+        def trial(prices: Prices) -> tuple[int, Ints]:
+            found = replace(self, prices=prices)._cheapest(costs, tables)
+            return found.ns, found.used_bytes
+
+        best = climb_prices(trial, self.room_bytes, total, value_ns, stop)
+        return replace(self, prices=best) if best.each else self
 
     def _ends(self, tables: Sequence[Ints], at: list[int]) -> list[tuple[int, int]]:
         """Rows and columns of the sections' tables, by the devices of the stops."""

@@ -106,6 +106,45 @@ def nested_instance(seed: int, *, layers: int = 2) -> Instance:
     return draw.instance_of(f"nested-{seed}", ops, edges, draw.devices(kinds, lambda k: 100), links)
 
 
+def tight_instance(seed: int, *, layers: int = 2) -> Instance:
+    """A nested instance under memory that binds, mostly on devices of unlike speed.
+
+    By seed, nanoseconds and bytes alone, or seconds and gigabytes beside them; a device is half, as
+    much again, or ten times as fast as another one, and has room for a share of all bytes of its
+    own, or no limit.
+    """
+    rng = random.Random(f"tight-{seed}-{layers}")
+    plain = nested_instance(rng.randrange(10**9), layers=layers)
+    large, kinds = rng.choice([1, 1, 10**9]), [device.kind for device in plain.cluster.devices]
+    if rng.random() < 0.8:  # each device is a kind of its own
+        kinds = [f"gpu{k}" for k in range(len(kinds))]
+    slow = {kind: rng.choice([1, 1, 2, 3, 10]) for kind in sorted(set(kinds))}
+
+    def scaled(small: int) -> int:
+        return small * rng.choice([1, large]) + (rng.randrange(2) if large > 1 else 0)
+
+    ops = list[Op]()
+    for op in plain.graph.ops:
+        base = scaled(next(iter(op.time_ns.values())))
+        times = {kind: -(-base * slow[kind] // 2) for kind in slow}
+        size = scaled(rng.choice([0, 1, 1, 2, 3, 5]))
+        ops.append(op.model_copy(update={"time_ns": times, "resident_bytes": size}))
+    devices = [
+        device.model_copy(
+            update={
+                "kind": kind,
+                "memory_bytes": rng.choice(
+                    [None, *(draw.share_of(ops, share, 10) for share in (3, 4, 5, 5, 6, 7))]
+                ),
+            }
+        )
+        for device, kind in zip(plain.cluster.devices, kinds, strict=True)
+    ]
+    widths = [10**9, 10**9, 2] if large > 1 else [10**9]
+    links = draw.links(len(kinds), lambda a, b: (rng.choice(widths), rng.choice([0, 0, 1, 2])))
+    return draw.instance_of(f"tight-{seed}", ops, plain.graph.edges, devices, links)
+
+
 def training_step(layers: int, transfer_ns: int) -> Instance:
     """A row of layers, a loss that takes no time, and the layers back, on two equal devices.
 

@@ -20,13 +20,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.intervals import choose_chain
-from placegap.solvers.bounds.nested_layers.labels import Effort, LayerPath, least_within, rest_of
+from placegap.solvers.bounds.nested_layers.labels import (
+    MOST_TRIALS,
+    Effort,
+    LayerPath,
+    least_by_option,
+    least_within,
+    rest_of,
+)
 from placegap.solvers.bounds.nested_layers.layers import NestedLayers, nested_layers
 from placegap.solvers.bounds.nested_layers.options import LayerTable, layer_table
+from placegap.solvers.bounds.nested_layers.prices import priced
 from placegap.solvers.bounds.work_windows import WorkWindows
 from placegap.solvers.core.interrupts import never
 
@@ -35,6 +45,9 @@ MOST_OPS = 20_000
 STRIDE, LEAST_STRIDE = 0.003, 0.0005
 """A threshold is so much above what is known, or half as much where there were too many labels:
 their number grows fast with what is between a threshold and the least bound of any."""
+
+EASY = 0.001
+"""After a threshold that takes no more of the effort, the next one is twice as far away."""
 
 
 class NestedSearch(NamedTuple):
@@ -99,19 +112,41 @@ def search_layers(
     table = layer_table(instance, semantics, chain, nested, windows, stop)
     if table is None:
         return None
+    worth = 0  # of all room, at the prices that options pay
+    if len(table.room_bytes) and not stop():
+        table, worth = priced(table, instance, stop)
     rest = rest_of(table)
     head, tail = table.outer_ns
     through = int((head[:, None] + rest[0] + tail[None, :]).min())
     if through >= NEVER:  # no plan at all: nothing that this bound says
         return None
-    best, stride, effort = max(known_ns, through), STRIDE, Effort()
-    while stride >= LEAST_STRIDE and effort.left > 0 and not stop():
-        aim = int(best * (1 + stride)) + 1
-        found = least_within(table, rest, aim, effort, stop, num_paths)
+    least = least_by_option(table, rest)
+    best, stride, effort = max(known_ns, through - worth), STRIDE, Effort()
+    longest = _longest(instance, windows)
+    while stride >= LEAST_STRIDE and effort.left > 0 and best <= longest and not stop():
+        aim, left = min(int(best * (1 + stride)), longest) + 1, effort.left
+        near = [
+            options.only(np.flatnonzero(by_option <= aim + worth))
+            for options, by_option in zip(table.options, least, strict=True)
+        ]
+        trimmed = table._replace(options=near)
+        found = least_within(trimmed, rest, aim + worth, effort, stop, num_paths)
         if found is None:
             stride /= 2
         elif found.ns < NEVER:
-            return NestedSearch(max(best, found.ns), nested, table, found.paths)
+            return NestedSearch(max(best, found.ns - worth), nested, trimmed, found.paths)
         else:
             best = aim + 1
+            is_easy = left - effort.left < EASY * MOST_TRIALS
+            stride = 2 * stride if is_easy else min(stride, STRIDE)
+    if best > longest:  # no plan fits into memory
+        return None
     return NestedSearch(best, nested, table, [])
+
+
+def _longest(instance: Instance, windows: WorkWindows) -> int:
+    """No plan that fits needs more: all ops and transfers, one after the other."""
+    arrays = instance.arrays
+    ops = sum(np.where(windows.time_ns < NEVER, windows.time_ns, 0).max(axis=1).tolist())
+    moves = arrays.transfer_ns.max(axis=1, initial=0)[arrays.index.tensor]
+    return int(ops + sum(moves.tolist()))

@@ -6,11 +6,15 @@ A *label* stands for options of the layers so far, outermost first. It knows
 - when the gate of the way forward starts at the earliest;
 - what follows the start of the gate on the way back at least: the rest of the chain, and on every
   device all of the work that can only begin then, one op after the other;
-- the work on each device.
+- the work on each device, and where memory binds the bytes there.
 
 The sum of both times and of the least time between the gates is a lower bound on the makespan of
 all plans with these options. Labels with a sum above the threshold are left out. Of those that
-agree in devices and work, one that another is no worse than in both times is left out as well.
+agree in devices and work, one that another is no worse than in both times is left out as well, and
+the others hold the least bytes of any. A label with more bytes than a device has room for is none.
+
+Where memory binds, options pay for bytes by `prices`, as if it took time: forward. The bounds of
+labels are then too high by what all the room is worth; thresholds are raised by as much.
 """
 
 from __future__ import annotations
@@ -26,16 +30,17 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.bounds.nested_layers.options import LayerTable
 
-MOST_CELLS, MOST_TRIALS = 12_000_000, 400_000_000
-"""Of the new labels of one layer, and labels times options of all layers; with more nothing is
-said. The latter are some three seconds' worth."""
+MOST_CELLS, MOST_TRIALS = 12_000_000, 60_000_000
+"""Of the new labels of one layer, and labels times options and gates of all layers that seem to be
+below the threshold; with more nothing is said. The latter are some three seconds' worth."""
 
 MOST_KEY = 2**62
 
 
 class LayerLabels(NamedTuple):
     """State (device of the gate forward times K, plus that of the gate back) and times; the label
-    of the layer before that each goes on from, and with which option; work on the devices.
+    of the layer before that each goes on from, and with which option; work on the devices, and
+    bytes, if memory binds.
     """
 
     state: Ints
@@ -44,11 +49,12 @@ class LayerLabels(NamedTuple):
     source: Ints
     option: Ints
     work: Ints
+    held_bytes: Ints
 
 
 @dataclass
 class Effort:
-    """Labels times options that may still be tried."""
+    """Labels times options and gates that may still be tried."""
 
     left: int = MOST_TRIALS
 
@@ -71,15 +77,22 @@ class Least(NamedTuple):
 
 def rest_of(table: LayerTable) -> list[Ints]:
     """Least time between the gates of each frame, by devices: layer by layer, and the core last."""
-    rest = [table.core_ns]
+    rest, least = [table.core_ns], dict[int, Ints]()
     for options in reversed(table.options):
-        least = np.full_like(table.core_ns, NEVER)
-        for there, back in zip(options.forward_ns, options.back_ns, strict=True):
-            # forward from a to a2, on to b2, and back to b
-            ways = np.minimum((there[:, :, None] + rest[-1][None]).min(axis=1), NEVER)
-            least = np.minimum(least, (ways[:, :, None] + back[None]).min(axis=1))
-        rest.append(least)
+        if id(options) not in least:
+            least[id(options)] = least_ways(options.forward_ns, options.back_ns)
+        rest.append(over_layer(least[id(options)], rest[-1]))
     return rest[::-1]
+
+
+def least_by_option(table: LayerTable, rest: list[Ints]) -> list[Ints]:
+    """Of each layer, the least bound of any label with each option, (p,), by the chain alone."""
+    around = np.minimum(table.outer_ns[0][:, None] + table.outer_ns[1][None, :], NEVER)
+    found = list[Ints]()
+    for options, inside in zip(table.options, rest[1:], strict=True):
+        least, around = _through_options(options.forward_ns, options.back_ns, around, inside)
+        found.append(least)
+    return found
 
 
 def least_within(
@@ -111,33 +124,38 @@ def least_within(
     labels = LayerLabels(
         state, head[state // num_devices], tail[state % num_devices],
         state, state, np.zeros((len(state), num_devices), np.int64),
+        np.zeros((len(state), len(table.room_bytes)), np.int64),
     )  # fmt: skip
-    found, most_rows = list[LayerLabels](), MOST_CELLS // (5 + num_devices)
+    found, most_rows = list[LayerLabels](), MOST_CELLS // (5 + num_devices + len(table.room_bytes))
     for layer, options in enumerate(table.options):
-        effort.left -= len(labels.state) * len(options.work) * num_devices**2
         if stop() or effort.left < 0:
             return None
-        grown = _grown(
-            labels.state, labels.start_ns, labels.left_ns, labels.work, options.forward_ns,
-            options.back_ns, options.work, options.ready, table.step_ns, table.unready_ns[layer],
+        least = _least_inside(options.forward_ns, options.back_ns, rest[layer + 1])
+        order = np.argsort(least, axis=2, kind="stable")
+        grown, tried = _grown(
+            labels.state, labels.start_ns, labels.left_ns, labels.work, labels.held_bytes,
+            options.forward_ns, options.back_ns, options.work, options.ready, options.held_bytes,
+            least, order, table.step_ns, table.room_bytes, table.unready_ns[layer],
             table.head_ns[layer], table.left_ns[layer], table.gate_ns[layer], rest[layer + 1],
-            most_ns, most_rows,
+            most_ns, most_rows, effort.left,
         )  # fmt: skip
-        if len(grown) >= most_rows:
+        effort.left -= tried
+        if len(grown) >= most_rows or effort.left < 0:
             return None
         if not len(grown):
             return Least(NEVER, [])
         state, start, left, source, option = grown[:, :5].T
-        labels = _thinned(LayerLabels(state, start, left, source, option, grown[:, 5:]))
+        work, held = np.split(grown[:, 5:], [num_devices], axis=1)
+        labels = _thinned(LayerLabels(state, start, left, source, option, work, held))
         if num_paths:
             found.append(labels)
     there, back = np.divmod(labels.state, num_devices)
     work = labels.work * table.step_ns
     behind = _behind(work - table.unready_ns[-1], back, table.gate_ns[-2])
     through = np.maximum(labels.left_ns, behind) + table.core_ns[there, back]
-    least = labels.start_ns + np.maximum(through, _behind(work, there, table.gate_ns[-1]))
-    best = np.argsort(least, kind="stable")[:num_paths]
-    ns = int(least.min())
+    bound = labels.start_ns + np.maximum(through, _behind(work, there, table.gate_ns[-1]))
+    best = np.argsort(bound, kind="stable")[:num_paths]
+    ns = int(bound.min())
     return Least(ns if ns <= most_ns else NEVER, [_path(found, row) for row in best.tolist()])
 
 
@@ -166,62 +184,152 @@ def _thinned(labels: LayerLabels) -> LayerLabels:
             key = np.unique(key, return_inverse=True)[1]
         key = key * width + column
     order = np.lexsort((labels.left_ns, labels.start_ns, key))
-    keep = order[_first_of(key[order], labels.left_ns[order])]
-    return LayerLabels(*(part[keep] for part in labels))
+    held = labels.held_bytes[order]
+    keep = _first_of(key[order], labels.left_ns[order], held)
+    rows = order[keep]
+    return LayerLabels(*(part[rows] for part in labels))._replace(held_bytes=held[keep])
 
 
 @kernel
-def _first_of(key: Ints, left: Ints) -> Ints:
-    """Rows, by key and rising start, whose rest is less than that of all before them."""
-    kept, count, least = np.empty(len(key), np.int64), 0, 0
+def _first_of(key: Ints, left: Ints, held: Ints) -> Ints:
+    """Rows, by key and rising start, whose rest is less than that of all before them.
+
+    They get the least bytes of any row of their key.
+    """
+    kept, count, least, begin = np.empty(len(key), np.int64), 0, 0, 0
     for r in range(len(key)):
-        if r == 0 or key[r] != key[r - 1] or left[r] < least:
+        if r == 0 or key[r] != key[r - 1]:
+            begin, least = count, left[r] + 1
+            for d in range(held.shape[1]):
+                z = r + 1
+                while z < len(key) and key[z] == key[r]:
+                    held[r, d] = min(held[r, d], held[z, d])
+                    z += 1
+        if left[r] < least:
             least = left[r]
             kept[count] = r
+            for d in range(held.shape[1]):
+                held[r, d] = held[kept[begin], d]
             count += 1
     return kept[:count]
 
 
 @kernel
+def least_ways(forward: Ints, back: Ints) -> Ints:
+    """The least of any option forward from a to a2, and back from b2 to b, (K, K, K, K)."""
+    num_devices = forward.shape[1]
+    least = np.full((num_devices, num_devices, num_devices, num_devices), NEVER)
+    for p in range(len(forward)):
+        for a in range(num_devices):
+            for a2 in range(num_devices):
+                if forward[p, a, a2] >= NEVER:
+                    continue
+                for b2 in range(num_devices):
+                    for b in range(num_devices):
+                        way = forward[p, a, a2] + back[p, b2, b]
+                        least[a, a2, b2, b] = min(least[a, a2, b2, b], way)
+    return least
+
+
+def over_layer(ways: Ints, inside: Ints) -> Ints:
+    """From the outer gates a to b: a to a2, what is inside, and b2 to b."""
+    return np.asarray(np.minimum((ways + inside[None, :, :, None]).min(axis=(1, 2)), NEVER))
+
+
+@kernel
+def _least_inside(forward: Ints, back: Ints, rest: Ints) -> Ints:
+    """The least from outer gate a to outer gate b with each option, (K, K, p)."""
+    num_devices = forward.shape[1]
+    least = np.full((num_devices, num_devices, len(forward)), NEVER)
+    for p in range(len(forward)):
+        for b2 in range(num_devices):
+            for a in range(num_devices):
+                inside = NEVER
+                for a2 in range(num_devices):
+                    inside = min(inside, forward[p, a, a2] + rest[a2, b2])
+                if inside >= NEVER:
+                    continue
+                for b in range(num_devices):
+                    least[a, b, p] = min(least[a, b, p], inside + back[p, b2, b])
+    return least
+
+
+@kernel
+def _through_options(forward: Ints, back: Ints, around: Ints, rest: Ints) -> tuple[Ints, Ints]:
+    """The least sum over each option, with what is around the outer gates and inside the inner
+    ones; and what is around the inner ones.
+    """
+    num_devices = forward.shape[1]
+    least, inner = np.full(len(forward), NEVER), np.full((num_devices, num_devices), NEVER)
+    for p in range(len(forward)):
+        for a2 in range(num_devices):
+            for b in range(num_devices):
+                outer = NEVER
+                for a in range(num_devices):
+                    outer = min(outer, around[a, b] + forward[p, a, a2])
+                if outer >= NEVER:
+                    continue
+                for b2 in range(num_devices):
+                    way = min(NEVER, outer + back[p, b2, b])
+                    inner[a2, b2] = min(inner[a2, b2], way)
+                    least[p] = min(least[p], way + rest[a2, b2])
+    return least, inner
+
+
+@kernel
 def _grown(
-    state: Ints, start: Ints, left: Ints, work: Ints, forward: Ints, back: Ints, more: Ints,
-    ready: Ints, step: Ints, unready: Ints, head: Ints, floor: Ints, gate: Ints, rest: Ints,
-    most: int, most_rows: int,
-) -> Ints:  # fmt: skip
+    state: Ints, start: Ints, left: Ints, work: Ints, held: Ints, forward: Ints, back: Ints,
+    more: Ints, ready: Ints, bytes_more: Ints, least: Ints, order: Ints, step: Ints, room: Ints,
+    unready: Ints, head: Ints, floor: Ints, gate: Ints, rest: Ints, most: int, most_rows: int,
+    most_tried: int,
+) -> tuple[Ints, int]:  # fmt: skip
     """A row for each label one layer further in that is not above the threshold, at most so many.
 
-    Columns are state, start, rest, source, option, and work by device.
+    Columns are state, start, rest, source, option, and work and bytes by device. `order` has the
+    options by what is `least` with them. Second, how many ways were looked at.
     """
-    num_devices = len(step)
-    rows, count = np.empty((1024, 5 + num_devices), np.int64), 0
-    busy = np.empty(num_devices, np.int64)
+    num_devices, num_rooms = len(step), len(room)
+    width = 5 + num_devices + num_rooms
+    rows, count, tried = np.empty((1024, width), np.int64), 0, 0
     for r in range(len(state)):
         a, b = state[r] // num_devices, state[r] % num_devices
-        for p in range(len(forward)):
+        for p in order[a, b]:
+            if start[r] + left[r] + least[a, b, p] > most or tried > most_tried:
+                break
+            tried += 1
+            fits = True
+            for d in range(num_rooms):
+                fits = fits and held[r, d] + bytes_more[p, d] <= room[d]
+            if not fits:
+                continue
             for b2 in range(num_devices):
-                busy[b2] = floor[b2]
+                if back[p, b2, b] >= NEVER:
+                    continue
+                remain = max(left[r] + back[p, b2, b], floor[b2])
                 for d in range(num_devices):
                     ahead = (work[r, d] + ready[p, d]) * step[d] - unready[d]
                     if ahead > 0 and d != b2:  # not before the gate has ended
                         ahead = min(NEVER, ahead + gate[b2])
-                    busy[b2] = max(busy[b2], ahead)
-            for a2 in range(num_devices):
-                begin = max(start[r] + forward[p, a, a2], head[a2])
-                if begin > most:
-                    continue
-                for b2 in range(num_devices):
-                    remain = max(left[r] + back[p, b2, b], busy[b2])
+                    remain = max(remain, ahead)
+                for a2 in range(num_devices):
+                    if forward[p, a, a2] >= NEVER:
+                        continue
+                    tried += 1
+                    begin = max(start[r] + forward[p, a, a2], head[a2])
                     if begin + remain + rest[a2, b2] > most:
                         continue
                     if count == most_rows:
-                        return rows
+                        return rows, tried
                     if count == len(rows):
-                        wider = np.empty((2 * count, 5 + num_devices), np.int64)
+                        wider = np.empty((2 * count, width), np.int64)
                         wider[:count] = rows
                         rows = wider
                     rows[count, 0] = a2 * num_devices + b2
                     rows[count, 1], rows[count, 2] = begin, remain
                     rows[count, 3], rows[count, 4] = r, p
-                    rows[count, 5:] = work[r] + more[p]
+                    for d in range(num_devices):
+                        rows[count, 5 + d] = work[r, d] + more[p, d]
+                    for d in range(num_rooms):
+                        rows[count, 5 + num_devices + d] = held[r, d] + bytes_more[p, d]
                     count += 1
-    return rows[:count]
+    return rows[:count], tried

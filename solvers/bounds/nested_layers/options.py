@@ -1,32 +1,38 @@
-"""What a layer takes, forward and back, and the work that it leaves on each device.
+"""What a layer takes, forward and back, and the work and the bytes that it leaves on each device.
 
 An *option* puts the largest groups of a layer on devices. Its sections then take at least what
-`interval_arcs` proves with these groups in their places, and all others anywhere. Work counts in
-whole steps of a grid, rounded down for each group, so that sums of layers that are alike are alike.
+`placed` proves with these groups in their places, and all others anywhere. Work counts in whole
+steps of a grid, rounded down for each group, so that sums of layers that are alike are alike. Such
+layers share one table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.intervals import Interval
+from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.sections import Section
-from placegap.solvers.bounds.interval_arcs import interval_arcs
 from placegap.solvers.bounds.nested_layers.layers import NestedLayer, NestedLayers
-from placegap.solvers.bounds.nested_layers.ports import channel_table, port_gap, section_edges
+from placegap.solvers.bounds.nested_layers.placed import SectionTimes, ways_to_place
 from placegap.solvers.bounds.work_windows import WorkWindows
 
-MOST_OPTIONS, MOST_WORK = 256, 300_000_000
-"""Of one layer, and edges of all layers' options times devices cubed, about two seconds' worth; the
-groups with the least work are anywhere."""
+MOST_OPTIONS, MOST_TIGHT, MOST_WORK = 256, 16_384, 300_000_000
+"""Of one layer, more of them where memory binds; and edges of all layers' options times devices
+cubed, about two seconds' worth. The groups with the least work, or share of the memory, are
+anywhere."""
+
+MOST_CELLS, MOST_COMPARED = 20_000_000, 256
+"""Of the times of all options of a layer; and options with the same work that each is compared
+with."""
 
 FEWEST_STEPS, MOST_STEPS, TRIALS = 10_000, 40_000, 60
 """Of the grid, for all work of a device; and so many widths are tried for the one that loses
@@ -45,21 +51,22 @@ class LayerOptions(NamedTuple):
         Of what the groups do after the core's first gate, on each device, in steps of the grid.
     ready : (p, K) int64
         The part of it that follows the layer's inner gate on the way back.
-    groups : tuple of int
+    held_bytes : (p, K) int64
+        Of the groups, on each device; (p, 0) where memory does not bind.
     devices : (p, groups) int64
-        Where each option has them.
+        Where each option has the groups.
     """
 
     forward_ns: Ints
     back_ns: Ints
     work: Ints
     ready: Ints
-    groups: tuple[int, ...]
+    held_bytes: Ints
     devices: Ints
 
-
-Way = tuple[Ints, Ints, tuple[int, ...]]
-"""Forward and back, and the devices of the groups."""
+    def only(self, rows: Ints) -> LayerOptions:
+        """Some of the options."""
+        return LayerOptions(*(part[rows] for part in self))
 
 
 class LayerTable(NamedTuple):
@@ -68,6 +75,9 @@ class LayerTable(NamedTuple):
     Attributes
     ----------
     options : list of LayerOptions
+        Layers that are alike have the same object.
+    groups : list of tuple of int
+        Of each layer, what its options place.
     step_ns : (K,) int64
         Of the grid.
     unready_ns : list of (K,) int64
@@ -83,9 +93,12 @@ class LayerTable(NamedTuple):
         The same of the outermost gates.
     core_ns : (K, K) int64
         From the start of the core's first gate to that of its last one.
+    room_bytes : (K,) int64
+        Of the devices; (0,) where memory does not bind.
     """
 
     options: list[LayerOptions]
+    groups: list[tuple[int, ...]]
     step_ns: Ints
     unready_ns: list[Ints]
     left_ns: list[Ints]
@@ -93,6 +106,7 @@ class LayerTable(NamedTuple):
     gate_ns: list[Ints]
     outer_ns: tuple[Ints, Ints]
     core_ns: Ints
+    room_bytes: Ints
 
 
 def layer_table(
@@ -105,34 +119,44 @@ def layer_table(
 ) -> LayerTable | None:
     """Options of all layers, and what surrounds them; None if it is stopped."""
     time, gates = windows.time_ns, nested.gates
+    num_devices = time.shape[1]
     ops_of = _members(instance.arrays.group)
     after = nested.last_gate >= nested.core.start
-    tables = _Tables(instance, semantics, chain, windows)
-    steps = _grid([ops[after[ops]] for ops in ops_of], time)
+    times = SectionTimes(instance, semantics, chain, windows)
+    none, nowhere = np.zeros((1, 0), np.int64), np.zeros(0, np.int64)
+    is_tight = not memory_is_slack(instance)
     table = LayerTable(
-        [], steps, [], [], [], [], (_heads(windows, gates[0]), _tails(windows, gates[-1])),
-        tables.through(time, nested.core),
+        [], [], _grid([ops[after[ops]] for ops in ops_of], time), [], [], [], [],
+        (_heads(windows, gates[0]), _tails(windows, gates[-1])),
+        times.through(nested.core, (), none)[0],
+        instance.arrays.memory_bytes if is_tight else nowhere,
     )  # fmt: skip
+    facts = [
+        _facts(instance, layer, nested.last_gate, times, ops_of, after, table)
+        for layer in nested.layers
+    ]
+    share = MOST_WORK // (len({fact.key for fact in facts}) * num_devices**3)
+    most = MOST_TIGHT if is_tight else MOST_OPTIONS
     outside = list[Ints]()
     width = int(windows.weights.sum())
-    share = MOST_WORK // (len(nested.layers) * time.shape[1] ** 3)
-    for layer in nested.layers:
+    known: dict[object, LayerOptions] = {}
+    for layer, fact in zip(nested.layers, facts, strict=True):
         if stop():
             return None
         inner = layer.backward.start
         unready = _unready(outside, nested.last_gate, inner, time)
-        sections = [s for s in (*layer.forward, *layer.backward) if s < len(chain)]
-        edges = sum(len(chain[s].edges) for s in sections)
-        chosen = _largest(layer.groups, time.shape[1], share // max(1, edges))
-        members = [ops_of[g] for g in chosen]
-        behind = [ops[after[ops]] for ops in members]
-        found = _options(layer, tables, time.copy(), members, behind, nested.last_gate, steps)
-        found = found._replace(groups=tuple(chosen))
-        outside += behind
-        outside = [ops for ops in outside if (nested.last_gate[ops] < inner).any()]
+        if fact.key not in known:
+            edges = times.num_edges((*layer.forward, *layer.backward))
+            count = _most_groups(fact.allowed, min(most, share // max(1, edges)))
+            known[fact.key] = _options(layer, times, fact, count)
+        options = known[fact.key]
+        groups = fact.groups[: options.devices.shape[1]]
+        late = [ops_of[g][after[ops_of[g]]] for g in groups]
+        outside = [ops for ops in outside + late if (nested.last_gate[ops] < inner).any()]
         mass = int(windows.mass[nested.last_gate >= inner].sum())
         left = np.maximum(_tails(windows, gates[inner]), -(-mass // width))
-        table.options.append(found)
+        table.options.append(options)
+        table.groups.append(groups)
         table.unready_ns.append(unready)
         table.left_ns.append(left)
         table.gate_ns.append(time[gates[inner]])
@@ -162,103 +186,114 @@ def _members(group: Ints) -> list[Ints]:
     return np.split(order, np.cumsum(np.bincount(group))[:-1])
 
 
-class _Tables:
-    """Least times through sections, with some groups on given devices."""
+class _Facts(NamedTuple):
+    """Groups of a layer, those first that matter most, and what layers agree in that are alike."""
 
-    def __init__(
-        self,
-        instance: Instance,
-        semantics: Makespan,
-        chain: Sequence[Section],
-        windows: WorkWindows,
-    ) -> None:
-        self.instance, self.windows = instance, windows
-        self.parts = [Interval(int(s.ops[0]), int(s.ops[-1]), s.ops[1:-1]) for s in chain]
-        self.edges = [section_edges(instance, part, semantics) for part in chain]
-        self.last = self.parts[-1].exit
-        self.channel = channel_table(semantics, instance.num_devices)
-
-    def through(self, time: Ints, sections: range) -> Ints:
-        """From the start of the first one's entry to that of the last one's exit, (K, K)."""
-        num_devices = time.shape[1]
-        least = np.where(np.eye(num_devices, dtype=np.bool_), 0, NEVER)
-        inner = sections[: len(sections) - (sections.stop > len(self.parts))]
-        parts = [self.parts[s] for s in inner]
-        arcs = interval_arcs(self.instance, parts, time, self.windows.mass, self.windows.weights)
-        pointer = np.cumsum([0, *(len(part.inner) for part in parts)])
-        known = len(arcs.head_ns) == pointer[-1] and arcs.head_ns.shape[1:] == (num_devices,) * 2
-        for r, (s, part) in enumerate(zip(inner, parts, strict=True)):
-            enter, leave = time[part.entry][:, None], time[part.exit][None, :]
-            gap = arcs.gap_ns[r] if r < len(arcs.gap_ns) else np.zeros_like(least)
-            if known and len(part.inner):
-                rows = slice(pointer[r], pointer[r + 1])
-                gap = port_gap(gap, time[list(part.inner)], arcs.head_ns[rows], arcs.tail_ns[rows],
-                               *self.edges[s], *self.channel)  # fmt: skip
-            table = np.where(leave < NEVER, np.minimum(enter + gap, NEVER), NEVER)
-            least = np.minimum((least[:, :, None] + table[None]).min(axis=1), NEVER)
-        if len(inner) < len(sections):  # the last gate, which must be where it is
-            least = np.where(time[self.last] < NEVER, least, NEVER)
-        return least
+    groups: tuple[int, ...]
+    allowed: tuple[tuple[int, ...], ...]
+    work: Ints
+    ready: Ints
+    held_bytes: Ints
+    key: tuple[object, ...]
 
 
-def _largest(groups: Sequence[int], num_devices: int, most: int) -> Sequence[int]:
-    """The first groups, as many as there may be options for."""
-    count = 0
-    while count < len(groups) and num_devices ** (count + 1) <= min(MOST_OPTIONS, most):
-        count += 1
-    return groups[:count]
-
-
-def _options(
-    layer: NestedLayer, tables: _Tables, time: Ints, members: list[Ints], late: list[Ints],
-    last_gate: Ints, steps: Ints,
-) -> LayerOptions:  # fmt: skip
-    """The options of a layer, without those that another one is no worse than.
-
-    Groups have their `members`, and those of them that follow the core: `late`. Of `time` their
-    rows are changed.
-    """
-    num_devices = time.shape[1]
-    own = [time[ops] for ops in members]
-    runs = [np.flatnonzero((rows < NEVER).all(axis=0)).tolist() for rows in own]
-    work, ready = np.zeros((2, len(members), num_devices), np.int64)
-    for x, ops in enumerate(late):
+def _facts(
+    instance: Instance, layer: NestedLayer, last_gate: Ints, times: SectionTimes,
+    ops_of: list[Ints], after: NDArray[np.bool_], table: LayerTable,
+) -> _Facts:  # fmt: skip
+    time, is_tight = times.time, len(table.room_bytes) > 0
+    groups, size = layer.groups, instance.arrays.group_bytes
+    if is_tight:
+        least = [int(time[ops_of[g]].min(axis=1).sum()) for g in groups]
+        whole = int(time.min(axis=1).sum()), int(size.sum())
+        worth = [
+            -ns / max(1, whole[0]) - int(size[g]) / max(1, whole[1])
+            for g, ns in zip(groups, least, strict=True)
+        ]
+        groups = tuple(groups[x] for x in np.argsort(worth, kind="stable").tolist())
+    allowed = list[tuple[int, ...]]()
+    work, ready = np.zeros((2, len(groups), time.shape[1]), np.int64)
+    for x, g in enumerate(groups):
+        ops = ops_of[g]
+        allowed.append(tuple(np.flatnonzero((time[ops] < NEVER).all(axis=0)).tolist()))
+        ops = ops[after[ops]]
         known = np.where(time[ops] < NEVER, time[ops], 0)
-        work[x] = known.sum(axis=0) // steps
-        ready[x] = known[last_gate[ops] >= layer.backward.start].sum(axis=0) // steps
-    rows: dict[tuple[int, ...], list[Way]] = {}
-    for devices in product(*runs):
-        left = np.zeros((2, num_devices), np.int64)
-        for x, d in enumerate(devices):
-            left[0, d] += work[x, d]
-            left[1, d] += ready[x, d]
-            time[members[x]] = NEVER
-            time[members[x], d] = own[x][:, d]
-        ways = tables.through(time, layer.forward), tables.through(time, layer.backward), devices
-        rows.setdefault(tuple(left.ravel().tolist()), []).append(ways)
-    keys, forward, back = list[tuple[int, ...]](), list[Ints](), list[Ints]()
-    where = list[tuple[int, ...]]()
-    for key, ways_of in rows.items():
-        for there, home, at in _no_worse(ways_of):
-            keys.append(key)
-            forward.append(there)
-            back.append(home)
-            where.append(at)
-    loads = np.array(keys, np.int64).reshape(-1, 2, num_devices)
-    shape = (-1, num_devices, num_devices)
-    there, home = (np.array(ways, np.int64).reshape(shape) for ways in (forward, back))
-    held = np.array(where, np.int64).reshape(len(where), len(members))
-    return LayerOptions(there, home, loads[:, 0], loads[:, 1], (), held)
+        work[x] = known.sum(axis=0) // table.step_ns
+        ready[x] = known[last_gate[ops] >= layer.backward.start].sum(axis=0) // table.step_ns
+    held = size[list(groups)] if is_tight else np.zeros(0, np.int64)
+    names = {g: x for x, g in enumerate(groups)}
+    key = (
+        times.key(layer.forward, names), times.key(layer.backward, names), tuple(allowed),
+        work.tobytes(), ready.tobytes(), held.tobytes(),
+    )  # fmt: skip
+    return _Facts(groups, tuple(allowed), work, ready, held, key)
 
 
-def _no_worse(ways: list[Way]) -> Iterator[Way]:
-    """Those that no other one is everywhere at most as long as; of equal ones the first."""
-    flat = [np.concatenate([there.ravel(), home.ravel()]) for there, home, _ in ways]
-    for x, row in enumerate(flat):
-        less = (bool((other <= row).all()) and (y < x or bool((other < row).any()))
-                for y, other in enumerate(flat) if y != x)  # fmt: skip
-        if not any(less):
-            yield ways[x]
+def _most_groups(allowed: Sequence[Sequence[int]], most: int) -> int:
+    """How many of the first groups have no more options than there may be."""
+    options = 1
+    for count, devices in enumerate(allowed):
+        options *= len(devices)
+        if options > most:
+            return count
+    return len(allowed)
+
+
+def _options(layer: NestedLayer, times: SectionTimes, fact: _Facts, count: int) -> LayerOptions:
+    """The options of a layer, without those that another one is no worse than."""
+    num_devices = times.time.shape[1]
+    count = min(count, _most_groups(fact.allowed, MOST_CELLS // num_devices**2))
+    devices = ways_to_place(fact.allowed[:count])
+    groups = fact.groups[:count]
+    work, ready = np.zeros((2, len(devices), num_devices), np.int64)
+    held = np.zeros((len(devices), num_devices if len(fact.held_bytes) else 0), np.int64)
+    for x in range(count):
+        for d in range(num_devices):
+            on = devices[:, x] == d
+            work[on, d] += fact.work[x, d]
+            ready[on, d] += fact.ready[x, d]
+            if held.shape[1]:
+                held[on, d] += fact.held_bytes[x]
+    every = LayerOptions(
+        times.through(layer.forward, groups, devices),
+        times.through(layer.backward, groups, devices), work, ready, held, devices,
+    )  # fmt: skip
+    same = np.concatenate([work, ready, held], axis=1)
+    ways = np.concatenate(
+        [part.reshape(len(devices), num_devices**2) for part in every[:2]], axis=1
+    )
+    _, key = np.unique(same, axis=0, return_inverse=True)
+    order = np.argsort(key.reshape(-1), kind="stable")
+    return every.only(np.sort(order[_no_worse(key.reshape(-1)[order], ways[order])]))
+
+
+@kernel
+def _no_worse(key: Ints, ways: Ints) -> Ints:
+    """Rows, by key, that none of the first ones of their key is everywhere at most as long as; of
+    equal ones the first.
+    """
+    kept, count, begin, end = np.empty(len(key), np.int64), 0, 0, 0
+    for x in range(len(key)):
+        if x == end:
+            begin = x
+            while end < len(key) and key[end] == key[begin]:
+                end += 1
+        is_worse = (ways[x] >= NEVER).all()
+        for y in range(begin, min(end, begin + MOST_COMPARED)):
+            if is_worse or y == x:
+                continue
+            is_less = y < x
+            is_worse = True
+            for z in range(ways.shape[1]):
+                is_less = is_less or ways[y, z] < ways[x, z]
+                if ways[y, z] > ways[x, z]:
+                    is_worse = False
+                    break
+            is_worse = is_worse and is_less
+        if not is_worse:
+            kept[count] = x
+            count += 1
+    return kept[:count]
 
 
 def _grid(members: list[Ints], time: Ints) -> Ints:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from draws.training_steps import mirrored_instance, nested_instance, training_step
+from draws.training_steps import (
+    mirrored_instance,
+    nested_instance,
+    tight_instance,
+    training_step,
+)
 from references.brute_force import MAKESPAN_SEMANTICS
 
 from placegap.instances import Edge, Graph, Instance, Makespan, Op, load_corpus
@@ -48,6 +53,65 @@ def test_two_layers_pay_for_two_transfers_or_for_the_work_left(
     assert proven(instance) == least_ns
     found = solve(instance, SEMANTICS, "brute-force")
     assert found.value_ns == least_ns
+
+
+def full(layers: int, transfer_ns: int, room: tuple[int, int]) -> Instance:
+    """The training step on a device that takes 10 ns for an op, and one that takes 20 ns.
+
+    The forward op of each layer holds a byte.
+    """
+    plain = training_step(layers, transfer_ns)
+    ops = tuple(
+        op.model_copy(
+            update={
+                "time_ns": {"fast": op.time_ns["gpu"], "slow": 2 * op.time_ns["gpu"]},
+                "resident_bytes": int(op.name.startswith("f")),
+            }
+        )
+        for op in plain.graph.ops
+    )
+    devices = tuple(
+        device.model_copy(update={"kind": kind, "memory_bytes": size})
+        for device, kind, size in zip(plain.cluster.devices, ("fast", "slow"), room, strict=True)
+    )
+    return plain.model_copy(
+        update={
+            "graph": plain.graph.model_copy(update={"ops": ops}),
+            "cluster": plain.cluster.model_copy(update={"devices": devices}),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("room", "least_ns"),
+    [
+        ((2, 2), 60),  # all on the fast device
+        # f0 on the fast one, 3 ns, f1 and b1 on the slow one, 3 ns, b0 and w0
+        ((1, 1), 10 + 3 + 20 + 20 + 3 + 10 + 10),
+        ((0, 2), 120),
+    ],
+)
+def test_a_layer_that_does_not_fit_is_on_the_slow_device(
+    room: tuple[int, int], least_ns: int
+) -> None:
+    instance = full(2, 3, room)
+    assert proven(instance) == least_ns
+    found = solve(instance, SEMANTICS, "brute-force")
+    assert found.value_ns == least_ns
+
+
+def test_where_nothing_fits_nothing_is_proven() -> None:
+    instance = full(2, 3, (1, 0))
+    assert proven(instance) == 0
+    assert solve(instance, SEMANTICS, "brute-force").value_ns is None
+
+
+def test_of_six_layers_two_are_on_the_fast_device() -> None:
+    instance = full(6, 3, (2, 4))
+    found = solve(instance, SEMANTICS, "cp-sat", {"workers": 1}, time_limit_s=20)
+    assert found.value_ns is not None
+    # f0 and f1 on the fast device, and 12 ops of 20 ns after each other on the slow one
+    assert (proven(instance), found.value_ns) == (262, 20 + 3 + 12 * 20)
 
 
 def test_layers_are_met_forward_and_backward() -> None:
@@ -125,7 +189,15 @@ def is_sound(instance: Instance, seed: int) -> bool:
 def test_no_bound_is_above_an_optimum() -> None:
     said = sum(is_sound(nested_instance(seed), seed) for seed in range(60))
     said += sum(is_sound(mirrored_instance(seed), seed) for seed in range(30))
-    assert said >= 40
+    said += sum(is_sound(tight_instance(seed), seed) for seed in range(120))
+    assert said >= 80
+
+
+@pytest.mark.parametrize("most", [1, 3, 9])
+def test_nor_where_few_groups_are_placed(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(options, "MOST_OPTIONS", most)
+    monkeypatch.setattr(options, "MOST_TIGHT", most)
+    assert sum(is_sound(tight_instance(seed), seed) for seed in range(100)) >= 30
 
 
 @pytest.mark.deep
@@ -134,7 +206,8 @@ def test_no_bound_is_above_an_optimum_in_thousands_of_draws(first: int) -> None:
     seeds = range(first, first + 500)
     said = sum(is_sound(nested_instance(seed), seed) for seed in seeds)
     said += sum(is_sound(mirrored_instance(seed), seed) for seed in seeds)
-    assert said >= 300
+    said += sum(is_sound(tight_instance(seed), seed) for seed in range(3 * first, 3 * first + 1500))
+    assert said >= 700
 
 
 def is_below_the_optimum(seed: int) -> None:

@@ -1,0 +1,316 @@
+"""Least times through a section, for all ways to place some colocation groups of its ops.
+
+With u and v the section's ends, every op of a placed group is on one device, and every other op
+anywhere. Longest paths, what the ops of a device take one after the other, what all devices do
+together (`interval_arcs`), and transfers that share a channel (`ports`) each say what the section
+takes at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.structure.sections import Section
+from placegap.solvers.bounds.interval_arcs import by_work, forced
+from placegap.solvers.bounds.nested_layers.ports import (
+    SectionEdges,
+    channel_table,
+    port_gap,
+    section_edges,
+)
+from placegap.solvers.bounds.work_windows import WorkWindows
+
+
+class PlacedSection(NamedTuple):
+    """A section with an entry, s inner ops and an exit, as a kernel reads it.
+
+    Attributes
+    ----------
+    enter_ns, leave_ns : (K,) int64
+        What the ends take; `NEVER` where they cannot be.
+    own_ns : (s, K) int64
+        What the inner ops take.
+    mass : int
+        Of the inner ops together, as in `work_windows`.
+    edges : SectionEdges
+        By consumers in topological order.
+    group : (s + 2,) int64
+        Colocation groups of the entry, the inner ops and the exit.
+    """
+
+    enter_ns: Ints
+    leave_ns: Ints
+    own_ns: Ints
+    mass: int
+    edges: SectionEdges
+    group: Ints
+
+    def key(self, names: dict[int, int]) -> tuple[object, ...]:
+        """What two sections agree in that take the same times, with the groups' own names."""
+        named = tuple(names.get(g, -1) for g in self.group.tolist())
+        parts = (self.enter_ns, self.leave_ns, self.own_ns, *self.edges)
+        return (named, self.mass, *(part.tobytes() for part in parts))
+
+
+class SectionTimes:
+    """Least times through the sections of a chain, with some groups on given devices."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        semantics: Makespan,
+        chain: Sequence[Section],
+        windows: WorkWindows,
+    ) -> None:
+        self.time, self.weights = windows.time_ns, windows.weights
+        self.parts = [_placed(instance, semantics, part, windows) for part in chain]
+        self.last, self.last_group = (
+            chain[-1].ops[-1],
+            int(instance.arrays.group[chain[-1].ops[-1]]),
+        )
+        self.channel = channel_table(semantics, instance.num_devices)
+
+    def num_edges(self, sections: Sequence[int]) -> int:
+        """Of all these sections."""
+        return sum(len(self.parts[s].edges.producer) for s in sections if s < len(self.parts))
+
+    def key(self, sections: range, names: dict[int, int]) -> tuple[object, ...]:
+        """What ranges of sections agree in that take the same times."""
+        inner = [self.parts[s].key(names) for s in sections if s < len(self.parts)]
+        if sections.stop > len(self.parts):
+            inner.append((names.get(self.last_group, -1), self.time[self.last].tobytes()))
+        return (*inner, sections.stop > len(self.parts))
+
+    def through(self, sections: range, groups: Sequence[int], devices: Ints) -> Ints:
+        """From the start of the first one's entry to that of the last one's exit.
+
+        Parameters
+        ----------
+        sections : range
+            One behind the last is the chain's last op.
+        groups : sequence of int
+        devices : (p, groups) int64
+            Ways to place them. The last exit is anywhere.
+
+        Returns
+        -------
+        (p, K, K) int64
+            By the devices of both ends; `NEVER` where they cannot be.
+        """
+        num_devices = self.time.shape[1]
+        stay = np.where(np.eye(num_devices, dtype=np.bool_), 0, NEVER)
+        least = np.repeat(stay[None], len(devices), axis=0)
+        place = {g: x for x, g in enumerate(groups)}
+        for s in sections:
+            if s == len(self.parts):  # the last op, which must be where it is
+                table, at = self._last_one(place.get(self.last_group, -1), devices)
+            else:
+                table, at = self._one(self.parts[s], s + 1 == sections.stop, place, devices)
+            least = _joined(least, table, at)
+        return least
+
+    def _one(
+        self, part: PlacedSection, is_last: bool, place: dict[int, int], devices: Ints
+    ) -> tuple[Ints, Ints]:
+        """A table for each way to place the section's own groups, and which one a row has."""
+        named = np.array([place.get(g, -1) for g in part.group.tolist()], np.int64)
+        if is_last:
+            named[-1] = -1
+        mine = np.unique(named[named >= 0])
+        rows, at = np.unique(devices[:, mine], axis=0, return_inverse=True)
+        column = np.append(np.searchsorted(mine, named), 0)[:-1]
+        column[named < 0] = -1
+        tables = _tables(
+            np.ascontiguousarray(rows), column, part.enter_ns, part.leave_ns, part.own_ns,
+            part.mass, self.weights, *part.edges, *self.channel,
+        )  # fmt: skip
+        return tables, at.reshape(-1)
+
+    def _last_one(self, column: int, devices: Ints) -> tuple[Ints, Ints]:
+        num_devices = self.time.shape[1]
+        can = self.time[self.last] < NEVER
+        tables = np.full((num_devices + 1, num_devices, num_devices), NEVER)
+        for d in np.flatnonzero(can).tolist():
+            tables[d, d, d] = tables[-1, d, d] = 0
+        free = np.full(len(devices), num_devices)
+        return tables, free if column < 0 else devices[:, column]
+
+
+def ways_to_place(allowed: Sequence[Sequence[int]]) -> Ints:
+    """All ways to choose one device for each group, a row for each.
+
+    Examples
+    --------
+    >>> ways_to_place([[0, 1], [1]]).tolist()
+    [[0, 1], [1, 1]]
+    """
+    rows = list(product(*allowed))
+    return np.array(rows, np.int64).reshape(len(rows), len(allowed))
+
+
+def _placed(
+    instance: Instance, semantics: Makespan, part: Section, windows: WorkWindows
+) -> PlacedSection:
+    inner = np.array(part.ops[1:-1], np.int64)
+    edges = section_edges(instance, part, semantics)
+    order = np.argsort(edges.consumer, kind="stable")
+    return PlacedSection(
+        windows.time_ns[part.ops[0]], windows.time_ns[part.ops[-1]],
+        windows.time_ns[inner],
+        int(windows.mass[inner].sum()),
+        SectionEdges(*(np.ascontiguousarray(column[order]) for column in edges)),
+        instance.arrays.group[list(part.ops)],
+    )  # fmt: skip
+
+
+@kernel
+def _joined(least: Ints, table: Ints, at: Ints) -> Ints:
+    """The least sums of a way so far and one through the next section."""
+    num_devices = least.shape[1]
+    found = np.full(least.shape, NEVER)
+    for p in range(len(least)):
+        for a in range(num_devices):
+            for c in range(num_devices):
+                if least[p, a, c] >= NEVER:
+                    continue
+                for b in range(num_devices):
+                    way = least[p, a, c] + table[at[p], c, b]
+                    found[p, a, b] = min(found[p, a, b], way)
+    return found
+
+
+@kernel
+def _tables(
+    devices: Ints, column: Ints, enter: Ints, leave: Ints, own: Ints, mass: int, weights: Ints,
+    producer: Ints, consumer: Ints, tensor: Ints, move: Ints, least_move: Ints, channel: Ints,
+    num_channels: int, ways: bool,
+) -> Ints:  # fmt: skip
+    """From the start of the entry to that of the exit, (p, K, K), with the groups placed.
+
+    `column` has the group of the entry, of each inner op and of the exit; -1: anywhere.
+    """
+    size, num_devices = own.shape
+    found = np.full((len(devices), num_devices, num_devices), NEVER)
+    every = np.empty((size + 2, num_devices), np.int64)
+    for p in range(len(devices)):
+        every[0], every[1 : size + 1], every[size + 1] = enter, own, leave
+        is_free = False
+        for x in range(size + 2):
+            for d in range(num_devices):
+                if column[x] >= 0 and devices[p, column[x]] != d:
+                    every[x, d] = NEVER
+            is_free = is_free or (column[x] < 0 and 0 < x <= size)
+        gap = _gap(every[0], every[1 : size + 1], every[size + 1], mass, weights, producer,
+                   consumer, tensor, move, least_move, channel, num_channels, ways,
+                   is_free)  # fmt: skip
+        for a in range(num_devices):
+            for b in range(num_devices):
+                if gap[a, b] < NEVER:
+                    found[p, a, b] = min(NEVER, every[0, a] + gap[a, b])
+    return found
+
+
+@kernel
+def _gap(
+    enter: Ints, own: Ints, leave: Ints, mass: int, weights: Ints, producer: Ints, consumer: Ints,
+    tensor: Ints, move: Ints, least_move: Ints, channel: Ints, num_channels: int, ways: bool,
+    is_free: bool,
+) -> Ints:  # fmt: skip
+    """From the end of the entry to the start of the exit, (K, K).
+
+    `is_free`: whether some inner op is in no placed group.
+    """
+    size, num_devices = own.shape
+    gap = np.zeros((num_devices, num_devices), np.int64)
+    for a in range(num_devices):
+        for b in range(num_devices):
+            if enter[a] >= NEVER or leave[b] >= NEVER:
+                gap[a, b] = NEVER
+    # [x, a, c]: x on c, the end on a; what is not zero where x cannot be, no one reads
+    head = np.zeros((size, num_devices, num_devices), np.int64)
+    tail = np.zeros((size, num_devices, num_devices), np.int64)
+    for x in range(size):
+        for c in range(num_devices):
+            if own[x, c] >= NEVER:
+                head[x, :, c] = tail[x, :, c] = NEVER
+    for e in range(len(producer)):
+        y, x = producer[e], consumer[e]
+        for a in range(num_devices):
+            if enter[a] >= NEVER:
+                continue
+            for c in range(num_devices):
+                if (leave[c] if x == size else own[x, c]) >= NEVER:
+                    continue
+                least = NEVER
+                if y < 0:
+                    least = move[e, a, c]
+                else:
+                    for d in range(num_devices):
+                        if own[y, d] < NEVER:
+                            least = min(least, head[y, a, d] + own[y, d] + move[e, d, c])
+                if x == size:
+                    gap[a, c] = max(gap[a, c], least)
+                else:
+                    head[x, a, c] = max(head[x, a, c], least)
+    for e in range(len(producer) - 1, -1, -1):
+        y, x = producer[e], consumer[e]
+        if y < 0:
+            continue
+        for b in range(num_devices):
+            if leave[b] >= NEVER:
+                continue
+            for d in range(num_devices):
+                if own[y, d] >= NEVER:
+                    continue
+                least = NEVER
+                if x == size:
+                    least = move[e, d, b]
+                else:
+                    for c in range(num_devices):
+                        if own[x, c] < NEVER:
+                            least = min(least, move[e, d, c] + own[x, c] + tail[x, b, c])
+                tail[y, b, d] = max(tail[y, b, d], least)
+    if size == 0:
+        return gap
+    if is_free:
+        _by_all(gap, own, head, tail, mass, weights)
+    return port_gap(gap, own, head, tail, producer, consumer, tensor, move, least_move, channel,
+                    num_channels, ways)  # fmt: skip
+
+
+@kernel
+def _by_all(gap: Ints, own: Ints, head: Ints, tail: Ints, mass: int, weights: Ints) -> None:
+    """What ops that may be anywhere say of the gaps: paths over each, and the work of all."""
+    size, num_devices = own.shape
+    away = np.empty(size, np.int64)
+    total: Any = np.int64(mass)
+    for a in range(num_devices):
+        for b in range(num_devices):
+            if gap[a, b] >= NEVER:
+                continue
+            least = gap[a, b]
+            for x in range(size):
+                through = NEVER
+                for c in range(num_devices):
+                    if own[x, c] < NEVER:
+                        through = min(through, head[x, a, c] + own[x, c] + tail[x, b, c])
+                least = max(least, through)
+            for c in (a, b):
+                for x in range(size):
+                    away[x] = NEVER
+                    for other in range(num_devices):
+                        if other != c and own[x, other] < NEVER:
+                            way = head[x, a, other] + own[x, other] + tail[x, b, other]
+                            away[x] = min(away[x], way)
+                least = max(least, forced(away, head[:, a, c], own[:, c], tail[:, b, c]))
+            least = max(least, by_work(total, weights, head[:, a], tail[:, b]))
+            gap[a, b] = min(NEVER, least)
