@@ -38,8 +38,8 @@ from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.least_runs import least_runs
 from placegap.solvers.bounds.passages import MODES, BetweenStops, fill_modes, passage_of, ways_of
-from placegap.solvers.bounds.price_links import price_links
-from placegap.solvers.bounds.room_prices import FREE, Prices, climb_prices
+from placegap.solvers.bounds.prices.links import price_links
+from placegap.solvers.bounds.prices.rooms import FREE, RoomPrices, climb_prices
 from placegap.solvers.core.interrupts import never
 
 Through = Callable[[int], tuple[Ints, Ints] | None]
@@ -122,7 +122,7 @@ class MemoryRuns:
     room_bytes : (K,) int64
     first, last : int
         Stops of the chain's first and last node.
-    prices : Prices
+    prices : RoomPrices
     """
 
     sections: tuple[Section, ...]
@@ -135,7 +135,7 @@ class MemoryRuns:
     room_bytes: Ints
     first: int
     last: int
-    prices: Prices = FREE
+    prices: RoomPrices = FREE
 
     def cheapest(self, tables: Sequence[Ints]) -> Cheapest:
         """The cheapest runs that fit."""
@@ -229,7 +229,7 @@ class MemoryRuns:
         costs = self._costs(tables)
         total = int(self.size_bytes.sum()) + sum(int(x.size_bytes.sum()) for x in self.links)
 
-        def trial(prices: Prices) -> tuple[int, Ints]:
+        def trial(prices: RoomPrices) -> tuple[int, Ints]:
             found = replace(self, prices=prices)._cheapest(costs, tables)
             return found.ns, found.used_bytes
 

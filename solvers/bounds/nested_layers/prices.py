@@ -18,7 +18,7 @@ from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.bounds.nested_layers.labels import over_layer
 from placegap.solvers.bounds.nested_layers.options import LayerOptions, LayerTable
-from placegap.solvers.bounds.room_prices import Prices, climb_prices
+from placegap.solvers.bounds.prices.rooms import RoomPrices, climb_prices
 
 
 def priced(
@@ -37,7 +37,7 @@ def priced(
     kinds = list({id(options): options for options in table.options}.values())
     kind = [next(x for x, one in enumerate(kinds) if one is own) for own in table.options]
 
-    def charge(prices: Prices) -> tuple[list[Ints], int]:
+    def charge(prices: RoomPrices) -> tuple[list[Ints], int]:
         each = np.array(prices.each, np.int64)
         costs = [(options.held_bytes @ each) >> prices.shift for options in kinds]
         least = np.where(runs, size[:, None] * each >> prices.shift, NEVER).min(
@@ -45,9 +45,9 @@ def priced(
         )
         return costs, prices.worth_ns(room) - int(least[least < NEVER].sum())
 
-    def trial(prices: Prices) -> tuple[int, Ints]:
+    def trial(prices: RoomPrices) -> tuple[int, Ints]:
         if not prices.each:
-            prices = Prices((0,) * len(room), 0)
+            prices = RoomPrices((0,) * len(room), 0)
         costs, worth = charge(prices)
         ways = [_best_ways(one.forward_ns, one.back_ns, cost)
                 for one, cost in zip(kinds, costs, strict=True)]  # fmt: skip

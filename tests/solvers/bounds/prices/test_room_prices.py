@@ -1,4 +1,4 @@
-"""Prices of bytes rise where a device is overfull, and a room without a limit costs nothing."""
+"""RoomPrices of bytes rise where a device is overfull, and a room without a limit costs nothing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
-from placegap.solvers.bounds.room_prices import FREE, Prices, climb_prices
+from placegap.solvers.bounds.prices.rooms import FREE, RoomPrices, climb_prices
 
 SPEED = np.array([1, 2, 4])
 
 
-def halves(prices: Prices, room: Ints) -> tuple[int, Ints]:
+def halves(prices: RoomPrices, room: Ints) -> tuple[int, Ints]:
     """Eight ops of a byte each take as many ns as a device is slow; all go to the cheapest one."""
     each = np.array(prices.each or (0, 0, 0)) / 2**prices.shift
     at = int((SPEED + each).argmin())
@@ -29,7 +29,7 @@ def test_prices_find_what_fractions_of_ops_take() -> None:
 
 
 def test_worth_is_rounded_up() -> None:
-    assert Prices((3, 0), 2).worth_ns(np.array([3, 10**18])) == 3  # 9 / 4
+    assert RoomPrices((3, 0), 2).worth_ns(np.array([3, 10**18])) == 3  # 9 / 4
     assert FREE.worth_ns(np.zeros(0, np.int64)) == 0
 
 

@@ -1,4 +1,4 @@
-"""Prices per byte of the devices' memory that prove much: a subgradient method.
+"""RoomPrices per byte of the devices' memory that prove much: a subgradient method.
 
 For any prices, the least of cost and price of the bytes, less the price of all room, is a bound.
 Where bytes overfill a device, its price rises, and where there is room left, it falls. Steps are
@@ -31,7 +31,7 @@ MOST_STEPS, STALL, HOPED = 120, 12, 0.5
 plan is known, one is hoped for so much above the bound."""
 
 
-class Prices(NamedTuple):
+class RoomPrices(NamedTuple):
     """Of a byte on each device, in ns times 2 to the power of `shift`; empty: nothing."""
 
     each: tuple[int, ...] = ()
@@ -44,9 +44,9 @@ class Prices(NamedTuple):
         return ceil_div(worth, 1 << self.shift)
 
 
-FREE = Prices()
+FREE = RoomPrices()
 
-Trial = Callable[[Prices], tuple[int, Ints]]
+Trial = Callable[[RoomPrices], tuple[int, Ints]]
 """The bound at some prices, `NEVER` if they are too high for numbers; and the bytes on each device
 in what attains it."""
 
@@ -57,7 +57,7 @@ def climb_prices(
     all_bytes: int,
     value_ns: int | None = None,
     stop: Callable[[], bool] = never,
-) -> Prices:
+) -> RoomPrices:
     """The prices with the largest bound of those that are tried, until `stop`.
 
     Parameters
@@ -111,7 +111,7 @@ def climb_prices(
     return found
 
 
-def _whole(price: Floats, all_bytes: int) -> Prices:
+def _whole(price: Floats, all_bytes: int) -> RoomPrices:
     """Integers over a power of two that are near the prices, and not above them."""
     most = float(price.max())
     if most <= 0.0:
@@ -120,4 +120,4 @@ def _whole(price: Floats, all_bytes: int) -> Prices:
     shift = max(0, min(PRICE_BITS, highest) - exponent)
     if exponent > highest or shift >= MOST_BITS:
         return FREE
-    return Prices(tuple(np.floor(price * 2.0**shift).astype(np.int64).tolist()), shift)
+    return RoomPrices(tuple(np.floor(price * 2.0**shift).astype(np.int64).tolist()), shift)

@@ -1,0 +1,1 @@
+"""RoomPrices of bytes: of what lies beside a chain, and of the room on devices."""
