@@ -25,6 +25,7 @@ import numpy as np
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
+from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.intervals import choose_chain
 from placegap.solvers.bounds.nested_layers.labels import (
     MOST_TRIALS,
@@ -46,8 +47,9 @@ STRIDE, LEAST_STRIDE = 0.003, 0.0005
 """A threshold is so much above what is known, or half as much where there were too many labels:
 their number grows fast with what is between a threshold and the least bound of any."""
 
-EASY = 0.001
-"""After a threshold that takes no more of the effort, the next one is twice as far away."""
+EASY, FAR = 0.001, 0.03
+"""After a threshold that takes no more of the effort, the next one is twice as far away, and has so
+much of it at most."""
 
 
 class NestedSearch(NamedTuple):
@@ -106,14 +108,15 @@ def search_layers(
     if instance.num_ops > MOST_OPS or instance.num_devices < 2:
         return None
     chain = choose_chain(instance, windows.intervals)
-    nested = nested_layers(instance, chain, windows.time_ns)
+    is_tight = not memory_is_slack(instance)
+    nested = nested_layers(instance, chain, windows.time_ns, with_core=is_tight)
     if nested is None:
         return None
     table = layer_table(instance, semantics, chain, nested, windows, stop)
     if table is None:
         return None
     worth = 0  # of all room, at the prices that options pay
-    if len(table.room_bytes) and not stop():
+    if is_tight and not stop():
         table, worth = priced(table, instance, stop)
     rest = rest_of(table)
     head, tail = table.outer_ns
@@ -124,21 +127,24 @@ def search_layers(
     best, stride, effort = max(known_ns, through - worth), STRIDE, Effort()
     longest = _longest(instance, windows)
     while stride >= LEAST_STRIDE and effort.left > 0 and best <= longest and not stop():
-        aim, left = min(int(best * (1 + stride)), longest) + 1, effort.left
+        aim = min(int(best * (1 + stride)), longest) + 1
+        given = effort.left if stride <= STRIDE else min(effort.left, int(FAR * MOST_TRIALS))
+        trial = Effort(given)
         near = [
             options.only(np.flatnonzero(by_option <= aim + worth))
             for options, by_option in zip(table.options, least, strict=True)
         ]
         trimmed = table._replace(options=near)
-        found = least_within(trimmed, rest, aim + worth, effort, stop, num_paths)
+        found = least_within(trimmed, rest, aim + worth, trial, stop, num_paths)
+        spent = given - trial.left
+        effort.left -= spent
         if found is None:
-            stride /= 2
+            stride = STRIDE if stride > STRIDE else stride / 2
         elif found.ns < NEVER:
             return NestedSearch(max(best, found.ns - worth), nested, trimmed, found.paths)
         else:
             best = aim + 1
-            is_easy = left - effort.left < EASY * MOST_TRIALS
-            stride = 2 * stride if is_easy else min(stride, STRIDE)
+            stride = 2 * stride if spent < EASY * MOST_TRIALS else min(stride, STRIDE)
     if best > longest:  # no plan fits into memory
         return None
     return NestedSearch(best, nested, table, [])

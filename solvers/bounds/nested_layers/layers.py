@@ -5,7 +5,8 @@ the next; the last gate is a section of its own. A pair (i, j) of gates is a *fr
 colocation group has ops both in the sections outside, before g[i] or from g[j] on, and in those
 inside. Frames, each inside the one before it, cut the chain into *layers*: the sections from one
 frame to the next, on the way forward and on the way back. Its groups are on no other sections: so
-layers may be placed one after the other, outermost first.
+layers may be placed one after the other, outermost first. What is inside the last frame may be one
+more layer, which has no way back.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class NestedLayers(NamedTuple):
     layers : tuple of NestedLayer
         Groups with the most work come first.
     core : range
-        Sections inside the last frame.
+        Sections inside the last frame, none where they are a layer.
     last_gate : (n,) int64
         The last gate that is an op itself or precedes it; -1 if none does.
     """
@@ -54,7 +55,9 @@ class NestedLayers(NamedTuple):
     last_gate: Ints
 
 
-def nested_layers(instance: Instance, chain: Sequence[Section], time: Ints) -> NestedLayers | None:
+def nested_layers(
+    instance: Instance, chain: Sequence[Section], time: Ints, *, with_core: bool = False
+) -> NestedLayers | None:
     """The layers of a chain; None where nothing is met twice. O(n + m).
 
     Parameters
@@ -63,6 +66,9 @@ def nested_layers(instance: Instance, chain: Sequence[Section], time: Ints) -> N
     chain : sequence of Section
         Each begins with the op that ends the one before it.
     time : (n, K) int64
+    with_core : bool
+        Whether what is inside the last frame is a layer: it adds options, and the bytes that they
+        hold.
 
     Examples
     --------
@@ -101,7 +107,13 @@ def nested_layers(instance: Instance, chain: Sequence[Section], time: Ints) -> N
         here = met.on & there & (met.back >= j) & (met.end < end)
         mine = tuple(by_work[here[by_work]].tolist())
         layers.append(NestedLayer(range(begin, i), range(j, end), mine))
-    return NestedLayers(gates, tuple(layers), range(*frames[-1]), _last_gate(instance, gates))
+    core = range(*frames[-1])
+    here = met.on & (met.first >= core.start) & (met.back >= core.start) & (met.end < core.stop)
+    if with_core and here.any():
+        mine = tuple(by_work[here[by_work]].tolist())
+        core = range(core.stop, core.stop)
+        layers.append(NestedLayer(range(*frames[-1]), core, mine))
+    return NestedLayers(gates, tuple(layers), core, _last_gate(instance, gates))
 
 
 class _Met(NamedTuple):
