@@ -115,35 +115,36 @@ def search_layers(
     table = layer_table(instance, semantics, chain, nested, windows, stop)
     if table is None:
         return None
-    worth = 0  # of all room, at the prices that options pay
     if is_tight and not stop():
-        table, worth = priced(table, instance, stop)
+        table = priced(table, instance, stop)
     rest = rest_of(table)
     head, tail = table.outer_ns
     through = int((head[:, None] + rest[0] + tail[None, :]).min())
     if through >= NEVER:  # no plan at all: nothing that this bound says
         return None
     least = least_by_option(table, rest)
-    best, stride, effort = max(known_ns, through - worth), STRIDE, Effort()
-    longest = _longest(instance, windows)
-    while stride >= LEAST_STRIDE and effort.left > 0 and best <= longest and not stop():
+    best, stride, effort = max(known_ns, through - table.worth_ns), STRIDE, Effort()
+    longest, last = _longest(instance, windows), 0
+    while stride >= LEAST_STRIDE and effort.left > 1 and best <= longest and not stop():
         aim = min(int(best * (1 + stride)), longest) + 1
-        given = effort.left if stride <= STRIDE else min(effort.left, int(FAR * MOST_TRIALS))
+        given = effort.left // 2 if stride <= STRIDE else min(effort.left, int(FAR * MOST_TRIALS))
         trial = Effort(given)
         near = [
-            options.only(np.flatnonzero(by_option <= aim + worth))
+            options.only(np.flatnonzero(by_option <= aim + table.worth_ns))
             for options, by_option in zip(table.options, least, strict=True)
         ]
         trimmed = table._replace(options=near)
-        found = least_within(trimmed, rest, aim + worth, trial, stop, num_paths)
+        found = least_within(trimmed, rest, aim, trial, stop, num_paths)
         spent = given - trial.left
         effort.left -= spent
         if found is None:
             stride = STRIDE if stride > STRIDE else stride / 2
+            if last > effort.left:  # what is nearer takes more than the last threshold did
+                break
         elif found.ns < NEVER:
-            return NestedSearch(max(best, found.ns - worth), nested, trimmed, found.paths)
+            return NestedSearch(max(best, found.ns), nested, trimmed, found.paths)
         else:
-            best = aim + 1
+            best, last = aim + 1, spent
             stride = 2 * stride if spent < EASY * MOST_TRIALS else min(stride, STRIDE)
     if best > longest:  # no plan fits into memory
         return None

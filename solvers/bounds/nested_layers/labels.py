@@ -10,11 +10,13 @@ A *label* stands for options of the layers so far, outermost first. It knows
 
 The sum of both times and of the least time between the gates is a lower bound on the makespan of
 all plans with these options. Labels with a sum above the threshold are left out. Of those that
-agree in devices and work, one that another is no worse than in both times is left out as well, and
-the others hold the least bytes of any. A label with more bytes than a device has room for is none.
+agree in devices, work and about the bytes, one that another is no worse than in both times is left
+out as well, and the others hold the least bytes of any. A label with more bytes than a device has
+room for is none.
 
-Where memory binds, options pay for bytes by `prices`, as if it took time: forward. The bounds of
-labels are then too high by what all the room is worth; thresholds are raised by as much.
+Where memory binds, bytes have `prices`. What the layers further inside take, and pay, is then no
+less than a shortest path; so that a label is left out whose times, price and that path together
+are above the threshold and what all room is worth.
 """
 
 from __future__ import annotations
@@ -30,11 +32,14 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.bounds.nested_layers.options import LayerTable
 
-MOST_CELLS, MOST_TRIALS = 12_000_000, 60_000_000
+MOST_CELLS, MOST_TRIALS = 12_000_000, 80_000_000
 """Of the new labels of one layer, and labels times options and gates of all layers that seem to be
 below the threshold; with more nothing is said. The latter are some three seconds' worth."""
 
 MOST_KEY = 2**62
+
+SHARES = 128
+"""Of a device's room: labels with as many of them there hold about the same bytes."""
 
 
 class LayerLabels(NamedTuple):
@@ -80,7 +85,7 @@ def rest_of(table: LayerTable) -> list[Ints]:
     rest, least = [table.core_ns], dict[int, Ints]()
     for options in reversed(table.options):
         if id(options) not in least:
-            least[id(options)] = least_ways(options.forward_ns, options.back_ns)
+            least[id(options)] = least_ways(options.forward_ns, options.back_ns, options.paid_ns)[0]
         rest.append(over_layer(least[id(options)], rest[-1]))
     return rest[::-1]
 
@@ -90,7 +95,9 @@ def least_by_option(table: LayerTable, rest: list[Ints]) -> list[Ints]:
     around = np.minimum(table.outer_ns[0][:, None] + table.outer_ns[1][None, :], NEVER)
     found = list[Ints]()
     for options, inside in zip(table.options, rest[1:], strict=True):
-        least, around = _through_options(options.forward_ns, options.back_ns, around, inside)
+        least, around = _through_options(
+            options.forward_ns, options.back_ns, options.paid_ns, around, inside
+        )
         found.append(least)
     return found
 
@@ -130,14 +137,14 @@ def least_within(
     for layer, options in enumerate(table.options):
         if stop() or effort.left < 0:
             return None
-        least = _least_inside(options.forward_ns, options.back_ns, rest[layer + 1])
+        least = _least_inside(options.forward_ns, options.back_ns, options.paid_ns, rest[layer + 1])
         order = np.argsort(least, axis=2, kind="stable")
         grown, tried = _grown(
             labels.state, labels.start_ns, labels.left_ns, labels.work, labels.held_bytes,
             options.forward_ns, options.back_ns, options.work, options.ready, options.held_bytes,
             least, order, table.step_ns, table.room_bytes, table.unready_ns[layer],
             table.head_ns[layer], table.left_ns[layer], table.gate_ns[layer], rest[layer + 1],
-            most_ns, most_rows, effort.left,
+            table.price, table.shift, most_ns + table.worth_ns, most_rows, effort.left,
         )  # fmt: skip
         effort.left -= tried
         if len(grown) >= most_rows or effort.left < 0:
@@ -146,7 +153,9 @@ def least_within(
             return Least(NEVER, [])
         state, start, left, source, option = grown[:, :5].T
         work, held = np.split(grown[:, 5:], [num_devices], axis=1)
-        labels = _thinned(LayerLabels(state, start, left, source, option, work, held))
+        labels = _thinned(
+            LayerLabels(state, start, left, source, option, work, held), table.room_bytes
+        )
         if num_paths:
             found.append(labels)
     there, back = np.divmod(labels.state, num_devices)
@@ -175,10 +184,11 @@ def _path(found: list[LayerLabels], row: int) -> LayerPath:
     return LayerPath(option[::-1], gates[::-1])
 
 
-def _thinned(labels: LayerLabels) -> LayerLabels:
-    """Without labels that another one of the same state and work is no worse than."""
+def _thinned(labels: LayerLabels, room: Ints) -> LayerLabels:
+    """Without labels that another one of the same state, work and shares is no worse than."""
     key = labels.state
-    for column in labels.work.T:  # one number for state and work
+    shares = labels.held_bytes // np.maximum(1, room // SHARES)
+    for column in (*labels.work.T, *shares.T):  # one number for all of them
         width = int(column.max()) + 1
         if int(key.max()) >= MOST_KEY // width:
             key = np.unique(key, return_inverse=True)[1]
@@ -215,20 +225,23 @@ def _first_of(key: Ints, left: Ints, held: Ints) -> Ints:
 
 
 @kernel
-def least_ways(forward: Ints, back: Ints) -> Ints:
-    """The least of any option forward from a to a2, and back from b2 to b, (K, K, K, K)."""
+def least_ways(forward: Ints, back: Ints, paid: Ints) -> tuple[Ints, Ints]:
+    """The least of any option forward from a to a2, and back from b2 to b, and which one; K^4."""
     num_devices = forward.shape[1]
     least = np.full((num_devices, num_devices, num_devices, num_devices), NEVER)
+    chosen = np.full(least.shape, -1)
     for p in range(len(forward)):
         for a in range(num_devices):
             for a2 in range(num_devices):
                 if forward[p, a, a2] >= NEVER:
                     continue
+                there = forward[p, a, a2] + paid[p]
                 for b2 in range(num_devices):
                     for b in range(num_devices):
-                        way = forward[p, a, a2] + back[p, b2, b]
-                        least[a, a2, b2, b] = min(least[a, a2, b2, b], way)
-    return least
+                        way = there + back[p, b2, b]
+                        if way < least[a, a2, b2, b]:
+                            least[a, a2, b2, b], chosen[a, a2, b2, b] = way, p
+    return least, chosen
 
 
 def over_layer(ways: Ints, inside: Ints) -> Ints:
@@ -237,7 +250,7 @@ def over_layer(ways: Ints, inside: Ints) -> Ints:
 
 
 @kernel
-def _least_inside(forward: Ints, back: Ints, rest: Ints) -> Ints:
+def _least_inside(forward: Ints, back: Ints, paid: Ints, rest: Ints) -> Ints:
     """The least from outer gate a to outer gate b with each option, (K, K, p)."""
     num_devices = forward.shape[1]
     least = np.full((num_devices, num_devices, len(forward)), NEVER)
@@ -249,13 +262,16 @@ def _least_inside(forward: Ints, back: Ints, rest: Ints) -> Ints:
                     inside = min(inside, forward[p, a, a2] + rest[a2, b2])
                 if inside >= NEVER:
                     continue
+                inside += paid[p]
                 for b in range(num_devices):
                     least[a, b, p] = min(least[a, b, p], inside + back[p, b2, b])
     return least
 
 
 @kernel
-def _through_options(forward: Ints, back: Ints, around: Ints, rest: Ints) -> tuple[Ints, Ints]:
+def _through_options(
+    forward: Ints, back: Ints, paid: Ints, around: Ints, rest: Ints
+) -> tuple[Ints, Ints]:
     """The least sum over each option, with what is around the outer gates and inside the inner
     ones; and what is around the inner ones.
     """
@@ -269,6 +285,7 @@ def _through_options(forward: Ints, back: Ints, around: Ints, rest: Ints) -> tup
                     outer = min(outer, around[a, b] + forward[p, a, a2])
                 if outer >= NEVER:
                     continue
+                outer += paid[p]
                 for b2 in range(num_devices):
                     way = min(NEVER, outer + back[p, b2, b])
                     inner[a2, b2] = min(inner[a2, b2], way)
@@ -280,8 +297,8 @@ def _through_options(forward: Ints, back: Ints, around: Ints, rest: Ints) -> tup
 def _grown(
     state: Ints, start: Ints, left: Ints, work: Ints, held: Ints, forward: Ints, back: Ints,
     more: Ints, ready: Ints, bytes_more: Ints, least: Ints, order: Ints, step: Ints, room: Ints,
-    unready: Ints, head: Ints, floor: Ints, gate: Ints, rest: Ints, most: int, most_rows: int,
-    most_tried: int,
+    unready: Ints, head: Ints, floor: Ints, gate: Ints, rest: Ints, price: Ints, shift: int,
+    most: int, most_rows: int, most_tried: int,
 ) -> tuple[Ints, int]:  # fmt: skip
     """A row for each label one layer further in that is not above the threshold, at most so many.
 
@@ -292,9 +309,12 @@ def _grown(
     width = 5 + num_devices + num_rooms
     rows, count, tried = np.empty((1024, width), np.int64), 0, 0
     for r in range(len(state)):
-        a, b = state[r] // num_devices, state[r] % num_devices
+        a, b, cost = state[r] // num_devices, state[r] % num_devices, 0
+        for d in range(len(price)):
+            cost += price[d] * held[r, d]
+        so_far = start[r] + left[r] + (cost >> shift)
         for p in order[a, b]:
-            if start[r] + left[r] + least[a, b, p] > most or tried > most_tried:
+            if so_far + least[a, b, p] > most or tried > most_tried:
                 break
             tried += 1
             fits = True
@@ -302,6 +322,10 @@ def _grown(
                 fits = fits and held[r, d] + bytes_more[p, d] <= room[d]
             if not fits:
                 continue
+            paid = cost
+            for d in range(len(price)):
+                paid += price[d] * bytes_more[p, d]
+            paid >>= shift
             for b2 in range(num_devices):
                 if back[p, b2, b] >= NEVER:
                     continue
@@ -316,7 +340,7 @@ def _grown(
                         continue
                     tried += 1
                     begin = max(start[r] + forward[p, a, a2], head[a2])
-                    if begin + remain + rest[a2, b2] > most:
+                    if begin + paid + remain + rest[a2, b2] > most:
                         continue
                     if count == most_rows:
                         return rows, tried

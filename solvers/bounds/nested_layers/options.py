@@ -53,6 +53,8 @@ class LayerOptions(NamedTuple):
         The part of it that follows the layer's inner gate on the way back.
     held_bytes : (p, K) int64
         Of the groups, on each device; (p, 0) where memory does not bind.
+    paid_ns : (p,) int64
+        The price of these bytes.
     devices : (p, groups) int64
         Where each option has the groups.
     """
@@ -62,6 +64,7 @@ class LayerOptions(NamedTuple):
     work: Ints
     ready: Ints
     held_bytes: Ints
+    paid_ns: Ints
     devices: Ints
 
     def only(self, rows: Ints) -> LayerOptions:
@@ -95,6 +98,10 @@ class LayerTable(NamedTuple):
         From the start of the core's first gate to that of its last one.
     room_bytes : (K,) int64
         Of the devices; (0,) where memory does not bind.
+    price : (K,) int64
+        Of a byte there, in ns times 2 to the power of `shift`; (0,) where bytes cost nothing.
+    worth_ns : int
+        Of all room, less the price of groups that no option places.
     """
 
     options: list[LayerOptions]
@@ -107,6 +114,9 @@ class LayerTable(NamedTuple):
     outer_ns: tuple[Ints, Ints]
     core_ns: Ints
     room_bytes: Ints
+    price: Ints
+    shift: int = 0
+    worth_ns: int = 0
 
 
 def layer_table(
@@ -129,7 +139,7 @@ def layer_table(
         [], [], _grid([ops[after[ops]] for ops in ops_of], time), [], [], [], [],
         (_heads(windows, gates[0]), _tails(windows, gates[-1])),
         times.through(nested.core, (), none)[0],
-        instance.arrays.memory_bytes if is_tight else nowhere,
+        instance.arrays.memory_bytes if is_tight else nowhere, nowhere,
     )  # fmt: skip
     facts = [
         _facts(instance, layer, nested.last_gate, times, ops_of, after, table)
@@ -256,7 +266,8 @@ def _options(layer: NestedLayer, times: SectionTimes, fact: _Facts, count: int) 
                 held[on, d] += fact.held_bytes[x]
     every = LayerOptions(
         times.through(layer.forward, groups, devices),
-        times.through(layer.backward, groups, devices), work, ready, held, devices,
+        times.through(layer.backward, groups, devices), work, ready, held,
+        np.zeros(len(devices), np.int64), devices,
     )  # fmt: skip
     same = np.concatenate([work, ready, held], axis=1)
     ways = np.concatenate(
