@@ -14,6 +14,9 @@ agree in devices, work and about the bytes, one that another is no worse than in
 out as well, and the others hold the least bytes of any. A label with more bytes than a device has
 room for is none.
 
+Devices that are identical have no names: those of a class are numbered by their work. A path knows
+how devices were renamed, layer by layer.
+
 Where memory binds, bytes have `prices`. What the layers further inside take, and pay, is then no
 less than a shortest path; so that a label is left out whose times, price and that path together
 are above the threshold and what all room is worth.
@@ -38,14 +41,17 @@ below the threshold; with more nothing is said. The latter are some three second
 
 MOST_KEY = 2**62
 
+WORK = 6
+"""Columns of a new label before its work."""
+
 SHARES = 128
 """Of a device's room: labels with as many of them there hold about the same bytes."""
 
 
 class LayerLabels(NamedTuple):
     """State (device of the gate forward times K, plus that of the gate back) and times; the label
-    of the layer before that each goes on from, and with which option; work on the devices, and
-    bytes, if memory binds.
+    of the layer before that each goes on from, and with which option; how its devices are named
+    here, as digits; work on the devices, and bytes, if memory binds.
     """
 
     state: Ints
@@ -53,6 +59,7 @@ class LayerLabels(NamedTuple):
     left_ns: Ints
     source: Ints
     option: Ints
+    names: Ints
     work: Ints
     held_bytes: Ints
 
@@ -65,9 +72,9 @@ class Effort:
 
 
 class LayerPath(NamedTuple):
-    """Of each layer the option, and the devices of its inner gates, forward and back."""
+    """Of each layer where its groups are, and the devices of its inner gates, forward and back."""
 
-    option: list[int]
+    devices: list[Ints]
     gates: list[tuple[int, int]]
 
 
@@ -130,10 +137,13 @@ def least_within(
     state = np.arange(num_devices**2)
     labels = LayerLabels(
         state, head[state // num_devices], tail[state % num_devices],
-        state, state, np.zeros((len(state), num_devices), np.int64),
+        state, state, state, np.zeros((len(state), num_devices), np.int64),
         np.zeros((len(state), len(table.room_bytes)), np.int64),
     )  # fmt: skip
-    found, most_rows = list[LayerLabels](), MOST_CELLS // (5 + num_devices + len(table.room_bytes))
+    found, most_rows = (
+        list[LayerLabels](),
+        MOST_CELLS // (WORK + num_devices + len(table.room_bytes)),
+    )
     for layer, options in enumerate(table.options):
         if stop() or effort.left < 0:
             return None
@@ -151,10 +161,11 @@ def least_within(
             return None
         if not len(grown):
             return Least(NEVER, [])
-        state, start, left, source, option = grown[:, :5].T
-        work, held = np.split(grown[:, 5:], [num_devices], axis=1)
+        _rename(grown, table.kind, num_devices)
+        state, start, left, source, option, names = grown[:, :WORK].T
+        work, held = np.split(grown[:, WORK:], [num_devices], axis=1)
         labels = _thinned(
-            LayerLabels(state, start, left, source, option, work, held), table.room_bytes
+            LayerLabels(state, start, left, source, option, names, work, held), table.room_bytes
         )
         if num_paths:
             found.append(labels)
@@ -165,7 +176,9 @@ def least_within(
     bound = labels.start_ns + np.maximum(through, _behind(work, there, table.gate_ns[-1]))
     best = np.argsort(bound, kind="stable")[:num_paths]
     ns = int(bound.min())
-    return Least(ns if ns <= most_ns else NEVER, [_path(found, row) for row in best.tolist()])
+    return Least(
+        ns if ns <= most_ns else NEVER, [_path(table, found, row) for row in best.tolist()]
+    )
 
 
 def _behind(work: Ints, gate: Ints, gate_ns: Ints) -> Ints:
@@ -174,14 +187,56 @@ def _behind(work: Ints, gate: Ints, gate_ns: Ints) -> Ints:
     return np.asarray((work + np.where(away, gate_ns[gate][:, None], 0)).max(axis=1))
 
 
-def _path(found: list[LayerLabels], row: int) -> LayerPath:
-    option, gates = list[int](), list[tuple[int, int]]()
-    num_devices = found[-1].work.shape[1]
-    for labels in reversed(found):
-        option.append(int(labels.option[row]))
-        gates.append(divmod(int(labels.state[row]), num_devices))
+def _path(table: LayerTable, found: list[LayerLabels], row: int) -> LayerPath:
+    """Back from a label of the last layer, by the names of its devices."""
+    devices, gates = list[Ints](), list[tuple[int, int]]()
+    num_devices = len(table.step_ns)
+    name = np.arange(num_devices)
+    for options, labels in zip(reversed(table.options), reversed(found), strict=True):
+        a, b = divmod(int(labels.state[row]), num_devices)
+        gates.append((int(name[a]), int(name[b])))
+        here = int(labels.names[row]) // num_devices ** np.arange(num_devices) % num_devices
+        name = name[here]
+        devices.append(name[options.devices[labels.option[row]]])
         row = int(labels.source[row])
-    return LayerPath(option[::-1], gates[::-1])
+    return LayerPath(devices[::-1], gates[::-1])
+
+
+@kernel
+def _rename(rows: Ints, kind: Ints, num_devices: int) -> None:
+    """Number the devices of a kind by work, bytes, and whether they have a gate; in place."""
+    num_rooms = rows.shape[1] - WORK - num_devices
+    order, name = np.arange(num_devices), np.empty(num_devices, np.int64)
+    kept = np.empty(rows.shape[1], np.int64)
+    for row in rows:
+        a, b = row[0] // num_devices, row[0] % num_devices
+        for d in range(num_devices):
+            order[d] = d
+        for d in range(1, num_devices):  # an insertion sort within each kind
+            at = d
+            for c in range(d - 1, -1, -1):
+                if kind[c] != kind[d]:
+                    continue
+                one, other = order[c], order[at]
+                less = row[WORK + other] - row[WORK + one]
+                if less == 0 and num_rooms:
+                    less = row[WORK + num_devices + other] - row[WORK + num_devices + one]
+                if less == 0:
+                    less = 2 * (int(other == a) - int(one == a)) + int(other == b) - int(one == b)
+                if less >= 0:
+                    break
+                order[c], order[at] = other, one
+                at = c
+        kept[:] = row
+        for d in range(num_devices):
+            name[order[d]] = d
+            row[WORK + d] = kept[WORK + order[d]]
+            if num_rooms:
+                row[WORK + num_devices + d] = kept[WORK + num_devices + order[d]]
+        code = 0
+        for d in range(num_devices - 1, -1, -1):
+            code = code * num_devices + name[d]
+        row[0], row[WORK - 1] = name[a] * num_devices + name[b], code
 
 
 def _thinned(labels: LayerLabels, room: Ints) -> LayerLabels:
@@ -302,11 +357,11 @@ def _grown(
 ) -> tuple[Ints, int]:  # fmt: skip
     """A row for each label one layer further in that is not above the threshold, at most so many.
 
-    Columns are state, start, rest, source, option, and work and bytes by device. `order` has the
-    options by what is `least` with them. Second, how many ways were looked at.
+    Columns are state, start, rest, source, option, names, and work and bytes by device. `order` has
+    the options by what is `least` with them. Second, how many ways were looked at.
     """
     num_devices, num_rooms = len(step), len(room)
-    width = 5 + num_devices + num_rooms
+    width = WORK + num_devices + num_rooms
     rows, count, tried = np.empty((1024, width), np.int64), 0, 0
     for r in range(len(state)):
         a, b, cost = state[r] // num_devices, state[r] % num_devices, 0
@@ -352,8 +407,8 @@ def _grown(
                     rows[count, 1], rows[count, 2] = begin, remain
                     rows[count, 3], rows[count, 4] = r, p
                     for d in range(num_devices):
-                        rows[count, 5 + d] = work[r, d] + more[p, d]
+                        rows[count, WORK + d] = work[r, d] + more[p, d]
                     for d in range(num_rooms):
-                        rows[count, 5 + num_devices + d] = held[r, d] + bytes_more[p, d]
+                        rows[count, WORK + num_devices + d] = held[r, d] + bytes_more[p, d]
                     count += 1
     return rows[:count], tried

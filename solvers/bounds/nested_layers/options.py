@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from placegap.formulations.shared.symmetry import identical_devices
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
@@ -33,6 +34,9 @@ anywhere."""
 MOST_CELLS, MOST_COMPARED = 20_000_000, 256
 """Of the times of all options of a layer; and options with the same work that each is compared
 with."""
+
+MOST_ALIKE = 15
+"""Devices whose names are one number: K to the power of K is below 2**62."""
 
 FEWEST_STEPS, MOST_STEPS, TRIALS = 10_000, 40_000, 60
 """Of the grid, for all work of a device; and so many widths are tried for the one that loses
@@ -98,6 +102,8 @@ class LayerTable(NamedTuple):
         From the start of the core's first gate to that of its last one.
     room_bytes : (K,) int64
         Of the devices; (0,) where memory does not bind.
+    kind : (K,) int64
+        Identical devices have the same one.
     price : (K,) int64
         Of a byte there, in ns times 2 to the power of `shift`; (0,) where bytes cost nothing.
     worth_ns : int
@@ -114,6 +120,7 @@ class LayerTable(NamedTuple):
     outer_ns: tuple[Ints, Ints]
     core_ns: Ints
     room_bytes: Ints
+    kind: Ints
     price: Ints
     shift: int = 0
     worth_ns: int = 0
@@ -139,7 +146,7 @@ def layer_table(
         [], [], _grid([ops[after[ops]] for ops in ops_of], time), [], [], [], [],
         (_heads(windows, gates[0]), _tails(windows, gates[-1])),
         times.through(nested.core, (), none)[0],
-        instance.arrays.memory_bytes if is_tight else nowhere, nowhere,
+        instance.arrays.memory_bytes if is_tight else nowhere, _kinds(instance), nowhere,
     )  # fmt: skip
     facts = [
         _facts(instance, layer, nested.last_gate, times, ops_of, after, table)
@@ -174,6 +181,15 @@ def layer_table(
     table.unready_ns.append(_unready(outside, nested.last_gate, nested.core.stop, time))
     table.gate_ns.append(time[gates[nested.core.start]])
     return table
+
+
+def _kinds(instance: Instance) -> Ints:
+    """The first identical device of each; where there are many devices, each is its own."""
+    kind = np.arange(instance.num_devices)
+    if instance.num_devices <= MOST_ALIKE:
+        for alike in identical_devices(instance):
+            kind[list(alike)] = alike[0]
+    return kind
 
 
 def _unready(late: list[Ints], last_gate: Ints, gate: int, time: Ints) -> Ints:

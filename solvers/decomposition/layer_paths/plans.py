@@ -29,9 +29,8 @@ def devices_of(
     first = heaviest[np.unique(group[heaviest], return_index=True)[1]]
     device = at[_nearest_gates(instance, nested)[first]]
     known = np.zeros(len(device), np.bool_)
-    for options, groups, option in zip(table.options, table.groups, path.option, strict=True):
-        for x, g in enumerate(groups):
-            device[g], known[g] = options.devices[option, x], True
+    for groups, devices in zip(table.groups, path.devices, strict=True):
+        device[list(groups)], known[list(groups)] = devices, True
     _send_little(instance, device, np.flatnonzero(~known))
     return device[group]
 
