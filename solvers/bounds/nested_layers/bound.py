@@ -31,13 +31,12 @@ from placegap.solvers.bounds.nested_layers.labels import (
     MOST_TRIALS,
     Effort,
     LayerPath,
-    least_by_option,
     least_within,
-    rest_of,
 )
 from placegap.solvers.bounds.nested_layers.layers import NestedLayers, nested_layers
 from placegap.solvers.bounds.nested_layers.options import LayerTable, layer_table
 from placegap.solvers.bounds.nested_layers.prices import priced
+from placegap.solvers.bounds.nested_layers.shortest import least_by_option, rest_of
 from placegap.solvers.bounds.work_windows import WorkWindows
 from placegap.solvers.core.interrupts import never
 

@@ -15,8 +15,8 @@ from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
-from placegap.solvers.bounds.nested_layers.labels import least_ways, over_layer
 from placegap.solvers.bounds.nested_layers.options import LayerTable
+from placegap.solvers.bounds.nested_layers.shortest import least_ways, over_layer
 from placegap.solvers.bounds.prices.rooms import RoomPrices, climb_prices
 
 

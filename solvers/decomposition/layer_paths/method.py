@@ -33,9 +33,9 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
     The labels (`bounds.nested_layers`) know how long the chain takes forward and back, and what
     work each device has left when the chain leaves it: where to change devices, and how often, is
-    what they weigh. They do not know memory, nor in which order transfers follow each other: the
-    longest ways to the end go first, and the plan of the shortest schedule that fits counts. A
-    heuristic, for at most 20,000 ops.
+    what they weigh. They know the bytes of groups, but neither what is held at the peak, nor in
+    which order transfers follow each other: the longest ways to the end go first, and the plan of
+    the shortest schedule that fits counts. A heuristic, for at most 20,000 ops.
 
     Examples
     --------
