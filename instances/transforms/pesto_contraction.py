@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.transforms.colocation_classes import Together
 
@@ -71,14 +72,20 @@ class Contraction:
             if self.queued.get((u, v)) != key:
                 continue  # merged since, or at another price
             del self.queued[u, v]
-            if self.classes.may_join(self.group[u], self.group[v]) and self._reorder(u, v):
-                self._merge(u, v)
+            if self.may_merge(u, v) and self._reorder(u, v):
+                self.merge(u, v)
 
-    def leaders(self) -> list[int]:
-        """The node of each initial node."""
+    def may_merge(self, u: int, v: int) -> bool:
+        """Whether one device can run and hold all that must be with two nodes."""
+        return self.classes.may_join(self.group[u], self.group[v])
+
+    def parts(self, instance: Instance) -> Ints:
+        """The node of each op, (n,), numbered by their first ops."""
         for v in range(len(self.home)):
             self.home[v] = self.home[self.home[v]]  # nodes join nodes of lesser number
-        return self.home
+        leader, index = np.array(self.home, np.int64), instance.arrays.index
+        first = index.topological_order[leader[index.topological_position]]
+        return np.unique(first, return_inverse=True)[1].astype(np.int64)
 
     def _push(self, u: int, v: int) -> None:
         key = self.sign * sum(self.cost[tensor] for tensor in self.succs[u][v])
@@ -124,7 +131,7 @@ class Contraction:
                     found.append(further)
         return found
 
-    def _merge(self, u: int, v: int) -> None:
+    def merge(self, u: int, v: int) -> None:
         """Let the node of greater number join the other; look at the edges there again."""
         self.classes.join(self.group[u], self.group[v])
         del self.succs[u][v], self.preds[v][u]

@@ -8,8 +8,6 @@ merged instance is none for the instance.
 
 from __future__ import annotations
 
-import numpy as np
-
 from placegap.instances.problem.instance import Instance
 from placegap.instances.transforms.merge import Merge, merge_groups
 from placegap.instances.transforms.pesto_contraction import Contraction, MergeOrder
@@ -60,8 +58,4 @@ def merge_ops(instance: Instance, num_ops: int, order: MergeOrder = "dearest_fir
         raise ValueError(f"cannot merge to {num_ops} ops")
     contraction = Contraction(instance, order)
     contraction.run(num_ops)
-    leader = np.array(contraction.leaders(), np.int64)  # by topological position
-    index = instance.arrays.index
-    first = index.topological_order[leader[index.topological_position]]
-    op = np.unique(first, return_inverse=True)[1].astype(np.int64)
-    return merge_groups(instance, op, "merged", "Pesto")
+    return merge_groups(instance, contraction.parts(instance), "merged", "Pesto")

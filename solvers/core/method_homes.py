@@ -39,6 +39,7 @@ HOMES = {
     "cpop": "placers.list_scheduling.cpop",
     "annealing": "local_search.annealing.method",
     "disjunctive-search": "local_search.method",
+    "multilevel": "local_search.multilevel",
     "hrl": "learned.hrl.method",
     "placeto": "learned.placeto.method",
     "order-place": "placers.clustering.order_place",

@@ -1,0 +1,96 @@
+"""Coarsening to parts of about equal work, along the edges that are dearest to cut.
+
+As multilevel partitioners do (Karypis and Kumar, "A fast and high quality multilevel scheme for
+partitioning irregular graphs", SIAM J. Sci. Comput. 20(1), 1998): what is much is merged first, and
+no part may get too heavy, so that the parts can still be spread over devices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.structure.mean_costs import flow_of
+from placegap.instances.transforms.merge import Merge, merge_groups
+from placegap.instances.transforms.pesto_contraction import Contraction
+
+PARTS = 200
+"""Parts that make the mean work of a device."""
+
+MEMORY_PARTS = 8
+"""Parts that fill the smallest memory."""
+
+SLACK = 1.1
+"""A part whose heaviest op is already too much may hold so much more than it alone."""
+
+
+def merge_heavy_edges(instance: Instance, parts: int = PARTS, apart: Ints | None = None) -> Merge:
+    """Merge ops along the dearest edges while no part gets too much work or memory.
+
+    A part has at most the work of all ops on one device (in mean times), divided by the number of
+    devices and by `parts`; and an eighth of the smallest memory. A part of one op that is more may
+    take in a tenth more. What `pesto_merge` passes over is passed over here, too.
+
+    Parameters
+    ----------
+    instance : Instance
+    parts : int
+        How many parts of full size make the mean work of a device, at least 1.
+    apart : (n,) int64, optional
+        Ops of different numbers are not merged: the devices of a plan, which then is one of the
+        merged instance as well.
+
+    Returns
+    -------
+    Merge
+        Merged ops are in the order of their first ops. As many operations as `merge_ops`.
+
+    Examples
+    --------
+    In the diamond with 43 ns of work on two devices no pair has less than 21 ns but op 1 and op 3:
+
+    >>> from placegap.instances import example
+    >>> merge_heavy_edges(example(), 1).op.tolist()
+    [0, 1, 0, 2]
+    >>> merge_heavy_edges(example(), 1, np.array([0, 0, 1, 1])).op.tolist()
+    [0, 1, 2, 2]
+    """
+    if parts < 1:
+        raise ValueError(f"cannot make {parts} parts of a device's work")
+    contraction = _Limited(instance, parts, apart)
+    contraction.run(1)
+    return merge_groups(instance, contraction.parts(instance), "merged", "heavy edges")
+
+
+class _Limited(Contraction):
+    """A contraction whose nodes have limits: of work in ns, and of bytes, (2, n) each.
+
+    `held` is what each node has, `most` what its most demanding op has.
+    """
+
+    def __init__(self, instance: Instance, parts: int, apart: Ints | None) -> None:
+        super().__init__(instance, "dearest_first")
+        arrays, order = instance.arrays, instance.arrays.index.topological_order
+        work_ns, k = flow_of(arrays).node_ns, instance.num_devices
+        held = [work_ns[order].tolist(), arrays.resident_bytes[order].tolist()]
+        self.limits = [sum(held[0]) / (k * parts), int(arrays.memory_bytes.min()) / MEMORY_PARTS]
+        self.held, self.most = held, [list(row) for row in held]
+        self.apart = [0] * instance.num_ops if apart is None else apart[order].tolist()
+
+    def may_merge(self, u: int, v: int) -> bool:
+        """Whether the two may be in one part, and neither is full."""
+        if self.apart[u] != self.apart[v]:
+            return False
+        for limit, held, most in zip(self.limits, self.held, self.most, strict=True):
+            if held[u] + held[v] > max(limit, SLACK * max(most[u], most[v])):
+                return False
+        return super().may_merge(u, v)
+
+    def merge(self, u: int, v: int) -> None:
+        """Also add up what the two have."""
+        keep, gone = min(u, v), max(u, v)
+        for held, most in zip(self.held, self.most, strict=True):
+            held[keep] += held[gone]
+            most[keep] = max(most[keep], most[gone])
+        super().merge(u, v)
