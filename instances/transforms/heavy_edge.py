@@ -21,7 +21,7 @@ PARTS = 200
 MEMORY_PARTS = 8
 """Parts that fill the smallest memory."""
 
-SLACK = 1.1
+SLACK = 1.02
 """A part whose heaviest op is already too much may hold so much more than it alone."""
 
 

@@ -35,7 +35,7 @@ LEVELS = (50, 200, 800)
 WORTHWHILE = 0.9
 """A level with more ops than this share of all is left out."""
 
-ROUND_ENDS = (0.15, 0.45, 1.0)
+ROUND_ENDS = (0.4, 1.0)
 """By which share of the time each round ends."""
 
 COARSE_SHARE = 0.5
