@@ -111,7 +111,7 @@ class _Rounds:
     def _round(self, number: int, clock: Clock) -> None:
         instance, known = self.task.instance, self.best if number else None
         apart = None if known is None else known.plan.devices
-        starts = [] if self.best is None else [self.best]
+        starts = [] if known is None else [known]  # at first, a better start leads less far
         for at, parts in enumerate(LEVELS):
             merge = merge_heavy_edges(instance, parts, apart)
             if merge.coarse.num_ops > WORTHWHILE * instance.num_ops:

@@ -54,6 +54,7 @@ class Lane:
         self.step: AutoStep | None = None
         self.limit_s: float | None = None  # of the step, once it runs
         self.began_s = 0.0
+        self.known_ns = 0  # the bound when the step began
         self.compiled_s = 0.0
         self.is_stopped = self.is_done = self.is_compiling = False
         with contextlib.suppress(OSError):  # the next step tries again
@@ -94,8 +95,15 @@ class Lane:
         if late_s > 2 * patience_s:
             self._end(board, "ended: it ran past its limit")
             self.close()
-        elif late_s > patience_s:
+        elif late_s > patience_s or self._gives_up(late_s, board):
             self.stop()
+
+    def _gives_up(self, late_s: float, board: Board) -> bool:
+        """Whether the step has proven nothing for longer than it may."""
+        assert self.step is not None and self.limit_s is not None
+        if self.step.patience >= 1 or board.bound_ns > self.known_ns:
+            return False
+        return late_s > (self.step.patience - 1) * self.limit_s
 
     def stop(self) -> None:
         """Ask the step to return what it has."""
@@ -133,7 +141,7 @@ class Lane:
             self.compiled_s = compiled_s
             left_s = deadline.left_s
             self.limit_s = min(left_s, max(SECOND_S, self.step.share * left_s))
-            self.began_s = time.monotonic()
+            self.began_s, self.known_ns = time.monotonic(), board.bound_ns
             self._send(self.limit_s)
 
     def _take_news(self, step: AutoStep, news: News, board: Board) -> None:

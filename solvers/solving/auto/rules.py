@@ -46,11 +46,23 @@ RUNS_SHARE, FIRST_TURN, TURN_SHARE = 0.4, 0.2, 0.5
 """Of the time, for `run-moves` where memory is slack; and for the first turn of a search, and each
 later one, where memory is tight: what which search gains differs most from graph to graph there."""
 
+PARTS_SHARE = 0.4
+"""Of the time, for the first turn of `multilevel`."""
+
+SEARCHES = ("run-moves", "multilevel", "disjunctive-search")
+"""Those of a makespan that go on from the best plan, in the order of their turns in tight memory."""
+
 MOST_TURNS = 2
 """Turns in a row that one search may have while another one waits."""
 
 SIDES_SHARE, ORDERS_SHARE = 0.2, 0.8
 """Of the time, for `chain-sides` and then `disjunctive-search` where memory is slack."""
+
+PATIENCE = 0.35
+"""Of the time of the proof of a makespan, after which it must have proven more than was known."""
+
+SECOND_TURNS, SECOND_SEED = 4, 1_000
+"""Turns of each search after it, and their first seed beyond the task's."""
 
 SECOND_S = 2.0
 """No step gets less, unless less is left."""
@@ -71,6 +83,8 @@ class AutoStep:
         The task's own, or rules whose plans or bounds hold for it.
     share : float
         Of the time that is left when it begins.
+    patience : float
+        Of that, after which it ends if no bound has risen by then.
     params : mapping
     seed : int
     is_placer : bool
@@ -80,6 +94,7 @@ class AutoStep:
     method: str
     semantics: Semantics
     share: float = 1.0
+    patience: float = 1.0
     params: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
     is_placer: bool = False
@@ -103,6 +118,9 @@ def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     steps: list[AutoStep] = []
     if isinstance(own, Makespan):
         steps = [AutoStep(first, own), AutoStep("cp-sat", own)]
+        if SMALL_PARTS < parts <= LARGE_PARTS and workers > 1:  # what proves nothing makes room for a search
+            steps[0] = replace(steps[0], patience=PATIENCE)
+            steps[1:] = _second_searches(task)
     elif isinstance(own, LatencySubgraphs):
         steps = [AutoStep(first, own), AutoStep("latency-ip", own)]
     elif isinstance(own, PipelineIteration):
@@ -116,7 +134,7 @@ def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     yield AutoStep(BOUNDS, own, share=share if parts <= LARGE_PARTS else 0.5)
     for step in steps:
         if parts <= MOST_PARTS.get(step.method, parts) and _applies(step, task):
-            yield _for_a_lane(step, workers)
+            yield _for_a_lane(step, workers if step.method not in SEARCHES else 1)
     yield AutoStep(BOUNDS, own)
 
 
@@ -152,6 +170,16 @@ def plans(
         yield replace(step, seed=seed + turn)
         yield from placing
     yield from placing
+
+
+def _second_searches(task: Task) -> list[AutoStep]:
+    """Searches for the lane that proves, with random numbers of their own."""
+    names = ("multilevel", "disjunctive-search") * SECOND_TURNS
+    seed = task.limits.seed + SECOND_SEED
+    return [
+        AutoStep(name, task.semantics, share=TURN_SHARE, seed=seed + turn)
+        for turn, name in enumerate(names)
+    ]
 
 
 def _turns(searches: list[AutoStep], least: Callable[[], int | None]) -> Iterator[AutoStep]:
@@ -190,11 +218,12 @@ def _searches(task: Task, workers: int) -> list[AutoStep]:
         return list(_able(task, AutoStep("local-search", own, share=0.1)))
     if _parts(task) > LARGE_PARTS:  # a second search would begin anew with its lists and starts
         return list(_able(task, AutoStep("disjunctive-search", own, share=0.9), workers=workers))
-    runs, orders = (AutoStep(name, own, FIRST_TURN) for name in ("run-moves", "disjunctive-search"))
+    runs, parts, orders = (AutoStep(name, own, FIRST_TURN) for name in SEARCHES)
+    parts = replace(parts, share=PARTS_SHARE)
     if memory_is_slack(task.instance):
         orders, runs = replace(orders, share=ORDERS_SHARE), replace(runs, share=RUNS_SHARE)
-        return list(_able(task, orders, runs))
-    return list(_able(task, runs, orders))  # whole runs move where memory forces transfers
+        return list(_able(task, parts, orders, runs))
+    return list(_able(task, runs, parts, orders))  # whole runs move where memory forces transfers
 
 
 def _parts(task: Task) -> int:
@@ -228,4 +257,4 @@ def _for_a_lane(step: AutoStep, workers: int) -> AutoStep:
     known = METHODS[step.method].params.model_fields
     chosen = {"workers": workers, "start": False, "anneal": workers == 1}
     params = {**{name: value for name, value in chosen.items() if name in known}, **step.params}
-    return AutoStep(step.method, step.semantics, step.share, params, step.seed)
+    return replace(step, params=params)
