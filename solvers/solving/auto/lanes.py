@@ -100,10 +100,9 @@ class Lane:
 
     def _gives_up(self, late_s: float, board: Board) -> bool:
         """Whether the step has proven nothing for longer than it may."""
-        assert self.step is not None and self.limit_s is not None
-        if self.step.patience >= 1 or board.bound_ns > self.known_ns:
+        if self.step is None or self.limit_s is None or board.bound_ns > self.known_ns:
             return False
-        return late_s > (self.step.patience - 1) * self.limit_s
+        return self.step.patience < 1 and late_s > (self.step.patience - 1) * self.limit_s
 
     def stop(self) -> None:
         """Ask the step to return what it has."""

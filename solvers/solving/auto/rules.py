@@ -50,7 +50,7 @@ PARTS_SHARE = 0.4
 """Of the time, for the first turn of `multilevel`."""
 
 SEARCHES = ("run-moves", "multilevel", "disjunctive-search")
-"""Those of a makespan that go on from the best plan, in the order of their turns in tight memory."""
+"""Searches of a makespan, in the order of their turns where memory is tight."""
 
 MOST_TURNS = 2
 """Turns in a row that one search may have while another one waits."""
@@ -118,7 +118,9 @@ def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     steps: list[AutoStep] = []
     if isinstance(own, Makespan):
         steps = [AutoStep(first, own), AutoStep("cp-sat", own)]
-        if SMALL_PARTS < parts <= LARGE_PARTS and workers > 1:  # what proves nothing makes room for a search
+        if (
+            SMALL_PARTS < parts <= LARGE_PARTS and workers > 1
+        ):  # what proves nothing makes room for a search
             steps[0] = replace(steps[0], patience=PATIENCE)
             steps[1:] = _second_searches(task)
     elif isinstance(own, LatencySubgraphs):

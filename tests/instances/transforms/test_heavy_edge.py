@@ -1,0 +1,76 @@
+"""Merging along heavy edges: no part gets too much, and parts can be kept apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from draws.binding_memory import binding_instance
+from draws.tiny import tiny_instance
+
+from placegap.instances import Graph, Instance, generate
+from placegap.instances.problem.graph_index import Ints
+from placegap.instances.structure.mean_costs import flow_of
+from placegap.instances.transforms.heavy_edge import MEMORY_PARTS, SLACK, merge_heavy_edges
+from placegap.instances.transforms.merge import Merge
+
+
+def check_limits(merge: Merge, parts: int) -> None:
+    """Work and bytes of each part, of which no limit is exceeded but by single ops."""
+    arrays, k = merge.fine.arrays, merge.fine.num_devices
+    limits = (
+        flow_of(arrays).node_ns.sum() / (k * parts),
+        arrays.memory_bytes.min() / MEMORY_PARTS,
+    )
+    for held, limit in zip((flow_of(arrays).node_ns, arrays.resident_bytes), limits, strict=True):
+        total = np.bincount(merge.op, held)
+        most = np.zeros(len(total))
+        np.maximum.at(most, merge.op, held)
+        assert (total <= np.maximum(np.maximum(limit, SLACK * most), most)).all()
+
+
+def draws(count: int) -> list[Instance]:
+    return [draw(seed) for seed in range(count) for draw in (tiny_instance, binding_instance)]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+def test_no_part_has_more_than_its_share_unless_one_op_has(parts: int) -> None:
+    merged = 0
+    for instance in draws(60):
+        merge = merge_heavy_edges(instance, parts)  # `merge_groups` refuses a cycle
+        check_limits(merge, parts)
+        merged += merge.coarse.num_ops < instance.num_ops
+    assert merged > 10
+
+
+def test_ops_of_different_devices_stay_apart() -> None:
+    for seed, instance in enumerate(draws(40)):
+        rng = np.random.default_rng(seed)
+        groups = rng.integers(0, instance.num_devices, instance.arrays.num_groups)
+        apart: Ints = groups[instance.arrays.group]
+        merge = merge_heavy_edges(instance, 1, apart)
+        of_part = np.full(merge.coarse.num_ops, -1)
+        of_part[merge.op] = apart
+        assert (of_part[merge.op] == apart).all()
+
+
+def test_more_parts_leave_more_ops() -> None:
+    # 40 parts for each of two devices are 80 at least; what a second path joins stays apart
+    graph = generate("layered", {"ops": 1000}, seed=1)
+    instance = tiny_instance(0).model_copy(update={"graph": _for_kinds_of(tiny_instance(0), graph)})
+    sizes = [merge_heavy_edges(instance, parts).coarse.num_ops for parts in (40, 160)]
+    assert 40 * instance.num_devices <= sizes[0] < sizes[1] <= 1000
+
+
+def _for_kinds_of(instance: Instance, graph: Graph) -> Graph:
+    """The graph with the times of its first kind on all devices of an instance."""
+    kinds = [device.kind for device in instance.cluster.devices]
+    ops = tuple(
+        op.model_copy(update={"time_ns": dict.fromkeys(kinds, next(iter(op.time_ns.values())))})
+        for op in graph.ops
+    )
+    return graph.model_copy(update={"ops": ops})
+
+
+def test_no_parts_are_an_error() -> None:
+    with pytest.raises(ValueError, match="0 parts"):
+        merge_heavy_edges(tiny_instance(0), 0)
