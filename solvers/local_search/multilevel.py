@@ -41,6 +41,9 @@ ROUND_ENDS = (0.4, 1.0)
 COARSE_SHARE = 0.5
 """Of a round, for all levels but the graph itself."""
 
+US_PER_PART_MERGED = 60.0
+"""What merging takes for each op and edge, so that levels without time for it are left out."""
+
 USUAL_MOVES = 10_000
 """Moves on each level where there is neither a time limit nor a number."""
 
@@ -112,7 +115,7 @@ class _Rounds:
         instance, known = self.task.instance, self.best if number else None
         apart = None if known is None else known.plan.devices
         starts = [] if known is None else [known]  # at first, a better start leads less far
-        for at, parts in enumerate(LEVELS):
+        for at, parts in enumerate(self._levels(clock)):
             merge = merge_heavy_edges(instance, parts, apart)
             if merge.coarse.num_ops > WORTHWHILE * instance.num_ops:
                 break
@@ -126,6 +129,14 @@ class _Rounds:
                 fine = expand_plan(merge, found.plan, self.task.semantics)
                 starts += _judged(instance, self.task.semantics, fine)
         self._search(instance, [start.plan for start in starts], number, clock.left_s)
+
+    def _levels(self, clock: Clock) -> tuple[int, ...]:
+        """The levels of a round, none where merging takes most of the time for them."""
+        instance = self.task.instance
+        merging_s = 1e-6 * US_PER_PART_MERGED * (instance.num_ops + len(instance.graph.edges))
+        left_s = clock.left_s
+        hasty = left_s is not None and len(LEVELS) * merging_s > COARSE_SHARE / 2 * left_s
+        return () if hasty else LEVELS
 
     def _search(
         self, instance: Instance, plans: list[Plan], number: int, left_s: float | None

@@ -59,9 +59,18 @@ def test_a_known_plan_is_kept_where_no_better_one_is_found() -> None:
 
 def test_the_same_seed_and_steps_find_the_same_plan() -> None:
     instance = load_corpus("gpt2-train").instance()
-    runs = [solve(instance, Makespan(), "multilevel", params={"steps": 300}) for _ in range(2)]
+    peak = Makespan(memory="peak")
+    runs = [solve(instance, peak, "multilevel", params={"steps": 300}) for _ in range(2)]
+    assert runs[0].plan is not None
     assert runs[0].plan == runs[1].plan
     assert runs[0].details["levels"] == 6  # three levels of parts in each of two rounds
+
+
+def test_without_time_for_merging_the_graph_itself_is_searched() -> None:
+    instance = load_corpus("gpt2-train").instance()
+    found = solve(instance, Makespan(memory="peak"), "multilevel", time_limit_s=0.01)
+    assert found.plan is not None
+    assert found.details["levels"] == 0
 
 
 def test_where_nothing_fits_it_says_so() -> None:
