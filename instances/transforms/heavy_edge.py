@@ -51,6 +51,7 @@ def merge_heavy_edges(instance: Instance, parts: int = PARTS, apart: Ints | None
     >>> from placegap.instances import example
     >>> merge_heavy_edges(example(), 1).op.tolist()
     [0, 1, 0, 2]
+    >>> import numpy as np
     >>> merge_heavy_edges(example(), 1, np.array([0, 0, 1, 1])).op.tolist()
     [0, 1, 2, 2]
     """

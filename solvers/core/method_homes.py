@@ -39,7 +39,7 @@ HOMES = {
     "cpop": "placers.list_scheduling.cpop",
     "annealing": "local_search.annealing.method",
     "disjunctive-search": "local_search.method",
-    "multilevel": "local_search.multilevel",
+    "multilevel": "local_search.multilevel.method",
     "hrl": "learned.hrl.method",
     "placeto": "learned.placeto.method",
     "order-place": "placers.clustering.order_place",

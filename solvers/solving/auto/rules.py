@@ -156,7 +156,7 @@ def plans(
     >>> from itertools import islice
     >>> from placegap.instances import Makespan, example
     >>> [(s.method, s.seed) for s in islice(plans(Task(example(), Makespan()), 7), 2)]
-    [('chain-sides', 7), ('disjunctive-search', 7)]
+    [('chain-sides', 7), ('multilevel', 7)]
     """
     own, limit_s = task.semantics, task.limits.time_limit_s
     placing = _placing(task, waiting)

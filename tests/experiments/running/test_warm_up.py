@@ -33,7 +33,8 @@ ENDLESS = [name for name, method in METHODS.items() if method.params.little_effo
 
 def test_the_searches_that_use_all_of_their_time_are_known() -> None:
     assert sorted(ENDLESS) == [
-        "annealing", "chain-sides", "disjunctive-search", "hrl", "placeto", "run-moves",
+        "annealing", "chain-sides", "disjunctive-search", "hrl", "multilevel", "placeto",
+        "run-moves",
     ]  # fmt: skip
 
 
@@ -56,6 +57,7 @@ def test_searches_say_which_parameters_are_their_effort() -> None:
         "hrl": ["evaluations"],
         "latency": ["moves", "rounds"],
         "local-search": ["restarts"],
+        "multilevel": ["steps"],
         "noncontiguous": ["moves", "patience", "rounds"],
         "placeto": ["evaluations"],
         "run-moves": ["steps"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from draws.tiny import tiny_instance
@@ -21,6 +22,7 @@ from placegap.solvers.core.method import Params
 from placegap.solvers.core.starts import PLACERS, cheapest_first, placers
 from placegap.solvers.solving.auto import method as auto
 from placegap.solvers.solving.auto import rules
+from placegap.solvers.solving.auto.lanes import Lane
 from placegap.solvers.solving.auto.placing import Placed, first_plans, still_waiting
 from placegap.solvers.solving.auto.rules import AutoStep, plans
 
@@ -33,6 +35,7 @@ ALL_SEMANTICS: tuple[Semantics, ...] = (
 NOT_PLACERS = {
     "annealing": "a search",
     "disjunctive-search": "a search",
+    "multilevel": "a search",
     "run-moves": "a search",
     "chain-sides": "a search",
     "hrl": "a trained policy",
@@ -142,13 +145,35 @@ def test_where_the_time_for_placers_is_over_they_come_after_the_first_search() -
     task = Task(example(), Makespan(), Limits(0.0))
     looking = plans(task, 0, ["etf", "peft"])
     assert [next(looking).method for _ in range(5)] == [
-        "chain-sides", "disjunctive-search", "etf", "peft", "run-moves",
+        "chain-sides", "multilevel", "etf", "peft", "disjunctive-search",
     ]  # fmt: skip
 
 
 def test_where_memory_forces_transfers_whole_runs_move_first() -> None:
     looking = plans(Task(tight_example(), Makespan(), Limits(0.0)), 0)
-    assert [next(looking).method for _ in range(2)] == ["run-moves", "disjunctive-search"]
+    assert [next(looking).method for _ in range(3)] == [
+        "run-moves", "multilevel", "disjunctive-search",
+    ]  # fmt: skip
+
+
+def test_a_proof_that_proves_nothing_leaves_its_core_to_a_second_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules, "SMALL_PARTS", 7)  # the example has four ops and four edges
+    task = Task(example(), Makespan(), Limits(60.0, seed=3))
+    steps = list(rules.proofs(task, 2))
+    assert [step.method for step in steps[:4]] == [
+        "bounds", "decomposition", "multilevel", "disjunctive-search",
+    ]  # fmt: skip
+    assert 3 not in {step.seed for step in steps[2:-1]}  # the first search has that seed
+    alone = [step.method for step in rules.proofs(task, 1)]
+    assert alone == ["bounds", "decomposition", "cp-sat", "bounds"]
+    patience, began_ns = steps[1].patience, 5
+    lane = SimpleNamespace(step=steps[1], limit_s=10.0, known_ns=began_ns)
+    for spent_s, bound_ns, ends in ((3.0, 5, False), (4.0, 5, True), (4.0, 6, False)):
+        assert 0.3 < patience < 0.4
+        board = SimpleNamespace(bound_ns=bound_ns)
+        assert Lane._gives_up(lane, spent_s - 10.0, board) is ends  # type: ignore[arg-type]
 
 
 def test_of_a_large_graph_there_is_one_search_and_it_has_all_cores(
