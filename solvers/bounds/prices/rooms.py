@@ -1,4 +1,4 @@
-"""RoomPrices per byte of the devices' memory that prove much: a subgradient method.
+"""Prices per byte of the devices' memory that prove much: a subgradient method.
 
 For any prices, the least of cost and price of the bytes, less the price of all room, is a bound.
 Where bytes overfill a device, its price rises, and where there is room left, it falls. Steps are
