@@ -20,7 +20,7 @@ MEMORY_PARTS = 8
 """Parts that fill the smallest memory."""
 
 SLACK = 1.02
-"""A part whose heaviest op is already too much may hold so much more than it alone."""
+"""A part whose heaviest op is too much already may hold so many times what that op does."""
 
 
 def merge_heavy_edges(instance: Instance, parts: int = PARTS, apart: Ints | None = None) -> Merge:
@@ -28,7 +28,7 @@ def merge_heavy_edges(instance: Instance, parts: int = PARTS, apart: Ints | None
 
     A part has at most the work of all ops on one device (in mean times), divided by the number of
     devices and by `parts`; and an eighth of the smallest memory. A part of one op that is more may
-    take in a tenth more. What `pesto_merge` passes over is passed over here, too.
+    take in a fiftieth more. What `pesto_merge` passes over is passed over here, too.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """multilevel: the disjunctive search on coarser graphs first, then on the graph itself.
 
 On a graph of thousands of ops a search moves one op at a time, most of which take no time at all.
-Merged to parts of about equal work, the same search moves what matters, and ten times as often.
+Merged to parts of about equal work, the same search moves what matters, and more often.
 """
 
 from __future__ import annotations

@@ -88,21 +88,19 @@ class Lane:
                 self._has_died(board)
                 return
             self._take(message, board, deadline)
-        if self.limit_s is None or self.process is None:
+        if self.limit_s is None or self.process is None or self.step is None:
             return
-        late_s = time.monotonic() - self.began_s - self.limit_s
+        spent_s = time.monotonic() - self.began_s
+        late_s = spent_s - self.limit_s
+        has_proven = board.bound_ns > self.known_ns
         patience_s = LATE_S + LATE_SHARE * self.limit_s
         if late_s > 2 * patience_s:
             self._end(board, "ended: it ran past its limit")
             self.close()
-        elif late_s > patience_s or self._gives_up(late_s, board):
+        elif late_s > patience_s or self.step.gives_up(
+            spent_s / max(1e-6, self.limit_s), has_proven=has_proven
+        ):
             self.stop()
-
-    def _gives_up(self, late_s: float, board: Board) -> bool:
-        """Whether the step has proven nothing for longer than it may."""
-        if self.step is None or self.limit_s is None or board.bound_ns > self.known_ns:
-            return False
-        return self.step.patience < 1 and late_s > (self.step.patience - 1) * self.limit_s
 
     def stop(self) -> None:
         """Ask the step to return what it has."""

@@ -99,6 +99,20 @@ class AutoStep:
     seed: int = 0
     is_placer: bool = False
 
+    def gives_up(self, share: float, *, has_proven: bool) -> bool:
+        """Whether it ends after a share of its time.
+
+        Examples
+        --------
+        >>> from placegap.instances import Makespan
+        >>> step = AutoStep("decomposition", Makespan(), patience=0.35)
+        >>> [step.gives_up(0.3, has_proven=False), step.gives_up(0.4, has_proven=False)]
+        [False, True]
+        >>> step.gives_up(0.4, has_proven=True)
+        False
+        """
+        return self.patience < 1 and share > self.patience and not has_proven
+
 
 def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     """The steps that prove, the one that proves most first.
@@ -118,9 +132,8 @@ def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     steps: list[AutoStep] = []
     if isinstance(own, Makespan):
         steps = [AutoStep(first, own), AutoStep("cp-sat", own)]
-        if (
-            SMALL_PARTS < parts <= LARGE_PARTS and workers > 1
-        ):  # what proves nothing makes room for a search
+        if SMALL_PARTS < parts <= LARGE_PARTS and workers > 1:
+            # what proves nothing makes room for a search
             steps[0] = replace(steps[0], patience=PATIENCE)
             steps[1:] = _second_searches(task)
     elif isinstance(own, LatencySubgraphs):

@@ -1,4 +1,4 @@
-"""RoomPrices of bytes rise where a device is overfull, and a room without a limit costs nothing."""
+"""Prices of bytes rise where a device is overfull, and a room without a limit costs nothing."""
 
 from __future__ import annotations
 

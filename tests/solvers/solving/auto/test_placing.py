@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from draws.tiny import tiny_instance
@@ -22,7 +21,6 @@ from placegap.solvers.core.method import Params
 from placegap.solvers.core.starts import PLACERS, cheapest_first, placers
 from placegap.solvers.solving.auto import method as auto
 from placegap.solvers.solving.auto import rules
-from placegap.solvers.solving.auto.lanes import Lane
 from placegap.solvers.solving.auto.placing import Placed, first_plans, still_waiting
 from placegap.solvers.solving.auto.rules import AutoStep, plans
 
@@ -168,12 +166,9 @@ def test_a_proof_that_proves_nothing_leaves_its_core_to_a_second_search(
     assert 3 not in {step.seed for step in steps[2:-1]}  # the first search has that seed
     alone = [step.method for step in rules.proofs(task, 1)]
     assert alone == ["bounds", "decomposition", "cp-sat", "bounds"]
-    patience, began_ns = steps[1].patience, 5
-    lane = SimpleNamespace(step=steps[1], limit_s=10.0, known_ns=began_ns)
-    for spent_s, bound_ns, ends in ((3.0, 5, False), (4.0, 5, True), (4.0, 6, False)):
-        assert 0.3 < patience < 0.4
-        board = SimpleNamespace(bound_ns=bound_ns)
-        assert Lane._gives_up(lane, spent_s - 10.0, board) is ends  # type: ignore[arg-type]
+    assert steps[1].gives_up(0.4, has_proven=False)
+    assert not steps[1].gives_up(0.4, has_proven=True)
+    assert not any(step.gives_up(2.0, has_proven=False) for step in steps[2:])
 
 
 def test_of_a_large_graph_there_is_one_search_and_it_has_all_cores(
