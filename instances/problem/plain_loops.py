@@ -1,6 +1,6 @@
-"""What numpy's slices and `diff` do, as loops for kernels.
+"""What numpy's slices, `diff` and `integers` do, in plain code for kernels.
 
-numba compiles a loop in a fraction of the time: a slice that is assigned to brings the code of its
+numba compiles it in a fraction of the time: a slice that is assigned to brings the code of its
 error message along, into the kernel and into every kernel that calls it.
 """
 
@@ -15,7 +15,7 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.kernels import kernel
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
     """Write the first entries of an array over all of another one; both have one axis.
 
@@ -45,3 +45,15 @@ def sizes_of(ptr: Ints) -> Ints:
     for at in range(len(sizes)):
         sizes[at] = ptr[at + 1] - ptr[at]
     return sizes
+
+
+@kernel(nogil=True, allocates=False)
+def draw(rng: np.random.Generator, count: int) -> int:
+    """One of 0..count - 1, about equally likely; `rng.integers` makes an array for each number.
+
+    Examples
+    --------
+    >>> draw(np.random.default_rng(0), 10)
+    6
+    """
+    return int(rng.random() * count)

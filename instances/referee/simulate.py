@@ -363,7 +363,7 @@ def _run_events(
     return start
 
 
-@kernel
+@kernel(allocates=False)
 def _push(heap: Ints, base: int, size: Ints, q: int, value: int) -> None:
     """Insert into the heap of queue q, which lies at heap[base:]."""
     at = size[q]
@@ -377,7 +377,7 @@ def _push(heap: Ints, base: int, size: Ints, q: int, value: int) -> None:
     heap[base + at] = value
 
 
-@kernel
+@kernel(allocates=False)
 def _pop(heap: Ints, base: int, size: Ints, q: int) -> int:
     """Remove the least value of the heap of queue q."""
     least = heap[base]

@@ -111,7 +111,7 @@ def _search(
             return best, best_device, best_start, best_duration, best_move
 
 
-@kernel
+@kernel(allocates=False)
 def next_placement(home: Ints, num_devices: int, group: Ints, device: Ints) -> bool:
     """Move on to the next device of each group (`home`) and op (`device`); False after the last."""
     at = 0
@@ -255,7 +255,7 @@ def _best_order(
     return best, found
 
 
-@kernel
+@kernel(allocates=False)
 def _may_follow(i: int, at: int, last: int, start: Ints, duration: Ints, lag: Ints) -> bool:
     """Whether item i, from time `at` on, comes after the item `last` in (start, end, number)."""
     for j in range(i):

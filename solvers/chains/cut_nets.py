@@ -27,7 +27,7 @@ class CutNets(NamedTuple):
     weight: Ints
 
 
-@kernel
+@kernel(allocates=False)
 def added_cut(nets: CutNets, pins_in: Ints, v: int) -> int:
     """Change of the cut if block v joins a set with ``pins_in[e]`` pins of each net e."""
     change = np.int64(0)
@@ -40,7 +40,7 @@ def added_cut(nets: CutNets, pins_in: Ints, v: int) -> int:
     return int(change)
 
 
-@kernel
+@kernel(allocates=False)
 def put_in(nets: CutNets, pins_in: Ints, v: int) -> int:
     """Let block v join the set; the change of the cut."""
     change = np.int64(0)

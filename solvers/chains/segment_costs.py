@@ -92,7 +92,7 @@ def joining_costs(touched: Touched, weight: Ints) -> Ints:
     return joining
 
 
-@kernel
+@kernel(allocates=False)
 def leave_behind(touched: Touched, weight: Ints, joining: Ints, bucket: int) -> None:
     """Let segments begin behind a bucket, and no longer with it: change `joining` in place."""
     for at in range(touched.ptr[bucket], touched.ptr[bucket + 1]):

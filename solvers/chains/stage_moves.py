@@ -182,7 +182,7 @@ def anneal(m: Moves, stage: Ints, best: int, steps: int, heat: float, rng: np.ra
     return best, found
 
 
-@kernel
+@kernel(allocates=False)
 def _above(m: Moves, work: int, moved: int, target: int) -> float:
     """The square of what a load has above the target, in parts of it."""
     load = max(work, moved) if m.overlap else work + moved

@@ -54,14 +54,14 @@ def share(stage: Stage, parameter_bytes: int) -> Sharing:
     return Sharing(stage.replicas, top, bottom, slope, cut_bits, shift - cut_bits)
 
 
-@kernel
+@kernel(allocates=False)
 def least_sync_ns(s: Sharing, parameter_bytes: int) -> int:
     """At most the synchronisation of so many parameters, nearly as much."""
     product = (parameter_bytes >> s.cut_bits) * s.slope
     return int(product >> s.shift if s.shift >= 0 else product << -s.shift)
 
 
-@kernel
+@kernel(allocates=False)
 def sync_ns(s: Sharing, parameter_bytes: int) -> int:
     """ceil(parameter_bytes * top / bottom).
 
@@ -74,7 +74,7 @@ def sync_ns(s: Sharing, parameter_bytes: int) -> int:
     return int(guess - (-missing) // s.bottom)
 
 
-@kernel
+@kernel(allocates=False)
 def least_shared_sync(sharing: Sharing, parameter_bytes: int, limit: int) -> int:
     """At most replicas * the synchronisation of at least so many parameters."""
     if parameter_bytes <= 0:
@@ -84,7 +84,7 @@ def least_shared_sync(sharing: Sharing, parameter_bytes: int, limit: int) -> int
     return int(sharing.replicas * min(limit, least_sync_ns(sharing, parameter_bytes)))
 
 
-@kernel
+@kernel(allocates=False)
 def shared_load(s: Sharing, base: int, parameter_bytes: int, limit: int) -> int:
     """Load of a stage of which one device alone would have `base`; `limit` or more if too large."""
     if base > s.replicas * (limit - 1):

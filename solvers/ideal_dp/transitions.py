@@ -22,7 +22,7 @@ from placegap.solvers.ideal_dp.sharing import (
 )
 
 
-@kernel
+@kernel(allocates=False)
 def relax(
     d: View, s: Sources, sharing: Sharing, targets: Indices, value: Ints, origin: Indices,
     stage_of: Indices, mark: int, enough: int, begin: int, budget: int, peak: StagePeak,
@@ -101,7 +101,7 @@ def relax(
     return len(targets), looked
 
 
-@kernel
+@kernel(allocates=False)
 def device_load(d: View, target: int, source: int, limit: int) -> int:
     """Load of one device that takes the difference; `limit` or more if it is no difference."""
     for word in range(d.members.shape[1]):

@@ -14,7 +14,7 @@ import numpy as np
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.plain_loops import copy_to, draw
 from placegap.solvers.latency.calls import CallData, CallProblem, Scratch, call_latency, new_scratch
 
 COLD = 1e-5
@@ -118,25 +118,19 @@ def _anneal(
     return best
 
 
-@kernel(nogil=True)
-def _draw(rng: np.random.Generator, count: int) -> int:
-    """One of 0..count - 1; `rng.integers` takes numba far longer to compile."""
-    return int(rng.random() * count)
-
-
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _choose(
     data: CallData, place: Ints, rng: np.random.Generator, chosen: _Group, stamp: int
 ) -> int:
     """An op and others in its place, all on one side of it or all around it; how many."""
-    v = _draw(rng, len(place))
-    kind = _draw(rng, 20)
+    v = draw(rng, len(place))
+    kind = draw(rng, 20)
     kind = ALONE if kind < 6 else AROUND if kind < 10 else LATER if kind < 15 else EARLIER
-    if kind == EARLIER and place[v] < data.num_calls and _draw(rng, 40) == 0:
+    if kind == EARLIER and place[v] < data.num_calls and draw(rng, 40) == 0:
         kind = WHOLE
     most = len(place)
-    if kind == AROUND or (place[v] >= data.num_calls or _draw(rng, 2) == 0):
-        most = 1 + _draw(rng, 2 << _draw(rng, 7))
+    if kind == AROUND or (place[v] >= data.num_calls or draw(rng, 2) == 0):
+        most = 1 + draw(rng, 2 << draw(rng, 7))
     chosen.op[0], chosen.mark[v] = v, stamp
     count, at = 1, 0
     if kind == WHOLE:
@@ -155,7 +149,7 @@ def _choose(
     return count
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _spread(
     ptr: Ints, neighbour: Ints, place: Ints, chosen: _Group, w: int, count: int, most: int,
     stamp: int,
@@ -169,7 +163,7 @@ def _spread(
     return count
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _with_groups(
     group: Ints, group_ptr: Ints, member: Ints, chosen: _Group, count: int, stamp: int
 ) -> int:
@@ -183,33 +177,33 @@ def _with_groups(
     return count
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _target(
     data: CallData, place: Ints, rng: np.random.Generator, chosen: _Group, count: int
 ) -> int:
     """The place of a neighbour of the group, three times out of four; else any."""
-    if _draw(rng, 4) == 0:
-        return _draw(rng, len(data.device))
+    if draw(rng, 4) == 0:
+        return draw(rng, len(data.device))
     for _ in range(4):
-        v = chosen.op[_draw(rng, count)]
+        v = chosen.op[draw(rng, count)]
         out = data.succ_ptr[v + 1] - data.succ_ptr[v]
         degree = out + data.pred_ptr[v + 1] - data.pred_ptr[v]
         if degree == 0:
             continue
-        at = _draw(rng, degree)
+        at = draw(rng, degree)
         w = data.succ[data.succ_ptr[v] + at] if at < out else data.pred[data.pred_ptr[v] + at - out]
         if place[w] != place[v]:
             return int(place[w])
-    return _draw(rng, len(data.device))
+    return draw(rng, len(data.device))
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _followers(
     data: CallData, place: Ints, rng: np.random.Generator, chosen: _Group, leaders: int,
     count: int, to: int,
 ) -> None:  # fmt: skip
     """The calls of one accelerator that the others of colocation groups go to."""
-    kind, first = _draw(rng, 3), to - to % data.subgraphs
+    kind, first = draw(rng, 3), to - to % data.subgraphs
     if kind == TO:
         return
     for at in range(leaders, count):
@@ -219,7 +213,7 @@ def _followers(
         if kind == NEAR:
             out = data.succ_ptr[v + 1] - data.succ_ptr[v]
             degree = out + data.pred_ptr[v + 1] - data.pred_ptr[v]
-            begin = _draw(rng, max(degree, 1))
+            begin = draw(rng, max(degree, 1))
             for turn in range(degree):
                 e = (begin + turn) % degree
                 if e < out:
@@ -231,7 +225,7 @@ def _followers(
                     break
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _put(data: CallData, place: Ints, held: Ints, chosen: _Group, count: int, device: int) -> bool:
     """Move the group; False, and nothing moves, if it cannot or need not."""
     more, moved = np.int64(0), False
@@ -253,7 +247,7 @@ def _put(data: CallData, place: Ints, held: Ints, chosen: _Group, count: int, de
     return True
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _put_back(data: CallData, place: Ints, held: Ints, chosen: _Group, count: int) -> None:
     for at in range(count):
         v = chosen.op[at]

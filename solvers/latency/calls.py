@@ -163,7 +163,7 @@ def new_scratch(data: CallData) -> Scratch:
     return Scratch(*[np.zeros(size, np.int64) for size in sizes])
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def call_latency(data: CallData, place: Ints, scratch: Scratch) -> tuple[int, int]:
     """Latency of a plan, `NEVER` where calls wait in a cycle, and the sum of all calls.
 
@@ -209,7 +209,7 @@ def call_latency(data: CallData, place: Ints, scratch: Scratch) -> tuple[int, in
     return (int(latency), int(total)) if ended == n else (NEVER, int(total))
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _durations(data: CallData, place: Ints, scratch: Scratch) -> None:
     """Compute of each call, and each tensor in and out once; the members of each call."""
     calls = data.num_calls
@@ -234,7 +234,7 @@ def _durations(data: CallData, place: Ints, scratch: Scratch) -> None:
             scratch.duration[source] += data.host_ns[u, data.device[source]]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _waits(data: CallData, place: Ints, scratch: Scratch) -> None:
     """How many edges, and calls, each call and each op on a host waits for."""
     calls = data.num_calls
@@ -250,7 +250,7 @@ def _waits(data: CallData, place: Ints, scratch: Scratch) -> None:
                 scratch.waiting[place[i]] += place[data.pred[at]] != place[i]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _release(
     data: CallData, place: Ints, scratch: Scratch, i: int, end: int, end_of_queue: int
 ) -> int:

@@ -41,13 +41,13 @@ def members(mask: Ints, count: int) -> NDArray[np.bool_]:
     return found
 
 
-@kernel(inline="always")
+@kernel(inline="always", allocates=False)
 def has(mask: Ints, v: int) -> bool:
     """Whether node v is in a set."""
     return bool(mask[v // 64] >> (v % 64) & 1)
 
 
-@kernel
+@kernel(allocates=False)
 def meets(one: Ints, other: Ints) -> bool:
     """Whether two sets have a node in common."""
     found = False
@@ -56,7 +56,7 @@ def meets(one: Ints, other: Ints) -> bool:
     return found
 
 
-@kernel
+@kernel(allocates=False)
 def beyond(one: Ints, other: Ints) -> bool:
     """Whether one set has a node that the other has not."""
     found = False

@@ -130,7 +130,7 @@ def _place(
     return True
 
 
-@kernel
+@kernel(allocates=False)
 def _arrival(
     machines: Machines, v: int, b: int, home: Ints, group: Ints, end: Ints, clock: Ints,
     there: Ints, book: bool,

@@ -42,7 +42,10 @@ MOST_TOUCHED = 20_000
 """Edges at the ops that one move may take along."""
 
 LONGEST_WALK = 256
-"""Items that are looked at to find a place; any place between an item's ends is valid."""
+"""Items of a machine that are looked at to find a place; any between an item's ends is valid."""
+
+HINTS = 1024
+"""Places for which each machine notes an item nearby, at most."""
 
 
 class Machines(NamedTuple):
@@ -75,14 +78,18 @@ class Orders(NamedTuple):
     """A schedule that can be changed; `item` has one row per item, and two that end the order.
 
     `ends` (machines, 2) are the first and the last item of each machine; `device` (n,) that of each
-    op. The rest is scratch: heap, marks, and what undoes a move.
+    op. `hint` (machines, h) has an item of the machine from each h-th of all labels, or one from
+    nearby, or what was one. The rest is scratch: heap, marks (`marked`: in the heap; `touched`: the
+    move has taken it out or put it in), and what undoes a move.
     """
 
     item: Ints
     ends: Ints
     device: Ints
+    hint: Ints
     heap: Ints
     marked: NDArray[np.int8]
+    touched: NDArray[np.int8]
     change: Ints
     old_start: Ints
     seed: Ints
@@ -124,11 +131,14 @@ def empty_orders(instance: Instance, semantics: Makespan, machines: Machines) ->
     """Orders without items, to be filled by `fill`."""
     size, k = machines.num_items, instance.num_devices
     item = np.full((size + 2, COLUMNS), NONE, np.int64)
+    num_machines = k + num_channels(semantics.channels, k)
     return Orders(
         item,
-        np.full((k + num_channels(semantics.channels, k), 2), NONE, np.int64),
+        np.full((num_machines, 2), NONE, np.int64),
         np.zeros(instance.num_ops, np.int64),
+        np.full((num_machines, min(HINTS, 1 + size // num_machines)), NONE, np.int64),
         np.empty(size + 2, np.int64),
+        np.zeros(size + 2, np.int8),
         np.zeros(size + 2, np.int8),
         np.empty((6 * MOST_TOUCHED, 6), np.int64),
         np.empty((size + 6 * MOST_TOUCHED, 2), np.int64),
@@ -138,7 +148,7 @@ def empty_orders(instance: Instance, semantics: Makespan, machines: Machines) ->
     )
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> None:
     """Lay out all items in a topological order, and compute their starts and tails.
 
@@ -155,6 +165,7 @@ def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> No
     ends[:] = NONE
     copy_to(orders.device, device)
     orders.marked[:] = 0
+    orders.touched[:] = 0
     orders.counter[:] = 0
     before = first
     item[first, LABEL], item[last, LABEL] = 0, LAST_LABEL
@@ -182,11 +193,32 @@ def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> No
                     ends[r, 0] = x
                 ends[r, 1] = x
     item[before, AFTER], item[last, BEFORE] = last, before
+    note_hints(orders)
     all_starts(machines, orders, first)
     all_tails(machines, orders)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
+def note_hints(orders: Orders) -> None:
+    """Note an item for each part of each machine's order, where there is one."""
+    item = orders.item
+    orders.hint[:] = NONE
+    for r in range(len(orders.ends)):
+        x = orders.ends[r, 0]
+        while x >= 0:
+            orders.hint[r, place_of(orders, x)] = x
+            x = item[x, NEXT + slot_of(item, x, r)]
+
+
+@kernel(nogil=True, allocates=False)
+def place_of(orders: Orders, x: int) -> int:
+    """In which part of all labels that of an item is."""
+    item, parts = orders.item, orders.hint.shape[1]
+    last = item[item[len(item) - 1, BEFORE], LABEL]
+    return int(min(parts - 1, int(parts * (item[x, LABEL] / (last + 1.0)))))
+
+
+@kernel(nogil=True, allocates=False)
 def all_starts(machines: Machines, orders: Orders, begin: int) -> None:
     """Compute the starts of all items behind one anew. O(n + m)."""
     item = orders.item
@@ -196,7 +228,7 @@ def all_starts(machines: Machines, orders: Orders, begin: int) -> None:
         x = item[x, AFTER]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def all_tails(machines: Machines, orders: Orders) -> None:
     """Compute all tails anew. O(n + m)."""
     item = orders.item
@@ -206,7 +238,7 @@ def all_tails(machines: Machines, orders: Orders) -> None:
         x = item[x, BEFORE]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def ends_of(machines: Machines, device: Ints, x: int) -> tuple[int, int, int, int]:
     """Producer, source, destination and tensor of a transfer."""
     n, k = machines.time_ns.shape
@@ -219,7 +251,7 @@ def ends_of(machines: Machines, device: Ints, x: int) -> tuple[int, int, int, in
     return u, device[u], b, t
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def carrier(machines: Machines, e: int, to: int) -> int:
     """The transfer that carries an edge to a device."""
     n, k = machines.time_ns.shape
@@ -228,13 +260,13 @@ def carrier(machines: Machines, e: int, to: int) -> int:
     return int(n + e)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def slot_of(item: Ints, x: int, r: int) -> int:
     """Which of an item's two machines is r."""
     return 0 if item[x, MACHINE] == r else 1
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def start_of(machines: Machines, orders: Orders, x: int) -> int:
     """When an item can start, by the starts of those before it."""
     item, device = orders.item, orders.device
@@ -264,7 +296,7 @@ def start_of(machines: Machines, orders: Orders, x: int) -> int:
     return int(start)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def tail_of(machines: Machines, orders: Orders, x: int) -> int:
     """The longest way from the start of an item to the end, by the tails of those after it."""
     item, device = orders.item, orders.device

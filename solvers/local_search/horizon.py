@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.plain_loops import draw
 from placegap.solvers.local_search.disjunctive import NONE, Machines
 
 Floats = NDArray[np.float64]
@@ -59,14 +60,14 @@ class Horizon(NamedTuple):
     urgency: Floats
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _write(state: Ints, log: Ints, count: int, index: int, value: int) -> int:
     log[count, INDEX], log[count, OLD], log[count, NEW] = index, state[index], value
     state[index] = value
     return count + 1
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def schedule_op(
     machines: Machines, groups: Groups, horizon: Horizon, v: int, b: int, count: int
 ) -> tuple[int, int]:  # fmt: skip
@@ -102,20 +103,20 @@ def schedule_op(
     return _write(state, log, count, v, end), int(sent)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _copy_rows(target: Ints, source: Ints, begin: int, end: int) -> None:
     for at in range(begin, end):
         for column in range(NEW + 1):
             target[at, column] = source[at, column]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _take_back(horizon: Horizon, count: int, to: int) -> None:
     for at in range(count - 1, to - 1, -1):
         horizon.state[horizon.log[at, INDEX]] = horizon.log[at, OLD]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def extend(
     machines: Machines, groups: Groups, horizon: Horizon, first: int, begin: int, end: int,
     weight: float,
@@ -146,7 +147,7 @@ def extend(
     return True
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _place(
     machines: Machines, groups: Groups, horizon: Horizon, first: int, at: int, weight: float
 ) -> None:
@@ -176,7 +177,7 @@ def anneal_horizon(
     best = now = horizon.cost[length]
     for move in range(moves):
         temperature = hot * (1.0 - move / moves) ** 2
-        at = first + int(rng.integers(0, length))
+        at = first + draw(rng, length)
         v = order[at]
         g = groups.group[v]
         a, to, target = home[g], home[g], at
@@ -232,7 +233,7 @@ def anneal_horizon(
             _place(machines, groups, horizon, first, at, weight)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def settle(groups: Groups, horizon: Horizon, first: int, last: int, count: int) -> None:
     """Settle `count` ops from `first` on; the rest of those before `last` can still change."""
     log, log_at, cost = horizon.log, horizon.log_at, horizon.cost
@@ -241,14 +242,15 @@ def settle(groups: Groups, horizon: Horizon, first: int, last: int, count: int) 
     left = last - first - count
     begin, end = log_at[count], log_at[last - first]
     for at in range(begin, end):
-        log[at - begin] = log[at]
+        for column in range(NEW + 1):
+            log[at - begin, column] = log[at, column]
     before = cost[count]
     for at in range(left + 1):
         log_at[at] = log_at[at + count] - begin
         cost[at] = cost[at + count] - before
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _target(
     machines: Machines, groups: Groups, horizon: Horizon, rng: np.random.Generator, v: int,
     last: int,
@@ -258,23 +260,23 @@ def _target(
     inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
     degree = inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v]
     if degree > 0 and rng.random() < 0.5:
-        at = int(rng.integers(0, degree))
+        at = draw(rng, degree)
         if at < inputs:
             u = machines.producer[machines.pred_edge[machines.pred_ptr[v] + at]]
         else:
             u = machines.consumer[machines.succ_edge[machines.succ_ptr[v] + at - inputs]]
         if horizon.position[u] < last:
             return int(groups.home[groups.group[u]])
-    return int(rng.integers(0, k))
+    return draw(rng, k)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _shifted(
     machines: Machines, horizon: Horizon, rng: np.random.Generator, v: int, at: int, first: int,
     last: int,
 ) -> int:  # fmt: skip
     """Another place for an op in the order, between what it waits for and what waits for it."""
-    by = int(rng.integers(1, LONGEST_SHIFT + 1))
+    by = 1 + draw(rng, LONGEST_SHIFT)
     if rng.random() < 0.5:
         low = max(first, at - by)
         for e in machines.pred_edge[machines.pred_ptr[v] : machines.pred_ptr[v + 1]]:
@@ -286,7 +288,7 @@ def _shifted(
     return int(high)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _apply(groups: Groups, horizon: Horizon, v: int, g: int, to: int, at: int, target: int) -> None:
     """Put an op from place `at` to `target`, and its group on a device."""
     order, position = horizon.order, horizon.position

@@ -13,7 +13,6 @@ from placegap.solvers.local_search.disjunctive import (
     HIGHEST,
     LABEL,
     LAST_LABEL,
-    LONGEST_WALK,
     MACHINE,
     NEXT,
     NONE,
@@ -23,11 +22,12 @@ from placegap.solvers.local_search.disjunctive import (
     START,
     STARTS,
     Orders,
+    place_of,
     slot_of,
 )
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def clear(orders: Orders) -> None:
     """Empty the heap."""
     for at in range(orders.counter[HEAPED]):
@@ -35,7 +35,7 @@ def clear(orders: Orders) -> None:
     orders.counter[HEAPED] = 0
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def remove(orders: Orders, x: int) -> None:
     """Take an item out of all orders; `undo` puts it back."""
     item, at = orders.item, orders.counter[CHANGES]
@@ -46,16 +46,18 @@ def remove(orders: Orders, x: int) -> None:
     change[at, 4], change[at, 5] = item[x, DURATION], item[x, LABEL]
     orders.counter[HIGHEST] = max(orders.counter[HIGHEST], item[x, LABEL])
     note_start(orders, x)
+    orders.touched[x] = 1
     mark_neighbours(orders, x)
     unlink(orders, x)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def insert(orders: Orders, x: int, before: int) -> None:
     """Put an item, whose machines and duration are set, behind another one into all orders."""
     item, at = orders.item, orders.counter[CHANGES]
     orders.change[at, 0], orders.change[at, 1] = x, NONE
     orders.counter[CHANGES] = at + 1
+    orders.touched[x] = 1
     link(orders, x, before)
     orders.counter[HIGHEST] = max(orders.counter[HIGHEST], item[x, LABEL])
     add_seed(orders, x)
@@ -63,7 +65,7 @@ def insert(orders: Orders, x: int, before: int) -> None:
     add_dirty(orders, x)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def mark_neighbours(orders: Orders, x: int) -> None:
     """Note the items beside one on its machines: what a change of its place may change."""
     item = orders.item
@@ -76,7 +78,7 @@ def mark_neighbours(orders: Orders, x: int) -> None:
                 add_dirty(orders, y)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def note_start(orders: Orders, x: int) -> None:
     """Note when an item starts, so that `undo` can bring it back."""
     at = orders.counter[STARTS]
@@ -84,7 +86,7 @@ def note_start(orders: Orders, x: int) -> None:
     orders.counter[STARTS] = at + 1
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def add_seed(orders: Orders, x: int) -> None:
     """Note an item whose tail a change may change."""
     at = orders.counter[SEEDS]
@@ -92,7 +94,7 @@ def add_seed(orders: Orders, x: int) -> None:
     orders.counter[SEEDS] = at + 1
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def add_dirty(orders: Orders, x: int) -> None:
     """Note an item that may start at another time after a change."""
     at = orders.counter[DIRTY]
@@ -100,7 +102,7 @@ def add_dirty(orders: Orders, x: int) -> None:
     orders.counter[DIRTY] = at + 1
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def undo(orders: Orders) -> None:
     """Take back all changes since the counters were set to 0."""
     item, counter = orders.item, orders.counter
@@ -120,13 +122,15 @@ def undo(orders: Orders) -> None:
     forget(orders)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def forget(orders: Orders) -> None:
     """From here on is what `undo` takes back."""
+    for at in range(orders.counter[CHANGES]):
+        orders.touched[orders.change[at, 0]] = 0
     orders.counter[:] = 0
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def unlink(orders: Orders, x: int) -> None:
     """Take an item out of the order of all and out of its machines' orders."""
     item, ends = orders.item, orders.ends
@@ -136,6 +140,9 @@ def unlink(orders: Orders, x: int) -> None:
         r = item[x, MACHINE + slot]
         if r >= 0:
             p, y = item[x, PREV + slot], item[x, NEXT + slot]
+            part = place_of(orders, x)
+            if orders.hint[r, part] == x:
+                orders.hint[r, part] = p if p >= 0 else y
             if p >= 0:
                 item[p, NEXT + slot_of(item, p, r)] = y
             else:
@@ -147,7 +154,7 @@ def unlink(orders: Orders, x: int) -> None:
         item[x, MACHINE + slot] = item[x, PREV + slot] = item[x, NEXT + slot] = NONE
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def link(orders: Orders, x: int, before: int) -> None:
     """Put an item behind another one in the order of all, and into its machines' orders."""
     item, ends = orders.item, orders.ends
@@ -163,6 +170,7 @@ def link(orders: Orders, x: int, before: int) -> None:
             p = last_before(orders, r, before)
             y = ends[r, 0] if p < 0 else item[p, NEXT + slot_of(item, p, r)]
             item[x, PREV + slot], item[x, NEXT + slot] = p, y
+            orders.hint[r, place_of(orders, x)] = x
             if p >= 0:
                 item[p, NEXT + slot_of(item, p, r)] = x
             else:
@@ -174,25 +182,31 @@ def link(orders: Orders, x: int, before: int) -> None:
     item[before, AFTER], item[after, BEFORE] = x, x
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def last_before(orders: Orders, r: int, x: int) -> int:
     """The last item of a machine that is x or stands before it, or NONE."""
-    item = orders.item
-    first = len(item) - 2
-    y = x
-    for _ in range(LONGEST_WALK):
-        if y == first:
-            return NONE
-        if item[y, MACHINE] == r or item[y, MACHINE + 1] == r:
+    item, label = orders.item, orders.item[x, LABEL]
+    y = NONE
+    for part in range(place_of(orders, x), -1, -1):
+        y = orders.hint[r, part]
+        there = y >= 0 and r in (item[y, MACHINE], item[y, MACHINE + 1])
+        if there and item[item[y, BEFORE], AFTER] == y:  # not if it is just being put in
+            break
+        y = NONE
+    if y == NONE:
+        y = orders.ends[r, 0]
+    if y == NONE or item[y, LABEL] > label:
+        while y >= 0 and item[y, LABEL] > label:
+            y = item[y, PREV + slot_of(item, y, r)]
+        return int(y)
+    while True:
+        after = item[y, NEXT + slot_of(item, y, r)]
+        if after < 0 or item[after, LABEL] > label:
             return int(y)
-        y = item[y, BEFORE]
-    y = orders.ends[r, 1]
-    while y >= 0 and item[y, LABEL] > item[x, LABEL]:
-        y = item[y, PREV + slot_of(item, y, r)]
-    return int(y)
+        y = after
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def relabel(orders: Orders) -> None:
     """Give all items labels with space between them."""
     item = orders.item

@@ -10,11 +10,13 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.local_search.disjunctive import (
     DIRTY,
+    DURATION,
     HEAPED,
     HIGHEST,
     LABEL,
     MACHINE,
     NEXT,
+    NONE,
     PREV,
     SEEDS,
     START,
@@ -23,6 +25,7 @@ from placegap.solvers.local_search.disjunctive import (
     Orders,
     carrier,
     ends_of,
+    slot_of,
     start_of,
     tail_of,
 )
@@ -32,7 +35,7 @@ from placegap.solvers.local_search.order_changes import (
 )
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def push(orders: Orders, x: int, sign: int) -> None:
     """Put an item into the heap of those to compute again, unless it is there: by label."""
     heap, item = orders.heap, orders.item
@@ -51,7 +54,7 @@ def push(orders: Orders, x: int, sign: int) -> None:
     heap[at] = x
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def pop(orders: Orders, sign: int) -> int:
     """The first item of the heap: of the least label, of the largest for sign -1."""
     heap, item = orders.heap, orders.item
@@ -76,7 +79,7 @@ def pop(orders: Orders, sign: int) -> int:
     return int(top)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def push_after(machines: Machines, orders: Orders, x: int) -> None:
     """What follows an item may start at another time."""
     sign: Any = np.int64(1)  # no literal: `push` and `pop` are compiled once
@@ -104,7 +107,7 @@ def push_after(machines: Machines, orders: Orders, x: int) -> None:
         push(orders, machines.consumer[x - n], sign)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def push_before(machines: Machines, orders: Orders, x: int) -> None:
     """What precedes an item may have another tail."""
     sign: Any = np.int64(-1)  # no literal: `push` and `pop` are compiled once
@@ -125,13 +128,14 @@ def push_before(machines: Machines, orders: Orders, x: int) -> None:
             push(orders, carrier(machines, e, device[x]), sign)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def propagate(
     machines: Machines, orders: Orders, begin: int, end: int, most: int, exits: Ints
 ) -> bool:
     """Compute starts again, as far as they change; whether no way is found to be above `most`.
 
-    Behind the last change of the structure, start + tail is the length of a way through an item.
+    Behind the last change of the structure, start + tail is the length of a way through an item. So
+    it is before, where the way is intact; to look takes no longer than the rest.
     The items `begin` and `end` bound a window: tails are up to date behind the first, and behind
     the second no start is followed up. What is reached there is added to `exits`, whose first
     entry counts them; where they are full, the answer is no.
@@ -145,9 +149,11 @@ def propagate(
     orders.counter[DIRTY] = 0
     first, last = item[begin, LABEL], item[end, LABEL]
     first = max(first, orders.counter[HIGHEST])
+    done, looked = 0, 0
     while orders.counter[HEAPED] > 0:
         x = pop(orders, sign)
         label = item[x, LABEL]
+        done += 1
         start = start_of(machines, orders, x)
         if label >= last and not _note(exits, x):
             return False
@@ -155,14 +161,77 @@ def propagate(
             continue
         note_start(orders, x)
         item[x, START] = start
-        if label > first and start + item[x, TAIL] > most:
-            return False
+        if start + item[x, TAIL] > most:
+            if label > first:
+                return False
+            if looked <= done:
+                steps = _steps_on_way(machines, orders, x, first, most - start)
+                if steps < 0:
+                    return False
+                looked += steps
         if label < last:
             push_after(machines, orders, x)
     return True
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
+def _steps_on_way(machines: Machines, orders: Orders, x: int, first: int, left: int) -> int:
+    """Follow a long way from an item on: -1 if it takes more than `left`, else its items.
+
+    It goes where tails from before the move are longest, up to the label `first`, behind which they
+    are right. A way of the schedule as it is, so that there is no shorter makespan.
+    """
+    item = orders.item
+    steps = 0
+    while item[x, LABEL] <= first:
+        left -= item[x, DURATION]
+        y, rest = _longest_onward(machines, orders, x)
+        steps += 1
+        if y == NONE or rest <= left:
+            return -1 if left < 0 else steps
+        x = y
+    return -1 if item[x, TAIL] > left else steps
+
+
+@kernel(nogil=True, allocates=False)
+def _longest_onward(machines: Machines, orders: Orders, x: int) -> tuple[int, int]:
+    """What follows an item with the longest tail from before a move, and this tail; or NONE.
+
+    Transfers that the move has put in have no tail yet: that of their consumer stands for it.
+    """
+    item, device, touched = orders.item, orders.device, orders.touched
+    n, k = machines.time_ns.shape
+    onward, most = NONE, np.int64(-1)
+    for slot in range(2):
+        y, r = item[x, NEXT + slot], item[x, MACHINE + slot]
+        while y >= n and touched[y]:
+            y = item[y, NEXT + slot_of(item, y, r)]
+        if y >= 0 and item[y, TAIL] > most:
+            onward, most = y, item[y, TAIL]
+    if x < n:
+        for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
+            e = machines.succ_edge[at]
+            y = machines.consumer[e]
+            tail = item[y, TAIL]
+            if device[y] != device[x] and not machines.free:
+                y = carrier(machines, e, device[y])
+                tail = tail + item[y, DURATION] if touched[y] else item[y, TAIL]
+            if tail > most:
+                onward, most = y, tail
+    elif machines.per_tensor:
+        t, b = divmod(x - n, k)
+        for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+            y = machines.consumer[machines.tensor_edge[at]]
+            if device[y] == b and item[y, TAIL] > most:
+                onward, most = y, item[y, TAIL]
+    else:
+        y = machines.consumer[x - n]
+        if item[y, TAIL] > most:
+            onward, most = y, item[y, TAIL]
+    return int(onward), int(most)
+
+
+@kernel(nogil=True, allocates=False)
 def _note(exits: Ints, x: int) -> bool:
     """Add an item to a list, unless it is there; False where the list is full."""
     for at in range(1, exits[0] + 1):
@@ -175,7 +244,7 @@ def _note(exits: Ints, x: int) -> bool:
     return True
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
     """Compute the tails again that an accepted move changes, down to the item `begin`."""
     sign: Any = np.int64(-1)  # no literal: `push` and `pop` are compiled once

@@ -10,7 +10,6 @@ import numpy as np
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.local_search.disjunctive import (
-    AFTER,
     BEFORE,
     DURATION,
     HIGHEST,
@@ -19,6 +18,7 @@ from placegap.solvers.local_search.disjunctive import (
     LONGEST_WALK,
     MACHINE,
     NEXT,
+    NONE,
     PREV,
     START,
     TAIL,
@@ -32,11 +32,12 @@ from placegap.solvers.local_search.order_changes import (
     add_dirty,
     add_seed,
     insert,
+    last_before,
     remove,
 )
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) -> None:
     """Move an op to a device, with the transfers of what it reads and makes.
 
@@ -68,17 +69,18 @@ def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) ->
         w = machines.consumer[machines.succ_edge[at]]
         if high == machines.num_items + 1 or item[w, LABEL] < item[high, LABEL]:
             high = w
-    place, y = low, item[low, AFTER]
-    for _ in range(4 * LONGEST_WALK):
-        if y == high or y == machines.num_items + 1:
+    y, further = high, _next_behind(orders, b, low)
+    for _ in range(LONGEST_WALK):
+        if further < 0 or item[further, LABEL] >= item[high, LABEL]:
+            y = high
             break
-        there = item[y, MACHINE] == b and y < len(device)
+        y = further
         urgent = item[y, START] >= ready and item[y, TAIL] > item[v, TAIL]
-        if there and item[y, START] + early * item[y, DURATION] >= ready and not urgent:
+        if item[y, START] + early * item[y, DURATION] >= ready and not urgent:
             break
-        place, y = y, item[y, AFTER]
+        further = item[y, NEXT]
     item[v, START] = ready
-    insert(orders, v, place)
+    insert(orders, v, item[y, BEFORE])
     if not free:
         _attach(machines, orders, v)
     else:
@@ -90,7 +92,7 @@ def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) ->
     orders.counter[HIGHEST] = max(orders.counter[HIGHEST], highest)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _detach(machines: Machines, orders: Orders, v: int) -> None:
     """Take an op out, and the transfers that nothing needs without it."""
     item, device = orders.item, orders.device
@@ -120,7 +122,7 @@ def _detach(machines: Machines, orders: Orders, v: int) -> None:
                 remove(orders, c)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _is_shared(machines: Machines, device: Ints, e: int, v: int, a: int) -> bool:
     """Whether another op than v reads the tensor of an edge on device a."""
     t = machines.tensor[e]
@@ -131,7 +133,7 @@ def _is_shared(machines: Machines, device: Ints, e: int, v: int, a: int) -> bool
     return False
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _attach(machines: Machines, orders: Orders, v: int) -> None:
     """Put in the transfers that an op needs where it is now."""
     item, device = orders.item, orders.device
@@ -172,7 +174,7 @@ def _attach(machines: Machines, orders: Orders, v: int) -> None:
         _send(machines, orders, c, v, first, tail)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _send(machines: Machines, orders: Orders, c: int, u: int, before: int, tail: int) -> None:
     """Put a transfer between its producer and its first consumer."""
     item, device = orders.item, orders.device
@@ -182,21 +184,37 @@ def _send(machines: Machines, orders: Orders, c: int, u: int, before: int, tail:
     duration = machines.transfer_ns[t, machines.link_class[a, b]]
     item[c, MACHINE], item[c, MACHINE + 1], item[c, DURATION] = one, two, duration
     ready, tail = item[u, START] + item[u, DURATION], tail + duration
-    place, y = u, item[u, AFTER]
+    first = _next_behind(orders, one, u)
+    second = _next_behind(orders, two, u) if two >= 0 else NONE
+    y = before
     for _ in range(LONGEST_WALK):
-        if y == before:
+        y = first
+        if y < 0 or (second >= 0 and item[second, LABEL] < item[y, LABEL]):
+            y = second
+        if y < 0 or item[y, LABEL] >= item[before, LABEL]:
+            y = before
             break
-        r, s = item[y, MACHINE], item[y, MACHINE + 1]
-        same = one in (r, s) or (two >= 0 and two in (r, s))
-        if same and item[y, START] >= ready and item[y, TAIL] <= tail:
+        if item[y, START] >= ready and item[y, TAIL] <= tail:
             break
-        place, y = y, item[y, AFTER]
+        if y == first:
+            first = item[y, NEXT + slot_of(item, y, one)]
+        if y == second:
+            second = item[y, NEXT + slot_of(item, y, two)]
     item[c, START] = ready
-    insert(orders, c, place)
+    insert(orders, c, item[y, BEFORE])
     add_seed(orders, u)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
+def _next_behind(orders: Orders, r: int, x: int) -> int:
+    """The first item of a machine that stands behind x, or NONE."""
+    p = last_before(orders, r, x)
+    if p < 0:
+        return int(orders.ends[r, 0])
+    return int(orders.item[p, NEXT + slot_of(orders.item, p, r)])
+
+
+@kernel(nogil=True, allocates=False)
 def move_along(
     machines: Machines, orders: Orders, x: int, slot: int, steps: int, later: bool
 ) -> bool:
@@ -223,7 +241,7 @@ def move_along(
     return True
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _limit(machines: Machines, orders: Orders, x: int, later: bool) -> int:
     """The least label of an item that waits for another one, or the largest that it waits for."""
     item, device = orders.item, orders.device

@@ -109,7 +109,7 @@ class Search:
 
     def copy(self, other: Search) -> None:
         """Take over the schedule of another search of the same problem."""
-        for mine, its in zip(self.orders[:3], other.orders[:3], strict=True):
+        for mine, its in zip(self.orders[:4], other.orders[:4], strict=True):
             mine[:] = its
         self.rooms.held_bytes[:] = other.rooms.held_bytes
         self.trace.value[:] = other.trace.value

@@ -9,7 +9,7 @@ import numpy as np
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.plain_loops import copy_to, draw
 from placegap.solvers.local_search.disjunctive import (
     AFTER,
     DURATION,
@@ -23,6 +23,7 @@ from placegap.solvers.local_search.disjunctive import (
     Orders,
     carrier,
     ends_of,
+    note_hints,
 )
 from placegap.solvers.local_search.order_changes import (
     forget,
@@ -84,7 +85,7 @@ class Trace(NamedTuple):
     best_held: Ints
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def makespan_of(orders: Orders, window: ScheduleWindow, k: int) -> int:
     """The makespan, if nothing behind the window is done in another order."""
     item, last = orders.item, orders.item[window.end, LABEL]
@@ -100,7 +101,7 @@ def makespan_of(orders: Orders, window: ScheduleWindow, k: int) -> int:
     return int(most)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> bool:
     """The items from `end` on that wait for one before it; whether all of them could be noted."""
     item, device = orders.item, orders.device
@@ -131,7 +132,7 @@ def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> boo
     return True
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _copy_table(target: Ints, source: Ints) -> None:
     rows, columns = source.shape
     for row in range(rows):
@@ -139,7 +140,7 @@ def _copy_table(target: Ints, source: Ints) -> None:
             target[row, column] = source[row, column]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     """Remember the current state as the best."""
     _copy_table(trace.best_item, orders.item)
@@ -148,17 +149,18 @@ def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     copy_to(trace.best_held, rooms.held_bytes)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     """Go back to the best state."""
     _copy_table(orders.item, trace.best_item)
     _copy_table(orders.ends, trace.best_ends)
     copy_to(orders.device, trace.best_device)
     copy_to(rooms.held_bytes, trace.best_held)
+    note_hints(orders)
     forget(orders)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def anneal(
     machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, trace: Trace,
     rng: np.random.Generator, done: int, steps: int, total: int, hot_ns: float, cold_ns: float,
@@ -177,9 +179,9 @@ def anneal(
             temperature = hot_ns * (cold_ns / hot_ns) ** (step / total)
         forget(orders)
         count, added = 0, np.int64(0)
-        v = int(window.ops[rng.integers(0, len(window.ops))])
+        v = int(window.ops[draw(rng, len(window.ops))])
         if rng.random() < 0.5:  # of two, the op on the longer way
-            other = int(window.ops[rng.integers(0, len(window.ops))])
+            other = int(window.ops[draw(rng, len(window.ops))])
             if item[other, START] + item[other, TAIL] > item[v, START] + item[v, TAIL]:
                 v = other
         reorder = rng.random() < 0.3 or k == 1
@@ -228,7 +230,7 @@ def anneal(
     return saved
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _reorder(
     machines: Machines, orders: Orders, window: ScheduleWindow, rng: np.random.Generator, v: int
 ) -> bool:
@@ -239,7 +241,7 @@ def _reorder(
         inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
         degree = inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v]
         if degree > 0:
-            at = rng.integers(0, degree)
+            at = draw(rng, degree)
             if at < inputs:
                 e = machines.pred_edge[machines.pred_ptr[v] + at]
             else:
@@ -247,14 +249,14 @@ def _reorder(
             a, b = device[machines.producer[e]], device[machines.consumer[e]]
             if a != b:
                 x = carrier(machines, e, b)
-                slot = int(rng.integers(0, 2)) if item[x, MACHINE + 1] >= 0 else 0
+                slot = draw(rng, 2) if item[x, MACHINE + 1] >= 0 else 0
     if item[x, LABEL] >= item[window.end, LABEL]:
         return False
-    steps = int(1 + rng.integers(0, 1 << int(rng.integers(0, 4))))
+    steps = 1 + draw(rng, 1 << draw(rng, 4))
     return move_along(machines, orders, x, slot, steps, rng.random() >= 0.5)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _choose(
     machines: Machines, orders: Orders, window: ScheduleWindow, chosen: Ints,
     rng: np.random.Generator, v: int,
@@ -264,7 +266,7 @@ def _choose(
     chosen[0] = v
     if rng.random() < 0.5:
         return 1
-    most = 1 + rng.integers(1, 2 << rng.integers(0, 5))
+    most = 2 + draw(rng, (2 << draw(rng, 5)) - 1)
     low, high = item[window.begin, LABEL], item[window.end, LABEL]
     backward, count, at = rng.random() < 0.7, 1, 0
     while at < count < most:
@@ -275,7 +277,7 @@ def _choose(
             if side == 1:
                 first, last = machines.pred_ptr[i], machines.pred_ptr[i + 1]
             if last - first > LARGEST_SET:  # a part of many neighbours, elsewhere each time
-                first += rng.integers(0, last - first - LARGEST_SET)
+                first += draw(rng, last - first - LARGEST_SET)
                 last = first + LARGEST_SET
             for j in range(first, last):
                 w = (
@@ -294,22 +296,22 @@ def _choose(
     return count
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _target(machines: Machines, orders: Orders, rng: np.random.Generator, v: int, k: int) -> int:
     """A device for an op: often that of a neighbour."""
     inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
     degree = inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v]
     if degree > 0 and rng.random() < 0.6:
-        at = rng.integers(0, degree)
+        at = draw(rng, degree)
         if at < inputs:
             u = machines.producer[machines.pred_edge[machines.pred_ptr[v] + at]]
         else:
             u = machines.consumer[machines.succ_edge[machines.succ_ptr[v] + at - inputs]]
         return int(orders.device[u])
-    return int(rng.integers(0, k))
+    return draw(rng, k)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _admitted(
     machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, trace: Trace,
     count: int, to: int,
@@ -359,7 +361,7 @@ def _admitted(
     return moved
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _load(machines: Machines, orders: Orders, v: int) -> int:
     """Time of an op where it is and of the transfers at its edges."""
     device = orders.device

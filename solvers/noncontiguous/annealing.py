@@ -15,7 +15,7 @@ import numpy as np
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.plain_loops import copy_to, draw
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
@@ -136,7 +136,7 @@ def _anneal(
             p = power * GROWTH**at
             temperature = hot * (COLD / hot) ** at
             energy = _energy(state.load, p)
-        v = int(rng.integers(0, num_blocks))
+        v = draw(rng, num_blocks)
         a, b = int(state.device[v]), _destination(data, state, rng, v)
         if a == b:
             continue
@@ -159,7 +159,7 @@ def _anneal(
     return int(least)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _energy(load: Ints, power: float) -> float:
     """Logarithm of the p-norm of the loads."""
     largest = max(1.0, float(load.max()))
@@ -169,37 +169,37 @@ def _energy(load: Ints, power: float) -> float:
     return float(np.log(largest) + np.log(total) / power)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _destination(data: _Data, state: _State, rng: np.random.Generator, v: int) -> int:
     """A device that shares a net with block v, three times out of four; else any."""
     nets = data.block_ptr[v + 1] - data.block_ptr[v]
-    if nets == 0 or rng.integers(0, 4) == 0:
-        return int(rng.integers(0, len(state.load)))
-    e = data.net[data.block_ptr[v] + rng.integers(0, nets)]
-    at = rng.integers(data.net_ptr[e], data.net_ptr[e + 1])
+    if nets == 0 or draw(rng, 4) == 0:
+        return draw(rng, len(state.load))
+    e = data.net[data.block_ptr[v] + draw(rng, nets)]
+    at = data.net_ptr[e] + draw(rng, data.net_ptr[e + 1] - data.net_ptr[e])
     return int(state.device[data.pin[at]])
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _choose(
     data: _Data, state: _State, rng: np.random.Generator, v: int, to: int, group: Ints,
     mark: Ints, stamp: int, doublings: int,
 ) -> int:  # fmt: skip
     """Blocks that move: v with others around it, v and one in exchange, or v alone; how many."""
     group[0] = v
-    kind = rng.integers(0, 8)
+    kind = draw(rng, 8)
     if kind < 4:
-        most = 1 + int(rng.integers(0, 2 << int(rng.integers(0, doublings))))
+        most = 1 + draw(rng, 2 << draw(rng, doublings))
         return int(_surroundings(data, state, most, group, mark, stamp))
     if kind == 4:
-        w = rng.integers(0, len(mark))
+        w = draw(rng, len(mark))
         if state.device[w] == to:
             group[1] = w
             return 2
     return 1
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _surroundings(
     data: _Data, state: _State, most: int, group: Ints, mark: Ints, stamp: int
 ) -> int:
@@ -219,7 +219,7 @@ def _surroundings(
     return count
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _supported(data: _Data, state: _State, group: Ints, a: int, b: int) -> bool:
     """Whether every block runs on the other one of the two devices."""
     supported = True
@@ -228,7 +228,7 @@ def _supported(data: _Data, state: _State, group: Ints, a: int, b: int) -> bool:
     return supported
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _exchange(data: _Data, state: _State, group: Ints, a: int, b: int) -> None:
     """Every block of the group goes to the other one of two devices; twice is as before."""
     for v in group:

@@ -220,7 +220,7 @@ def extended(
     return kept, signature[:found], cost[:found]
 
 
-@kernel
+@kernel(allocates=False)
 def _ways(
     graph: PlacedGraph, at: Ints, value: Ints, since: Ints, base: Ints, here: int, a: int,
     ops: Ints, done: int,
@@ -258,7 +258,7 @@ def _ways(
     return min(NEVER, done)
 
 
-@kernel
+@kernel(allocates=False)
 def _since(
     graph: PlacedGraph, at: Ints, since: Ints, base: Ints, i: int, a: int, edges: Ints, way: int,
     side: np.int64,
@@ -317,7 +317,7 @@ def _through_port(
     return max(last, free)
 
 
-@kernel
+@kernel(allocates=False)
 def _moved(graph: PlacedGraph, e: int, a: int, b: int) -> int:
     """What an edge takes between two devices, at least; nothing where one is forgotten."""
     if a == b or a < 0 or b < 0:
@@ -325,7 +325,7 @@ def _moved(graph: PlacedGraph, e: int, a: int, b: int) -> int:
     return int(graph.transfer_ns[graph.tensor[e], graph.link_class[a, b]])
 
 
-@kernel
+@kernel(allocates=False)
 def _renamed(graph: PlacedGraph, at: Ints, places: Ints, to: Ints) -> None:
     """New names of the devices of some places: alike ones by first appearance; -1 for others."""
     k = len(to)
@@ -412,7 +412,7 @@ def _rows(table: Ints, rows: Ints) -> Ints:
     return chosen
 
 
-@kernel
+@kernel(allocates=False)
 def _is_below(labels: FrontierLabels, a: int, b: int) -> bool:
     """Whether label a has at most as much of everything as label b."""
     if labels.done_ns[a] > labels.done_ns[b]:

@@ -143,7 +143,7 @@ class Inside:
         return Rows(work.reshape(shape), cut.reshape(shape), most, problem.guide.overlap)
 
 
-@kernel
+@kernel(allocates=False)
 def _is_candidate(members: Ints, rows: Rows, source: int, target: int) -> bool:
     for row in range(len(rows.most)):
         work = rows.work[row, target] - rows.work[row, source]
@@ -166,7 +166,7 @@ def _count(sources: Indices, targets: Ints, members: Ints, rows: Rows) -> Ints:
     return sizes
 
 
-@kernel
+@kernel(allocates=False)
 def _list(
     sources: Indices, targets: Ints, members: Ints, rows: Rows, ptr: Ints, ideal: Ints
 ) -> None:

@@ -157,7 +157,7 @@ class ServerSearch(KindsSearch):
         return self.pipeline(value, pieces)
 
 
-@kernel
+@kernel(allocates=False)
 def _close(
     ptr: Ints, ideal: Ints, inside: Ints, first: int, ends: np.typing.NDArray[np.bool_],
     members: Ints, cut_nets: Ints, cut: Ints, border: Ints, net_ptr: Ints, pin: Ints, value: Ints,

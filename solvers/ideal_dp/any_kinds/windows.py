@@ -202,7 +202,7 @@ def keep_all_that_may_matter(problem: KindsProblem, prices: list[Prices], limit:
     return best
 
 
-@kernel
+@kernel(allocates=False)
 def walk_below(
     most: int, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
 ) -> bool:

@@ -22,13 +22,13 @@ def _bit_numbers() -> Ints:
 BIT_NUMBER = _bit_numbers()
 
 
-@kernel
+@kernel(allocates=False)
 def bit_number(bit: int) -> int:
     """Number of the one bit that is set."""
     return int(BIT_NUMBER[((bit * DE_BRUIJN) >> 58) & 63])
 
 
-@kernel
+@kernel(allocates=False)
 def cut_between(
     members: Ints, cut_nets: Ints, cut: Ints, weight: Ints, net_ptr: Ints, pin: Ints, target: int,
     source: int,

@@ -141,7 +141,7 @@ def start_path(problem: ChainProblem) -> IdealPath:
     )  # fmt: skip
 
 
-@kernel(inline="always")
+@kernel(inline="always", allocates=False)
 def next_block(path: IdealPath) -> int:
     """The block v that joins next, ~v if it is taken out again, or `END`."""
     depth = path.depth[0]

@@ -107,7 +107,7 @@ def empty_set(problem: ChainProblem, amounts: Amounts) -> CurrentSet:
 
 
 # inlined, as are the steps of the enumeration: a call with so many arrays takes longer than they do
-@kernel(inline="always")
+@kernel(inline="always", allocates=False)
 def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
     """Put a block in (step 1) or take it out (step -1). O(nets of the block)."""
     nets = amounts.nets
@@ -124,7 +124,7 @@ def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
         now.sums[1 + amount] += step * amounts.of_block[v, amount]
 
 
-@kernel(inline="always")
+@kernel(inline="always", allocates=False)
 def write(now: CurrentSet, ideals: Ideals, row: int) -> None:
     """Write the set down as an ideal."""
     # element by element: rows as slices take numba twice as long

@@ -104,7 +104,7 @@ def for_ideals(peak: StagePeak, num_ideals: int) -> StagePeak:
     return peak._replace(known=np.full((side, side), UNKNOWN))
 
 
-@kernel
+@kernel(allocates=False)
 def peak_between(peak: StagePeak, members: Ints, target: int, source: int) -> int:
     """Bytes that a stage holds at its peak which takes I - J, J within I. O(n + u)."""
     known = peak.known
@@ -143,7 +143,7 @@ def peak_between(peak: StagePeak, members: Ints, target: int, source: int) -> in
     return int(always + most)
 
 
-@kernel
+@kernel(allocates=False)
 def _takes(members: Ints, target: int, source: int, v: int) -> bool:
     """Whether a block is in the difference of two ideals."""
     taken = members[target, v // WORD] & ~members[source, v // WORD]

@@ -69,7 +69,7 @@ def build_windows(problem: ChainProblem, relief: Relief, limit: int) -> IdealWin
     )
 
 
-@kernel
+@kernel(allocates=False)
 def _parts(amount: int, unit: int) -> int:
     """How many units hold an amount."""
     if amount <= 0:
@@ -77,7 +77,7 @@ def _parts(amount: int, unit: int) -> int:
     return NEVER if unit <= 0 else -(-amount // unit)
 
 
-@kernel
+@kernel(allocates=False)
 def least_accelerators(
     w: IdealWindows, hosts: int, work: int, host_work: int, need: int, host_need: int, cut: int
 ) -> int:
@@ -94,7 +94,7 @@ def least_accelerators(
     return max(1, _parts(work - w.absorbed[hosts], w.limit))
 
 
-@kernel
+@kernel(allocates=False)
 def window(
     w: IdealWindows, hosts: int, work: int, host_work: int, need: int, host_need: int, cut: int
 ) -> tuple[int, int]:
@@ -115,7 +115,7 @@ def window(
     return fewest, w.counts[ACCELERATOR] - rest
 
 
-@kernel
+@kernel(allocates=False)
 def walk_in_windows(
     w: IdealWindows, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
 ) -> bool:

@@ -34,7 +34,7 @@ def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -
     return int(value), np.array(pairs, np.int64)
 
 
-@kernel
+@kernel(allocates=False)
 def _set(
     times: Ints, s: int, at: int, cut: int, count: int, forward: Ints, backward: Ints, late: Ints,
     forth: Ints, back: Ints, passes: int,

@@ -323,7 +323,7 @@ def _between(
     return stash, kept
 
 
-@kernel
+@kernel(allocates=False)
 def _messages(
     producer: Ints, producer_back: Ints, pointer: Ints, reader: Ints, reader_back: Ints,
     least: Ints, last: Ints, after: Ints, forth: Ints, back: Ints,

@@ -92,7 +92,7 @@ def _tables(problem: CutProblem) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, In
     )  # fmt: skip
 
 
-@kernel(inline="always")
+@kernel(inline="always", allocates=False)
 def _cost(
     s: int, at: int, count: int, head: Ints, forward: Ints, backward: Ints, late: Ints, forth: Ints,
     back: Ints, passes: int, weight: Ints,

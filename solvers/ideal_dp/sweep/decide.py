@@ -169,7 +169,7 @@ class Sweep:
         return Slices(value, kind_of, number)
 
 
-@kernel
+@kernel(allocates=False)
 def _latest(w: IdealWindows, hosts: int, lattice: IdealLattice, most: Labels) -> None:
     """Most accelerators that each ideal may have with so many hosts; -1 if it is in no window."""
     for i in range(len(most)):
@@ -180,14 +180,14 @@ def _latest(w: IdealWindows, hosts: int, lattice: IdealLattice, most: Labels) ->
         most[i] = at_most if fewest <= at_most else -1
 
 
-@kernel
+@kernel(allocates=False)
 def _carry(before: Labels, labels: Labels, most: Labels) -> None:
     """A host more may stay empty."""
     for i in range(len(labels)):
         labels[i] = before[i] if before[i] <= most[i] else NO_LABEL
 
 
-@kernel
+@kernel(allocates=False)
 def _ends(labels: Labels, k: int) -> tuple[int, int]:
     """First and last ideal of a label; (0, -1) if there is none."""
     first, last = 0, -1
@@ -199,7 +199,7 @@ def _ends(labels: Labels, k: int) -> tuple[int, int]:
     return first, last
 
 
-@kernel
+@kernel(allocates=False)
 def _last_within(most: Labels, k: int) -> int:
     """Last ideal that may have k accelerators; there is one, the full ideal."""
     i = len(most) - 1
@@ -208,13 +208,13 @@ def _last_within(most: Labels, k: int) -> int:
     return i
 
 
-@kernel
+@kernel(allocates=False)
 def _start(labels: Labels, k: int, begin: int, end: int, distance: Ints) -> None:
     for i in range(begin, end):
         distance[i] = 0 if labels[i] == k else FAR
 
 
-@kernel
+@kernel(allocates=False)
 def _label(
     distance: Ints, labels: Labels, k: int, most: Labels, begin: int, end: int, limit: int
 ) -> None:
@@ -223,7 +223,7 @@ def _label(
             labels[i] = k
 
 
-@kernel
+@kernel(allocates=False)
 def _nearest(distance: Ints, labels: Labels, k: int, begin: int, end: int, limit: int) -> int:
     """The nearest ideal of a label, the first of several; -1 if none is within the limit."""
     best, least = -1, limit + 1

@@ -165,7 +165,7 @@ def _ranks(found: _Found, kind: int) -> Indices:
     return np.lexsort((size, found.time[:, kind])).astype(np.int32)
 
 
-@kernel
+@kernel(allocates=False)
 def _sizes(parent: Indices, size: Indices) -> None:
     for i in range(1, len(parent)):  # a parent is met before its children
         size[i] = size[parent[i]] + 1
@@ -254,7 +254,7 @@ def _walk(
         path.done[0] = met + 1
 
 
-@kernel
+@kernel(allocates=False)
 def _insert(key: Ints, by_rank: Indices, table: Indices) -> bool:
     """Fill the table of ranks by key; False if two ideals share a key."""
     mask = len(table) - 1
@@ -269,7 +269,7 @@ def _insert(key: Ints, by_rank: Indices, table: Indices) -> bool:
     return True
 
 
-@kernel
+@kernel(allocates=False)
 def _join(
     found: _Found, keys: Ints, by_rank: Indices, table: Indices, fill: Ints,
     below: Indices, above: Indices,

@@ -16,7 +16,7 @@ FAR = 2**62
 """A distance that no walk has."""
 
 
-@kernel
+@kernel(allocates=False)
 def _from(ideal: Indices, work: Ints, size: int, begin: int, end: int, low: int) -> int:
     """First place in [begin, end) whose vertex' ideal has at least so much work.
 
@@ -31,7 +31,7 @@ def _from(ideal: Indices, work: Ints, size: int, begin: int, end: int, low: int)
     return begin
 
 
-@kernel
+@kernel(allocates=False)
 def _edges_from(p: Walks, work: Ints, begin: int, end: int, low: int) -> int:
     """First edge in [begin, end), of one group, whose target's ideal has at least so much work."""
     size = len(work)
@@ -46,7 +46,7 @@ def _edges_from(p: Walks, work: Ints, begin: int, end: int, low: int) -> int:
     return begin
 
 
-@kernel
+@kernel(allocates=False)
 def _clear(p: Walks, work: Ints, step: int, low: int, high: int, distance: Ints) -> None:
     """No walk has come to the vertices that a step makes."""
     size, end = len(work), p.made_ptr[step + 1]
@@ -55,7 +55,7 @@ def _clear(p: Walks, work: Ints, step: int, low: int, high: int, distance: Ints)
     distance[size + first : size + last] = FAR
 
 
-@kernel
+@kernel(allocates=False)
 def pass_forth(p: Walks, work: Ints, low: int, high: int, limit: int, distance: Ints) -> None:
     """Distances from the ideals at distance 0, of walks between two amounts of work."""
     for step in range(len(p.made_ptr) - 1):
@@ -73,7 +73,7 @@ def pass_forth(p: Walks, work: Ints, low: int, high: int, limit: int, distance: 
                     distance[p.target[at]] = here + cost
 
 
-@kernel
+@kernel(allocates=False)
 def pass_back(p: Walks, work: Ints, low: int, high: int, limit: int, distance: Ints) -> None:
     """Distances to the ideal at distance 0."""
     for step in range(len(p.made_ptr) - 1):
@@ -92,7 +92,7 @@ def pass_back(p: Walks, work: Ints, low: int, high: int, limit: int, distance: I
                     distance[p.source[at]] = here + cost
 
 
-@kernel
+@kernel(allocates=False)
 def pass_host(
     lattice: IdealLattice, cost: Ints, added: Ints, low: int, high: int, limit: int,
     backwards: bool, distance: Ints,

@@ -234,7 +234,7 @@ def _add(step: Step, below: Indices, above: Indices, begin: int, end: int, grow:
     return end
 
 
-@kernel
+@kernel(allocates=False)
 def _join(step: Step, memory: int) -> tuple[int, int]:
     """What is remembered once the block has joined, -1 if that breaks a promise; and who pays."""
     for i in range(len(step.promised)):
@@ -257,7 +257,7 @@ def _join(step: Step, memory: int) -> tuple[int, int]:
     return memory, group
 
 
-@kernel
+@kernel(allocates=False)
 def _num_paid(step: Step, memory: int) -> int:
     """Number of nets that are remembered as paid."""
     count = 0
@@ -267,7 +267,7 @@ def _num_paid(step: Step, memory: int) -> int:
     return count
 
 
-@kernel
+@kernel(allocates=False)
 def _find(step: Step, grow: _Growing, ideal: int, memory: int) -> int:
     """The vertex of an ideal that remembers this; it is made if need be."""
     size = len(grow.first)
@@ -290,7 +290,7 @@ def _find(step: Step, grow: _Growing, ideal: int, memory: int) -> int:
     return int(size + vertex)
 
 
-@kernel
+@kernel(allocates=False)
 def _write(
     grow: _Growing, source: int, target: int, group: int, touched: Ints, memory: Ints,
     remembered: int, count: int,

@@ -198,7 +198,7 @@ def extend(
     return len(lattice.mask)
 
 
-@kernel
+@kernel(allocates=False)
 def _fewest_calls(labels: Labels, i: int) -> int:
     """Of the labels of an ideal."""
     few, label = NEVER, labels.head[i]
@@ -208,7 +208,7 @@ def _fewest_calls(labels: Labels, i: int) -> int:
     return few
 
 
-@kernel
+@kernel(allocates=False)
 def _fed(mask: Ints, pred_ptr: Ints, pred: Ints, pos: Ints, i: int, v: int) -> int:
     """Bits of the places in the front of an ideal that feed a node."""
     bits = 0
@@ -218,7 +218,7 @@ def _fed(mask: Ints, pred_ptr: Ints, pred: Ints, pos: Ints, i: int, v: int) -> i
     return bits
 
 
-@kernel
+@kernel(allocates=False)
 def _grow(lattice: ChainLattice, costs: CallCosts, w: Walk, i: int, j: int, k: int, v: int) -> None:
     """The call from ideal i to k, which has node v more than the one to j."""
     w.own_ns[k] = w.own_ns[j] + costs.own_ns[v]
@@ -242,13 +242,13 @@ def _grow(lattice: ChainLattice, costs: CallCosts, w: Walk, i: int, j: int, k: i
     w.torn[k] = w.torn[j] + (0 if lonely else int(not some) - int(all_but))
 
 
-@kernel
+@kernel(allocates=False)
 def _holds(mask: Ints, i: int, v: int) -> bool:
     """Whether node v is in ideal i; no view of the row is made, which would take longer."""
     return bool(mask[i, v // 64] >> (v % 64) & 1)
 
 
-@kernel
+@kernel(allocates=False)
 def _pays(mask: Ints, ends: Ints, net: int, producer: int, backward: bool, i: int, j: int) -> int:
     """1 if the call between two ideals brings a tensor in, or takes it out."""
     inside, before, after = False, False, False
@@ -263,7 +263,7 @@ def _pays(mask: Ints, ends: Ints, net: int, producer: int, backward: bool, i: in
     return int(inside and made_below != backward)
 
 
-@kernel
+@kernel(allocates=False)
 def _add(
     lattice: ChainLattice, costs: CallCosts, labels: Labels, w: Walk,
     i: int, j: int, took_ns: int, calls: int, limit_ns: int, most: int,
@@ -307,7 +307,7 @@ def _add(
         label = labels.next[label]
 
 
-@kernel
+@kernel(allocates=False)
 def _take(labels: Labels) -> int:
     """A label that is not in use; there is always one."""
     new = labels.state[1]
@@ -319,13 +319,13 @@ def _take(labels: Labels) -> int:
     return int(new)
 
 
-@kernel
+@kernel(allocates=False)
 def _give_back(labels: Labels, old: int) -> None:
     labels.next[old] = labels.state[1]
     labels.state[1] = old
 
 
-@kernel
+@kernel(allocates=False)
 def _insert(labels: Labels, j: int, new: int, width: int, most: int) -> None:
     """Add a label to ideal j unless another is as good; drop or merge where there are too many."""
     full = labels.state[0] + labels.state[2] + 2 >= len(labels.next)
@@ -381,7 +381,7 @@ def _insert(labels: Labels, j: int, new: int, width: int, most: int) -> None:
         labels.merged[new] = True
 
 
-@kernel
+@kernel(allocates=False)
 def _remove(labels: Labels, j: int, before: int, at: int) -> None:
     """Take a label out of the list of ideal j, in which it follows `before`."""
     if before < 0:

@@ -69,7 +69,7 @@ def build_lattice(before: Ints, feeds: Ints, most: int) -> ChainLattice | None:
     return ChainLattice(mask, *_arcs(before, mask), *_fronts(feeds, mask))
 
 
-@kernel
+@kernel(allocates=False)
 def _hash(mask: Ints, size: int) -> int:
     """A place in a table of `size` cells, a power of two."""
     key = np.int64(1469598103934665603)

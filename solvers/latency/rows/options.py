@@ -299,7 +299,7 @@ def _first_calls(section: RowSection, inside: Ints, call: bool) -> tuple[Ints, I
     return cost, size
 
 
-@kernel
+@kernel(allocates=False)
 def _arriving(section: RowSection, inside: Ints, column: int) -> int:
     """Tensors from far before the section that a call with these nodes brings in."""
     total = np.int64(0)
@@ -330,7 +330,7 @@ def _second_calls(
     return cost, size
 
 
-@kernel
+@kernel(allocates=False)
 def _work(section: RowSection, inside: Ints) -> tuple[int, int]:
     """Time of some nodes on an accelerator, `NEVER` if it does not run one, and their bytes."""
     time, size, runs = np.int64(0), np.int64(0), True
@@ -342,7 +342,7 @@ def _work(section: RowSection, inside: Ints) -> tuple[int, int]:
     return int(time) if runs else NEVER, int(size)
 
 
-@kernel
+@kernel(allocates=False)
 def _gap(
     section: RowSection, inside: Ints, calls_only: Ints, hosted: Ints, room: int, done: Ints
 ) -> int:

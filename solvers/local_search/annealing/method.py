@@ -43,7 +43,7 @@ def run(task: Task[Makespan], params: AnnealingParams) -> Outcome:
     >>> from placegap.instances import Makespan, example
     >>> task = Task(example(), Makespan())
     >>> run(task, AnnealingParams(moves=200)).plan.placement
-    ((1,), (0,), (1,), (0,))
+    ((0,), (1,), (0,), (1,))
     """
     clock = task.limits.clock()
     start = best_start(task, STARTS)

@@ -17,7 +17,7 @@ from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.plain_loops import copy_to, draw
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.intervals import Interval, intervals
@@ -246,7 +246,7 @@ def _evaluate(data: ScheduleArrays, state: _State, work: Work, scratch: _Scratch
     return schedule(data, state.device, scratch.level, work)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _anneal(
     data: ScheduleArrays, moves: _Moves, state: _State, work: Work, scratch: _Scratch,
     rng: np.random.Generator, done: int, chunk: int, total: int,
@@ -254,7 +254,7 @@ def _anneal(
     """Try moves number `done` to `done + chunk` of `total`."""
     for step in range(done, done + chunk):
         temperature = HOT * (COLD / HOT) ** (step / total)
-        kind = int(rng.integers(0, 10))
+        kind = draw(rng, 10)
         if kind < 2:
             count = _shift_priorities(moves, state, scratch, rng)
         else:
@@ -301,21 +301,21 @@ def _move_ops(
     """
     k = len(moves.memory_bytes)
     if block and len(moves.block_ptr) > 1:
-        b = rng.integers(0, len(moves.block_ptr) - 1)
+        b = draw(rng, len(moves.block_ptr) - 1)
         count = moves.block_ptr[b + 1] - moves.block_ptr[b]
         for at in range(count):
             scratch.chosen[at] = moves.block[moves.block_ptr[b] + at]
-        first = scratch.chosen[rng.integers(0, count)]
+        first = scratch.chosen[draw(rng, count)]
     elif walk:
         count = _walk(data, state, scratch, rng)
         first = scratch.chosen[count - 1]
     else:
         count = _surroundings(moves, state, scratch, rng)
         first = scratch.chosen[0]
-    to = rng.integers(0, k)
+    to = draw(rng, k)
     near = moves.near_ptr[first + 1] - moves.near_ptr[first]
-    if near > 0 and rng.integers(0, 4) > 0:
-        to = state.device[moves.near[moves.near_ptr[first] + rng.integers(0, near)]]
+    if near > 0 and draw(rng, 4) > 0:
+        to = state.device[moves.near[moves.near_ptr[first] + draw(rng, near)]]
     moved: Any = np.int64(0)  # no literal: `_undo` is compiled once
     for at in range(count):
         for i in _colocated(moves, scratch.chosen[at]):
@@ -336,18 +336,18 @@ def _move_ops(
     return int(moved)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _walk(data: ScheduleArrays, state: _State, scratch: _Scratch, rng: np.random.Generator) -> int:
     """A random way forward from a random op, of up to 64 ops; how many."""
-    most = 1 + rng.integers(0, 2 << rng.integers(0, 6))
-    i, count = rng.integers(0, len(state.device)), 0
+    most = 1 + draw(rng, 2 << draw(rng, 6))
+    i, count = draw(rng, len(state.device)), 0
     while True:
         scratch.chosen[count] = i
         count += 1
         first, last = data.succ_ptr[i], data.succ_ptr[i + 1]
         if first == last or count == most:
             return count
-        i = data.consumer[data.succ_edge[first + rng.integers(0, last - first)]]
+        i = data.consumer[data.succ_edge[first + draw(rng, last - first)]]
 
 
 @kernel(nogil=True)
@@ -356,7 +356,7 @@ def _colocated(moves: _Moves, i: int) -> Ints:
     return moves.member[moves.member_ptr[g] : moves.member_ptr[g + 1]]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _undo(moves: _Moves, state: _State, scratch: _Scratch, count: int) -> None:
     for at in range(count):
         i, back = scratch.chosen[at], scratch.old_device[at]
@@ -365,13 +365,13 @@ def _undo(moves: _Moves, state: _State, scratch: _Scratch, count: int) -> None:
         state.device[i], state.shift[i] = back, scratch.old_shift[at]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _surroundings(moves: _Moves, state: _State, scratch: _Scratch, rng: np.random.Generator) -> int:
     """A random op and up to 63 around it on the same device, breadth first; how many."""
     n = len(state.device)
-    most = 1 + rng.integers(0, 2 << rng.integers(0, 6))
+    most = 1 + draw(rng, 2 << draw(rng, 6))
     scratch.mark[0] += 1
-    first = rng.integers(0, n)
+    first = draw(rng, n)
     chosen, count, at = scratch.chosen, 1, 0
     chosen[0] = first
     while at < count < most:

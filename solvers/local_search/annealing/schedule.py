@@ -98,7 +98,7 @@ def plan_of(
     return plan_from_times(instance, semantics, device.tolist(), times, transfers)
 
 
-@kernel
+@kernel(allocates=False)
 def bottom_levels(data: ScheduleArrays, device: Ints, level: Ints) -> None:
     """Longest way from the start of each op to the end, transfers included; into `level`. O(m)."""
     for at in range(len(device) - 1, -1, -1):
@@ -113,7 +113,7 @@ def bottom_levels(data: ScheduleArrays, device: Ints, level: Ints) -> None:
         level[i] = most + data.time_ns[i, device[i]]
 
 
-@kernel
+@kernel(allocates=False)
 def schedule(data: ScheduleArrays, device: Ints, priority: Ints, work: Work) -> int:
     """Fill `work` with the times of all items, and return the makespan.
 
@@ -206,7 +206,7 @@ def schedule(data: ScheduleArrays, device: Ints, priority: Ints, work: Work) -> 
         now = end[event[0]]
 
 
-@kernel
+@kernel(allocates=False)
 def _most_urgent(rank: Ints, device: Ints, consumer: Ints, edges: Ints, target: int) -> int:
     """Highest priority among the consumers on one device that a tensor's edges lead to."""
     most = -(2**62)
@@ -216,7 +216,7 @@ def _most_urgent(rank: Ints, device: Ints, consumer: Ints, edges: Ints, target: 
     return most
 
 
-@kernel
+@kernel(allocates=False)
 def _next(root: Ints, rank: Ints, busy: Ints, resource: Ints, k: int) -> tuple[int, int]:
     """The item of the highest priority that can start now, or none, and its queue."""
     best, queue = NONE, 0
@@ -235,7 +235,7 @@ def _next(root: Ints, rank: Ints, busy: Ints, resource: Ints, k: int) -> tuple[i
     return best, queue
 
 
-@kernel
+@kernel(allocates=False)
 def _will_end(event: Ints, end: Ints, running: int, item: int) -> int:
     """Put an item into the heap of those that run, by end; how many run now."""
     at = running
@@ -249,7 +249,7 @@ def _will_end(event: Ints, end: Ints, running: int, item: int) -> int:
     return running + 1
 
 
-@kernel
+@kernel(allocates=False)
 def _first_ended(event: Ints, end: Ints, running: int) -> int:
     """Take the first item out of the heap of those that run; how many are left."""
     at, left = 0, running - 1
@@ -268,7 +268,7 @@ def _first_ended(event: Ints, end: Ints, running: int) -> int:
     return left
 
 
-@kernel
+@kernel(allocates=False)
 def _before(rank: Ints, a: int, b: int) -> bool:
     """Whether item a is served before item b."""
     if rank[a] != rank[b]:
@@ -276,7 +276,7 @@ def _before(rank: Ints, a: int, b: int) -> bool:
     return a < b
 
 
-@kernel
+@kernel(allocates=False)
 def _insert(heaps: tuple[Ints, Ints, Ints, Ints], q: int, item: int) -> None:
     root, left, right, _ = heaps
     left[item] = NONE
@@ -284,7 +284,7 @@ def _insert(heaps: tuple[Ints, Ints, Ints, Ints], q: int, item: int) -> None:
     root[q] = _meld(heaps, root[q], item)
 
 
-@kernel
+@kernel(allocates=False)
 def _meld(heaps: tuple[Ints, Ints, Ints, Ints], a: int, b: int) -> int:
     """Meld two skew heaps (Sleator and Tarjan 1986) from the top down; their new root."""
     _, left, right, rank = heaps

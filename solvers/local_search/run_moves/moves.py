@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.graph_index import Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.plain_loops import copy_to, draw
 from placegap.instances.problem.semantics import Makespan, memory_rule
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.instances.structure.group_order import group_order, place_of_ops
@@ -133,7 +133,7 @@ def time_of(
     return schedule(data, device, level, work)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def anneal(
     data: ScheduleArrays, line: Line, peak: PeakArrays, at_peak: bool, state: RunState, work: Work,
     rng: np.random.Generator, done: int, chunk: int, total: int, hot_ns: float,
@@ -167,7 +167,7 @@ def anneal(
         memory[1] = min(max(memory[1], LEAST_PRICE), MOST_PRICE)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _changed(line: Line, state: RunState) -> bool:
     """Whether the trial is another placement that may fit; places that cannot follow stay."""
     at, trial, held = state.at, state.trial, state.held
@@ -189,7 +189,7 @@ def _changed(line: Line, state: RunState) -> bool:
 @kernel(nogil=True)
 def _shift(line: Line, state: RunState, rng: np.random.Generator) -> None:
     """The ops of a run, or some of them, become more or less urgent, all by as much."""
-    p = int(rng.integers(0, len(line.size_bytes)))
+    p = draw(rng, len(line.size_bytes))
     far = 1 + int(rng.exponential(MEAN_SHIFT))
     by = int(rng.standard_normal() * state.value[0] * 0.02)
     for q in range(p, min(p + far, len(line.size_bytes))):
@@ -198,13 +198,13 @@ def _shift(line: Line, state: RunState, rng: np.random.Generator) -> None:
                 state.trial_shift[i] += by
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _move(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> None:
     """Write the devices after one move, whatever their memory, into the trial."""
     num, k = line.able.shape
     kind = rng.random()
     length = 1 + int(LONGEST_RUN * (num - 1) * rng.random() ** 4)
-    i = rng.integers(0, num - length + 1)
+    i = draw(rng, num - length + 1)
     if kind < 0.4:
         border = _border(at, rng)
         far = 1 + int(rng.exponential(MEAN_SHIFT))
@@ -217,29 +217,29 @@ def _move(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> None:
             for p in range(max(0, border + 1 - far), border + 1):
                 trial[p] = at[border + 1]
     elif kind < 0.65:
-        to = rng.integers(0, k)
+        to = draw(rng, k)
         for p in range(i, i + length):
             trial[p] = to
     elif kind < 0.75:
-        by = rng.integers(0, length + 1)
+        by = draw(rng, length + 1)
         for p in range(length):
             trial[i + (p + by) % length] = at[i + p]
     elif kind < 0.9:
-        a, b = rng.integers(0, k), rng.integers(0, k)
+        a, b = draw(rng, k), draw(rng, k)
         for p in range(i, i + length):
             if at[p] == a:
                 trial[p] = b
             elif at[p] == b:
                 trial[p] = a
     else:
-        j = rng.integers(0, num - length + 1)
+        j = draw(rng, num - length + 1)
         for p in range(length):
             trial[i + p] = at[j + p]
         for p in range(length):
             trial[j + p] = at[i + p]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _border(at: Ints, rng: np.random.Generator) -> int:
     """A place whose next one is on another device, at random; -1 without one."""
     count = 0
@@ -247,7 +247,7 @@ def _border(at: Ints, rng: np.random.Generator) -> int:
         count += at[p] != at[p + 1]
     if count == 0:
         return -1
-    which = rng.integers(0, count)
+    which = draw(rng, count)
     for p in range(len(at) - 1):
         if at[p] != at[p + 1]:
             if which == 0:

@@ -74,7 +74,7 @@ def peak_excess(data: ScheduleArrays, peak: PeakArrays, device: Ints, work: Work
     return excess
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _hold_state(peak: PeakArrays, device: Ints) -> None:
     """Fill the levels with the state of the ops, shared state once for each name."""
     k, level, held = len(peak.memory_bytes), peak.level, peak.has_shared
@@ -92,7 +92,7 @@ def _hold_state(peak: PeakArrays, device: Ints) -> None:
             level[a] += peak.shared_bytes[name]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _spans(data: ScheduleArrays, peak: PeakArrays, device: Ints, work: Work) -> int:
     """Write when the levels change, twice the time and one more where bytes are taken; how often.
 
@@ -130,7 +130,7 @@ def _spans(data: ScheduleArrays, peak: PeakArrays, device: Ints, work: Work) -> 
     return count
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _use(first: Ints, last: Ints, at: int, begin: int, end: int) -> None:
     """A tensor is used on a device, from one time to another."""
     if last[at] < 0:
@@ -139,7 +139,7 @@ def _use(first: Ints, last: Ints, at: int, begin: int, end: int) -> None:
         first[at], last[at] = min(first[at], begin), max(last[at], end)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _put(peak: PeakArrays, count: int, a: int, begin: int, end: int, size: int) -> int:
     """Bytes are taken at one time and freed at another; how many changes there are now."""
     peak.moment[count], peak.change[count] = 2 * begin + 1, size

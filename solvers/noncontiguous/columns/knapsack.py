@@ -263,14 +263,14 @@ def _run(
     return held
 
 
-@kernel(nogil=True, boundscheck=False)
+@kernel(nogil=True, boundscheck=False, allocates=False)
 def _relax(after: Prices, before: Prices, gain: int) -> None:
     step = np.int32(gain)
     for c in range(len(after)):
         after[c] = max(after[c], np.int32(before[c] + step))
 
 
-@kernel(nogil=True, boundscheck=False)
+@kernel(nogil=True, boundscheck=False, allocates=False)
 def _relax_recording(
     after: Prices, before: Prices, gain: int, choice: NDArray[np.uint8], rank: int
 ) -> None:

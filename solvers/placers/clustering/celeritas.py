@@ -149,7 +149,7 @@ def adjust(
     return NOWHERE
 
 
-@kernel
+@kernel(allocates=False)
 def _look(
     problem: Problem, admission: Admission, clusters: Clusters, c: int, end: Ints, arrival: Ints,
     busy: Ints,
@@ -206,7 +206,7 @@ def _dearest_back(problem: Problem, clusters: Clusters, c: int, at: int, before:
     return longest
 
 
-@kernel
+@kernel(allocates=False)
 def _is_on(admission: Admission, clusters: Clusters, c: int, device: int) -> bool:
     """Whether the device has an op of the cluster."""
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:

@@ -41,7 +41,7 @@ def clusters_of(cluster: Ints, order: Ints, num_groups: int) -> Clusters:
     return Clusters(ptr, order[members], cluster, np.zeros(num_groups + 1, np.int64))
 
 
-@kernel
+@kernel(allocates=False)
 def is_committed(admission: Admission, clusters: Clusters, c: int) -> bool:
     """Whether all ops of the cluster have a device already."""
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
@@ -50,7 +50,7 @@ def is_committed(admission: Admission, clusters: Clusters, c: int) -> bool:
     return True
 
 
-@kernel
+@kernel(allocates=False)
 def takes_whole(admission: Admission, clusters: Clusters, c: int, device: int) -> bool:
     """Whether the device runs and holds all groups of the cluster that have no device yet."""
     clusters.mark[-1] += 1
@@ -67,7 +67,7 @@ def takes_whole(admission: Admission, clusters: Clusters, c: int, device: int) -
     return True
 
 
-@kernel
+@kernel(allocates=False)
 def runs_whole(admission: Admission, clusters: Clusters, c: int, device: int) -> bool:
     """Whether the device could run all groups of the cluster that have no device yet."""
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
@@ -77,7 +77,7 @@ def runs_whole(admission: Admission, clusters: Clusters, c: int, device: int) ->
     return True
 
 
-@kernel
+@kernel(allocates=False)
 def settle_whole(admission: Admission, clusters: Clusters, c: int, device: int) -> None:
     """Commit what is not yet committed of the cluster to the device."""
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:

@@ -125,7 +125,7 @@ def schedule_dynamic_path(
     return KernelTimes(device, start, end, NOWHERE)
 
 
-@kernel
+@kernel(allocates=False)
 def _arrivals(
     problem: Problem, op: int, device: Ints, end: Ints, arrival: Ints, is_near: Any
 ) -> None:
@@ -193,7 +193,7 @@ def _most_urgent_child(problem: Problem, op: int, est: Ints, tail: Ints) -> Any:
     return best
 
 
-@kernel
+@kernel(allocates=False)
 def _both_fit(admission: Admission, op: int, child: int, k: int) -> bool:
     """Whether the device admits the child after the op, which it admits."""
     if not admits(admission, child, k):

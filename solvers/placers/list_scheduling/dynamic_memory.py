@@ -212,7 +212,7 @@ def _choose(
     return chosen, best[2], begin
 
 
-@kernel
+@kernel(allocates=False)
 def _fits(admission: Admission, footprint: Footprint, op: int, k: int) -> bool:
     group = admission.group[op]
     needed = footprint.outputs[op] + footprint.scratch[op]
@@ -225,7 +225,7 @@ def _fits(admission: Admission, footprint: Footprint, op: int, k: int) -> bool:
     return bool(needed <= admission.free_bytes[k])
 
 
-@kernel
+@kernel(allocates=False)
 def _commit(
     problem: Problem, admission: Admission, footprint: Footprint, op: int, k: int, device: Ints,
     unserved: Ints,

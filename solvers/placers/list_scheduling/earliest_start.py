@@ -133,7 +133,7 @@ def look_again(
     news.clear()
 
 
-@kernel
+@kernel(allocates=False)
 def first_unplaced(problem: Problem, device: Ints) -> int:
     """The first op in topological order that has no device, or `NOWHERE`."""
     for op in problem.topological_order:

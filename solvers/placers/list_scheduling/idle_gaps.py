@@ -81,7 +81,7 @@ def first_fit(gaps: Gaps, device: int, ready_ns: int, duration_ns: int) -> Any:
     return node
 
 
-@kernel
+@kernel(allocates=False)
 def occupy(gaps: Gaps, device: int, gap: int, op: int, start_ns: int, duration_ns: int) -> None:
     """Put op number `op` into a gap, which it splits in two."""
     left, right, parent = gaps.left, gaps.right, gaps.parent
@@ -105,7 +105,7 @@ def occupy(gaps: Gaps, device: int, gap: int, op: int, start_ns: int, duration_n
         node = parent[node]
 
 
-@kernel
+@kernel(allocates=False)
 def _rotate_up(gaps: Gaps, device: int, node: int) -> None:
     """Swap a node with its parent, keeping the order of the walk."""
     left, right, parent = gaps.left, gaps.right, gaps.parent
@@ -129,7 +129,7 @@ def _rotate_up(gaps: Gaps, device: int, node: int) -> None:
     _measure(gaps, old)
 
 
-@kernel
+@kernel(allocates=False)
 def _measure(gaps: Gaps, node: int) -> None:
     longest = gaps.end_ns[node] - gaps.begin_ns[node]
     if gaps.left[node] != NONE:

@@ -112,7 +112,7 @@ def group_needs(arrays: Arrays) -> tuple[Ints, NDArray[np.bool_]]:
     )
 
 
-@kernel
+@kernel(allocates=False)
 def admits(admission: Admission, op: int, device: int) -> bool:
     """Whether the op may go to the device.
 
@@ -128,7 +128,7 @@ def admits(admission: Admission, op: int, device: int) -> bool:
     )
 
 
-@kernel
+@kernel(allocates=False)
 def settle(admission: Admission, op: int, device: int) -> None:
     """Make the device the home of the op's group and take the group's memory, once."""
     group = admission.group[op]

@@ -103,7 +103,7 @@ def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs) -> S
     return state
 
 
-@kernel
+@kernel(allocates=False)
 def _count(state: State, nets: UnitNets, e: int, k: int, sign: int) -> None:
     """Add (or take back) what net e says about leaving and joining device k."""
     size, on = nets.ptr[e + 1] - nets.ptr[e], state.pins_on[e, k]
@@ -142,7 +142,7 @@ def move(state: State, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs, v: in
         _count(state, nets, nets.net[at], b, 1)
 
 
-@kernel
+@kernel(allocates=False)
 def shift_arcs(state: State, arcs: Arcs, v: int, b: int) -> None:
     """Change `arcs_between` as if unit v, still on its device, were on device b."""
     a, between = state.device[v], state.arcs_between
@@ -156,7 +156,7 @@ def shift_arcs(state: State, arcs: Arcs, v: int, b: int) -> None:
         between[k, b] += 1
 
 
-@kernel
+@kernel(allocates=False)
 def keeps_chain(state: State, arcs: Arcs, v: int, b: int) -> bool:
     """Whether devices feed each other in no cycle once unit v is on device b. O(degree + K^2)."""
     a = state.device[v]
@@ -166,7 +166,7 @@ def keeps_chain(state: State, arcs: Arcs, v: int, b: int) -> bool:
     return acyclic
 
 
-@kernel
+@kernel(allocates=False)
 def _unshift_arcs(state: State, arcs: Arcs, v: int, a: int, b: int) -> None:
     for at in range(arcs.succ_ptr[v], arcs.succ_ptr[v + 1]):
         k = state.device[arcs.succ[at]]
@@ -201,7 +201,7 @@ def _is_acyclic(between: Ints) -> bool:
     return True
 
 
-@kernel
+@kernel(allocates=False)
 def load(compute: int, paid: int, overlap: bool) -> int:
     """Load of one device."""
     return max(compute, paid) if overlap else compute + paid

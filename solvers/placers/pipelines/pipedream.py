@@ -198,7 +198,7 @@ def _stages(
     return best, best_k, best_c, origin, replicas
 
 
-@kernel
+@kernel(allocates=False)
 def _stage_cost(
     work: int, cut: int, weights: int, r: int, bandwidth: float, overlap: bool, formula: int
 ) -> float:
