@@ -115,6 +115,9 @@ class Task(Generic[S_co]):
     floor_ns: int = 0
     """A proven bound on all plans."""
 
+    at_peak: Instance | None = None
+    """Whose memory counts at its peak, where `instance` stands in for it with bytes that add up."""
+
 
 Claim = Literal["exact", "heuristic", "bound"]
 """``exact``: its bound reaches the optimum, given time; ``bound``: it returns no plan at all."""

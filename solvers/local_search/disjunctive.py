@@ -102,13 +102,21 @@ def machines_of(instance: Instance, semantics: Makespan) -> Machines:
     arrays, index, k = instance.arrays, instance.arrays.index, instance.num_devices
     channel = channel_table(semantics.channels, k)
     per_tensor, free = semantics.transfers == "per_tensor", semantics.channels == "free"
-    transfers = len(index.tensor_producer) * k if per_tensor else len(index.producer)
+    transfers = num_transfers(instance, semantics)
     return Machines(
         arrays.time_ns, arrays.transfer_ns, arrays.link_class, index.producer, index.consumer,
         index.tensor, index.succ_ptr, index.succ_edge, index.pred_ptr, index.pred_edge,
         index.tensor_ptr, index.tensor_edge, channel, free, per_tensor,
         instance.num_ops + (0 if free else transfers),
     )  # fmt: skip
+
+
+def num_transfers(instance: Instance, semantics: Makespan) -> int:
+    """How many transfers have a number, remote or not."""
+    index = instance.arrays.index
+    if semantics.transfers == "per_tensor":
+        return len(index.tensor_producer) * instance.num_devices
+    return len(index.producer)
 
 
 def channel_table(channels: Channels, num_devices: int) -> Ints:

@@ -45,15 +45,16 @@ MOVES_PER_OP = 5
 
 
 def improve_start(
-    task: Task[Makespan], start: Start, by: str, clock: Clock, *, steps: int | None, usual: int,
-    workers: int,
+    task: Task[Makespan], found: Sequence[Start], by: str, clock: Clock, *, steps: int | None,
+    usual: int, workers: int,
 ) -> tuple[Plan, int, str]:  # fmt: skip
     """The best plan that `improve` finds from a start until the time is over, as the referee says.
 
     Parameters
     ----------
-    task, start
-        The problem, and a plan that fits.
+    task, found
+        The problem, and plans that fit. Where one of them fits at its peak, too, the best of these
+        is the start, and so do all plans after it.
     by : str
         The method, for those who listen to its plans.
     clock : Clock
@@ -68,11 +69,12 @@ def improve_start(
     """
     left_s = clock.left_s
     deadline = None if left_s is None else now_s() + left_s
+    start = best_at_peak(task, found)
     best, least, plans, message = start.plan, start.value_ns, 0, ""
     better = improve(
         task.instance, task.semantics, [best], deadline=deadline,
         steps=usual if deadline is None and steps is None else steps, seed=task.limits.seed,
-        workers=workers,
+        workers=workers, at_peak=task.at_peak if fits_at_peak(task, best) else None,
     )  # fmt: skip
     try:
         for plan in better:
@@ -85,6 +87,27 @@ def improve_start(
     return best, plans, message
 
 
+def fits_at_peak(task: Task[Makespan], plan: Plan) -> bool:
+    """Whether a plan fits where memory counts at its peak; True if it adds up.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> fits_at_peak(Task(example(), Makespan(), at_peak=example()), Plan.on([0, 1, 0, 0]))
+    True
+    """
+    if task.at_peak is None:
+        return True
+    rules = task.semantics.model_copy(update={"memory": "peak"})
+    return evaluate(task.at_peak, plan, rules).feasible
+
+
+def best_at_peak(task: Task[Makespan], found: Sequence[Start]) -> Start:
+    """The best plan that fits at its peak, else the best one."""
+    order = sorted(found, key=lambda one: one.value_ns)
+    return next((one for one in order if fits_at_peak(task, one.plan)), order[0])
+
+
 def improve(
     instance: Instance,
     semantics: Makespan,
@@ -94,6 +117,7 @@ def improve(
     steps: int | None = None,
     seed: int = 0,
     workers: int = 1,
+    at_peak: Instance | None = None,
 ) -> Iterator[Plan]:
     """Plans that get better, from the best of the given ones on.
 
@@ -111,6 +135,8 @@ def improve(
         With `steps` alone the plans depend on nothing else.
     workers : int
         Walks side by side, in threads.
+    at_peak : Instance or None
+        As in `Task`: plans fit into its memory at their peak. So must the best start.
 
     Yields
     ------
@@ -137,7 +163,7 @@ def improve(
     plan, value_ns = best
     if len(instance.graph.edges) > MOST_SHARED:
         workers = 1
-    searches = [Search(instance, semantics, [seed, number]) for number in range(workers)]
+    searches = [Search(instance, semantics, [seed, at], at_peak) for at in range(workers)]
     searches[0].load(plan)
     for search in searches[1:]:
         search.copy(searches[0])

@@ -13,7 +13,7 @@ from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
 from placegap.solvers.local_search.contended_list import contended_lists
-from placegap.solvers.local_search.improve import LARGEST_WALK, improve_start
+from placegap.solvers.local_search.improve import LARGEST_WALK, best_at_peak, improve_start
 from placegap.solvers.local_search.rolling_horizon import rolling_plans
 
 NAME = "disjunctive-search"
@@ -76,12 +76,11 @@ def run(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
     if not found:
         return Outcome(message="no start: none of the fast placers found a plan")
     message = _roll(task, params, clock, found)
-    start = min(found, key=lambda one: one.value_ns)
     if message:
-        return Outcome(start.plan, message=message)
+        return Outcome(best_at_peak(task, found).plan, message=message)
     usual = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OP * instance.num_ops))
     best, plans, message = improve_start(
-        task, start, NAME, clock, steps=params.steps, usual=usual, workers=params.workers
+        task, found, NAME, clock, steps=params.steps, usual=usual, workers=params.workers
     )
     return Outcome(best, message=message, details={"plans": plans})
 

@@ -19,14 +19,18 @@ from placegap.solvers.local_search.disjunctive import (
     empty_orders,
     fill,
     machines_of,
+    num_transfers,
 )
+from placegap.solvers.local_search.run_moves.peak import peak_arrays
 from placegap.solvers.local_search.walk import (
     MOST_TOGETHER,
+    Peak,
     Rooms,
     ScheduleWindow,
     Trace,
     anneal,
     find_exits,
+    fits_at_peak,
     makespan_of,
     restore,
     save,
@@ -48,6 +52,9 @@ class Search:
         The problem.
     seed : sequence of int
         Of the random numbers.
+    at_peak : Instance, optional
+        The best schedule must fit into its memory at its peak, as the first one does; `instance`
+        then has the bytes that are held in any case.
 
     Examples
     --------
@@ -60,7 +67,10 @@ class Search:
     34
     """
 
-    def __init__(self, instance: Instance, semantics: Makespan, seed: Sequence[int]) -> None:
+    def __init__(
+        self, instance: Instance, semantics: Makespan, seed: Sequence[int],
+        at_peak: Instance | None = None,
+    ) -> None:  # fmt: skip
         self.instance, self.semantics = instance, semantics
         arrays, k = instance.arrays, instance.num_devices
         self.machines = machines_of(instance, semantics)
@@ -76,6 +86,10 @@ class Search:
             np.zeros(MOST_TOGETHER, np.int64), np.empty_like(item), np.empty_like(ends),
             np.empty_like(device), np.zeros(k, np.int64),
         )  # fmt: skip
+        start, end = np.zeros((2, instance.num_ops + num_transfers(instance, semantics)), np.int64)
+        self.peak = Peak(
+            at_peak is not None, peak_arrays(at_peak or instance, semantics), start, end
+        )
         self.rng = np.random.default_rng(list(seed))
         self.saved = self.in_part = False
 
@@ -139,8 +153,8 @@ class Search:
     ) -> None:
         """Go on by some steps of a walk of `total` steps."""
         self.saved = anneal(
-            self.machines, self.orders, self.rooms, window, self.trace, self.rng, done, steps,
-            total, hot_ns, hot_ns * COLD / HOT, self.saved, not self.in_part,
+            self.machines, self.orders, self.rooms, window, self.trace, self.peak, self.rng,
+            done, steps, total, hot_ns, hot_ns * COLD / HOT, self.saved, not self.in_part,
         )  # fmt: skip
 
     def enter(self, window: ScheduleWindow) -> None:
@@ -151,7 +165,11 @@ class Search:
 
     def leave(self, window: ScheduleWindow) -> None:
         """Keep what was found in a part, unless it is worse, and let the rest follow it."""
-        if self.trace.value[0] > self.trace.value[1]:
+        is_worse = self.trace.value[0] > self.trace.value[1]
+        if not is_worse and self.peak.at_peak:
+            all_starts(self.machines, self.orders, window.begin)
+            is_worse = not fits_at_peak(self.machines, self.orders, self.peak)
+        if is_worse:
             restore(self.orders, self.rooms, self.trace)
         else:
             all_starts(self.machines, self.orders, window.begin)

@@ -34,9 +34,13 @@ from placegap.solvers.local_search.propagation import (
     propagate_tails,
 )
 from placegap.solvers.local_search.relocation import move_along, move_op
+from placegap.solvers.local_search.run_moves.peak import PeakArrays, peak_excess
 
 LARGEST_SET = 64
 """Ops that are chosen for one move, beside those that they are colocated with."""
+
+MOST_MISFITS = 16
+"""Schedules in a row that would be the best, but overfill memory at its peak: then it goes back."""
 
 MOST_TOGETHER = 4096
 """Ops that one move takes along, those colocated included."""
@@ -71,6 +75,18 @@ class ScheduleWindow(NamedTuple):
     begin: int
     end: int
     exits: Ints
+
+
+class Peak(NamedTuple):
+    """Whether the best schedule must fit into memory `at_peak`, and what tells.
+
+    `start` and `end` are scratch for the times of all items.
+    """
+
+    at_peak: bool
+    arrays: PeakArrays
+    start: Ints
+    end: Ints
 
 
 class Trace(NamedTuple):
@@ -133,6 +149,21 @@ def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> boo
 
 
 @kernel(nogil=True, allocates=False)
+def fits_at_peak(machines: Machines, orders: Orders, peak: Peak) -> bool:
+    """Whether no device overfills its memory at its peak. O((n + m) log(n + m))."""
+    item, device, start, end = orders.item, orders.device, peak.start, peak.end
+    for x in range(machines.num_items):
+        start[x], end[x] = item[x, START], item[x, START] + item[x, DURATION]
+    if machines.free:
+        for e in range(len(machines.producer)):
+            a, b = device[machines.producer[e]], device[machines.consumer[e]]
+            c, t = carrier(machines, e, b), machines.tensor[e]
+            start[c] = item[machines.producer[e], START] + item[machines.producer[e], DURATION]
+            end[c] = start[c] + machines.transfer_ns[t, machines.link_class[a, b]]
+    return peak_excess(peak.arrays, device, start, end) == 0.0
+
+
+@kernel(nogil=True, allocates=False)
 def _copy_table(target: Ints, source: Ints) -> None:
     rows, columns = source.shape
     for row in range(rows):
@@ -163,14 +194,15 @@ def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
 @kernel(nogil=True, allocates=False)
 def anneal(
     machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, trace: Trace,
-    rng: np.random.Generator, done: int, steps: int, total: int, hot_ns: float, cold_ns: float,
-    saved: bool, saves: bool,
+    peak: Peak, rng: np.random.Generator, done: int, steps: int, total: int, hot_ns: float,
+    cold_ns: float, saved: bool, saves: bool,
 ) -> bool:  # fmt: skip
     """Try moves number `done` to `done + steps` of `total`, cooling from `hot_ns` to `cold_ns`.
 
     Whether the best state is saved; else it is the current one. Where it `saves` nothing, the
-    least value stays as it is.
+    least value stays as it is. In between, schedules may overfill memory at its peak.
     """
+    misfits = 0
     k = machines.time_ns.shape[1]
     value, device, item = trace.value, orders.device, orders.item
     for step in range(done, done + steps):
@@ -210,9 +242,15 @@ def anneal(
         if not kept or after > allowed:
             undo(orders)
             continue
-        if (
-            after > value[0] and saves and not saved
-        ):  # the state before is the best: this move must wait
+        if saves and peak.at_peak and after < value[1] and not fits_at_peak(machines, orders, peak):
+            undo(orders)
+            misfits += 1
+            if misfits >= MOST_MISFITS and saved:
+                restore(orders, rooms, trace)
+                value[0], misfits = value[1], 0
+            continue
+        leaves = after > value[0] or (peak.at_peak and after == value[0])
+        if leaves and saves and not saved:  # the state before is the best: this move must wait
             undo(orders)
             save(orders, rooms, trace)
             saved = True
@@ -225,7 +263,7 @@ def anneal(
         value[0] = after
         if saves and after < value[1]:
             value[1] = after
-            saved = False
+            saved, misfits = False, 0
     forget(orders)
     return saved
 

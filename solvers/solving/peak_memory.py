@@ -211,7 +211,7 @@ def _part(
         start = None
     if start is not None and not evaluate(instance, start, plain).feasible:
         start = None
-    return Task(instance, plain, limits, start)
+    return Task(instance, plain, limits, start, at_peak=task.instance)
 
 
 def _hear_bounds(task: Task, part: Task) -> AbstractContextManager[None]:

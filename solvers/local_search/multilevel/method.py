@@ -23,9 +23,9 @@ from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.starts import best_start, placers
+from placegap.solvers.core.starts import placers, starts
 from placegap.solvers.local_search.contended_list import contended_lists
-from placegap.solvers.local_search.improve import improve
+from placegap.solvers.local_search.improve import best_at_peak, fits_at_peak, improve
 
 NAME = "multilevel"
 
@@ -80,8 +80,8 @@ def run(task: Task[Makespan], params: MultilevelParams) -> Outcome:
     >>> run(Task(example(), Makespan()), MultilevelParams()).plan.placement
     ((0,), (1,), (0,), (1,))
     """
-    best = best_start(task, placers(task) if params.start else ())
-    search = _Rounds(task, params.steps, best)
+    known = list(starts(task, placers(task) if params.start else ()))
+    search = _Rounds(task, params.steps, best_at_peak(task, known) if known else None)
     try:
         search.run()
     except KeyboardInterrupt:
@@ -114,7 +114,7 @@ class _Rounds:
     def _round(self, number: int, clock: Clock) -> None:
         instance, known = self.task.instance, self.best if number else None
         apart = None if known is None else known.plan.devices
-        starts = [] if known is None else [known]  # at first, a better start leads less far
+        begins = [] if known is None else [known]  # at first, a better start leads less far
         for at, parts in enumerate(self._levels(clock)):
             merge = merge_heavy_edges(instance, parts, apart)
             if merge.coarse.num_ops > WORTHWHILE * instance.num_ops:
@@ -127,8 +127,8 @@ class _Rounds:
             self.levels += 1
             if found is not None:
                 fine = expand_plan(merge, found.plan, self.task.semantics)
-                starts += _judged(instance, self.task.semantics, fine)
-        self._search(instance, [start.plan for start in starts], number, clock.left_s)
+                begins += _judged(instance, self.task.semantics, fine)
+        self._search(instance, [start.plan for start in begins], number, clock.left_s)
 
     def _levels(self, clock: Clock) -> tuple[int, ...]:
         """The levels of a round, none where merging takes most of the time for them."""
@@ -146,6 +146,11 @@ class _Rounds:
         found = [one for plan in plans for one in _judged(instance, semantics, plan)]
         for plan in contended_lists(instance, semantics):
             found += _judged(instance, semantics, plan)
+        at_peak = None
+        if instance is self.task.instance and self.task.at_peak is not None:
+            found += [] if self.best is None else [self.best]
+            fitting = [one for one in found if fits_at_peak(self.task, one.plan)]
+            found, at_peak = fitting or found, self.task.at_peak if fitting else None
         if not found:
             return None
         best = min(found, key=lambda one: one.value_ns)
@@ -153,7 +158,13 @@ class _Rounds:
         deadline = None if left_s is None else now_s() + left_s
         seed = self.task.limits.seed + number
         for plan in improve(
-            instance, semantics, [best.plan], deadline=deadline, steps=self.steps, seed=seed
+            instance,
+            semantics,
+            [best.plan],
+            deadline=deadline,
+            steps=self.steps,
+            seed=seed,
+            at_peak=at_peak,
         ):
             for better in _judged(instance, semantics, plan):
                 best = min(best, better, key=lambda one: one.value_ns)
@@ -164,7 +175,8 @@ class _Rounds:
         """Keep and tell a plan of the instance itself, if it is the best."""
         if instance is not self.task.instance:
             return
-        if self.best is None or start.value_ns < self.best.value_ns:
+        best = start if self.best is None else best_at_peak(self.task, [self.best, start])
+        if best is not self.best:
             self.best = start
             value_ns, plan = start.value_ns, start.plan
             tell(instance, self.task.semantics, NAME, value_ns=value_ns, plan=plan)

@@ -111,7 +111,7 @@ class _Search:
     def __init__(self, instance: Instance, semantics: Makespan, start: Start) -> None:
         self.instance, self.semantics = instance, semantics
         self.data, self.line = kernel_data(instance, semantics), line_of(instance, semantics)
-        self.work, self.peak = new_work(self.data), peak_arrays(instance)
+        self.work, self.peak = new_work(self.data), peak_arrays(instance, semantics)
         self.state = new_state(self.line, start.plan.devices)
         self.at_peak = memory_rule(semantics) == "peak"
         verdict = evaluate(instance, start.plan, semantics)
@@ -131,7 +131,7 @@ class _Search:
             now = time_of(self.data, self.line, state, state.at, shift, self.work)
             excess = 0.0
             if self.at_peak:
-                excess = peak_excess(self.data, self.peak, state.device, self.work)
+                excess = peak_excess(self.peak, state.device, self.work.start, self.work.end)
             costs.append((now + unit * excess, now, excess, shift))
         _, now, excess, shift = min(costs, key=lambda cost: cost[0])
         for kept in (state.shift, state.best_shift):

@@ -154,7 +154,7 @@ def anneal(
                 continue
         now, excess = time_of(data, line, state, trial, state.trial_shift, work), 0.0
         if at_peak and now <= limit:
-            excess = peak_excess(data, peak, state.device, work)
+            excess = peak_excess(peak, state.device, work.start, work.end)
         if now + price * excess <= limit:
             copy_to(at, trial)
             copy_to(state.shift, state.trial_shift)

@@ -1,7 +1,7 @@
 """By how much a quick schedule overfills memory at its peak, in one compiled call.
 
-The rule is the referee's (`instances.referee.memory`), for a device per op and the times of
-`annealing.schedule`; only the referee's word counts.
+The rule is the referee's (`instances.referee.memory`), for a device per op and the times of all
+items; only the referee's word counts.
 """
 
 from __future__ import annotations
@@ -14,12 +14,17 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to
-from placegap.solvers.local_search.annealing.schedule import ScheduleArrays, Work
+from placegap.instances.problem.semantics import Makespan
 
 
 class PeakArrays(NamedTuple):
     """What the ops of an instance hold, and scratch for t tensors, n ops and K devices."""
 
+    producer: Ints
+    consumer: Ints
+    tensor_ptr: Ints
+    tensor_edge: Ints
+    per_tensor: bool
     state_bytes: Ints
     workspace_bytes: Ints
     tensor_bytes: Ints
@@ -37,31 +42,34 @@ class PeakArrays(NamedTuple):
     at_device: Ints
 
 
-def peak_arrays(instance: Instance) -> PeakArrays:
+def peak_arrays(instance: Instance, semantics: Makespan) -> PeakArrays:
     """The arrays of an instance."""
-    sizes, k = instance.memory_arrays, instance.num_devices
+    sizes, index, k = instance.memory_arrays, instance.arrays.index, instance.num_devices
     pairs = len(sizes.tensor_bytes) * k
     spans = 2 * (pairs + instance.num_ops)
     first, last = np.full((2, pairs), -1)
     level, most = np.zeros((2, k), np.int64)
     moment, change, at_device = np.zeros((3, spans), np.int64)
     return PeakArrays(
-        sizes.state_bytes, sizes.workspace_bytes, sizes.tensor_bytes, sizes.shared_op,
-        sizes.shared_name, sizes.shared_bytes, instance.arrays.memory_bytes, first, last,
-        np.zeros(len(sizes.shared_bytes) * k, np.int64), level, most, moment, change, at_device,
+        index.producer, index.consumer, index.tensor_ptr, index.tensor_edge,
+        semantics.transfers == "per_tensor", sizes.state_bytes, sizes.workspace_bytes,
+        sizes.tensor_bytes, sizes.shared_op, sizes.shared_name, sizes.shared_bytes,
+        instance.arrays.memory_bytes, first, last, np.zeros(len(sizes.shared_bytes) * k, np.int64),
+        level, most, moment, change, at_device,
     )  # fmt: skip
 
 
 @kernel(nogil=True)
-def peak_excess(data: ScheduleArrays, peak: PeakArrays, device: Ints, work: Work) -> float:
+def peak_excess(peak: PeakArrays, device: Ints, start: Ints, end: Ints) -> float:
     """By which shares of their memory the devices overfill, summed; 0.0 if the schedule fits.
 
-    The schedule is that in `work`, with each op on its device. O((n + m) log(n + m)).
+    Items are the ops, each on its device, then the edges, or each tensor to each device
+    (per_tensor); `start` and `end` are their times. O((n + m) log(n + m)).
     """
     k, level, most = len(peak.memory_bytes), peak.level, peak.most
     _hold_state(peak, device)
     copy_to(most, level)
-    count = _spans(data, peak, device, work)
+    count = _spans(peak, device, start, end)
     moment = peak.moment[:count]
     for at in np.argsort(moment, kind="mergesort"):
         a = peak.at_device[at]
@@ -93,13 +101,13 @@ def _hold_state(peak: PeakArrays, device: Ints) -> None:
 
 
 @kernel(nogil=True, allocates=False)
-def _spans(data: ScheduleArrays, peak: PeakArrays, device: Ints, work: Work) -> int:
+def _spans(peak: PeakArrays, device: Ints, start: Ints, end: Ints) -> int:
     """Write when the levels change, twice the time and one more where bytes are taken; how often.
 
     At one instant ends come before starts, and spans of no length are left out.
     """
     n, k = len(device), len(peak.memory_bytes)
-    first, last, start, end = peak.first, peak.last, work.start, work.end
+    first, last = peak.first, peak.last
     count = 0
     for i in range(n):
         if peak.workspace_bytes[i] > 0 and start[i] < end[i]:
@@ -107,18 +115,18 @@ def _spans(data: ScheduleArrays, peak: PeakArrays, device: Ints, work: Work) -> 
     for t in range(len(peak.tensor_bytes)):
         if peak.tensor_bytes[t] == 0:
             continue
-        edges = data.tensor_edge[data.tensor_ptr[t] : data.tensor_ptr[t + 1]]
+        edges = peak.tensor_edge[peak.tensor_ptr[t] : peak.tensor_ptr[t + 1]]
         if len(edges) == 0:
             continue
-        producer = data.producer[edges[0]]
+        producer = peak.producer[edges[0]]
         home = device[producer]
         first[t * k + home], last[t * k + home] = start[producer], end[producer]
         for e in edges:
-            j = data.consumer[e]
+            j = peak.consumer[e]
             a = device[j]
             _use(first, last, t * k + a, start[j], end[j])
             if a != home:
-                item = n + (t * k + a if data.per_tensor else e)
+                item = n + (t * k + a if peak.per_tensor else e)
                 _use(first, last, t * k + a, start[item], end[item])
                 _use(first, last, t * k + home, start[item], end[item])
         for a in range(k):

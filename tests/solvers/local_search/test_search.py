@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from draws.binding_memory import binding_instance
 from draws.tiny import tiny_instance
+from references.placers import pressed_instance, with_room
 
 from placegap.instances import Instance, Makespan, Plan, evaluate, example
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Channels, Transfers
+from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers import solve
 from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.method import Start, Task
 from placegap.solvers.local_search import improve as rounds
 from placegap.solvers.local_search import search as local_search
 from placegap.solvers.local_search.disjunctive import AFTER, START, TAIL, fill
-from placegap.solvers.local_search.improve import adapted, improve
+from placegap.solvers.local_search.improve import adapted, best_at_peak, improve
 from placegap.solvers.local_search.search import Search
+from placegap.solvers.local_search.walk import fits_at_peak
 
 CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
 TRANSFERS: tuple[Transfers, ...] = ("per_edge", "per_tensor")
@@ -112,6 +118,62 @@ def test_plans_that_come_are_better_and_better_and_fit() -> None:
             last_ns = verdict.value_ns
             improved += 1
     assert improved >= 5
+
+
+def tight_draws(count: int) -> Iterator[tuple[Instance, Makespan, Search, Plan]]:
+    """Random plans where memory counts at its peak, with a search on the floor that has them."""
+    for seed in range(count):
+        rules = SEMANTICS[seed % len(SEMANTICS)].model_copy(update={"memory": "peak"})
+        instance = with_room(pressed_instance(seed, num_ops=14), 2)
+        floor, plain = relax_memory(instance, rules)
+        plan = drawn(instance, seed)
+        if evaluate(floor, plan, plain).feasible:
+            search = Search(floor, plain, [seed], instance)
+            search.load(plan)
+            yield instance, rules, search, plan
+
+
+def test_a_schedule_fits_at_its_peak_where_the_referee_says_so() -> None:
+    seen = Counter[bool]()
+    for instance, rules, search, plan in tight_draws(160):
+        verdict = evaluate(instance, plan, rules)
+        fits = fits_at_peak(search.machines, search.orders, search.peak)
+        assert fits == verdict.feasible, rules.label
+        seen[fits] += 1
+    assert min(seen[True], seen[False]) >= 20
+
+
+def test_from_a_plan_that_fits_at_its_peak_all_plans_do() -> None:
+    improved = 0
+    for instance, rules, search, start in tight_draws(160):
+        if not evaluate(instance, start, rules).feasible:
+            continue
+        floor, plain = search.instance, search.semantics
+        last_ns = evaluate(instance, start, rules).value_ns
+        for plan in improve(floor, plain, [start], steps=400, at_peak=instance):
+            verdict = evaluate(instance, plan, rules)
+            assert verdict.feasible, rules.label
+            assert verdict.value_ns is not None
+            assert last_ns is not None
+            assert verdict.value_ns < last_ns
+            last_ns = verdict.value_ns
+            improved += 1
+    assert improved >= 20
+
+
+def test_of_plans_that_fit_at_their_peak_the_best_is_the_start() -> None:
+    for instance, rules, search, plan in tight_draws(160):
+        alone = Plan.on([0] * instance.num_ops)
+        runs = (instance.arrays.time_ns[:, 0] != UNSUPPORTED).all()
+        if not runs or evaluate(instance, alone, rules).feasible:
+            continue
+        if evaluate(instance, plan, rules).feasible:
+            task = Task(search.instance, search.semantics, at_peak=instance)
+            found = [Start(alone, 0), Start(plan, 1)]
+            assert best_at_peak(task, found) is found[1]
+            assert best_at_peak(task, found[:1]) is found[0]
+            return
+    raise AssertionError("no draw has both")
 
 
 def test_it_finds_most_optima_of_small_graphs() -> None:

@@ -27,7 +27,7 @@ def test_the_kernel_and_the_referee_agree_on_what_overfills(transfers: str) -> N
     for seed in range(8):
         rng = np.random.default_rng(seed)
         instance = with_room(pressed_instance(seed, num_ops=30, num_devices=3), 2)
-        data, peak = kernel_data(instance, semantics), peak_arrays(instance)
+        data, peak = kernel_data(instance, semantics), peak_arrays(instance, semantics)
         work, level = new_work(data), np.zeros(instance.num_ops, np.int64)
         for _ in range(10):
             can = instance.arrays.time_ns != UNSUPPORTED
@@ -35,7 +35,7 @@ def test_the_kernel_and_the_referee_agree_on_what_overfills(transfers: str) -> N
             device = np.array(chosen, np.int64)
             bottom_levels(data, device, level)
             now_ns = schedule(data, device, level, work)
-            excess = peak_excess(data, peak, device, work)
+            excess = peak_excess(peak, device, work.start, work.end)
             verdict = evaluate(
                 instance, plan_of(instance, semantics, data, device, work), semantics
             )
