@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from placegap.experiments.bench.splits import split_rows
 from placegap.experiments.bench.start import start_benches
 from placegap.experiments.bench.tracing.models import traced_benches
 from placegap.experiments.running.stop_signals import handled, held, is_stopped, stop_status
+from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.document import Document, load_document, save_document
 from placegap.instances.importers.reader import read_model
@@ -51,6 +52,8 @@ from placegap.instances.problem.semantics import Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers import solve
+from placegap.solvers.local_search.contended_list import contended_lists
+from placegap.solvers.local_search.search import Search
 
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
 """A name, what is timed, and a remark read off its outcome."""
@@ -60,6 +63,9 @@ Row = dict[str, object]
 
 MAKESPAN = Makespan(channels="port")
 CHAIN = MaxLoad(plans="chain")
+
+WALK_MOVES = 20_000
+"""Moves of a walk that is measured."""
 
 LONG_S = 30.0
 """A call that takes longer than this is measured once."""
@@ -103,6 +109,7 @@ def benches(inputs: Path, *, large: bool = False) -> Iterator[Bench]:
     for name, start in start_benches():
         yield name, start, lambda _: "in a process of its own"
     yield from _house()
+    yield from _walks()
     for name, run, remark in building_benches(large=large):
         yield name, run, lambda _, r=remark: r  # type: ignore[misc]
     yield from _models(inputs)
@@ -203,6 +210,29 @@ def _house() -> Iterator[Bench]:
                 lambda p=name, s=semantics: evaluate(instance(), plan(p), s),  # type: ignore[misc]
                 remark,
             )
+
+
+def _walks() -> Iterator[Bench]:
+    """Moves of the disjunctive search at 5,000 ops and on a training step, ports busy."""
+    sizes = {"ops": 5_000, "width": 50, "density": 0.04}
+
+    def walk(instance: Callable[[], Instance]) -> float:
+        plan = next(contended_lists(instance(), MAKESPAN))
+        search = Search(instance(), MAKESPAN, [0])
+        hot_ns = search.load(plan) / instance().num_ops
+        began = cpu_s()
+        search.walk(search.whole(), 0, WALK_MOVES, WALK_MOVES, hot_ns)
+        return WALK_MOVES / (cpu_s() - began)
+
+    for name, instance in (
+        ("layered, 5,000 ops", cache(lambda: on_gpus(generate("layered", sizes, seed=1), 8))),
+        ("gpt2-train", cache(lambda: load_corpus("gpt2-train").instance())),
+    ):
+        yield (
+            f"disjunctive search {name}",
+            partial(walk, instance),
+            lambda rate: f"{rate:.0f} moves per CPU second",
+        )
 
 
 def _models(inputs: Path) -> Iterator[Bench]:

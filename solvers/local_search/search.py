@@ -21,16 +21,14 @@ from placegap.solvers.local_search.disjunctive import (
     machines_of,
     num_transfers,
 )
-from placegap.solvers.local_search.run_moves.peak import peak_arrays
+from placegap.solvers.local_search.run_moves.peak import Peak, peak_arrays, schedule_fits
 from placegap.solvers.local_search.walk import (
     MOST_TOGETHER,
-    Peak,
     Rooms,
     ScheduleWindow,
     Trace,
     anneal,
     find_exits,
-    fits_at_peak,
     makespan_of,
     restore,
     save,
@@ -168,7 +166,7 @@ class Search:
         is_worse = self.trace.value[0] > self.trace.value[1]
         if not is_worse and self.peak.at_peak:
             all_starts(self.machines, self.orders, window.begin)
-            is_worse = not fits_at_peak(self.machines, self.orders, self.peak)
+            is_worse = not schedule_fits(self.machines, self.orders, self.peak)
         if is_worse:
             restore(self.orders, self.rooms, self.trace)
         else:

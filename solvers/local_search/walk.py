@@ -34,7 +34,7 @@ from placegap.solvers.local_search.propagation import (
     propagate_tails,
 )
 from placegap.solvers.local_search.relocation import move_along, move_op
-from placegap.solvers.local_search.run_moves.peak import PeakArrays, peak_excess
+from placegap.solvers.local_search.run_moves.peak import Peak, schedule_fits
 
 LARGEST_SET = 64
 """Ops that are chosen for one move, beside those that they are colocated with."""
@@ -75,18 +75,6 @@ class ScheduleWindow(NamedTuple):
     begin: int
     end: int
     exits: Ints
-
-
-class Peak(NamedTuple):
-    """Whether the best schedule must fit into memory `at_peak`, and what tells.
-
-    `start` and `end` are scratch for the times of all items.
-    """
-
-    at_peak: bool
-    arrays: PeakArrays
-    start: Ints
-    end: Ints
 
 
 class Trace(NamedTuple):
@@ -146,21 +134,6 @@ def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> boo
             exits[exits[0]] = x
         x = item[x, AFTER]
     return True
-
-
-@kernel(nogil=True, allocates=False)
-def fits_at_peak(machines: Machines, orders: Orders, peak: Peak) -> bool:
-    """Whether no device overfills its memory at its peak. O((n + m) log(n + m))."""
-    item, device, start, end = orders.item, orders.device, peak.start, peak.end
-    for x in range(machines.num_items):
-        start[x], end[x] = item[x, START], item[x, START] + item[x, DURATION]
-    if machines.free:
-        for e in range(len(machines.producer)):
-            a, b = device[machines.producer[e]], device[machines.consumer[e]]
-            c, t = carrier(machines, e, b), machines.tensor[e]
-            start[c] = item[machines.producer[e], START] + item[machines.producer[e], DURATION]
-            end[c] = start[c] + machines.transfer_ns[t, machines.link_class[a, b]]
-    return peak_excess(peak.arrays, device, start, end) == 0.0
 
 
 @kernel(nogil=True, allocates=False)
@@ -242,7 +215,8 @@ def anneal(
         if not kept or after > allowed:
             undo(orders)
             continue
-        if saves and peak.at_peak and after < value[1] and not fits_at_peak(machines, orders, peak):
+        is_best = saves and after < value[1]
+        if is_best and peak.at_peak and not schedule_fits(machines, orders, peak):
             undo(orders)
             misfits += 1
             if misfits >= MOST_MISFITS and saved:
@@ -261,7 +235,7 @@ def anneal(
             rooms.held_bytes[device[x]] += rooms.size_bytes[x]
         propagate_tails(machines, orders, window.begin)
         value[0] = after
-        if saves and after < value[1]:
+        if is_best:
             value[1] = after
             saved, misfits = False, 0
     forget(orders)

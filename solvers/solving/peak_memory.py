@@ -14,7 +14,8 @@ fits at its peak on the instance itself:
 An exact method also has the best plan of the fast placers that fits, once its own does not; and if
 it can `settle` the rule `peak` itself, that comes right after the floor. The first run has most of
 the time, and each other one half of what is left. Where a plan is given, the first run has nearly
-all of it: of an exact method it alone proves anything, and a search goes on from that plan.
+all of it: of an exact method it alone proves anything, and a search goes on from that plan. A
+search whose plan fits goes on from it on the floor while there is time.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ from placegap.solvers.core.starts import placers, starts
 FIRST_SHARE, KNOWN_SHARE, SHARE = 0.6, 0.9, 0.5
 """Of the time that is left, for the run on the floor, for that of an exact method where a plan that
 fits is known, and for each other one."""
+
+TIMED_SHARE = 0.9
+"""A run that takes this share of its time, or more, is one that the clock ended."""
 
 PARTS = 16
 """Bisection between floor and ceiling goes by such parts of the way."""
@@ -118,6 +122,7 @@ def run_at_peak(
     share = FIRST_SHARE if task.incumbent is None else KNOWN_SHARE
     while True:
         part = _part(task, instance, plain, tries, clock, SHARE if runs else share)
+        before_s = clock.spent_s
         with nullcontext() if runs else _hear_bounds(task, part):
             outcome = run(part)
         first, runs = first if runs else outcome, runs + 1
@@ -127,6 +132,14 @@ def run_at_peak(
             tries.append(found)
             if found.verdict.feasible:
                 tell(task.instance, task.semantics, by, value_ns=found.verdict.value_ns)
+                limit_s, spent_s = part.limits.time_limit_s, clock.spent_s - before_s
+                timed = limit_s is not None and spent_s > TIMED_SHARE * limit_s
+                if timed and not is_exact and most_runs is None and not stop_asked():
+                    # a search: it goes on from its plan in the time that is left
+                    outcome = run(_part(task, floor, plain, tries, clock, 1.0))
+                    runs += 1
+                    if outcome.plan is not None:
+                        tries.append(_judged(FLOOR, task, floor, outcome))
                 break
         if first.plan is None or runs == most_runs or stop_asked():
             break

@@ -141,7 +141,7 @@ def new_walk(lattice: ChainLattice, nodes: int) -> Walk:
     )  # fmt: skip
 
 
-@kernel
+@kernel(allocates=False)
 def extend(
     lattice: ChainLattice, costs: CallCosts, labels: Labels, w: Walk,
     first: int, steps: int, limit_ns: int, most: int,

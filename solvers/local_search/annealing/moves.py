@@ -238,7 +238,7 @@ def _chains(instance: Instance) -> list[list[int]]:
     return found
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _evaluate(data: ScheduleArrays, state: _State, work: Work, scratch: _Scratch) -> int:
     bottom_levels(data, state.device, scratch.level)
     for i in range(len(scratch.level)):
@@ -290,7 +290,7 @@ def _shift_priorities(
     return count
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def _move_ops(
     data: ScheduleArrays, moves: _Moves, state: _State, scratch: _Scratch, rng: np.random.Generator,
     block: bool, walk: bool,
@@ -318,7 +318,9 @@ def _move_ops(
         to = state.device[moves.near[moves.near_ptr[first] + draw(rng, near)]]
     moved: Any = np.int64(0)  # no literal: `_undo` is compiled once
     for at in range(count):
-        for i in _colocated(moves, scratch.chosen[at]):
+        g = moves.group[scratch.chosen[at]]
+        for j in range(moves.member_ptr[g], moves.member_ptr[g + 1]):
+            i = moves.member[j]
             if state.device[i] != to:
                 scratch.old_device[moved], scratch.old_shift[moved] = state.device[i], i
                 moved += 1
@@ -348,12 +350,6 @@ def _walk(data: ScheduleArrays, state: _State, scratch: _Scratch, rng: np.random
         if first == last or count == most:
             return count
         i = data.consumer[data.succ_edge[first + draw(rng, last - first)]]
-
-
-@kernel(nogil=True)
-def _colocated(moves: _Moves, i: int) -> Ints:
-    g = moves.group[i]
-    return moves.member[moves.member_ptr[g] : moves.member_ptr[g + 1]]
 
 
 @kernel(nogil=True, allocates=False)

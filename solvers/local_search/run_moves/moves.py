@@ -119,7 +119,7 @@ def new_state(line: Line, device: Ints) -> RunState:
     )  # fmt: skip
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False)
 def time_of(
     data: ScheduleArrays, line: Line, state: RunState, at: Ints, shift: Ints, work: Work
 ) -> int:

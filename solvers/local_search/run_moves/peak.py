@@ -15,6 +15,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to
 from placegap.instances.problem.semantics import Makespan
+from placegap.solvers.local_search.disjunctive import DURATION, START, Machines, Orders, carrier
 
 
 class PeakArrays(NamedTuple):
@@ -154,3 +155,30 @@ def _put(peak: PeakArrays, count: int, a: int, begin: int, end: int, size: int) 
     peak.moment[count + 1], peak.change[count + 1] = 2 * end, -size
     peak.at_device[count] = peak.at_device[count + 1] = a
     return count + 2
+
+
+class Peak(NamedTuple):
+    """Whether the best schedule must fit into memory `at_peak`, and what tells.
+
+    `start` and `end` are scratch for the times of all items.
+    """
+
+    at_peak: bool
+    arrays: PeakArrays
+    start: Ints
+    end: Ints
+
+
+@kernel(nogil=True, allocates=False)
+def schedule_fits(machines: Machines, orders: Orders, peak: Peak) -> bool:
+    """Whether no device overfills its memory at its peak. O((n + m) log(n + m))."""
+    item, device, start, end = orders.item, orders.device, peak.start, peak.end
+    for x in range(machines.num_items):
+        start[x], end[x] = item[x, START], item[x, START] + item[x, DURATION]
+    if machines.free:  # transfers are no items
+        for e in range(len(machines.producer)):
+            a, b = device[machines.producer[e]], device[machines.consumer[e]]
+            c, t = carrier(machines, e, b), machines.tensor[e]
+            start[c] = item[machines.producer[e], START] + item[machines.producer[e], DURATION]
+            end[c] = start[c] + machines.transfer_ns[t, machines.link_class[a, b]]
+    return peak_excess(peak.arrays, device, start, end) == 0.0

@@ -120,7 +120,7 @@ def _count(state: State, nets: UnitNets, e: int, k: int, sign: int) -> None:
             state.joining[v, k] += join * weight
 
 
-@kernel
+@kernel(allocates=False)
 def move(state: State, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs, v: int, b: int) -> None:
     """Let unit v go to device b."""
     a = state.device[v]

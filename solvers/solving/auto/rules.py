@@ -189,11 +189,13 @@ def plans(
 
 def _second_searches(task: Task) -> list[AutoStep]:
     """Searches for the lane that proves, with random numbers of their own."""
-    names = ("multilevel", "disjunctive-search") * SECOND_TURNS
+    names = ["multilevel", "disjunctive-search"]
+    if not memory_is_slack(task.instance):
+        names.insert(1, "run-moves")
     seed = task.limits.seed + SECOND_SEED
     return [
         AutoStep(name, task.semantics, share=TURN_SHARE, seed=seed + turn)
-        for turn, name in enumerate(names)
+        for turn, name in enumerate(SECOND_TURNS * names)
     ]
 
 

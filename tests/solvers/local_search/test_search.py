@@ -23,8 +23,8 @@ from placegap.solvers.local_search import improve as rounds
 from placegap.solvers.local_search import search as local_search
 from placegap.solvers.local_search.disjunctive import AFTER, START, TAIL, fill
 from placegap.solvers.local_search.improve import adapted, best_at_peak, improve
+from placegap.solvers.local_search.run_moves.peak import schedule_fits
 from placegap.solvers.local_search.search import Search
-from placegap.solvers.local_search.walk import fits_at_peak
 
 CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
 TRANSFERS: tuple[Transfers, ...] = ("per_edge", "per_tensor")
@@ -137,7 +137,7 @@ def test_a_schedule_fits_at_its_peak_where_the_referee_says_so() -> None:
     seen = Counter[bool]()
     for instance, rules, search, plan in tight_draws(160):
         verdict = evaluate(instance, plan, rules)
-        fits = fits_at_peak(search.machines, search.orders, search.peak)
+        fits = schedule_fits(search.machines, search.orders, search.peak)
         assert fits == verdict.feasible, rules.label
         seen[fits] += 1
     assert min(seen[True], seen[False]) >= 20

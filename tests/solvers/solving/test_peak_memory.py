@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from itertools import islice, pairwise
 
@@ -193,6 +194,24 @@ def test_the_floor_has_nearly_all_the_time_where_a_plan_that_fits_is_given(
     task = Task(chain(1000), PASS, Limits(100.0), incumbent)
     run_at_peak(task, run, "somebody", is_exact=True)
     assert given == [pytest.approx(100 * share, abs=1)]
+
+
+@pytest.mark.parametrize(("waits", "runs"), [(True, 2), (False, 1)])
+def test_a_search_that_the_clock_ends_goes_on_from_its_plan(*, waits: bool, runs: int) -> None:
+    parts = list[Task]()
+    plan = Plan.on([0, 0, 1, 1])
+
+    def run(part: Task) -> Outcome:
+        parts.append(part)
+        assert part.limits.time_limit_s is not None
+        time.sleep(part.limits.time_limit_s if waits else 0)
+        return Outcome(plan)
+
+    outcome = run_at_peak(Task(chain(1000), PASS, Limits(0.1)), run, "somebody", is_exact=False)
+    assert outcome.plan is plan
+    assert outcome.details["memory_runs"] == runs
+    assert [part.incumbent for part in parts] == [None, plan][:runs]
+    assert all(part.at_peak is not None for part in parts)
 
 
 def test_listeners_hear_of_bounds_and_of_plans_that_fit() -> None:
