@@ -84,10 +84,12 @@ class Search:
             np.zeros(MOST_TOGETHER, np.int64), np.empty_like(item), np.empty_like(ends),
             np.empty_like(device), np.zeros(k, np.int64),
         )  # fmt: skip
-        start, end = np.zeros((2, instance.num_ops + num_transfers(instance, semantics)), np.int64)
-        self.peak = Peak(
-            at_peak is not None, peak_arrays(at_peak or instance, semantics), start, end
-        )
+        is_used, times = at_peak is not None, 0
+        if is_used:
+            times = instance.num_ops + num_transfers(instance, semantics)
+        start, end = np.zeros((2, times), np.int64)
+        holding = peak_arrays(at_peak or instance, semantics, is_used=is_used)
+        self.peak = Peak(is_used, holding, start, end)
         self.rng = np.random.default_rng(list(seed))
         self.saved = self.in_part = False
 

@@ -43,11 +43,11 @@ class PeakArrays(NamedTuple):
     at_device: Ints
 
 
-def peak_arrays(instance: Instance, semantics: Makespan) -> PeakArrays:
-    """The arrays of an instance."""
+def peak_arrays(instance: Instance, semantics: Makespan, *, is_used: bool = True) -> PeakArrays:
+    """The arrays of an instance; the scratch is empty where it `is_used` by nobody."""
     sizes, index, k = instance.memory_arrays, instance.arrays.index, instance.num_devices
-    pairs = len(sizes.tensor_bytes) * k
-    spans = 2 * (pairs + instance.num_ops)
+    pairs = len(sizes.tensor_bytes) * k if is_used else 0
+    spans = 2 * (pairs + instance.num_ops) if is_used else 0
     first, last = np.full((2, pairs), -1)
     level, most = np.zeros((2, k), np.int64)
     moment, change, at_device = np.zeros((3, spans), np.int64)
