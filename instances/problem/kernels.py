@@ -43,7 +43,7 @@ def kernel(function: Any = None, *, allocates: bool = True, **options: bool | st
     >>> sizes_of(np.array([0, 2, 5])).tolist()
     [2, 3]
     """
-    # numba's name of what `allocates` means; a kernel that does not say it is as its caller is
+    # numba calls it nrt; left out, it would be what the caller of the kernel has
     chosen: dict[str, Any] = {"cache": True, "no_cfunc_wrapper": True, "_nrt": allocates, **options}
     return njit(**chosen) if function is None else njit(**chosen)(function)
 

@@ -134,8 +134,9 @@ def propagate(
 ) -> bool:
     """Compute starts again, as far as they change; whether no way is found to be above `most`.
 
-    Behind the last change of the structure, start + tail is the length of a way through an item. So
-    it is before, where the way is intact; to look takes no longer than the rest.
+    Behind the last change of the structure, start + tail is the length of a way through an item.
+    Before it tails may be out of date, so that a way is followed; then again once as much has been
+    computed as was followed.
     The items `begin` and `end` bound a window: tails are up to date behind the first, and behind
     the second no start is followed up. What is reached there is added to `exits`, whose first
     entry counts them; where they are full, the answer is no.
@@ -179,16 +180,19 @@ def _steps_on_way(machines: Machines, orders: Orders, x: int, first: int, left: 
     """Follow a long way from an item on: -1 if it takes more than `left`, else its items.
 
     It goes where tails from before the move are longest, up to the label `first`, behind which they
-    are right. A way of the schedule as it is, so that there is no shorter makespan.
+    are right. A way of the schedule as it is, so that there is no shorter makespan. With free
+    channels its transfers are not counted.
     """
     item = orders.item
     steps = 0
     while item[x, LABEL] <= first:
         left -= item[x, DURATION]
+        if left < 0:
+            return -1
         y, rest = _longest_onward(machines, orders, x)
         steps += 1
         if y == NONE or rest <= left:
-            return -1 if left < 0 else steps
+            return steps
         x = y
     return -1 if item[x, TAIL] > left else steps
 

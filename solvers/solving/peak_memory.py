@@ -45,8 +45,8 @@ from placegap.solvers.core.result import Outcome, relative_gap
 from placegap.solvers.core.starts import placers, starts
 
 FIRST_SHARE, KNOWN_SHARE, SHARE = 0.6, 0.9, 0.5
-"""Of the time that is left, for the run on the floor, for that of an exact method where a plan that
-fits is known, and for each other one."""
+"""Of the time that is left, for the run on the floor, for that run where a plan that fits is known,
+and for each other one."""
 
 TIMED_SHARE = 0.9
 """A run that takes this share of its time, or more, is one that the clock ended."""
