@@ -11,6 +11,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan, Transfer
 from placegap.instances.referee.simulate import simulate
+from placegap.solvers.local_search.choices import Rooms, ScheduleWindow
 from placegap.solvers.local_search.disjunctive import (
     LABEL,
     MACHINE,
@@ -24,8 +25,6 @@ from placegap.solvers.local_search.disjunctive import (
 from placegap.solvers.local_search.run_moves.peak import Peak, peak_arrays, schedule_fits
 from placegap.solvers.local_search.walk import (
     MOST_TOGETHER,
-    Rooms,
-    ScheduleWindow,
     Trace,
     anneal,
     find_exits,

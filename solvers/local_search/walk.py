@@ -7,15 +7,21 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to, draw
+from placegap.solvers.local_search.choices import (
+    Rooms,
+    ScheduleWindow,
+    admitted,
+    choose,
+    exchanged,
+    target,
+)
 from placegap.solvers.local_search.disjunctive import (
     AFTER,
     DURATION,
     LABEL,
     MACHINE,
-    MOST_TOUCHED,
     PREV,
     START,
     TAIL,
@@ -36,9 +42,6 @@ from placegap.solvers.local_search.propagation import (
 from placegap.solvers.local_search.relocation import move_along, move_op
 from placegap.solvers.local_search.run_moves.peak import Peak, schedule_fits
 
-LARGEST_SET = 64
-"""Ops that are chosen for one move, beside those that they are colocated with."""
-
 MOST_MISFITS = 16
 """Schedules in a row that would be the best, but overfill memory at its peak: then it goes back."""
 
@@ -48,33 +51,6 @@ MOST_TOGETHER = 4096
 LOAD_WEIGHT = 0.1
 """What a nanosecond of work or transfer that a move adds counts, spread over all devices, where
 the makespan stays: so ways that nobody waits for are kept short, too."""
-
-
-class Rooms(NamedTuple):
-    """What may move together and where it fits: colocation groups and memory.
-
-    `held_bytes` (K,) is what devices hold now.
-    """
-
-    group: Ints
-    member_ptr: Ints
-    member: Ints
-    size_bytes: Ints
-    memory_bytes: Ints
-    held_bytes: Ints
-
-
-class ScheduleWindow(NamedTuple):
-    """A part of a schedule that is searched while the rest waits.
-
-    Its `ops` lie between the items `begin` and `end`. `exits` are the items behind that wait for
-    something before `end`, their number first.
-    """
-
-    ops: Ints
-    begin: int
-    end: int
-    exits: Ints
 
 
 class Trace(NamedTuple):
@@ -194,9 +170,10 @@ def anneal(
             if not _reorder(machines, orders, window, rng, v):
                 continue
         else:
-            count = _choose(machines, orders, window, trace.chosen, rng, v)
-            to = _target(machines, orders, rng, v, k)
-            count = _admitted(machines, orders, rooms, window, trace, count, to)
+            count = choose(machines, orders, window, trace.chosen, rng, v)
+            to, origin = target(machines, orders, rng, v, k), device[v]
+            there = admitted(machines, orders, rooms, window, trace.chosen, 0, count, to)
+            count = exchanged(machines, orders, rooms, window, trace.chosen, rng, there, to)
             if count == 0:
                 continue
             early = rng.random()
@@ -204,7 +181,7 @@ def anneal(
                 x = int(trace.chosen[at])
                 added -= _load(machines, orders, x)
                 trace.origin[at] = device[x]
-                move_op(machines, orders, x, to, early)
+                move_op(machines, orders, x, to if at < there else origin, early)
                 added += _load(machines, orders, x)
         allowed = value[0] - temperature * np.log(1.0 - rng.random())
         allowed -= LOAD_WEIGHT * added / k
@@ -266,111 +243,6 @@ def _reorder(
         return False
     steps = 1 + draw(rng, 1 << draw(rng, 4))
     return move_along(machines, orders, x, slot, steps, rng.random() >= 0.5)
-
-
-@kernel(nogil=True, allocates=False)
-def _choose(
-    machines: Machines, orders: Orders, window: ScheduleWindow, chosen: Ints,
-    rng: np.random.Generator, v: int,
-) -> int:  # fmt: skip
-    """An op, alone or with others around it on its device, breadth first; how many."""
-    item, device = orders.item, orders.device
-    chosen[0] = v
-    if rng.random() < 0.5:
-        return 1
-    most = 2 + draw(rng, (2 << draw(rng, 5)) - 1)
-    low, high = item[window.begin, LABEL], item[window.end, LABEL]
-    backward, count, at = rng.random() < 0.7, 1, 0
-    while at < count < most:
-        i = chosen[at]
-        at += 1
-        for side in range(2 if backward else 1):
-            first, last = machines.succ_ptr[i], machines.succ_ptr[i + 1]
-            if side == 1:
-                first, last = machines.pred_ptr[i], machines.pred_ptr[i + 1]
-            if last - first > LARGEST_SET:  # a part of many neighbours, elsewhere each time
-                first += draw(rng, last - first - LARGEST_SET)
-                last = first + LARGEST_SET
-            for j in range(first, last):
-                w = (
-                    machines.consumer[machines.succ_edge[j]]
-                    if side == 0
-                    else (machines.producer[machines.pred_edge[j]])
-                )
-                if device[w] != device[v] or not low < item[w, LABEL] < high:
-                    continue
-                known = False
-                for c in range(count):
-                    known = known or chosen[c] == w
-                if not known and count < most and count < LARGEST_SET:
-                    chosen[count] = w
-                    count += 1
-    return count
-
-
-@kernel(nogil=True, allocates=False)
-def _target(machines: Machines, orders: Orders, rng: np.random.Generator, v: int, k: int) -> int:
-    """A device for an op: often that of a neighbour."""
-    inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
-    degree = inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v]
-    if degree > 0 and rng.random() < 0.6:
-        at = draw(rng, degree)
-        if at < inputs:
-            u = machines.producer[machines.pred_edge[machines.pred_ptr[v] + at]]
-        else:
-            u = machines.consumer[machines.succ_edge[machines.succ_ptr[v] + at - inputs]]
-        return int(orders.device[u])
-    return draw(rng, k)
-
-
-@kernel(nogil=True, allocates=False)
-def _admitted(
-    machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, trace: Trace,
-    count: int, to: int,
-) -> int:  # fmt: skip
-    """Complete chosen ops by those colocated with them, in the order of all; how many move.
-
-    None do where one cannot run on the device, is outside the window, or does not fit.
-    """
-    item, device, chosen = orders.item, orders.device, trace.chosen
-    low, high = item[window.begin, LABEL], item[window.end, LABEL]
-    total, touched, size = count, 0, np.int64(0)
-    for at in range(count):
-        g = rooms.group[chosen[at]]
-        first, last = rooms.member_ptr[g], rooms.member_ptr[g + 1]
-        if last - first == 1:
-            continue
-        for j in range(first, last):
-            w = rooms.member[j]
-            known = False
-            for c in range(total):
-                known = known or chosen[c] == w
-            if not known:
-                if total == len(chosen):
-                    return 0
-                chosen[total] = w
-                total += 1
-    moved = 0
-    for at in range(total):
-        x = chosen[at]
-        if device[x] == to:
-            continue
-        if machines.time_ns[x, to] == UNSUPPORTED or not low < item[x, LABEL] < high:
-            return 0
-        touched += machines.succ_ptr[x + 1] - machines.succ_ptr[x]
-        touched += machines.pred_ptr[x + 1] - machines.pred_ptr[x]
-        size += rooms.size_bytes[x]
-        place = moved
-        while place > 0 and item[chosen[place - 1], LABEL] > item[x, LABEL]:
-            chosen[place] = chosen[place - 1]
-            place -= 1
-        chosen[place] = x
-        moved += 1
-    if touched > MOST_TOUCHED:
-        return 0
-    if size > 0 and rooms.held_bytes[to] + size > rooms.memory_bytes[to]:
-        return 0
-    return moved
 
 
 @kernel(nogil=True, allocates=False)

@@ -13,6 +13,7 @@ from draws.tiny import tiny_instance
 from references.placers import pressed_instance, with_room
 
 from placegap.instances import Instance, Makespan, Plan, evaluate, example
+from placegap.instances.problem.instance import Cluster, Device, Graph, Op
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.instances.structure.additive_memory import relax_memory
@@ -188,6 +189,29 @@ def test_it_finds_most_optima_of_small_graphs() -> None:
             total += 1
             optimal += found == best
     assert optimal >= 0.8 * total > 0
+
+
+def test_ops_change_places_where_no_device_has_room_for_one_more() -> None:
+    # each op takes 1 ns on its own device and 9 ns on the other, and fills the device that it is on
+    names = ("here", "there")
+    instance = Instance(
+        name="full",
+        graph=Graph(
+            name="two ops",
+            ops=tuple(
+                Op(name=mine, time_ns={k: 1 if k == mine else 9 for k in names}, resident_bytes=5)
+                for mine in names
+            ),
+        ),
+        cluster=Cluster(
+            name="pair", devices=tuple(Device(name=k, kind=k, memory_bytes=5) for k in names)
+        ),
+    )
+    values = [
+        evaluate(instance, plan, Makespan()).value_ns
+        for plan in improve(instance, Makespan(), [Plan.on([1, 0])], steps=400)
+    ]
+    assert values[-1:] == [1]
 
 
 def test_the_same_seed_and_steps_give_the_same_plans() -> None:

@@ -14,8 +14,8 @@ from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.solvers import solve
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
-from placegap.solvers.local_search import rolling_horizon
-from placegap.solvers.local_search.rolling_horizon import rolling_plan, rolling_plans
+from placegap.solvers.local_search.rolling_horizon import plans as built
+from placegap.solvers.local_search.rolling_horizon.plans import rolling_plan, rolling_plans
 
 CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
 TRANSFERS: tuple[Transfers, ...] = ("per_edge", "per_tensor")
@@ -96,7 +96,7 @@ def test_in_a_hurry_nothing_is_searched(monkeypatch: pytest.MonkeyPatch) -> None
 
     hurry = Event()
     hurry.set()
-    monkeypatch.setattr(rolling_horizon, "anneal_horizon", never)
+    monkeypatch.setattr(built, "anneal_horizon", never)
     assert rolling_plan(tiny_instance(1), Makespan(), hurry=hurry) is not None
 
 
@@ -104,7 +104,7 @@ def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPat
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rolling_horizon, "extend", interrupt)
+    monkeypatch.setattr(built, "extend", interrupt)
     found = solve(tiny_instance(1), Makespan(), "disjunctive-search")
     assert found.value_ns is not None
     assert found.message == "interrupted"

@@ -25,7 +25,7 @@ from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
 from placegap.solvers.local_search.contended_list import by_levels, levels
 from placegap.solvers.local_search.disjunctive import NONE, Machines, machines_of
-from placegap.solvers.local_search.horizon import (
+from placegap.solvers.local_search.rolling_horizon.horizon import (
     Groups,
     Horizon,
     anneal_horizon,
