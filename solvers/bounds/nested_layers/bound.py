@@ -26,7 +26,7 @@ from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.bottlenecks import memory_is_slack
-from placegap.instances.structure.intervals import choose_chain
+from placegap.solvers.bounds.nested_layers.chains import layer_chains
 from placegap.solvers.bounds.nested_layers.labels import (
     MOST_TRIALS,
     Effort,
@@ -106,10 +106,12 @@ def search_layers(
     """
     if instance.num_ops > MOST_OPS or instance.num_devices < 2:
         return None
-    chain = choose_chain(instance, windows.intervals)
     is_tight = not memory_is_slack(instance)
-    nested = nested_layers(instance, chain, windows.time_ns, with_core=is_tight)
-    if nested is None:
+    for chain in layer_chains(instance, windows.intervals):
+        nested = nested_layers(instance, chain, windows.time_ns, with_core=is_tight)
+        if nested is not None:
+            break
+    else:
         return None
     table = layer_table(instance, semantics, chain, nested, windows, stop)
     if table is None:
