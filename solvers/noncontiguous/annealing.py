@@ -162,7 +162,9 @@ def _anneal(
 @kernel(nogil=True, allocates=False)
 def _energy(load: Ints, power: float) -> float:
     """Logarithm of the p-norm of the loads."""
-    largest = max(1.0, float(load.max()))
+    largest = 1.0
+    for one in load:
+        largest = max(largest, float(one))
     total = 0.0
     for k in range(len(load)):
         total += (load[k] / largest) ** power

@@ -52,6 +52,15 @@ def test_what_counts_no_references_returns_numbers_and_calls_nothing_that_return
     assert looked > 100
 
 
+def test_nor_does_it_call_methods_of_arrays() -> None:
+    # `max` of an array makes one of no dimension; it compiles only if another kernel came first
+    for path, node, decorator in kernels():
+        if "allocates=False" in decorator:
+            for call in ast.walk(node):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                    assert ast.unparse(call.func.value) in ("np", "rng"), f"{path}: {node.name}"
+
+
 def test_a_kernel_that_says_so_and_makes_an_array_does_not_compile() -> None:
     def total(count: int) -> int:
         made: Ints = np.ones(count, np.int64)
