@@ -14,6 +14,7 @@ from placegap.solvers.local_search.disjunctive import (
     LABEL,
     MOST_TOUCHED,
     NEXT,
+    NONE,
     PREV,
     Machines,
     Orders,
@@ -98,16 +99,26 @@ def choose(
 @kernel(nogil=True, allocates=False)
 def target(machines: Machines, orders: Orders, rng: np.random.Generator, v: int, k: int) -> int:
     """A device for an op: often that of a neighbour."""
+    u = neighbour(machines, rng, v, 0.6)
+    return draw(rng, k) if u < 0 else int(orders.device[u])
+
+
+@kernel(nogil=True, allocates=False)
+def neighbour(machines: Machines, rng: np.random.Generator, v: int, share: float) -> int:
+    """An op that another one reads from or feeds, in a share of all calls; else NONE."""
+    inputs, degree = machines.pred_ptr[v + 1] - machines.pred_ptr[v], _degree(machines, v)
+    if degree == 0 or rng.random() >= share:
+        return NONE
+    at = draw(rng, degree)
+    if at < inputs:
+        return int(machines.producer[machines.pred_edge[machines.pred_ptr[v] + at]])
+    return int(machines.consumer[machines.succ_edge[machines.succ_ptr[v] + at - inputs]])
+
+
+@kernel(nogil=True, allocates=False)
+def _degree(machines: Machines, v: int) -> int:
     inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
-    degree = inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v]
-    if degree > 0 and rng.random() < 0.6:
-        at = draw(rng, degree)
-        if at < inputs:
-            u = machines.producer[machines.pred_edge[machines.pred_ptr[v] + at]]
-        else:
-            u = machines.consumer[machines.succ_edge[machines.succ_ptr[v] + at - inputs]]
-        return int(orders.device[u])
-    return draw(rng, k)
+    return int(inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v])
 
 
 @kernel(nogil=True, allocates=False)
@@ -144,15 +155,14 @@ def admitted(
             continue
         if machines.time_ns[x, to] == UNSUPPORTED or not low < item[x, LABEL] < high:
             return begin
-        touched += machines.succ_ptr[x + 1] - machines.succ_ptr[x]
-        touched += machines.pred_ptr[x + 1] - machines.pred_ptr[x]
+        touched += _degree(machines, x)
         place = moved
         while place > begin and item[chosen[place - 1], LABEL] > item[x, LABEL]:
             chosen[place] = chosen[place - 1]
             place -= 1
         chosen[place] = x
         moved += 1
-    return begin if touched > MOST_TOUCHED // 2 else moved
+    return begin if touched > MOST_TOUCHED else moved
 
 
 @kernel(nogil=True, allocates=False)
@@ -167,9 +177,10 @@ def exchanged(
     if count == 0:
         return 0
     origin, total = orders.device[chosen[0]], count
-    size, freed = np.int64(0), np.int64(0)
+    size, freed, touched = np.int64(0), np.int64(0), np.int64(0)
     for at in range(count):
         size += rooms.size_bytes[chosen[at]]
+        touched += _degree(machines, chosen[at])
     lacking = rooms.held_bytes[to] + size - rooms.memory_bytes[to]
     if size == 0 or lacking <= 0:
         return count
@@ -193,6 +204,9 @@ def exchanged(
         more = admitted(machines, orders, rooms, window, chosen, total, total + 1, origin)
         for at in range(total, more):
             freed += rooms.size_bytes[chosen[at]]
+            touched += _degree(machines, chosen[at])
+        if touched > MOST_TOUCHED:  # what `undo` notes has so much room for all of the move
+            return 0
         total = more
         if freed >= lacking:
             free = rooms.memory_bytes[origin] - rooms.held_bytes[origin] + size

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import draw
+from placegap.solvers.local_search.choices import neighbour
 from placegap.solvers.local_search.disjunctive import NONE, Machines
 
 Floats = NDArray[np.float64]
@@ -257,16 +258,9 @@ def _target(
 ) -> int:  # fmt: skip
     """A device for an op: that of a neighbour, or any."""
     k = machines.time_ns.shape[1]
-    inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
-    degree = inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v]
-    if degree > 0 and rng.random() < 0.5:
-        at = draw(rng, degree)
-        if at < inputs:
-            u = machines.producer[machines.pred_edge[machines.pred_ptr[v] + at]]
-        else:
-            u = machines.consumer[machines.succ_edge[machines.succ_ptr[v] + at - inputs]]
-        if horizon.position[u] < last:
-            return int(groups.home[groups.group[u]])
+    u = neighbour(machines, rng, v, 0.5)
+    if u >= 0 and horizon.position[u] < last:
+        return int(groups.home[groups.group[u]])
     return draw(rng, k)
 
 

@@ -20,6 +20,7 @@ from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers import solve
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start, Task
+from placegap.solvers.local_search import choices
 from placegap.solvers.local_search import improve as rounds
 from placegap.solvers.local_search import search as local_search
 from placegap.solvers.local_search.disjunctive import AFTER, START, TAIL, fill
@@ -212,6 +213,32 @@ def test_ops_change_places_where_no_device_has_room_for_one_more() -> None:
         for plan in improve(instance, Makespan(), [Plan.on([1, 0])], steps=400)
     ]
     assert values[-1:] == [1]
+
+
+def test_no_exchange_touches_more_than_can_be_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "EXCHANGE_SHARE", 1.0)
+    most = [_most_touched(seed) for seed in range(40)]
+    monkeypatch.setattr(choices, "MOST_TOUCHED", 8)
+    assert max(most) > 8 >= max(_most_touched(seed) for seed in range(40)) > 0
+
+
+def _most_touched(seed: int) -> int:
+    """The most edges that an exchange of ops touches where each device is full."""
+    instance = tiny_instance(seed, num_ops=12, num_devices=2, density=0.4)
+    index, n = instance.arrays.index, instance.num_ops
+    search = Search(instance, Makespan(), [seed])
+    search.load(drawn(instance, seed))
+    rooms = search.rooms._replace(memory_bytes=search.rooms.held_bytes.copy())
+    device, chosen, most = search.orders.device, search.trace.chosen, 0
+    for v in range(n):
+        to, chosen[0] = 1 - int(device[v]), v
+        given = search.machines, search.orders, rooms, search.whole(), chosen
+        alone = choices.admitted(*given, 0, 1, to)
+        moved = choices.exchanged.py_func(*given, search.rng, alone, to)
+        if moved > alone:
+            ops = chosen[:moved]
+            most = max(most, int((np.diff(index.succ_ptr) + np.diff(index.pred_ptr))[ops].sum()))
+    return most
 
 
 def test_the_same_seed_and_steps_give_the_same_plans() -> None:
