@@ -33,7 +33,7 @@ from placegap.solvers.local_search.walk import (
     save,
 )
 
-HOT, COLD = 0.1, 0.005
+HOT, COLD = 0.2, 0.005
 """Temperatures at the beginning and at the end of a round, in mean times of an op."""
 
 WINDOW_OPS, MOST_EXITS = 500, 512
