@@ -39,6 +39,7 @@ from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable, lower_tab
 from placegap.solvers.decomposition.chain import Chain, interval_chain, tiling
 from placegap.solvers.decomposition.jobs import Step
 from placegap.solvers.decomposition.memory_runs import Runs, runs_of
+from placegap.solvers.decomposition.priced_sections.route import PricedSections, priced_sections
 from placegap.solvers.decomposition.search import Known, SectionSearch
 from placegap.solvers.decomposition.side_work import SideWork, raise_by_work
 from placegap.solvers.decomposition.whole_model import solve_whole, whole_parts
@@ -68,7 +69,8 @@ BESIDE_SHARE = 2 / 3
 """Of the time that is left, for a chain with the work beside it; its sections take long."""
 
 PRICE_SHARE = 0.1
-"""Of the time that is left, for prices of bytes along one chain."""
+"""Of the time that is left, for prices of bytes along one chain; those of whole sections have
+`SECTIONS_SHARE`."""
 
 MOST_OPS_OF_CHAINS = 20_000
 """Larger graphs are not searched for intervals, whose windows alone would take many seconds."""
@@ -222,20 +224,31 @@ def _beside(search: SectionSearch, chain: Chain) -> Generator[Known]:
         yield from search.refine_beside(side_work, _step)
 
 
-def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, None, list[Runs]]:
-    """What runs that fit into memory prove along the tiles, a chain of intervals and a path.
+Packing = Runs | PricedSections
+"""What memory makes of a chain."""
 
-    The runs come back, those that prove most first.
+
+def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, None, list[Packing]]:
+    """What memory proves along the tiles, a chain of intervals and a path: by runs that fit, and by
+    prices of bytes in whole sections.
+
+    What proves most comes back first.
     """
-    found: list[tuple[int, Runs]] = []
+    task, is_wanted = search.task, not _are_alike(search)
+    found: list[tuple[int, Packing]] = []
     for chain in _chains(search, tiles):
-        runs = runs_of(search.task.instance, chain)
-        if runs is None:
-            continue
-        yield from search.look(chain, lambda: None, runs.shortest)
-        runs = yield from _price(search, runs)
-        found.append((runs.shortest(lower_table)[0], runs))
-    return [runs for _, runs in sorted(found, key=lambda each: -each[0])]
+        packings: list[Packing | None] = [runs_of(task.instance, chain)]
+        if is_wanted:
+            whole = priced_sections(task.instance, task.semantics, chain, lambda: search.over)
+            packings.append(whole)
+            is_wanted = whole is None  # one chain suffices: its sections are searched for long
+        for packing in packings:
+            if packing is None or search.over:
+                continue
+            yield from search.look(chain, lambda: None, packing.shortest)
+            packing = yield from _price(search, packing)
+            found.append((packing.shortest(lower_table)[0], packing))
+    return [packing for _, packing in sorted(found, key=lambda each: -each[0])]
 
 
 def _chains(search: SectionSearch, tiles: Chain) -> Iterator[Chain]:
@@ -252,26 +265,33 @@ def _chains(search: SectionSearch, tiles: Chain) -> Iterator[Chain]:
             yield interval_chain(search.table, chosen, _limit(search))
 
 
-def _refine_memory(search: SectionSearch, found: Iterable[Runs], tiles: Chain) -> Generator[Known]:
-    """Refine the arcs of the cheapest runs of each chain, and price them anew, while that helps."""
-    for runs in found:
+def _refine_memory(
+    search: SectionSearch, found: Iterable[Packing], tiles: Chain
+) -> Generator[Known]:
+    """Refine the arcs of the cheapest packing of each chain, price it anew, while that helps."""
+    for packing in found:
         known = -1
         while known < search.bound_ns and not search.over:
             known = search.bound_ns
             with search.within(SECTIONS_SHARE):
-                yield from search.refine_runs(runs, tiles, _step)
-            runs = yield from _price(search, runs)
+                yield from search.refine_packing(packing.chain, packing.shortest, tiles, _step)
+            packing = yield from _price(search, packing)
 
 
-def _price(search: SectionSearch, runs: Runs) -> Generator[Known, None, Runs]:
-    """The runs with prices for bytes, where devices differ; the bound counts."""
+def _price(search: SectionSearch, packing: Packing) -> Generator[Known, None, Packing]:
+    """The same with prices for bytes, where devices differ; the bound counts."""
+    if search.over or _are_alike(search):
+        return packing
+    with search.within(PRICE_SHARE if isinstance(packing, Runs) else SECTIONS_SHARE):
+        packing = packing.priced(lower_table, _limit(search), lambda: search.over)
+    yield from search.look(packing.chain, lambda: None, packing.shortest)
+    return packing
+
+
+def _are_alike(search: SectionSearch) -> bool:
+    """Whether all devices are; then prices of bytes prove nothing."""
     alike = search.table.classes
-    if search.over or (len(alike) == 1 and len(alike[0]) == search.task.instance.num_devices):
-        return runs
-    with search.within(PRICE_SHARE):
-        runs = runs.priced(lower_table, _limit(search), lambda: search.over)
-    yield from search.look(runs.chain, lambda: None, runs.shortest)
-    return runs
+    return len(alike) == 1 and len(alike[0]) == search.task.instance.num_devices
 
 
 def _intervals(search: SectionSearch) -> list[Interval]:

@@ -25,7 +25,6 @@ from placegap.solvers.decomposition.chain import Chain, Lengths
 from placegap.solvers.decomposition.jobs import Job, SectionAnswer, Step, place
 from placegap.solvers.decomposition.join_plans import join
 from placegap.solvers.decomposition.memory_path import fitting_path
-from placegap.solvers.decomposition.memory_runs import Runs
 from placegap.solvers.decomposition.side_work import SideWork
 from placegap.solvers.decomposition.workers import SectionWorkers
 from placegap.solvers.local_search.annealing.moves import Annealing
@@ -181,14 +180,16 @@ class SectionSearch:
         self._place_all(worth[:MOST_PLACED])
         yield from self._loop(tiles, lambda: self._pack(tiles), _once(step), upper_table, route)
 
-    def refine_runs(self, runs: Runs, tiles: Chain, step: Steps) -> Generator[Known]:
-        """Refine the arcs of the cheapest runs that fit into memory; plans come from the tiles."""
+    def refine_packing(
+        self, chain: Chain, shortest: Route, tiles: Chain, step: Steps
+    ) -> Generator[Known]:
+        """Refine the arcs of the cheapest way to fit into memory; plans come from the tiles."""
 
         def make_plans() -> None:
-            if runs.chain is tiles:
+            if chain is tiles:
                 self._pack(tiles)
 
-        yield from self._loop(runs.chain, make_plans, step, lower_table, shortest=runs.shortest)
+        yield from self._loop(chain, make_plans, step, lower_table, shortest=shortest)
 
     def refine_beside(self, side_work: SideWork, step: Steps) -> Generator[Known]:
         """Refine the arcs of a chain that, with the work beside it, prove least."""
