@@ -47,16 +47,19 @@ def example() -> Instance:
 
 
 def tight_example() -> Instance:
-    """The same where an op holds one byte and a device two: no device can run all of them.
+    """The same where an op holds one byte, and the devices two and three: neither can run all.
 
     Examples
     --------
     >>> [device.memory_bytes for device in tight_example().cluster.devices]
-    [2, 2]
+    [2, 3]
     """
     loose = example()
     ops = tuple(op.model_copy(update={"resident_bytes": 1}) for op in loose.graph.ops)
-    devices = tuple(d.model_copy(update={"memory_bytes": 2}) for d in loose.cluster.devices)
+    devices = tuple(
+        device.model_copy(update={"memory_bytes": room})
+        for device, room in zip(loose.cluster.devices, (2, 3), strict=True)
+    )
     return loose.model_copy(
         update={
             "graph": loose.graph.model_copy(update={"ops": ops}),
