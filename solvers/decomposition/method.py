@@ -174,7 +174,7 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
     runs = [] if exact else (yield from _look_at_memory(search, chains[0]))
     if search.over:
         return
-    with search.within(SECTIONS_SHARE if large else 1.0):
+    with search.within(1.0 if exact and not large else SECTIONS_SHARE):
         yield from search.look(chains[0], join)
         if not large or search.promises(chains[0], _step):
             yield from search.dive(chains[0], join, _step)

@@ -8,76 +8,16 @@ That is no schedule, so what comes out is a bound on the section's time and pric
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.sections import Section
-from placegap.solvers.bounds.nested_layers.ports import section_edges
-
-FREE, WITH_ENTRY, WITH_EXIT = -1, -2, -3
-"""Where an op may be: anywhere, or where the op of its colocation group is that is an end."""
-
-
-class SectionOps(NamedTuple):
-    """The inner ops of a section and its exit, m in all, as the search reads them.
-
-    Attributes
-    ----------
-    time_ns : (m, K) int64
-        `NEVER` where an op cannot be.
-    tied : (m,) int64
-        An earlier op of the same colocation group, `FREE`, `WITH_ENTRY` or `WITH_EXIT`.
-    size_bytes : (m,) int64
-    edge_ptr : (m + 1,) int64
-        Edges into op x are those from ``edge_ptr[x]`` on.
-    producer, consumer : (e,) int64
-        Ops; -1 is the entry.
-    move_ns : (e, K, K) int64
-    previous : (e,) int64
-        An earlier edge that may share its transfer, or -1.
-    """
-
-    time_ns: Ints
-    tied: Ints
-    size_bytes: Ints
-    edge_ptr: Ints
-    producer: Ints
-    consumer: Ints
-    move_ns: Ints
-    previous: Ints
-
-
-def section_ops(instance: Instance, section: Section, semantics: Makespan) -> SectionOps:
-    """The ops of a section with an entry and an exit; O(its size)."""
-    arrays, ops = instance.arrays, list(section.ops[1:])
-    edges = section_edges(instance, section, semantics)
-    order = np.argsort(edges.consumer, kind="stable")
-    consumer, tensor = edges.consumer[order], edges.tensor[order].tolist()
-    last: dict[int, int] = {}
-    previous = []
-    for e, t in enumerate(tensor):
-        previous.append(last.get(t, -1))
-        last[t] = e
-    group = arrays.group[list(section.ops)].tolist()
-    seen = {group[-1]: WITH_EXIT, group[0]: WITH_ENTRY}
-    tied = [seen.setdefault(g, x) for x, g in enumerate(group[1:])]
-    return SectionOps(
-        np.where(possible_devices(instance)[ops], arrays.time_ns[ops], NEVER),
-        np.array([FREE if at == x else at for x, at in enumerate(tied)], np.int64),
-        arrays.resident_bytes[ops],
-        np.searchsorted(consumer, np.arange(len(ops) + 1)),
-        edges.producer[order],
-        consumer,
-        np.ascontiguousarray(edges.move_ns[order]),
-        np.array(previous, np.int64),
-    )
+from placegap.solvers.decomposition.priced_sections.section_ops import (
+    WITH_ENTRY,
+    WITH_EXIT,
+    SectionOps,
+)
 
 
 @kernel(nogil=True)
@@ -158,15 +98,16 @@ def cheapest_placement(
         busy[x + 1], begin[x + 1], after[x + 1] = busy[x], begin[x], after[x]
         _add(busy[x + 1], begin[x + 1], after[x + 1], num_channels + d, ops.time_ns[x, d],
              head[x], tail[x, d])  # fmt: skip
-        for e in range(ops.edge_ptr[x], ops.edge_ptr[x + 1]):
+        for e in range(ops.way_ptr[x], ops.way_ptr[x + 1]):
             y = ops.producer[e]
             source = entry if y < 0 else device[y]
-            if source == d or _is_shared(ops, e, d, device):
+            takes_e = ops.sent_ns[e, source, d]
+            if source == d or takes_e == 0 or _is_shared(ops, e, d, device):
                 continue
             sent = 0 if y < 0 else head[y] + ops.time_ns[y, source]
             for c in channel[source, d]:
                 if c >= 0:
-                    _add(busy[x + 1], begin[x + 1], after[x + 1], c, ops.move_ns[e, source, d],
+                    _add(busy[x + 1], begin[x + 1], after[x + 1], c, takes_e,
                          sent, ops.time_ns[x, d] + tail[x, d])  # fmt: skip
         for c in range(machines):
             if busy[x + 1, c] > 0:
@@ -198,7 +139,7 @@ def _least_rests(ops: SectionOps, charge: Ints, entry: int, leave: int) -> tuple
             if _may_be(ops, x, d, entry, leave, nowhere):
                 least = min(least, charge[x, d])
         rest[x] = min(NEVER, rest[x + 1] + least)
-        for e in range(ops.edge_ptr[x], ops.edge_ptr[x + 1]):
+        for e in range(ops.way_ptr[x], ops.way_ptr[x + 1]):
             y = ops.producer[e]
             if y < 0:
                 continue
@@ -206,7 +147,7 @@ def _least_rests(ops: SectionOps, charge: Ints, entry: int, leave: int) -> tuple
                 way = NEVER
                 for d in range(num_devices):
                     if _may_be(ops, x, d, entry, leave, nowhere):
-                        way = min(way, ops.move_ns[e, a, d] + ops.time_ns[x, d] + tail[x, d])
+                        way = min(way, ops.way_ns[e, a, d] + ops.time_ns[x, d] + tail[x, d])
                 tail[y, a] = max(tail[y, a], way)
     return tail, rest
 
@@ -228,12 +169,12 @@ def _may_be(ops: SectionOps, x: int, d: int, entry: int, leave: int, device: Int
 def _ready(ops: SectionOps, x: int, d: int, entry: int, device: Ints, head: Ints) -> int:
     """When all that an op reads can be on a device at the earliest."""
     ready = np.int64(0)
-    for e in range(ops.edge_ptr[x], ops.edge_ptr[x + 1]):
+    for e in range(ops.way_ptr[x], ops.way_ptr[x + 1]):
         y = ops.producer[e]
         if y < 0:
-            ready = max(ready, ops.move_ns[e, entry, d])
+            ready = max(ready, ops.way_ns[e, entry, d])
         else:
-            ready = max(ready, head[y] + ops.time_ns[y, device[y]] + ops.move_ns[e, device[y], d])
+            ready = max(ready, head[y] + ops.time_ns[y, device[y]] + ops.way_ns[e, device[y], d])
     return int(ready)
 
 
@@ -276,16 +217,16 @@ def _time_of(
     for x in range(size - 1, -1, -1):
         begin[x], takes[x] = head[x], ops.time_ns[x, device[x]]
         one[x], other[x] = num_channels + device[x], -1
-        for e in range(ops.edge_ptr[x], ops.edge_ptr[x + 1]):
+        for e in range(ops.way_ptr[x], ops.way_ptr[x + 1]):
             y, left = ops.producer[e], takes[x] + after[x]
             source = entry if y < 0 else device[y]
-            move = ops.move_ns[e, source, device[x]]
             if y >= 0:
-                after[y] = max(after[y], move + left)
-            if source == device[x] or _is_shared(ops, e, device[x], device):
+                after[y] = max(after[y], ops.way_ns[e, source, device[x]] + left)
+            sent = ops.sent_ns[e, source, device[x]]
+            if source == device[x] or sent == 0 or _is_shared(ops, e, device[x], device):
                 continue
             begin[num] = 0 if y < 0 else head[y] + ops.time_ns[y, source]
-            takes[num], after[num] = move, left
+            takes[num], after[num] = sent, left
             one[num], other[num] = channel[source, device[x], 0], channel[source, device[x], 1]
             num += 1
     least = np.int64(0)

@@ -20,20 +20,26 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.semantics import Makespan
+from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.nested_layers.ports import channel_table
 from placegap.solvers.bounds.prices.cuts import cut_prices
 from placegap.solvers.bounds.prices.rooms import FREE, RoomPrices
 from placegap.solvers.core.interrupts import never
 from placegap.solvers.decomposition.arcs import Use
 from placegap.solvers.decomposition.chain import Chain, Lengths
-from placegap.solvers.decomposition.priced_sections.placements import (
-    SectionOps,
-    cheapest_placement,
-    section_ops,
-)
+from placegap.solvers.decomposition.priced_sections.placements import cheapest_placement
+from placegap.solvers.decomposition.priced_sections.section_ops import SectionOps, section_ops
 
-MOST_INNER, MOST_NODES = 24, 2_000_000
-"""Ops between the ends of a section that is searched, and nodes of its search."""
+MOST_INNER, MOST_PLACED, MOST_NODES = 100, 16, 2_000_000
+"""Ops between the ends of a section that is searched; those that are placed, with its exit; and
+nodes of its search."""
+
+
+class Part(NamedTuple):
+    """What a search places of a section, and which of the ops behind its entry these are."""
+
+    ops: SectionOps
+    placed: Ints
 
 
 class PricedPath(NamedTuple):
@@ -77,7 +83,7 @@ class PricedSections:
     ----------
     instance : Instance
     chain : Chain
-    parts : tuple of SectionOps or None
+    parts : tuple of Part or None
         None: a section without inner ops, with too many, or without an end.
     channel, num_channels
         As in `nested_layers.ports`.
@@ -90,14 +96,14 @@ class PricedSections:
 
     instance: Instance
     chain: Chain
-    parts: tuple[SectionOps | None, ...]
+    parts: tuple[Part | None, ...]
     channel: Ints
     num_channels: int
     stop: Callable[[], bool] = never
     prices: RoomPrices = FREE
     known: dict[tuple[int, int, int], KnownPlacements] = field(default_factory=dict)
 
-    def shortest(self, lengths: Lengths, stop: Callable[[], bool] = never) -> tuple[int, list[Use]]:
+    def shortest(self, lengths: Lengths) -> tuple[int, list[Use]]:
         """The least cost of a path, less the worth of all room, and its arcs."""
         found = self._search([lengths(uses) for uses in self.chain.uses])
         return found.ns, [
@@ -139,27 +145,21 @@ class PricedSections:
         worth = self.prices.worth_ns(_rooms(self.instance)) if self.prices.each else 0
         return PricedPath(max(0, min(NEVER, total - worth)), ends, self._used(ends))
 
-    def _charge(self, size_bytes: Ints) -> Ints:
-        """What ops pay on each device, rounded down, (m, K)."""
+    def _charge(self, ops: Sequence[int]) -> Ints:
+        """What ops pay on each device, rounded down, (m, K); `NEVER` where one cannot be."""
         price = np.array(self.prices.each or [0] * self.instance.num_devices, np.int64)
-        charge: Ints = (size_bytes[:, None] * price) >> self.prices.shift
-        return charge
+        charge = (self.instance.arrays.resident_bytes[ops][:, None] * price) >> self.prices.shift
+        return np.where(possible_devices(self.instance)[ops], charge, NEVER)
 
     def _before(self) -> Ints:
         """What leads to the first section, with the price of its entry."""
         entry, before = self.chain.sections[0].entry, self.chain.before_ns
-        if entry is None:
-            return before
-        charge = self._charge(self.instance.arrays.resident_bytes[[entry]])[0]
-        return _capped(before + charge)
+        return before if entry is None else _capped(before + self._charge([entry])[0])
 
     def _at_least(self, s: int, table: Ints) -> Ints:
         """The arcs of a section with each inner op where its bytes cost least."""
-        section, arrays = self.chain.sections[s], self.instance.arrays
-        ops = list(section.ops[section.entry is not None :])
-        charge = np.where(
-            possible_devices(self.instance)[ops], self._charge(arrays.resident_bytes[ops]), NEVER
-        )
+        section = self.chain.sections[s]
+        charge = self._charge(_behind_entry(section))
         if section.exit is None:
             return _capped(table + _sum(charge.min(axis=1)))
         return _capped(table + _sum(charge[:-1].min(axis=1)) + charge[-1][None, :])
@@ -167,7 +167,7 @@ class PricedSections:
     def _known(self, s: int, a: int, b: int) -> KnownPlacements:
         part = self.parts[s]
         assert part is not None
-        none = np.full(len(part.tied), -1)
+        none = np.full(len(part.placed), -1)
         known = self.known.setdefault((id(part), a, b), KnownPlacements(none, self.prices))
         if known.prices != self.prices:
             known.prices, known.costs_ns = self.prices, {}
@@ -180,40 +180,40 @@ class PricedSections:
         if floor_ns >= NEVER or known.is_hard:
             return 0
         if floor_ns not in known.costs_ns:
-            charge = self._charge(part.size_bytes)
+            charge = self._charge(_behind_entry(self.chain.sections[s]))
+            placed, others = charge[part.placed], np.delete(charge, part.placed, axis=0)
+            beside = _sum(others.min(axis=1))
 
             def search(most: int) -> int:
                 return cheapest_placement(
-                    part, self.channel, self.num_channels, charge, a, b, floor_ns, most,
+                    part.ops, self.channel, self.num_channels, placed, a, b, floor_ns, most,
                     MOST_NODES, known.place,
                 )  # fmt: skip
 
             cost, least = search(NEVER), 0
             if cost < 0:  # perhaps half of what is open can be proven
-                least = floor_ns + _sum(np.where(part.time_ns < NEVER, charge, NEVER).min(axis=1))
+                least = floor_ns + _sum(placed.min(axis=1))
                 cost = search(least + max(0, -cost - 1 - least) // 2)
                 known.is_hard = cost < 0
-            known.costs_ns[floor_ns] = max(least, cost)
+            known.costs_ns[floor_ns] = min(NEVER, max(least, cost) + beside)
         return known.costs_ns[floor_ns]
 
     def _used(self, ends: Sequence[tuple[int, int]]) -> Ints:
         """Bytes on each device: those of placements, else where they cost least."""
-        arrays, num_devices = self.instance.arrays, self.instance.num_devices
-        used = np.zeros(num_devices, np.int64)
+        size_bytes = self.instance.arrays.resident_bytes
+        used = np.zeros(self.instance.num_devices, np.int64)
         first = self.chain.sections[0].entry
         if first is not None:
-            used[ends[0][0]] += arrays.resident_bytes[first]
-        price = np.array(self.prices.each or [0] * num_devices, np.int64)
-        possible = possible_devices(self.instance)
+            used[ends[0][0]] += size_bytes[first]
         for s, (a, b) in enumerate(ends):
-            section = self.chain.sections[s]
-            ops = list(section.ops[section.entry is not None :])
-            device = np.where(possible[ops], price, NEVER).argmin(axis=1)
+            section, part = self.chain.sections[s], self.parts[s]
+            ops = _behind_entry(section)
+            device = self._charge(ops).argmin(axis=1)
             if section.exit is not None:
                 device[-1] = b
-            if self.parts[s] is not None and (place := self._known(s, a, b).place)[0] >= 0:
-                device = place
-            np.add.at(used, device, arrays.resident_bytes[ops])
+            if part is not None and (place := self._known(s, a, b).place)[0] >= 0:
+                device[part.placed] = place
+            np.add.at(used, device, size_bytes[ops])
         return used
 
 
@@ -221,20 +221,24 @@ def priced_sections(
     instance: Instance, semantics: Makespan, chain: Chain, stop: Callable[[], bool] = never
 ) -> PricedSections | None:
     """A chain whose sections are searched; None if there is none to search."""
-    made: dict[int, SectionOps] = {}
-    parts: list[SectionOps | None] = []
+    made: dict[int, Part] = {}
+    parts: list[Part | None] = []
     for section, uses in zip(chain.sections, chain.uses, strict=True):
         part = None
         if None not in (section.entry, section.exit) and 0 < section.num_inner <= MOST_INNER:
             alike = uses[0][0].arc.section  # equal sections share it
             if id(alike) not in made:
-                made[id(alike)] = section_ops(instance, alike, semantics)
+                made[id(alike)] = Part(*section_ops(instance, alike, semantics, MOST_PLACED))
             part = made[id(alike)]
         parts.append(part)
     if not made:
         return None
     channel, num_channels, _ = channel_table(semantics, instance.num_devices)
     return PricedSections(instance, chain, tuple(parts), channel, num_channels, stop)
+
+
+def _behind_entry(section: Section) -> list[int]:
+    return list(section.ops[section.entry is not None :])
 
 
 def _rooms(instance: Instance) -> Ints:

@@ -28,11 +28,9 @@ from placegap.solvers.core.method import Params, Task
 from placegap.solvers.decomposition.arcs import ArcTable, lower_table
 from placegap.solvers.decomposition.chain import Chain, interval_chain, tiling
 from placegap.solvers.decomposition.priced_sections import route
-from placegap.solvers.decomposition.priced_sections.placements import (
-    cheapest_placement,
-    section_ops,
-)
+from placegap.solvers.decomposition.priced_sections.placements import cheapest_placement
 from placegap.solvers.decomposition.priced_sections.route import priced_sections
+from placegap.solvers.decomposition.priced_sections.section_ops import SectionOps, section_ops
 
 
 def chains_of(instance: Instance, semantics: Makespan, limit_ns: int) -> list[Chain]:
@@ -127,7 +125,7 @@ def compare_placements(seed: int, seen: Counter[str]) -> None:
     for section in sections_between(instance, cuts(instance)):
         if section.entry is None or section.exit is None or not section.num_inner:
             continue
-        part = section_ops(instance, section, semantics)
+        part, _ = section_ops(instance, section, semantics, 16)
         charge = rng.integers(0, 12, (len(part.tied), instance.num_devices))
         floor_ns = int(rng.integers(0, 20))
         costs: dict[tuple[int, int], list[int]] = {}
@@ -150,7 +148,7 @@ def compare_placements(seed: int, seen: Counter[str]) -> None:
 
 
 def _search(
-    instance: Instance, semantics: Makespan, part: route.SectionOps, charge: Ints,
+    instance: Instance, semantics: Makespan, part: SectionOps, charge: Ints,
     limits: tuple[int, int, int],
 ) -> int:  # fmt: skip
     """Twice, with what the first search found as what the second one knows."""
@@ -186,7 +184,7 @@ def test_the_search_finds_the_cheapest_of_all_placements_widely(first: int) -> N
 def test_without_nodes_the_search_says_what_it_found() -> None:
     instance = tight_example()
     section = sections_between(instance, cuts(instance))[1]
-    part = section_ops(instance, section, Makespan())
+    part, _ = section_ops(instance, section, Makespan(), 16)
     channel, number, _ = channel_table(Makespan(), 2)
     place, charge = np.full(len(part.tied), -1), np.zeros((len(part.tied), 2), np.int64)
     found = cheapest_placement(part, channel, number, charge, 0, 1, 0, NEVER, 1, place)
@@ -239,11 +237,26 @@ def test_no_bound_is_above_the_optimum() -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("first", range(1000, 3000, 500))
-def test_no_bound_is_above_the_optimum_of_thousands(first: int) -> None:
+def test_no_bound_is_above_the_optimum_of_thousands(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for most in (16, 3, 1):
+        monkeypatch.setattr(route, "MOST_PLACED", most)
+        seen = Counter[str]()
+        for seed in range(first, first + 500):
+            compare_bounds(seed, seen)
+        assert min(seen["higher"], seen["by prices"], seen["tight"]) > 20
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_ops_that_are_not_placed_may_be_anywhere(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route, "MOST_PLACED", most)
     seen = Counter[str]()
-    for seed in range(first, first + 500):
+    for seed in range(30):
         compare_bounds(seed, seen)
-    assert min(seen["higher"], seen["by prices"], seen["tight"]) > 20
+    assert seen["higher"] > 3
 
 
 def test_a_section_that_is_too_hard_takes_what_can_be_proven(
