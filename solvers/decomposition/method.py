@@ -39,7 +39,11 @@ from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable, lower_tab
 from placegap.solvers.decomposition.chain import Chain, interval_chain, tiling
 from placegap.solvers.decomposition.jobs import Step
 from placegap.solvers.decomposition.memory_runs import Runs, runs_of
-from placegap.solvers.decomposition.priced_sections.route import PricedSections, priced_sections
+from placegap.solvers.decomposition.priced_sections.route import (
+    PricedSections,
+    priced_sections,
+    with_more_placed,
+)
 from placegap.solvers.decomposition.search import Known, SectionSearch
 from placegap.solvers.decomposition.side_work import SideWork, raise_by_work
 from placegap.solvers.decomposition.whole_model import solve_whole, whole_parts
@@ -248,6 +252,11 @@ def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, Non
             yield from search.look(chain, lambda: None, packing.shortest)
             packing = yield from _price(search, packing)
             found.append((packing.shortest(lower_table)[0], packing))
+            if isinstance(packing, PricedSections) and not search.over:
+                more = with_more_placed(packing, task.semantics)
+                if more is not None:
+                    yield from search.look(chain, lambda: None, more.shortest)
+                    found.append((more.shortest(lower_table)[0], more))
     return [packing for _, packing in sorted(found, key=lambda each: -each[0])]
 
 
@@ -268,7 +277,7 @@ def _chains(search: SectionSearch, tiles: Chain) -> Iterator[Chain]:
 def _refine_memory(
     search: SectionSearch, found: Iterable[Packing], tiles: Chain
 ) -> Generator[Known]:
-    """Refine the arcs of the cheapest packing of each chain, price it anew, while that helps."""
+    """Refine the cheapest packing of each chain, and price it anew, while that helps."""
     for packing in found:
         known = -1
         while known < search.bound_ns and not search.over:

@@ -30,9 +30,11 @@ from placegap.solvers.decomposition.chain import Chain, Lengths
 from placegap.solvers.decomposition.priced_sections.placements import cheapest_placement
 from placegap.solvers.decomposition.priced_sections.section_ops import SectionOps, section_ops
 
-MOST_INNER, MOST_PLACED, MOST_NODES = 100, 16, 2_000_000
-"""Ops between the ends of a section that is searched; those that are placed, with its exit; and
-nodes of its search."""
+MOST_INNER, MOST_NODES = 100, 2_000_000
+"""Ops between the ends of a section that is searched, and nodes of its search."""
+
+MOST_PLACED, MORE_PLACED = 16, 24
+"""Of these, with the exit, so many are placed, and then more: that takes ten times as long."""
 
 
 class Part(NamedTuple):
@@ -221,6 +223,23 @@ def priced_sections(
     instance: Instance, semantics: Makespan, chain: Chain, stop: Callable[[], bool] = never
 ) -> PricedSections | None:
     """A chain whose sections are searched; None if there is none to search."""
+    parts = _parts(instance, semantics, chain, MOST_PLACED)
+    if not any(parts):
+        return None
+    channel, num_channels, _ = channel_table(semantics, instance.num_devices)
+    return PricedSections(instance, chain, parts, channel, num_channels, stop)
+
+
+def with_more_placed(priced: PricedSections, semantics: Makespan) -> PricedSections | None:
+    """The same prices with more ops of large sections placed; None if no section is large."""
+    parts = _parts(priced.instance, semantics, priced.chain, MORE_PLACED)
+    sizes = [[len(part.placed) for part in each if part] for each in (priced.parts, parts)]
+    return replace(priced, parts=parts, known={}) if sizes[0] != sizes[1] else None
+
+
+def _parts(
+    instance: Instance, semantics: Makespan, chain: Chain, most: int
+) -> tuple[Part | None, ...]:
     made: dict[int, Part] = {}
     parts: list[Part | None] = []
     for section, uses in zip(chain.sections, chain.uses, strict=True):
@@ -228,13 +247,10 @@ def priced_sections(
         if None not in (section.entry, section.exit) and 0 < section.num_inner <= MOST_INNER:
             alike = uses[0][0].arc.section  # equal sections share it
             if id(alike) not in made:
-                made[id(alike)] = Part(*section_ops(instance, alike, semantics, MOST_PLACED))
+                made[id(alike)] = Part(*section_ops(instance, alike, semantics, most))
             part = made[id(alike)]
         parts.append(part)
-    if not made:
-        return None
-    channel, num_channels, _ = channel_table(semantics, instance.num_devices)
-    return PricedSections(instance, chain, tuple(parts), channel, num_channels, stop)
+    return tuple(parts)
 
 
 def _behind_entry(section: Section) -> list[int]:
