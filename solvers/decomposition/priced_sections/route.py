@@ -140,6 +140,8 @@ class PricedSections:
             if total >= NEVER or not todo or self.stop():
                 break
             for s, a, b in todo:
+                if self.stop():
+                    break
                 searched.add((s, a, b))
                 costs[s][a, b] = max(int(costs[s][a, b]), self._cost(s, a, b, int(tables[s][a, b])))
         if total >= NEVER:
