@@ -67,14 +67,17 @@ of more parts than this, and annealing has the larger share beside them, all bes
 
 SECTIONS_SHARE = 1 / 3
 """Where some section is too large, those that are not get so much of the time that is left, and so
-do intervals: what is left open is left to annealing and the whole model."""
+do intervals: what is left open is left to annealing and the whole model. Where memory binds, so do
+sections by themselves, each packing, and prices of bytes in whole sections."""
 
 BESIDE_SHARE = 2 / 3
 """Of the time that is left, for a chain with the work beside it; its sections take long."""
 
 PRICE_SHARE = 0.1
-"""Of the time that is left, for prices of bytes along one chain; those of whole sections have
-`SECTIONS_SHARE`."""
+"""Of the time that is left, for prices of bytes along one chain of runs."""
+
+Packing = Runs | PricedSections
+"""What memory makes of a chain."""
 
 MOST_OPS_OF_CHAINS = 20_000
 """Larger graphs are not searched for intervals, whose windows alone would take many seconds."""
@@ -226,10 +229,6 @@ def _beside(search: SectionSearch, chain: Chain) -> Generator[Known]:
     yield from search.look(chain, lambda: None, side_work.shortest)
     if search.bound_ns > known:
         yield from search.refine_beside(side_work, _step)
-
-
-Packing = Runs | PricedSections
-"""What memory makes of a chain."""
 
 
 def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, None, list[Packing]]:

@@ -104,7 +104,8 @@ def _explain(instance: Instance, result: Result) -> None:
 
     warn(f"{result.instance}: no feasible plan ({result.message or result.status})")
     for sentence in explain_infeasible(relax_memory(instance, result.semantics)[0]):
-        warn(sentence)
+        if sentence != result.message:
+            warn(sentence)
 
 
 def price_object(price: ModulePrice) -> dict[str, Any]:

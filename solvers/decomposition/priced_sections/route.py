@@ -117,7 +117,7 @@ class PricedSections:
     ) -> PricedSections:
         """The same chain with the prices that prove most, of those that are tried from its own on.
 
-        See `cut_prices`; `stop` ends that.
+        See `cut_prices`; `stop` ends that. Planes need no value to aim at, as `Runs.priced` does.
         """
         tables = [lengths(uses) for uses in self.chain.uses]
 

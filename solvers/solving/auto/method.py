@@ -23,8 +23,10 @@ from itertools import islice
 
 from pydantic import Field
 
-from placegap.instances.problem.semantics import OBJECTIVES
+from placegap.instances.problem.semantics import OBJECTIVES, LoadSemantics, Makespan
+from placegap.instances.structure.additive_memory import relax_memory
 from placegap.instances.structure.bottlenecks import memory_is_slack
+from placegap.instances.structure.explain import explain_infeasible
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
@@ -32,6 +34,7 @@ from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome, Result
 from placegap.solvers.core.starts import LONGEST_S, SHARE, cheapest_first
+from placegap.solvers.core.trust import PROOF
 from placegap.solvers.core.worker_process import may_start_processes
 from placegap.solvers.solving.auto.board import Board
 from placegap.solvers.solving.auto.compile_ahead import compile_ahead
@@ -56,6 +59,9 @@ RESERVE_S, RESERVE_SHARE, US_PER_PART, LONGEST_RESERVE = 0.05, 0.01, 3.0, 0.25
 no more than the last share."""
 
 ENDED = "nothing is left to try"
+
+MEMORY = "memory"
+"""What proves that there is no plan, where no method has to."""
 
 USUAL = ("ended unproven", "stopped at the time limit", "interrupted")
 """Last words of a part that say nothing beyond those of the whole."""
@@ -128,7 +134,9 @@ def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[La
             return ""
         if board.value_ns is not None and not lanes and early:
             lanes += _lanes(task, workers, waiting, board)  # they load while the other placers run
-    if _parts(task) <= SMALL_PARTS:
+    if board.value_ns is None:
+        _look_for_room(task, board)
+    if _parts(task) <= SMALL_PARTS and not board.is_over:
         _try_at_once(task, board, deadline, workers)
     if board.is_over:
         return ""
@@ -172,6 +180,15 @@ def _prove_what_is_cheap(task: Task, board: Board) -> None:
     floor = quick_bound(task.instance, task.semantics)
     if floor.ns:
         board.prove(floor.ns, floor.origin, floor.rests_on)
+
+
+def _look_for_room(task: Task, board: Board) -> None:
+    """Whether cheap conditions on memory already say that no plan fits."""
+    if isinstance(task.semantics, Makespan | LoadSemantics):
+        reasons = explain_infeasible(relax_memory(task.instance, task.semantics)[0])
+        if reasons:
+            board.no_plan_by, board.no_plan_rests_on = MEMORY, PROOF
+            board.words[MEMORY] = reasons[0]
 
 
 def _try_at_once(task: Task, board: Board, deadline: Deadline, workers: int) -> None:

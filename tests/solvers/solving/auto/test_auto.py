@@ -13,6 +13,7 @@ from draws.tiny import tiny_instance
 from references.brute_force import oracle
 
 from placegap.instances import Instance, Makespan, MaxLoad, Plan, Semantics, evaluate, example
+from placegap.instances.problem.example import tight_example
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     MaxLoadFwdBwd,
@@ -288,3 +289,15 @@ def test_steps_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
         "max_load any add", "max_load convex add",
     ]  # fmt: skip
     assert next(plans(convex, 0)).semantics.label == "max_load chain add"
+
+
+def test_memory_that_cannot_suffice_is_an_answer_at_once() -> None:
+    # four ops of a byte, and devices of one byte each
+    tight = tight_example()
+    devices = tuple(d.model_copy(update={"memory_bytes": 1}) for d in tight.cluster.devices)
+    cluster = tight.cluster.model_copy(update={"devices": devices})
+    for semantics in (Makespan(), Makespan(memory="peak"), MaxLoad(plans="any")):
+        result = solve(tight.model_copy(update={"cluster": cluster}), semantics, "auto")
+        assert result.status == "infeasible"
+        assert result.rests_on == PROOF
+        assert "need" in result.message
