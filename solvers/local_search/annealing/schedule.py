@@ -36,6 +36,8 @@ class ScheduleArrays(NamedTuple):
     tensor: Ints
     succ_ptr: Ints
     succ_edge: Ints
+    pred_ptr: Ints
+    pred_edge: Ints
     num_preds: Ints
     tensor_ptr: Ints
     tensor_edge: Ints
@@ -67,9 +69,9 @@ def kernel_data(instance: Instance, semantics: Makespan) -> ScheduleArrays:
     transfers = len(index.tensor_producer) * k if per_tensor else len(index.producer)
     return ScheduleArrays(
         arrays.time_ns, arrays.transfer_ns, arrays.link_class, index.producer, index.consumer,
-        index.tensor, index.succ_ptr, index.succ_edge, np.diff(index.pred_ptr), index.tensor_ptr,
-        index.tensor_edge, index.topological_order, resource, per_tensor,
-        instance.num_ops + transfers,
+        index.tensor, index.succ_ptr, index.succ_edge, index.pred_ptr, index.pred_edge,
+        np.diff(index.pred_ptr), index.tensor_ptr, index.tensor_edge, index.topological_order,
+        resource, per_tensor, instance.num_ops + transfers,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan, memory_rule
 from placegap.instances.referee.evaluate import evaluate
@@ -19,6 +20,7 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
+from placegap.solvers.local_search.annealing.insertion import nothing_booked
 from placegap.solvers.local_search.annealing.schedule import (
     bottom_levels,
     kernel_data,
@@ -40,8 +42,8 @@ NAME = "run-moves"
 STARTS = ("single-device", "m-topo", "memory-cuts", "interleaved-cuts")
 """Where a search begins without a plan to start from, besides such a plan."""
 
-USUAL_STEPS = 10_000
-"""Moves where there is neither a time limit nor a number."""
+USUAL_STEPS, MOST_STEPS = 10_000, 1 << 40
+"""Moves where there is neither a time limit nor a number, and where the clock alone decides."""
 
 FRUITLESS, FRUITLESS_PER_GROUP = 500, 50
 """Moves in a row without a better plan, after which it ends: at least, and for each group."""
@@ -57,9 +59,12 @@ class RunMovesParams(Params):
     ----------
     steps : int or None
         Moves at most. By default they go on for the whole time limit; without one there are 10,000.
+    insertion : bool
+        Whether trials are scheduled by insertion.
     """
 
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    insertion: bool = False
 
 
 def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
@@ -85,7 +90,7 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     start = best_start(task, () if task.incumbent is not None else STARTS) or _overfull(task)
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
-    search = _Search(task.instance, task.semantics, start)
+    search = _Search(task.instance, task.semantics, start, insertion=params.insertion)
     if task.instance.num_devices > 1:
         try:
             search.run(clock, params.steps, task.limits.seed)
@@ -108,10 +113,13 @@ def _overfull(task: Task[Makespan]) -> Start | None:
 class _Search:
     """The annealing of one instance from one plan, and the best plan that the referee has seen."""
 
-    def __init__(self, instance: Instance, semantics: Makespan, start: Start) -> None:
+    def __init__(
+        self, instance: Instance, semantics: Makespan, start: Start, *, insertion: bool
+    ) -> None:
         self.instance, self.semantics = instance, semantics
         self.data, self.line = kernel_data(instance, semantics), line_of(instance, semantics)
         self.work, self.peak = new_work(self.data), peak_arrays(instance, semantics)
+        self.booked = nothing_booked(self.data, is_used=insertion)
         self.state = new_state(self.line, start.plan.devices)
         self.at_peak = memory_rule(semantics) == "peak"
         verdict = evaluate(instance, start.plan, semantics)
@@ -128,7 +136,7 @@ class _Search:
         ordered = schedule.makespan_ns - schedule.start_ns - state.level
         unit, costs = PRICE * schedule.makespan_ns, []
         for shift in (np.zeros_like(ordered), ordered):
-            now = time_of(self.data, self.line, state, state.at, shift, self.work)
+            now = self.time_of(state.at, shift)
             excess = 0.0
             if self.at_peak:
                 excess = peak_excess(self.peak, state.device, self.work.start, self.work.end)
@@ -145,21 +153,25 @@ class _Search:
             steps = USUAL_STEPS
         rng, began_s, chunk = np.random.default_rng(seed), now_s(), 16
         fruitless = max(FRUITLESS, FRUITLESS_PER_GROUP * len(self.line.size_bytes))
-        total, hot_ns, value = steps or 1 << 40, HOT * float(self.state.value[0]), self.state.value
+        total, hot_ns, value = steps or MOST_STEPS, HOT * float(self.state.value[0]), self.state.value
         while clock.left_s != 0.0 and self.done < total and self.done - value[2] < fruitless:
             before_s = now_s()
             if clock.left_s is not None and self.done >= 16:
                 rate = self.done / max(1e-6, before_s - began_s)
-                total = min(steps or total, self.done + max(1, int(rate * clock.left_s)))
+                total = min(steps or MOST_STEPS, self.done + max(1, int(rate * clock.left_s)))
             chunk = min(chunk, total - self.done, int(value[2]) + fruitless - self.done)
             anneal(
-                self.data, self.line, self.peak, self.at_peak, self.state, self.work, rng,
-                self.done, chunk, total, hot_ns,
+                self.data, self.line, self.peak, self.at_peak, self.state, self.work, self.booked,
+                rng, self.done, chunk, total, hot_ns,
             )  # fmt: skip
             self.done += chunk
             self.judge()
             spent_s = max(1e-6, now_s() - before_s)
             chunk = max(1, min(4 * chunk, int(chunk * CHUNK_S / spent_s)))
+
+    def time_of(self, at: Ints, shift: Ints) -> int:
+        """The makespan of devices and shifts, whose times `work` then has."""
+        return time_of(self.data, self.line, self.state, at, shift, self.work, self.booked)
 
     def judge(self) -> None:
         """Show the best state to the referee, if it is another one than before."""
@@ -167,7 +179,7 @@ class _Search:
         if state.value[2] == self.judged:
             return
         self.judged = int(state.value[2])
-        time_of(self.data, self.line, state, state.best_at, state.best_shift, self.work)
+        self.time_of(state.best_at, state.best_shift)
         ordered = plan_of(self.instance, self.semantics, self.data, state.device, self.work)
         for plan in (ordered, Plan.on(state.device.tolist())):  # or the referee's own orders
             verdict = evaluate(self.instance, plan, self.semantics)

@@ -7,6 +7,7 @@ what overfills memory at its peak is charged for, the more the longer the search
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +20,14 @@ from placegap.instances.problem.plain_loops import copy_to, draw
 from placegap.instances.problem.semantics import Makespan, memory_rule
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.instances.structure.group_order import group_order, place_of_ops
+from placegap.solvers.local_search.annealing.insertion import Booked, insert_all
 from placegap.solvers.local_search.annealing.schedule import (
     ScheduleArrays,
     Work,
     bottom_levels,
     schedule,
 )
+from placegap.solvers.local_search.run_moves.parts import alike, nested_parts
 from placegap.solvers.local_search.run_moves.peak import PeakArrays, peak_excess
 
 HOT, COLD = 2e-3, 4e-5
@@ -35,6 +38,15 @@ DEARER, CHEAPER = 1.01, 0.998
 
 PRICE, LEAST_PRICE, MOST_PRICE = 2.0, 0.1, 100.0
 """Of one whole memory too many, in makespans of the start: at first, at least, at most."""
+
+SHIFT_SHARE, PARTS_SHARE = 0.02, 0.8
+"""Of all moves: those that make ops more or less urgent, and those that move parts."""
+
+COPY_SHARE = 0.5
+"""Of the moves of parts, those that place a part like another one."""
+
+MOST_PARTS = 5
+"""Neighbours among the parts that go to one device together."""
 
 LONGEST_RUN, MEAN_SHIFT = 0.25, 4.0
 """Of all groups, for the longest run that moves; and how far a border between devices goes."""
@@ -54,6 +66,10 @@ class Line(NamedTuple):
     room_bytes : (K,) int64
     member_ptr, member : int64
         The ops of each place, as a CSR list.
+    part_ptr, part : int64
+        The places of each of `nested_parts`, as a CSR list.
+    same_ptr, same : int64
+        The numbers of parts that look the same, as a CSR list.
     """
 
     place: Ints
@@ -62,6 +78,10 @@ class Line(NamedTuple):
     room_bytes: Ints
     member_ptr: Ints
     member: Ints
+    part_ptr: Ints
+    part: Ints
+    same_ptr: Ints
+    same: Ints
 
 
 class RunState(NamedTuple):
@@ -101,10 +121,17 @@ def line_of(instance: Instance, semantics: Makespan) -> Line:
         arrays if memory_rule(semantics) == "sum" else relax_memory(instance, semantics)[0].arrays
     )
     member_ptr, member = group_by(place, len(order))
+    parts = nested_parts(instance, order)
     return Line(
         place, arrays.group_runs[order], least.group_bytes[order], arrays.memory_bytes, member_ptr,
-        member,
+        member, *_listed(parts), *_listed(alike(instance, order, parts)),
     )  # fmt: skip
+
+
+def _listed(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+    """Lists of numbers as pointers, and all numbers in a row."""
+    numbers = [number for row in rows for number in row]
+    return np.cumsum([0, *map(len, rows)]), np.array(numbers, np.int64)
 
 
 def new_state(line: Line, device: Ints) -> RunState:
@@ -121,22 +148,28 @@ def new_state(line: Line, device: Ints) -> RunState:
 
 @kernel(nogil=True, allocates=False)
 def time_of(
-    data: ScheduleArrays, line: Line, state: RunState, at: Ints, shift: Ints, work: Work
-) -> int:
-    """The makespan of devices and shifts; `work` has the times, and `state.device` the devices."""
+    data: ScheduleArrays, line: Line, state: RunState, at: Ints, shift: Ints, work: Work,
+    booked: Booked,
+) -> int:  # fmt: skip
+    """The makespan of devices and shifts; `work` has the times, and `state.device` the devices.
+
+    Ops are inserted where something can be booked.
+    """
     device, level = state.device, state.level
     for i in range(len(device)):
         device[i] = at[line.place[i]]
     bottom_levels(data, device, level)
     for i in range(len(device)):
         level[i] += shift[i]
+    if len(booked.count) > 0:
+        return insert_all(data, device, level, work, booked)
     return schedule(data, device, level, work)
 
 
 @kernel(nogil=True, allocates=False)
 def anneal(
     data: ScheduleArrays, line: Line, peak: PeakArrays, at_peak: bool, state: RunState, work: Work,
-    rng: np.random.Generator, done: int, chunk: int, total: int, hot_ns: float,
+    booked: Booked, rng: np.random.Generator, done: int, chunk: int, total: int, hot_ns: float,
 ) -> None:  # fmt: skip
     """Try moves number `done` to `done + chunk` of `total`."""
     at, trial, value, memory = state.at, state.trial, state.value, state.memory
@@ -146,13 +179,17 @@ def anneal(
         limit = value[0] + price * memory[0] - heat * np.log(1.0 - rng.random())
         copy_to(trial, at)
         copy_to(state.trial_shift, state.shift)
-        if rng.random() < 0.1:
+        kind = rng.random()
+        if kind < SHIFT_SHARE:
             _shift(line, state, rng)
         else:
-            _move(line, at, trial, rng)
+            if kind < SHIFT_SHARE + PARTS_SHARE:
+                _move_parts(line, at, trial, rng)
+            else:
+                _move(line, at, trial, rng)
             if not _changed(line, state):
                 continue
-        now, excess = time_of(data, line, state, trial, state.trial_shift, work), 0.0
+        now, excess = time_of(data, line, state, trial, state.trial_shift, work, booked), 0.0
         if at_peak and now <= limit:
             excess = peak_excess(peak, state.device, work.start, work.end)
         if now + price * excess <= limit:
@@ -237,6 +274,47 @@ def _move(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> None:
             trial[i + p] = at[j + p]
         for p in range(length):
             trial[j + p] = at[i + p]
+
+
+@kernel(nogil=True, allocates=False)
+def _move_parts(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> None:
+    """A part goes to another device, or some neighbours among the parts, or two exchange theirs."""
+    ptr, part, k = line.part_ptr, line.part, line.able.shape[1]
+    if len(line.same) > 0 and rng.random() < COPY_SHARE:
+        _copy(line, at, trial, rng)
+        return
+    i = draw(rng, len(ptr) - 1)
+    a, kind = at[part[ptr[i]]], rng.random()
+    if kind < 0.75:
+        last = i + 1 if kind < 0.4 else min(len(ptr) - 1, i + 1 + draw(rng, MOST_PARTS))
+        b = (a + 1 + draw(rng, k - 1)) % k
+        for p in part[ptr[i] : ptr[last]]:
+            trial[p] = b
+        return
+    j = draw(rng, len(ptr) - 1)
+    b = at[part[ptr[j]]]
+    for p in part[ptr[i] : ptr[i + 1]]:
+        trial[p] = b
+    for p in part[ptr[j] : ptr[j + 1]]:
+        trial[p] = a
+
+
+@kernel(nogil=True, allocates=False)
+def _copy(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> None:
+    """A part is placed like another one that looks the same: its first place may stay."""
+    ptr, part, k = line.part_ptr, line.part, line.able.shape[1]
+    c = draw(rng, len(line.same_ptr) - 1)
+    first, count = line.same_ptr[c], line.same_ptr[c + 1] - line.same_ptr[c]
+    i, j = line.same[first + draw(rng, count)], line.same[first + draw(rng, count)]
+    a, b = at[part[ptr[i]]], at[part[ptr[j]]]
+    renames = rng.random() < 0.5
+    for p in range(ptr[i + 1] - ptr[i]):
+        d = at[part[ptr[i] + p]]
+        if renames and d == a:
+            d = b
+        elif renames and d == b:
+            d = a
+        trial[part[ptr[j] + p]] = d
 
 
 @kernel(nogil=True, allocates=False)

@@ -236,7 +236,7 @@ def _searches(task: Task, workers: int) -> list[AutoStep]:
     if _parts(task) > LARGE_PARTS:  # a second search would begin anew with its lists and starts
         return list(_able(task, AutoStep("disjunctive-search", own, share=0.9), workers=workers))
     runs, parts, orders = (AutoStep(name, own, FIRST_TURN) for name in SEARCHES)
-    parts = replace(parts, share=PARTS_SHARE)
+    runs, parts = replace(runs, params={"insertion": True}), replace(parts, share=PARTS_SHARE)
     if memory_is_slack(task.instance):
         orders, runs = replace(orders, share=ORDERS_SHARE), replace(runs, share=RUNS_SHARE)
         return list(_able(task, parts, orders, runs))
