@@ -90,10 +90,10 @@ def insert_all(
         length = data.time_ns[v, b]
         if length > 0 or ready > here:
             start[v] = _first_gap(booked, b, max(ready, here), length)
-        else:  # between that op and whatever follows it
+            _book(booked, b, start[v], length)
+        else:  # right behind the op that it waits for, before whatever follows that
             start[v] = here
         end[v] = start[v] + length
-        _book(booked, b, start[v], length)
         makespan = max(makespan, end[v])
         for at in range(data.succ_ptr[v], data.succ_ptr[v + 1]):
             w = data.consumer[data.succ_edge[at]]
@@ -136,14 +136,17 @@ def _first_gap(booked: Booked, r: int, ready: int, length: int) -> int:
 
 @kernel(nogil=True, allocates=False)
 def _book(booked: Booked, r: int, start: int, length: int) -> None:
-    """Note that a machine, if there is one, is busy; stretches without a gap become one."""
-    if r < 0 or length == 0:
+    """Note that a machine, if there is one, is busy; stretches without a gap become one.
+
+    What takes no time is a stretch as well: nothing may run across it.
+    """
+    if r < 0:
         return
     begin, end, count = booked.begin, booked.end, booked.count[r]
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        if begin[r, middle] >= start:
+        if end[r, middle] > start:
             high = middle
         else:
             low = middle + 1

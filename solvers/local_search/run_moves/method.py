@@ -153,7 +153,8 @@ class _Search:
             steps = USUAL_STEPS
         rng, began_s, chunk = np.random.default_rng(seed), now_s(), 16
         fruitless = max(FRUITLESS, FRUITLESS_PER_GROUP * len(self.line.size_bytes))
-        total, hot_ns, value = steps or MOST_STEPS, HOT * float(self.state.value[0]), self.state.value
+        total, value = steps or MOST_STEPS, self.state.value
+        hot_ns = HOT * float(value[0])
         while clock.left_s != 0.0 and self.done < total and self.done - value[2] < fruitless:
             before_s = now_s()
             if clock.left_s is not None and self.done >= 16:

@@ -30,7 +30,7 @@ from placegap.solvers.local_search.annealing.schedule import (
 from placegap.solvers.local_search.run_moves.parts import alike, nested_parts
 from placegap.solvers.local_search.run_moves.peak import PeakArrays, peak_excess
 
-HOT, COLD = 2e-3, 4e-5
+HOT, COLD = 4e-3, 4e-5
 """Temperatures at the beginning and at the end, in makespans of the start."""
 
 DEARER, CHEAPER = 1.01, 0.998
@@ -302,7 +302,7 @@ def _move_parts(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> 
 @kernel(nogil=True, allocates=False)
 def _copy(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> None:
     """A part is placed like another one that looks the same: its first place may stay."""
-    ptr, part, k = line.part_ptr, line.part, line.able.shape[1]
+    ptr, part = line.part_ptr, line.part
     c = draw(rng, len(line.same_ptr) - 1)
     first, count = line.same_ptr[c], line.same_ptr[c + 1] - line.same_ptr[c]
     i, j = line.same[first + draw(rng, count)], line.same[first + draw(rng, count)]

@@ -74,7 +74,7 @@ def nested_parts(instance: Instance, order: Ints) -> list[tuple[int, ...]]:
 
 
 class _Merging:
-    """The graph of the parts that are merged, by their numbers; `cost` is what edges take, in ns."""
+    """The graph of the parts that are merged; `cost` is what the edges of each take, in ns."""
 
     def __init__(self, instance: Instance, place: Ints) -> None:
         arrays, index, flow = instance.arrays, instance.arrays.index, flow_of(instance.arrays)

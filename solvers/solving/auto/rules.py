@@ -52,6 +52,9 @@ PARTS_SHARE = 0.4
 SEARCHES = ("run-moves", "multilevel", "disjunctive-search")
 """Searches of a makespan, in the order of their turns where memory is tight."""
 
+BY_METHOD: Mapping[str, Mapping[str, object]] = {"run-moves": {"insertion": True}}
+"""Parameters of searches."""
+
 MOST_TURNS = 2
 """Turns in a row that one search may have while another one waits."""
 
@@ -194,7 +197,7 @@ def _second_searches(task: Task) -> list[AutoStep]:
         names.insert(1, "run-moves")
     seed = task.limits.seed + SECOND_SEED
     return [
-        AutoStep(name, task.semantics, share=TURN_SHARE, seed=seed + turn)
+        AutoStep(name, task.semantics, TURN_SHARE, params=BY_METHOD.get(name, {}), seed=seed + turn)
         for turn, name in enumerate(SECOND_TURNS * names)
     ]
 
@@ -235,8 +238,10 @@ def _searches(task: Task, workers: int) -> list[AutoStep]:
         return list(_able(task, AutoStep("local-search", own, share=0.1)))
     if _parts(task) > LARGE_PARTS:  # a second search would begin anew with its lists and starts
         return list(_able(task, AutoStep("disjunctive-search", own, share=0.9), workers=workers))
-    runs, parts, orders = (AutoStep(name, own, FIRST_TURN) for name in SEARCHES)
-    runs, parts = replace(runs, params={"insertion": True}), replace(parts, share=PARTS_SHARE)
+    runs, parts, orders = (
+        AutoStep(name, own, FIRST_TURN, params=BY_METHOD.get(name, {})) for name in SEARCHES
+    )
+    parts = replace(parts, share=PARTS_SHARE)
     if memory_is_slack(task.instance):
         orders, runs = replace(orders, share=ORDERS_SHARE), replace(runs, share=RUNS_SHARE)
         return list(_able(task, parts, orders, runs))
