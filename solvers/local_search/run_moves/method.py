@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 from pydantic import Field
@@ -87,10 +88,12 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     ((0,), (1,), (0,), (1,))
     """
     clock = task.limits.clock()
-    start = best_start(task, () if task.incumbent is not None else STARTS) or _overfull(task)
+    known = best_start(task, () if task.incumbent is not None else STARTS)
+    overfull = _overfull(task)
+    start = min(filter(None, (known, overfull)), key=lambda one: one.value_ns, default=None)
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
-    search = _Search(task.instance, task.semantics, start, insertion=params.insertion)
+    search = _Search(task.instance, task.semantics, start, known, insertion=params.insertion)
     if task.instance.num_devices > 1:
         try:
             search.run(clock, params.steps, task.limits.seed)
@@ -114,20 +117,21 @@ class _Search:
     """The annealing of one instance from one plan, and the best plan that the referee has seen."""
 
     def __init__(
-        self, instance: Instance, semantics: Makespan, start: Start, *, insertion: bool
-    ) -> None:
+        self, instance: Instance, semantics: Makespan, start: Start, known: Start | None, *,
+        insertion: bool,
+    ) -> None:  # fmt: skip
         self.instance, self.semantics = instance, semantics
         self.data, self.line = kernel_data(instance, semantics), line_of(instance, semantics)
         self.work, self.peak = new_work(self.data), peak_arrays(instance, semantics)
         self.booked = nothing_booked(self.data, is_used=insertion)
         self.state = new_state(self.line, start.plan.devices)
         self.at_peak = memory_rule(semantics) == "peak"
-        verdict = evaluate(instance, start.plan, semantics)
-        self.best: Plan | None = start.plan if verdict.feasible else None
-        self.least = start.value_ns if verdict.feasible else NEVER
+        self.best: Plan | None = None if known is None else known.plan
+        self.least = NEVER if known is None else known.value_ns
         self.done, self.judged = 0, 0
-        assert verdict.schedule is not None  # a makespan has one
-        self.begin(verdict.schedule)
+        schedule = evaluate(instance, start.plan, semantics).schedule
+        assert schedule is not None  # a makespan has one
+        self.begin(schedule)
 
     def begin(self, schedule: Schedule) -> None:
         """Take the ways to the end as priorities, or the start's order where that is better."""
@@ -172,7 +176,7 @@ class _Search:
 
     def time_of(self, at: Ints, shift: Ints) -> int:
         """The makespan of devices and shifts, whose times `work` then has."""
-        return time_of(self.data, self.line, self.state, at, shift, self.work, self.booked)
+        return time_of(self.data, self.line, self.state, at, shift, self.work, self.booked, inf)
 
     def judge(self) -> None:
         """Show the best state to the referee, if it is another one than before."""

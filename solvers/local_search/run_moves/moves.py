@@ -42,8 +42,9 @@ PRICE, LEAST_PRICE, MOST_PRICE = 2.0, 0.1, 100.0
 SHIFT_SHARE, PARTS_SHARE = 0.02, 0.8
 """Of all moves: those that make ops more or less urgent, and those that move parts."""
 
-COPY_SHARE = 0.5
-"""Of the moves of parts, those that place a part like another one."""
+COPY_SHARE, EXCHANGE_SHARE, RENAME_SHARE = 0.5, 0.3, 0.65
+"""Of the moves of parts, those that place a part like another one; of them, those that exchange,
+and up to which share devices change names."""
 
 MOST_PARTS = 5
 """Neighbours among the parts that go to one device together."""
@@ -149,18 +150,23 @@ def new_state(line: Line, device: Ints) -> RunState:
 @kernel(nogil=True, allocates=False)
 def time_of(
     data: ScheduleArrays, line: Line, state: RunState, at: Ints, shift: Ints, work: Work,
-    booked: Booked,
+    booked: Booked, limit: float,
 ) -> int:  # fmt: skip
     """The makespan of devices and shifts; `work` has the times, and `state.device` the devices.
 
-    Ops are inserted where something can be booked.
+    Ops are inserted where something can be booked. Where the longest way is above the limit, it is
+    returned, and nothing is scheduled.
     """
     device, level = state.device, state.level
     for i in range(len(device)):
         device[i] = at[line.place[i]]
     bottom_levels(data, device, level)
+    longest = 0
     for i in range(len(device)):
+        longest = max(longest, level[i])
         level[i] += shift[i]
+    if longest > limit:
+        return int(longest)
     if len(booked.count) > 0:
         return insert_all(data, device, level, work, booked)
     return schedule(data, device, level, work)
@@ -189,7 +195,7 @@ def anneal(
                 _move(line, at, trial, rng)
             if not _changed(line, state):
                 continue
-        now, excess = time_of(data, line, state, trial, state.trial_shift, work, booked), 0.0
+        now, excess = time_of(data, line, state, trial, state.trial_shift, work, booked, limit), 0.0
         if at_peak and now <= limit:
             excess = peak_excess(peak, state.device, work.start, work.end)
         if now + price * excess <= limit:
@@ -301,18 +307,23 @@ def _move_parts(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> 
 
 @kernel(nogil=True, allocates=False)
 def _copy(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> None:
-    """A part is placed like another one that looks the same: its first place may stay."""
+    """A part is placed like another one that looks the same, which may be placed like it in turn.
+
+    The devices of their first places may change names.
+    """
     ptr, part = line.part_ptr, line.part
     c = draw(rng, len(line.same_ptr) - 1)
     first, count = line.same_ptr[c], line.same_ptr[c + 1] - line.same_ptr[c]
     i, j = line.same[first + draw(rng, count)], line.same[first + draw(rng, count)]
     a, b = at[part[ptr[i]]], at[part[ptr[j]]]
-    renames = rng.random() < 0.5
+    kind = rng.random()
     for p in range(ptr[i + 1] - ptr[i]):
         d = at[part[ptr[i] + p]]
-        if renames and d == a:
+        if kind < EXCHANGE_SHARE:
+            trial[part[ptr[i] + p]] = at[part[ptr[j] + p]]
+        elif kind < RENAME_SHARE and d == a:
             d = b
-        elif renames and d == b:
+        elif kind < RENAME_SHARE and d == b:
             d = a
         trial[part[ptr[j] + p]] = d
 

@@ -22,6 +22,10 @@ SHARE = 8
 LEAST_WORK = 0.1
 """Of a group, in mean times of all groups, where it has less."""
 
+GROWTH, STALE = 1.2, 2.0
+"""How much larger a part is than those in it; and how much less an edge may be worth than when it
+was last weighed."""
+
 
 def alike(instance: Instance, order: Ints, parts: list[tuple[int, ...]]) -> list[list[int]]:
     """Parts, by number, that look the same: equal ops in groups in the same order, twice or more.
@@ -53,8 +57,7 @@ def alike(instance: Instance, order: Ints, parts: list[tuple[int, ...]]) -> list
 def nested_parts(instance: Instance, order: Ints) -> list[tuple[int, ...]]:
     """Parts as places in an order of the colocation groups, each part sorted; no part twice.
 
-    Single groups are the first parts to be merged, and are among them. O(m log m) operations for m
-    edges, if no part has many neighbours.
+    Single groups are among them. O(m log^2 m) operations for m edges.
 
     Examples
     --------
@@ -74,18 +77,22 @@ def nested_parts(instance: Instance, order: Ints) -> list[tuple[int, ...]]:
 
 
 class _Merging:
-    """The graph of the parts that are merged; `cost` is what the edges of each take, in ns."""
+    """The graph of the parts that are merged; `cost` is what the edges of each take, in ns.
+
+    The part with more neighbours takes the other one in, and an edge is weighed anew only where it
+    is looked at: an op that thousands read is merged with all of them one after the other.
+    """
 
     def __init__(self, instance: Instance, place: Ints) -> None:
         arrays, index, flow = instance.arrays, instance.arrays.index, flow_of(instance.arrays)
         at, groups = place[arrays.group], len(place)
         self.work = np.bincount(at, flow.node_ns, groups).tolist()
         whole = sum(self.work)
-        self.most, self.least = whole / SHARE, LEAST_WORK * whole / groups
-        self.members: list[tuple[int, ...]] = [(p,) for p in range(groups)]
-        self.parts = list(self.members)
+        self.most, self.least = whole / SHARE, max(LEAST_WORK * whole / groups, 1e-3)
+        self.members: list[list[int]] = [[p] for p in range(groups)]
+        self.parts = [(p,) for p in range(groups)]
+        self.told = [1] * groups  # how many were in it when it was last one of `parts`
         self.cost: list[dict[int, float]] = [{} for _ in range(groups)]
-        self.queue: list[tuple[float, int, int]] = []
         edge_ns = np.empty(len(index.producer))
         edge_ns[index.succ_edge] = flow.edge_ns
         ends = np.sort(np.stack([at[index.producer], at[index.consumer]]), axis=0)
@@ -95,37 +102,44 @@ class _Merging:
 
     def run(self) -> None:
         """Merge until no two neighbours have little enough work together."""
-        for p, beside in enumerate(self.cost):
-            for q in beside:
-                if p < q:
-                    self._offer(p, q)
-        while self.queue:
-            _, p, q = heapq.heappop(self.queue)
-            if self.members[p] and self.members[q]:
-                self._merge(p, q)
+        queue = [
+            (-self._worth(p, q), p, q)
+            for p, beside in enumerate(self.cost)
+            for q in beside
+            if p < q
+        ]
+        heapq.heapify(queue)
+        while queue:
+            before, p, q = heapq.heappop(queue)
+            if q not in self.cost[p] or self.work[p] + self.work[q] > self.most:
+                continue
+            worth = self._worth(p, q)
+            if worth < -before / STALE:
+                heapq.heappush(queue, (-worth, p, q))
+                continue
+            if len(self.cost[p]) < len(self.cost[q]):
+                p, q = q, p
+            for other in self._merge(p, q):
+                heapq.heappush(queue, (-self._worth(p, other), p, other))
 
-    def _offer(self, p: int, q: int) -> None:
-        one, two = self.work[p], self.work[q]
-        if one + two <= self.most:
-            each = (one + self.least) * (two + self.least)
-            heapq.heappush(self.queue, (-self.cost[p][q] / max(each, 1e-9), p, q))
+    def _worth(self, p: int, q: int) -> float:
+        each = (self.work[p] + self.least) * (self.work[q] + self.least)
+        return float(self.cost[p][q] / each)
 
-    def _merge(self, p: int, q: int) -> None:
-        new = len(self.members)
-        self.members.append(tuple(sorted(self.members[p] + self.members[q])))
-        self.parts.append(self.members[new])
-        self.work.append(self.work[p] + self.work[q])
-        beside: dict[int, float] = {}
-        for old in (p, q):
-            for other, ns in self.cost[old].items():
-                if other not in (p, q):
-                    beside[other] = beside.get(other, 0.0) + ns
-                    del self.cost[other][old]
-            self.members[old], self.cost[old] = (), {}
-        self.cost.append(beside)
+    def _merge(self, p: int, q: int) -> list[int]:
+        """Let p take q in; with whom q shared edges."""
+        self.members[p] += self.members[q]
+        self.work[p] += self.work[q]
+        self.told[p] = max(self.told[p], self.told[q])
+        if len(self.members[p]) >= GROWTH * self.told[p]:
+            self.told[p] = len(self.members[p])
+            self.parts.append(tuple(sorted(self.members[p])))
+        beside, self.cost[q] = self.cost[q], {}
         for other, ns in beside.items():
-            self.cost[other][new] = ns
-            self._offer(other, new)
+            del self.cost[other][q]
+            if other != p:
+                self.cost[p][other] = self.cost[other][p] = self.cost[p].get(other, 0.0) + ns
+        return [other for other in beside if other != p]
 
 
 def _modules(instance: Instance, place: Ints) -> set[tuple[int, ...]]:
