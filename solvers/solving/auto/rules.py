@@ -36,21 +36,21 @@ SMALL_PARTS, TRY_S, TRY_SHARE = 1_500, 3.0, 0.1
 BOUNDS = "bounds"
 """Stands for the portfolio of bounds where a step names its method."""
 
-BOUND_SHARE, MAKESPAN_SHARE, LARGE_PARTS = 0.05, 0.15, 20_000
+BOUND_SHARE, MAKESPAN_SHARE, LARGE_PARTS = 0.05, 0.2, 20_000
 """Of the time, for the portfolio before anything else proves; half of it in larger graphs."""
 
 MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
 """Methods whose model of a larger graph fits neither into the time nor into the memory."""
 
-RUNS_SHARE, FIRST_TURN, TURN_SHARE = 0.4, 0.2, 0.5
-"""Of the time, for `run-moves` where memory is slack; and for the first turn of a search, and each
-later one, where memory is tight: what which search gains differs most from graph to graph there."""
+FIRST_TURN, TURN_SHARE = 0.2, 0.5
+"""Of the time, for the first turn of a search, and each later one: what which search gains differs
+most from graph to graph."""
 
 PARTS_SHARE = 0.4
-"""Of the time, for the first turn of `multilevel`."""
+"""Of the time, for the first turn of `multilevel`, and each turn of a second search."""
 
 SEARCHES = ("run-moves", "multilevel", "disjunctive-search")
-"""Searches of a makespan, in the order of their turns where memory is tight."""
+"""Searches of a makespan, in the order of their turns: whole layers, parts, single ops."""
 
 BY_METHOD: Mapping[str, Mapping[str, object]] = {"run-moves": {"insertion": True}}
 """Parameters of searches."""
@@ -59,7 +59,7 @@ MOST_TURNS = 2
 """Turns in a row that one search may have while another one waits."""
 
 SIDES_SHARE, ORDERS_SHARE = 0.2, 0.8
-"""Of the time, for `chain-sides` and then `disjunctive-search` where memory is slack."""
+"""Of the time, for `chain-sides`, and later `disjunctive-search`, where memory is slack."""
 
 PATIENCE = 0.35
 """Of the time of the proof of a makespan, after which it must have proven more than was known."""
@@ -70,7 +70,7 @@ SECOND_TURNS, SECOND_SEED = 4, 1_000
 SECOND_S = 2.0
 """No step gets less, unless less is left."""
 
-PLACER_SHARE, PLACERS_SHARE = 0.1, 0.15
+PLACER_SHARE, PLACERS_SHARE = 0.1, 0.08
 """Of the time, for one of the placers that have not been asked yet, and for those of them that come
 before the first search; the others come after it."""
 
@@ -172,7 +172,7 @@ def plans(
     >>> from itertools import islice
     >>> from placegap.instances import Makespan, example
     >>> [(s.method, s.seed) for s in islice(plans(Task(example(), Makespan()), 7), 2)]
-    [('chain-sides', 7), ('multilevel', 7)]
+    [('chain-sides', 7), ('run-moves', 7)]
     """
     own, limit_s = task.semantics, task.limits.time_limit_s
     placing = _placing(task, waiting)
@@ -192,12 +192,11 @@ def plans(
 
 def _second_searches(task: Task) -> list[AutoStep]:
     """Searches for the lane that proves, with random numbers of their own."""
-    names = ["multilevel", "disjunctive-search"]
-    if not memory_is_slack(task.instance):
-        names.insert(1, "run-moves")
-    seed = task.limits.seed + SECOND_SEED
+    names, seed = ("multilevel", "run-moves", "disjunctive-search"), task.limits.seed + SECOND_SEED
     return [
-        AutoStep(name, task.semantics, TURN_SHARE, params=BY_METHOD.get(name, {}), seed=seed + turn)
+        AutoStep(
+            name, task.semantics, PARTS_SHARE, params=BY_METHOD.get(name, {}), seed=seed + turn
+        )
         for turn, name in enumerate(SECOND_TURNS * names)
     ]
 
@@ -243,9 +242,8 @@ def _searches(task: Task, workers: int) -> list[AutoStep]:
     )
     parts = replace(parts, share=PARTS_SHARE)
     if memory_is_slack(task.instance):
-        orders, runs = replace(orders, share=ORDERS_SHARE), replace(runs, share=RUNS_SHARE)
-        return list(_able(task, parts, orders, runs))
-    return list(_able(task, runs, parts, orders))  # whole runs move where memory forces transfers
+        orders = replace(orders, share=ORDERS_SHARE)
+    return list(_able(task, runs, parts, orders))
 
 
 def _parts(task: Task) -> int:
