@@ -19,13 +19,13 @@ from placegap.solvers.local_search.disjunctive import NONE
 
 
 class Booked(NamedTuple):
-    """When the machines, devices and then channels, are busy: ``count`` (R,) stretches of each, in
-    the order of time, from ``begin`` to ``end`` (R, most).
+    """When the machines, devices and then channels, are busy: ``stretches`` (R,) of each, in the
+    order of time, from ``begin`` to ``end`` (R, most).
     """
 
     begin: Ints
     end: Ints
-    count: Ints
+    stretches: Ints
 
 
 def nothing_booked(data: ScheduleArrays, *, is_used: bool = True) -> Booked:
@@ -33,12 +33,10 @@ def nothing_booked(data: ScheduleArrays, *, is_used: bool = True) -> Booked:
 
     No machines, where it is not used.
     """
-    if not is_used:
-        return Booked(*np.zeros((2, 0, 0), np.int64), np.zeros(0, np.int64))
     n, k = data.time_ns.shape
     machines, most = max(k, int(data.resource.max()) + 1), max(n, data.num_items - n)
-    begin, end = np.zeros((2, machines, most), np.int64)
-    return Booked(begin, end, np.zeros(machines, np.int64))
+    begin, end = np.zeros((2, machines, most) if is_used else (2, 0, 0), np.int64)
+    return Booked(begin, end, np.zeros(len(begin), np.int64))
 
 
 @kernel(nogil=True, allocates=False)
@@ -59,7 +57,7 @@ def insert_all(
     """
     n, k = data.time_ns.shape
     start, end, waiting, heap, rank = work.start, work.end, work.waiting, work.event, work.priority
-    booked.count[:] = 0
+    booked.stretches[:] = 0
     makespan, size = 0, 0
     for x in range(data.num_items):
         start[x] = NONE
@@ -120,7 +118,7 @@ def _common_gap(booked: Booked, one: int, two: int, ready: int, length: int) -> 
 @kernel(nogil=True, allocates=False)
 def _first_gap(booked: Booked, r: int, ready: int, length: int) -> int:
     """When a machine first has nothing to do for so long."""
-    begin, end, count = booked.begin, booked.end, booked.count[r]
+    begin, end, count = booked.begin, booked.end, booked.stretches[r]
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -142,7 +140,7 @@ def _book(booked: Booked, r: int, start: int, length: int) -> None:
     """
     if r < 0:
         return
-    begin, end, count = booked.begin, booked.end, booked.count[r]
+    begin, end, count = booked.begin, booked.end, booked.stretches[r]
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -156,7 +154,7 @@ def _book(booked: Booked, r: int, start: int, length: int) -> None:
         end[r, low - 1] = end[r, low]
         for at in range(low, count - 1):
             begin[r, at], end[r, at] = begin[r, at + 1], end[r, at + 1]
-        booked.count[r] = count - 1
+        booked.stretches[r] = count - 1
     elif before:
         end[r, low - 1] = start + length
     elif after:
@@ -165,7 +163,7 @@ def _book(booked: Booked, r: int, start: int, length: int) -> None:
         for at in range(count, low, -1):
             begin[r, at], end[r, at] = begin[r, at - 1], end[r, at - 1]
         begin[r, low], end[r, low] = start, start + length
-        booked.count[r] = count + 1
+        booked.stretches[r] = count + 1
 
 
 @kernel(nogil=True, allocates=False)

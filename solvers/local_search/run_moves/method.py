@@ -49,8 +49,9 @@ USUAL_STEPS, MOST_STEPS = 10_000, 1 << 40
 FRUITLESS, FRUITLESS_PER_GROUP = 500, 50
 """Moves in a row without a better plan, after which it ends: at least, and for each group."""
 
-CHUNK_S = 0.2
-"""About so long the kernel runs between two looks at the clock."""
+CHUNK_S, MOVING_PER_JUDGING = 0.2, 10.0
+"""About so long the kernel runs between two looks at the clock; and what the referee's time for
+plans on the way is worth in moves."""
 
 
 class RunMovesParams(Params):
@@ -62,10 +63,13 @@ class RunMovesParams(Params):
         Moves at most. By default they go on for the whole time limit; without one there are 10,000.
     insertion : bool
         Whether trials are scheduled by insertion.
+    anew : bool
+        Whether it begins without the plan that it is given, which its own then has to beat.
     """
 
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
     insertion: bool = False
+    anew: bool = False
 
 
 def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
@@ -89,8 +93,9 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     """
     clock = task.limits.clock()
     known = best_start(task, () if task.incumbent is not None else STARTS)
-    overfull = _overfull(task)
-    start = min(filter(None, (known, overfull)), key=lambda one: one.value_ns, default=None)
+    other = best_start(replace(task, incumbent=None), STARTS) if params.anew else known
+    starts = filter(None, (other, _overfull(task)))
+    start = min(starts, key=lambda one: one.value_ns, default=known)
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
     search = _Search(task.instance, task.semantics, start, known, insertion=params.insertion)
@@ -155,7 +160,7 @@ class _Search:
         """Anneal for so many moves, or until the time is over."""
         if steps is None and clock.limit_s is None:
             steps = USUAL_STEPS
-        rng, began_s, chunk = np.random.default_rng(seed), now_s(), 16
+        rng, began_s, told_s, chunk = np.random.default_rng(seed), now_s(), now_s(), 16
         fruitless = max(FRUITLESS, FRUITLESS_PER_GROUP * len(self.line.size_bytes))
         total, value = steps or MOST_STEPS, self.state.value
         hot_ns = HOT * float(value[0])
@@ -170,9 +175,13 @@ class _Search:
                 rng, self.done, chunk, total, hot_ns,
             )  # fmt: skip
             self.done += chunk
-            self.judge()
             spent_s = max(1e-6, now_s() - before_s)
             chunk = max(1, min(4 * chunk, int(chunk * CHUNK_S / spent_s)))
+            if now_s() >= told_s:
+                asked_s = now_s()
+                self.judge()
+                told_s = now_s() + MOVING_PER_JUDGING * (now_s() - asked_s)
+        self.judge()
 
     def time_of(self, at: Ints, shift: Ints) -> int:
         """The makespan of devices and shifts, whose times `work` then has."""

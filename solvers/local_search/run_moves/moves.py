@@ -30,7 +30,7 @@ from placegap.solvers.local_search.annealing.schedule import (
 from placegap.solvers.local_search.run_moves.parts import alike, nested_parts
 from placegap.solvers.local_search.run_moves.peak import PeakArrays, peak_excess
 
-HOT, COLD = 4e-3, 4e-5
+HOT, COLD = 4e-3, 2e-5
 """Temperatures at the beginning and at the end, in makespans of the start."""
 
 DEARER, CHEAPER = 1.01, 0.998
@@ -167,7 +167,7 @@ def time_of(
         level[i] += shift[i]
     if longest > limit:
         return int(longest)
-    if len(booked.count) > 0:
+    if len(booked.stretches) > 0:
         return insert_all(data, device, level, work, booked)
     return schedule(data, device, level, work)
 

@@ -90,7 +90,7 @@ class _Merging:
         whole = sum(self.work)
         self.most, self.least = whole / SHARE, max(LEAST_WORK * whole / groups, 1e-3)
         self.members: list[list[int]] = [[p] for p in range(groups)]
-        self.parts = [(p,) for p in range(groups)]
+        self.parts: list[tuple[int, ...]] = [(p,) for p in range(groups)]
         self.told = [1] * groups  # how many were in it when it was last one of `parts`
         self.cost: list[dict[int, float]] = [{} for _ in range(groups)]
         edge_ns = np.empty(len(index.producer))

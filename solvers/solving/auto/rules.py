@@ -47,13 +47,15 @@ FIRST_TURN, TURN_SHARE = 0.2, 0.5
 most from graph to graph."""
 
 PARTS_SHARE = 0.4
-"""Of the time, for the first turn of `multilevel`, and each turn of a second search."""
+"""Of the time, for the first turn of `multilevel`."""
 
 SEARCHES = ("run-moves", "multilevel", "disjunctive-search")
 """Searches of a makespan, in the order of their turns: whole layers, parts, single ops."""
 
-BY_METHOD: Mapping[str, Mapping[str, object]] = {"run-moves": {"insertion": True}}
-"""Parameters of searches."""
+FIRST: Mapping[str, Mapping[str, object]] = {"run-moves": {"insertion": True}}
+LATER: Mapping[str, Mapping[str, object]] = {"run-moves": {"insertion": True, "anew": True}}
+"""Parameters of searches in their first turn, and later: what anneals from a plan that the same
+annealing has found rarely finds a better one, and a walk from elsewhere may."""
 
 MOST_TURNS = 2
 """Turns in a row that one search may have while another one waits."""
@@ -194,9 +196,7 @@ def _second_searches(task: Task) -> list[AutoStep]:
     """Searches for the lane that proves, with random numbers of their own."""
     names, seed = ("multilevel", "run-moves", "disjunctive-search"), task.limits.seed + SECOND_SEED
     return [
-        AutoStep(
-            name, task.semantics, PARTS_SHARE, params=BY_METHOD.get(name, {}), seed=seed + turn
-        )
+        AutoStep(name, task.semantics, TURN_SHARE, params=LATER.get(name, {}), seed=seed + turn)
         for turn, name in enumerate(SECOND_TURNS * names)
     ]
 
@@ -224,7 +224,10 @@ def _turns(searches: list[AutoStep], least: Callable[[], int | None]) -> Iterato
         waiting.append(chosen)
         before, began_s = least(), time.monotonic()
         step = searches[chosen]
-        yield step if rate[chosen] == inf else replace(step, share=max(step.share, TURN_SHARE))
+        if rate[chosen] < inf:
+            params = {**step.params, **LATER.get(step.method, {})}
+            step = replace(step, share=max(step.share, TURN_SHARE), params=params)
+        yield step
         after, spent_s = least(), max(1e-3, time.monotonic() - began_s)
         gained = 0 if before is None or after is None else before - after
         rate[chosen] = gained / spent_s
@@ -238,7 +241,7 @@ def _searches(task: Task, workers: int) -> list[AutoStep]:
     if _parts(task) > LARGE_PARTS:  # a second search would begin anew with its lists and starts
         return list(_able(task, AutoStep("disjunctive-search", own, share=0.9), workers=workers))
     runs, parts, orders = (
-        AutoStep(name, own, FIRST_TURN, params=BY_METHOD.get(name, {})) for name in SEARCHES
+        AutoStep(name, own, FIRST_TURN, params=FIRST.get(name, {})) for name in SEARCHES
     )
     parts = replace(parts, share=PARTS_SHARE)
     if memory_is_slack(task.instance):

@@ -72,7 +72,7 @@ def test_a_long_op_waits_for_the_urgent_chain_and_a_short_one_fills_its_gap() ->
     makespan = insert_all(data, device, np.array([9, 8, 7, 1, 2]), work, booked)
     assert work.start[:5].tolist() == [0, 3, 8, 2, 10]
     assert makespan == 17
-    assert booked.count.tolist() == [2, 1, 1, 1, 1, 1]  # g0, g1, then each port one transfer
+    assert booked.stretches.tolist() == [2, 1, 1, 1, 1, 1]  # g0, g1, then each port one transfer
 
 
 def test_an_op_without_time_stands_right_behind_its_input() -> None:

@@ -143,15 +143,16 @@ def test_where_the_time_for_placers_is_over_they_come_after_the_first_search() -
     task = Task(example(), Makespan(), Limits(0.0))
     looking = plans(task, 0, ["etf", "peft"])
     assert [next(looking).method for _ in range(5)] == [
-        "chain-sides", "multilevel", "etf", "peft", "disjunctive-search",
+        "chain-sides", "run-moves", "etf", "peft", "multilevel",
     ]  # fmt: skip
 
 
-def test_where_memory_forces_transfers_whole_runs_move_first() -> None:
+def test_whole_layers_move_first_and_later_walks_begin_anew() -> None:
     looking = plans(Task(tight_example(), Makespan(), Limits(0.0)), 0)
-    assert [next(looking).method for _ in range(3)] == [
-        "run-moves", "multilevel", "disjunctive-search",
-    ]  # fmt: skip
+    first = [next(looking) for _ in range(3)]
+    assert [step.method for step in first] == ["run-moves", "multilevel", "disjunctive-search"]
+    again = next(step for step in looking if step.method == "run-moves")
+    assert [dict(step.params).get("anew", False) for step in (first[0], again)] == [False, True]
 
 
 def test_a_proof_that_proves_nothing_leaves_its_core_to_a_second_search(
@@ -161,7 +162,7 @@ def test_a_proof_that_proves_nothing_leaves_its_core_to_a_second_search(
     task = Task(example(), Makespan(), Limits(60.0, seed=3))
     steps = list(rules.proofs(task, 2))
     assert [step.method for step in steps[:4]] == [
-        "bounds", "decomposition", "multilevel", "disjunctive-search",
+        "bounds", "decomposition", "multilevel", "run-moves",
     ]  # fmt: skip
     assert 3 not in {step.seed for step in steps[2:-1]}  # the first search has that seed
     alone = [step.method for step in rules.proofs(task, 1)]
