@@ -16,6 +16,7 @@ from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.decomposition.layer_paths.plans import devices_of
+from placegap.solvers.local_search.annealing.insertion import insert_all, nothing_booked
 from placegap.solvers.local_search.annealing.schedule import (
     bottom_levels,
     kernel_data,
@@ -60,16 +61,24 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     if not found.paths:
         return Outcome(message="too many labels")
     data, level = kernel_data(instance, semantics), np.zeros(instance.num_ops, np.int64)
-    work, tried = new_work(data), list[tuple[int, int, Ints]]()
-    for path in found.paths:
-        device = devices_of(instance, found.nested, found.table, path)
+    work, booked = new_work(data), nothing_booked(data)
+
+    def time_of(device: Ints, *, inserts: bool) -> int:
         bottom_levels(data, device, level)
-        tried.append((int(schedule(data, device, level, work)), len(tried), device))
+        if inserts:
+            return int(insert_all(data, device, level, work, booked))
+        return int(schedule(data, device, level, work))
+
+    ways = (True, False) if len(booked.stretches) else (False,)
+    tried = list[tuple[int, int, bool, Ints]]()
+    for number, path in enumerate(found.paths):
+        device = devices_of(instance, found.nested, found.table, path)
+        for inserts in ways:
+            tried.append((time_of(device, inserts=inserts), number, inserts, device))
         if is_over():
             break
-    for _, _, device in sorted(tried, key=lambda trial: trial[:2]):
-        bottom_levels(data, device, level)
-        schedule(data, device, level, work)
+    for _, _, inserts, device in sorted(tried, key=lambda trial: trial[:2]):
+        time_of(device, inserts=inserts)
         plan = plan_of(instance, semantics, data, device, work)
         if evaluate(instance, plan, semantics).feasible:
             return Outcome(plan)

@@ -28,13 +28,18 @@ class Booked(NamedTuple):
     stretches: Ints
 
 
+MOST_CELLS = 50_000_000
+"""Items times machines, such as the links between 64 devices: more would need gigabytes."""
+
+
 def nothing_booked(data: ScheduleArrays, *, is_used: bool = True) -> Booked:
     """Machines that have nothing to do yet, with room for all ops, or all transfers, on each.
 
-    No machines, where it is not used.
+    No machines, where it is not used, or where that is too much.
     """
     n, k = data.time_ns.shape
     machines, most = max(k, int(data.resource.max()) + 1), max(n, data.num_items - n)
+    is_used = is_used and machines * most <= MOST_CELLS
     begin, end = np.zeros((2, machines, most) if is_used else (2, 0, 0), np.int64)
     return Booked(begin, end, np.zeros(len(begin), np.int64))
 

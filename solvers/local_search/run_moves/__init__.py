@@ -1,1 +1,1 @@
-"""Search that moves whole runs of the order of colocation groups between devices."""
+"""Search that moves whole runs and nested parts of the colocation groups between devices."""

@@ -1,4 +1,4 @@
-"""run-moves: whole runs of neighbouring groups go to other devices, as long as there is time."""
+"""run-moves: runs of groups, and parts of layers, go to other devices as long as there is time."""
 
 from __future__ import annotations
 
@@ -62,28 +62,32 @@ class RunMovesParams(Params):
     steps : int or None
         Moves at most. By default they go on for the whole time limit; without one there are 10,000.
     insertion : bool
-        Whether trials are scheduled by insertion.
+        Whether trials are scheduled by insertion; else no device waits that has something to do.
     anew : bool
         Whether it begins without the plan that it is given, which its own then has to beat.
     """
 
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
-    insertion: bool = False
+    insertion: bool = True
     anew: bool = False
 
 
 def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
-    """Move runs of the order between devices by simulated annealing, from the best plan known.
+    """Move runs and parts between devices by simulated annealing, from the best plan known.
 
     Colocation groups are ordered by the first of their ops in topological order, as in
-    `interleaved_cuts`. A move shifts a border between two devices, sends a run of groups to one
-    device, shifts what a run holds along it, exchanges two devices in a run, or exchanges two runs
-    of equal length: where memory is full, nothing can move alone. Or the ops of a run become more
-    or less urgent. The scheduler of `annealing` judges the trials, and the referee the plans that
-    come back. Plans that overfill memory at its peak are walked through, at a price that rises
-    until the search fits again; the first one may be of that kind. A heuristic, which ends when
-    500 moves in a row, or 50 for each group, have found nothing. Without a time limit it is
-    deterministic for a seed. A move costs a schedule, O((n + m) (log m + K^2)).
+    `interleaved_cuts`. A move sends a part (`nested_parts`), or some neighbours among the parts, to
+    another device; lets a part take over the devices of one that looks the same, or exchange them
+    with it, as the layers of a network do; shifts a border between two devices, sends a run of
+    groups to one device, shifts what a run holds along it, exchanges two devices in a run, or
+    exchanges two runs of equal length: where memory is full, nothing can move alone. Or the ops of
+    a run become more or less urgent. Trials are scheduled by insertion, the longest way to the end
+    first, and the referee judges the plans that come back. Plans that overfill memory at its peak
+    are walked through, at a price that rises until the search fits again; the first one may be of
+    that kind, where it is shorter than those that fit. A heuristic, which ends when 500 moves in a
+    row, or 50 for each group, have found nothing. Without a time limit it is deterministic for a
+    seed. A move costs a schedule, O((n + m) (log m + s)), s the stretches of time that are looked
+    at for an item.
 
     Examples
     --------
@@ -93,7 +97,9 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     """
     clock = task.limits.clock()
     known = best_start(task, () if task.incumbent is not None else STARTS)
-    other = best_start(replace(task, incumbent=None), STARTS) if params.anew else known
+    other = known
+    if params.anew and task.incumbent is not None:
+        other = best_start(replace(task, incumbent=None), STARTS)
     starts = filter(None, (other, _overfull(task)))
     start = min(starts, key=lambda one: one.value_ns, default=known)
     if start is None:
@@ -209,7 +215,7 @@ register(
         claim="heuristic",
         objectives=("makespan",),
         paper="placegap",
-        summary="simulated annealing that moves runs of the order between devices",
+        summary="simulated annealing that moves runs, layers and parts of them between devices",
         run=run_moves,
         params=RunMovesParams,
         packages=("numba",),

@@ -1,4 +1,4 @@
-"""Simulated annealing of where runs of the order are, on the quick scheduler of `annealing`.
+"""Simulated annealing of where runs of the order, and parts, are, on quick schedules.
 
 A state is a device per place of the order of colocation groups, and a shift of each op's priority;
 the priority itself is the longest way to the end under the placement. The state of the ops fits;

@@ -14,10 +14,14 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.structure.group_order import place_of_ops
 from placegap.instances.structure.mean_costs import flow_of
 
 SHARE = 8
 """Of all work: no part has more than one such share, unless a single group does."""
+
+MOST_GROUPS = 200_000
+"""With more of them, which take some five seconds, nothing is merged."""
 
 LEAST_WORK = 0.1
 """Of a group, in mean times of all groups, where it has less."""
@@ -43,10 +47,9 @@ def alike(instance: Instance, order: Ints, parts: list[tuple[int, ...]]) -> list
     arrays = instance.arrays
     _, kind = np.unique(arrays.time_ns, axis=0, return_inverse=True)
     members: list[list[int]] = [[] for _ in order]
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place, kind = place_of_ops(arrays, order), kind.reshape(-1)
     for i in arrays.index.topological_order.tolist():
-        members[place[arrays.group[i]]].append(int(kind.reshape(-1)[i]))
+        members[place[i]].append(int(kind[i]))
     looks = [tuple(row) for row in members]
     same: dict[tuple[tuple[int, ...], ...], list[int]] = {}
     for at, part in enumerate(parts):
@@ -57,21 +60,20 @@ def alike(instance: Instance, order: Ints, parts: list[tuple[int, ...]]) -> list
 def nested_parts(instance: Instance, order: Ints) -> list[tuple[int, ...]]:
     """Parts as places in an order of the colocation groups, each part sorted; no part twice.
 
-    Single groups are among them. O(m log^2 m) operations for m edges.
+    Single groups are among them. O(m log^2 m) operations for m edges, for at most 200,000 groups.
 
     Examples
     --------
-    The dearest edge of the diamond, of 20 ns, joins op 0 and op 2, which is all that an eighth
-    allows in an instance of 43 ns of work:
+    Any two ops of the diamond have more than an eighth of its work of 43 ns:
 
     >>> from placegap.instances import example
     >>> nested_parts(example(), np.arange(4))
     [(0,), (1,), (2,), (3,)]
     """
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = place_of_ops(instance.arrays, order)
     merging = _Merging(instance, place)
-    merging.run()
+    if len(order) <= MOST_GROUPS:
+        merging.run()
     parts = {*merging.parts, *_modules(instance, place)}
     return sorted(parts, key=lambda part: (part[0], len(part), part))
 
@@ -84,9 +86,8 @@ class _Merging:
     """
 
     def __init__(self, instance: Instance, place: Ints) -> None:
-        arrays, index, flow = instance.arrays, instance.arrays.index, flow_of(instance.arrays)
-        at, groups = place[arrays.group], len(place)
-        self.work = np.bincount(at, flow.node_ns, groups).tolist()
+        index, flow, groups = instance.arrays.index, flow_of(instance.arrays), int(place.max()) + 1
+        self.work = np.bincount(place, flow.node_ns, groups).tolist()
         whole = sum(self.work)
         self.most, self.least = whole / SHARE, max(LEAST_WORK * whole / groups, 1e-3)
         self.members: list[list[int]] = [[p] for p in range(groups)]
@@ -95,7 +96,7 @@ class _Merging:
         self.cost: list[dict[int, float]] = [{} for _ in range(groups)]
         edge_ns = np.empty(len(index.producer))
         edge_ns[index.succ_edge] = flow.edge_ns
-        ends = np.sort(np.stack([at[index.producer], at[index.consumer]]), axis=0)
+        ends = np.sort(np.stack([place[index.producer], place[index.consumer]]), axis=0)
         for p, q, ns in zip(*ends.tolist(), edge_ns.tolist(), strict=True):
             if p != q:
                 self.cost[p][q] = self.cost[q][p] = self.cost[p].get(q, 0.0) + ns
@@ -144,10 +145,10 @@ class _Merging:
 
 def _modules(instance: Instance, place: Ints) -> set[tuple[int, ...]]:
     """The groups of each module, with those of the modules in it; none of half of all groups."""
-    at, found = place[instance.arrays.group].tolist(), dict[str, set[int]]()
-    for op, p in zip(instance.graph.ops, at, strict=True):
+    found, most = dict[str, set[int]](), (int(place.max()) + 1) / 2
+    for op, p in zip(instance.graph.ops, place.tolist(), strict=True):
         names = (op.module or "").split(".")
         for depth in range(1, 1 + len(names)):
             found.setdefault(".".join(names[:depth]), set()).add(p)
     found.pop("", None)
-    return {tuple(sorted(part)) for part in found.values() if 2 * len(part) <= len(place)}
+    return {tuple(sorted(part)) for part in found.values() if len(part) <= most}

@@ -52,10 +52,9 @@ PARTS_SHARE = 0.4
 SEARCHES = ("run-moves", "multilevel", "disjunctive-search")
 """Searches of a makespan, in the order of their turns: whole layers, parts, single ops."""
 
-FIRST: Mapping[str, Mapping[str, object]] = {"run-moves": {"insertion": True}}
-LATER: Mapping[str, Mapping[str, object]] = {"run-moves": {"insertion": True, "anew": True}}
-"""Parameters of searches in their first turn, and later: what anneals from a plan that the same
-annealing has found rarely finds a better one, and a walk from elsewhere may."""
+LATER: Mapping[str, Mapping[str, object]] = {"run-moves": {"anew": True}}
+"""Parameters of searches after their first turn: what anneals from a plan that the same annealing
+has found rarely finds a better one, and a walk from elsewhere may."""
 
 MOST_TURNS = 2
 """Turns in a row that one search may have while another one waits."""
@@ -240,9 +239,7 @@ def _searches(task: Task, workers: int) -> list[AutoStep]:
         return list(_able(task, AutoStep("local-search", own, share=0.1)))
     if _parts(task) > LARGE_PARTS:  # a second search would begin anew with its lists and starts
         return list(_able(task, AutoStep("disjunctive-search", own, share=0.9), workers=workers))
-    runs, parts, orders = (
-        AutoStep(name, own, FIRST_TURN, params=FIRST.get(name, {})) for name in SEARCHES
-    )
+    runs, parts, orders = (AutoStep(name, own, FIRST_TURN) for name in SEARCHES)
     parts = replace(parts, share=PARTS_SHARE)
     if memory_is_slack(task.instance):
         orders = replace(orders, share=ORDERS_SHARE)
