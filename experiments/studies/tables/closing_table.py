@@ -30,6 +30,7 @@ from placegap.experiments.studies.tables.certified_shares import (
     key_of,
     known_shares,
 )
+from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.trust import PROOF
 
 HEADS = ("table", "method", "plans", "of", "mean gap", "worst", "bound / value", "optimal", "proof")
@@ -74,7 +75,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, help="folder of the log")
     parser.add_argument("--certify", type=float, default=0.0, help="seconds for each bound")
     asked = parser.parse_args(arguments)
-    study, cells = logged_cells(asked.study, asked.out)
+    try:
+        study, cells = logged_cells(asked.study, asked.out)
+    except InputError as error:
+        warn(str(error))
+        return 2
     folder, known, status = results_folder(study, asked.out), dict[Key, Share](), 0
     if asked.certify:
         known = known_shares(folder)

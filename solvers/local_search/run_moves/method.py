@@ -43,11 +43,11 @@ NAME = "run-moves"
 STARTS = ("single-device", "m-topo", "memory-cuts", "interleaved-cuts")
 """Where a search begins without a plan to start from, besides such a plan."""
 
-USUAL_STEPS, MOST_STEPS = 10_000, 1 << 40
-"""Moves where there is neither a time limit nor a number, and where the clock alone decides."""
+USUAL_STEPS = 10_000
+"""Moves where there is neither a time limit nor a number."""
 
-FRUITLESS, FRUITLESS_PER_GROUP = 500, 50
-"""Moves in a row without a better plan, after which it ends: at least, and for each group."""
+LEAST_ROUND, ROUND_PER_GROUP = 2_000, 60
+"""Moves of one cooling, at least and for each group, where the clock decides how many there are."""
 
 CHUNK_S, MOVING_PER_JUDGING = 0.2, 10.0
 """About so long the kernel runs between two looks at the clock; and what the referee's time for
@@ -84,16 +84,15 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     a run become more or less urgent. Trials are scheduled by insertion, the longest way to the end
     first, and the referee judges the plans that come back. Plans that overfill memory at its peak
     are walked through, at a price that rises until the search fits again; the first one may be of
-    that kind, where it is shorter than those that fit. A heuristic, which ends when 500 moves in a
-    row, or 50 for each group, have found nothing. Without a time limit it is deterministic for a
-    seed. A move costs a schedule, O((n + m) (log m + s)), s the stretches of time that are looked
-    at for an item.
+    that kind, where it is shorter than those that fit. A heuristic. With a time limit it cools
+    again and again, from the same start; without one it is deterministic for a seed. A move costs
+    a schedule, O((n + m) (log m + s)), s the stretches of time that are looked at for an item.
 
     Examples
     --------
     >>> from placegap.instances import example
     >>> run_moves(Task(example(), Makespan()), RunMovesParams()).plan.placement
-    ((0,), (1,), (0,), (1,))
+    ((1,), (0,), (1,), (0,))
     """
     clock = task.limits.clock()
     known = best_start(task, () if task.incumbent is not None else STARTS)
@@ -139,7 +138,7 @@ class _Search:
         self.at_peak = memory_rule(semantics) == "peak"
         self.best: Plan | None = None if known is None else known.plan
         self.least = NEVER if known is None else known.value_ns
-        self.done, self.judged = 0, 0
+        self.done = 0
         schedule = evaluate(instance, start.plan, semantics).schedule
         assert schedule is not None  # a makespan has one
         self.begin(schedule)
@@ -161,33 +160,44 @@ class _Search:
             kept[:] = shift
         state.value[:2] = now, NEVER if excess > 0.0 else now
         state.memory[0] = excess
+        self.judged = int(state.value[1])
 
     def run(self, clock: Clock, steps: int | None, seed: int) -> None:
-        """Anneal for so many moves, or until the time is over."""
+        """Anneal for so many moves, or round after round from the same start until time is over."""
         if steps is None and clock.limit_s is None:
             steps = USUAL_STEPS
-        rng, began_s, told_s, chunk = np.random.default_rng(seed), now_s(), now_s(), 16
-        fruitless = max(FRUITLESS, FRUITLESS_PER_GROUP * len(self.line.size_bytes))
-        total, value = steps or MOST_STEPS, self.state.value
-        hot_ns = HOT * float(value[0])
-        while clock.left_s != 0.0 and self.done < total and self.done - value[2] < fruitless:
-            before_s = now_s()
+        longest = max(LEAST_ROUND, ROUND_PER_GROUP * len(self.line.size_bytes))
+        state, rng, began_s = self.state, np.random.default_rng(seed), now_s()
+        kept = (state.at, state.shift, state.value[:1], state.memory)
+        start = [part.copy() for part in kept]
+        while clock.left_s != 0.0 and (self.done == 0 or steps is None):
+            for part, first in zip(kept, start, strict=True):
+                part[:] = first
+            self.cool(clock, rng, began_s, longest if steps is None else steps)
+        self.judge()
+
+    def cool(self, clock: Clock, rng: np.random.Generator, began_s: float, most: int) -> None:
+        """One round of at most so many moves, fewer where the time is over before."""
+        hot_ns, before, done, chunk = HOT * float(self.state.value[0]), self.done, 0, 16
+        total, told_s = most, now_s()
+        while clock.left_s != 0.0 and done < total:
+            asked_s = now_s()
             if clock.left_s is not None and self.done >= 16:
-                rate = self.done / max(1e-6, before_s - began_s)
-                total = min(steps or MOST_STEPS, self.done + max(1, int(rate * clock.left_s)))
-            chunk = min(chunk, total - self.done, int(value[2]) + fruitless - self.done)
+                rate = self.done / max(1e-6, asked_s - began_s)
+                total = min(most, done + max(1, int(rate * clock.left_s)))
+            chunk = min(chunk, total - done)
             anneal(
                 self.data, self.line, self.peak, self.at_peak, self.state, self.work, self.booked,
-                rng, self.done, chunk, total, hot_ns,
+                rng, done, chunk, total, hot_ns,
             )  # fmt: skip
-            self.done += chunk
-            spent_s = max(1e-6, now_s() - before_s)
+            done += chunk
+            self.done = before + done
+            spent_s = max(1e-6, now_s() - asked_s)
             chunk = max(1, min(4 * chunk, int(chunk * CHUNK_S / spent_s)))
             if now_s() >= told_s:
                 asked_s = now_s()
                 self.judge()
                 told_s = now_s() + MOVING_PER_JUDGING * (now_s() - asked_s)
-        self.judge()
 
     def time_of(self, at: Ints, shift: Ints) -> int:
         """The makespan of devices and shifts, whose times `work` then has."""
@@ -196,9 +206,9 @@ class _Search:
     def judge(self) -> None:
         """Show the best state to the referee, if it is another one than before."""
         state = self.state
-        if state.value[2] == self.judged:
+        if state.value[1] == self.judged:
             return
-        self.judged = int(state.value[2])
+        self.judged = int(state.value[1])
         self.time_of(state.best_at, state.best_shift)
         ordered = plan_of(self.instance, self.semantics, self.data, state.device, self.work)
         for plan in (ordered, Plan.on(state.device.tolist())):  # or the referee's own orders

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from doubles.gap_runs import CHAIN, Results, cells_of, plan
 
-from placegap.experiments.studies.tables.closing_table import closing_row
+from placegap.experiments.studies.tables.closing_table import closing_row, main
 from placegap.solvers.core.trust import PROOF
 
 RESULTS: Results = {
@@ -26,3 +28,13 @@ def test_a_line_tells_of_plans_gaps_and_who_vouches() -> None:
 def test_a_table_without_plans_has_no_gaps() -> None:
     cells = cells_of({("chains", "lost", "dp"): {"status": "crashed"}}, {"chains": CHAIN})
     assert closing_row(cells) == ("0", "1", "none", "none", "none", "0", "0")
+
+
+def test_a_study_that_has_not_run_is_one_line_and_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = Path(__file__).parents[4] / "experiments" / "quickstart.yaml"
+    assert main([str(study), "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "there is no such log; run `placegap study" in said
