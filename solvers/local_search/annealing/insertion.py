@@ -124,17 +124,24 @@ def _common_gap(booked: Booked, one: int, two: int, ready: int, length: int) -> 
 def _first_gap(booked: Booked, r: int, ready: int, length: int) -> int:
     """When a machine first has nothing to do for so long."""
     begin, end, count = booked.begin, booked.end, booked.stretches[r]
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if end[r, middle] > ready:
-            high = middle
-        else:
-            low = middle + 1
+    low = _first_ending_after(booked, r, ready)
     while low < count and begin[r, low] < ready + length:
         ready = max(ready, end[r, low])
         low += 1
     return int(ready)
+
+
+@kernel(nogil=True, allocates=False)
+def _first_ending_after(booked: Booked, r: int, ns: int) -> int:
+    """The first stretch of a machine that ends after a moment."""
+    low, high = 0, booked.stretches[r]
+    while low < high:
+        middle = (low + high) // 2
+        if booked.end[r, middle] > ns:
+            high = middle
+        else:
+            low = middle + 1
+    return int(low)
 
 
 @kernel(nogil=True, allocates=False)
@@ -146,13 +153,7 @@ def _book(booked: Booked, r: int, start: int, length: int) -> None:
     if r < 0:
         return
     begin, end, count = booked.begin, booked.end, booked.stretches[r]
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if end[r, middle] > start:
-            high = middle
-        else:
-            low = middle + 1
+    low = _first_ending_after(booked, r, start)
     before = low > 0 and end[r, low - 1] == start
     after = low < count and begin[r, low] == start + length
     if before and after:
