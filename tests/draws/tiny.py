@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 from draws import draw
 
 from placegap.instances import Instance, Op
+from placegap.instances.problem.integers import UNSUPPORTED
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
@@ -29,6 +31,12 @@ needs_dnn_partitioning = needs_inputs(
 needs_moirai = needs_inputs(
     "moirai", "it holds the workbooks of sample-data in github.com/moirai-placement/moirai"
 )
+
+
+def drawn_devices(instance: Instance, rng: np.random.Generator) -> np.ndarray:
+    """A random device that runs each op."""
+    runs = instance.arrays.time_ns != UNSUPPORTED
+    return np.array([rng.choice(np.flatnonzero(row)) for row in runs], np.int64)
 
 
 def tiny_instance(

@@ -88,7 +88,7 @@ class Line(NamedTuple):
 class RunState(NamedTuple):
     """Where the search is, a trial, and the best seen.
 
-    ``value[:]`` is (now, least that fits, moves when that was found), and ``memory[:]`` by which
+    ``value[:]`` is (now, least that fits), and ``memory[:]`` by which
     share of its memory a device is too full now, and its price. `at` and its like are (P,), and
     the others (n,); `device` is that of the trial.
     """
@@ -143,7 +143,7 @@ def new_state(line: Line, device: Ints) -> RunState:
     shift, trial_shift, best_shift, level = np.zeros((4, n), np.int64)
     return RunState(
         at, at.copy(), at.copy(), shift, trial_shift, best_shift, device.copy(), level,
-        np.zeros(k, np.int64), np.zeros(3, np.int64), np.array([0.0, PRICE]),
+        np.zeros(k, np.int64), np.zeros(2, np.int64), np.array([0.0, PRICE]),
     )  # fmt: skip
 
 
@@ -203,7 +203,7 @@ def anneal(
             copy_to(state.shift, state.trial_shift)
             value[0], memory[0] = now, excess
             if excess == 0.0 and now < value[1]:
-                value[1], value[2] = now, done + step + 1
+                value[1] = now
                 copy_to(state.best_at, at)
                 copy_to(state.best_shift, state.shift)
         memory[1] *= DEARER if memory[0] > 0.0 else CHEAPER

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from draws.tiny import tiny_instance
+from draws.tiny import drawn_devices, tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, evaluate
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.local_search.annealing.insertion import insert_all, nothing_booked
 from placegap.solvers.local_search.annealing.schedule import kernel_data, new_work, plan_of
-
-
-def drawn(instance: Instance, rng: np.random.Generator) -> np.ndarray:
-    """A random device that runs each op."""
-    runs = instance.arrays.time_ns != UNSUPPORTED
-    return np.array([rng.choice(np.flatnonzero(row)) for row in runs], np.int64)
 
 
 def with_idle_ops(instance: Instance, rng: np.random.Generator) -> Instance:
@@ -42,7 +35,7 @@ def test_the_orders_of_an_insertion_take_no_longer_than_it_says(
         instance = tiny_instance(seed, num_ops=9, num_devices=3, density=0.4)
         if seed % 2:
             instance = with_idle_ops(instance, rng)
-        data, device = kernel_data(instance, semantics), drawn(instance, rng)
+        data, device = kernel_data(instance, semantics), drawn_devices(instance, rng)
         work, booked = new_work(data), nothing_booked(data)
         makespan = insert_all(data, device, rng.integers(0, 20, 9), work, booked)
         verdict = evaluate(instance, plan_of(instance, semantics, data, device, work), semantics)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from draws.tiny import tiny_instance
+from draws.tiny import drawn_devices, tiny_instance
 
-from placegap.instances import Instance, Makespan, evaluate, example
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances import Makespan, evaluate, example
 from placegap.solvers import solve
 from placegap.solvers.local_search.annealing import moves as makespan_annealing
 from placegap.solvers.local_search.annealing.moves import Annealing
@@ -21,13 +20,6 @@ from placegap.solvers.local_search.annealing.schedule import (
 PORT = Makespan(channels="port")
 
 
-def drawn(instance: Instance, seed: int) -> np.ndarray:
-    """A random device that runs each op."""
-    rng = np.random.default_rng(seed)
-    runs = instance.arrays.time_ns != UNSUPPORTED
-    return np.array([rng.choice(np.flatnonzero(row)) for row in runs], np.int64)
-
-
 @pytest.mark.parametrize("channels", ["free", "link", "port", "half_duplex"])
 @pytest.mark.parametrize("transfers", ["per_edge", "per_tensor"])
 def test_the_orders_of_a_quick_schedule_take_as_long_as_it_says(
@@ -37,7 +29,10 @@ def test_the_orders_of_a_quick_schedule_take_as_long_as_it_says(
     shorter = 0
     for seed in range(40):
         instance = tiny_instance(seed, num_ops=9, num_devices=3, density=0.4)
-        data, device = kernel_data(instance, semantics), drawn(instance, seed)
+        data, device = (
+            kernel_data(instance, semantics),
+            drawn_devices(instance, np.random.default_rng(seed)),
+        )
         work = new_work(data)
         priority = np.random.default_rng(seed).integers(0, 20, 9)
         makespan = schedule(data, device, priority, work)
