@@ -5,7 +5,8 @@ the groups that later ones exchange tensors with. Labels (`labels`) know the dev
 frontier, what these hold, and ways from the beginning to ops (forward ops, say) and from ops to the
 end (backward ops). What a device holds is forgotten when no group of the frontier is there any
 more: it may be filled twice. That is the relaxation, besides that little waits for a device or a
-channel.
+channel. Where links are of unlike speed, what each *pool* of devices with fast links holds is
+remembered: a model that no server has room for has to cross the slow links.
 
 Any plan passes these steps, with no more bytes and no longer ways than its own. So the least path
 over all sequences of labels that fit is a bound. Labels of one *signature* (the devices of the
@@ -36,8 +37,16 @@ from placegap.solvers.bounds.frontier.labels import (
 from placegap.solvers.bounds.frontier.steps import MOST_CELLS, PlacingSteps, steps_of
 from placegap.solvers.core.interrupts import never
 
-MOST_LABELS, MOST_ROWS = 512, 2_048
-"""Labels of one signature, and of all of them: where there are more, each signature keeps fewer."""
+MOST_ROWS, MORE_ROWS = 2_048, 8_192
+"""Labels of a step: where there are more, each signature keeps fewer. More where too much is lost
+by that, and something has been proven."""
+
+MOST_SHARE = 4
+"""Labels of one signature are at most this part of all."""
+
+POOL_PARTS = 64, 16, 4, 0
+"""Of the room of a pool, in which what it holds is remembered where there are too many labels; 0
+forgets it."""
 
 MOST_OPS = 5_000
 """Larger graphs are not tried."""
@@ -101,20 +110,25 @@ def frontier_bound(
     """
     if instance.num_ops > MOST_OPS or memory_is_slack(instance):
         return known_ns
-    best, stride, steps = known_ns, STRIDE, steps_of(instance, semantics)
+    best, stride, steps, rows = known_ns, STRIDE, steps_of(instance, semantics), MOST_ROWS
     most_ns = longest_ns(instance)
     while stride >= LEAST_STRIDE:
         aim = int(best * (1 + stride)) + 1
         if aim > most_ns:  # no plan at all, or nothing left to prove: nothing that this bound says
             return best
-        found = least_below(steps, aim, stop)
+        found = least_below(steps, aim, stop, rows=rows)
         if found is None:
             return best
         if found.ns is None:
             best = aim
             continue
-        if not found.joined or found.ns < best * (1 - STRIDE):  # too much is lost in joining
+        if not found.joined:
             return max(best, found.ns)
+        if found.ns < best * (1 - STRIDE):  # too much is lost in joining
+            if rows == MORE_ROWS or best == known_ns:
+                return best
+            rows = MORE_ROWS
+            continue
         best, stride = max(best, found.ns), stride / 2
     return best
 
@@ -128,15 +142,20 @@ def longest_ns(instance: Instance) -> int:
 
 
 def least_below(
-    steps: PlacingSteps, aim_ns: int, stop: Callable[[], bool] = never, *, trace: bool = False
+    steps: PlacingSteps,
+    aim_ns: int,
+    stop: Callable[[], bool] = never,
+    *,
+    rows: int = MOST_ROWS,
+    trace: bool = False,
 ) -> LeastPath | None:
     """The least path, if it is below the aim; None where it was stopped or has too many labels."""
     k, none = steps.graph.able.shape[1], np.zeros(0, np.int64)
     old, joined, traces = OpenPlaces(none, none, none, np.zeros((0, 3), np.int64)), False, []
     known = FrontierLabels(
         np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64), np.zeros((1, k), np.int64),
-        np.zeros((1, 6 * k), np.int64), np.zeros((1, 2), np.int64), np.zeros(1, np.int64), none,
-        none,
+        np.zeros((1, len(steps.graph.pool_room_bytes)), np.int64), np.zeros((1, 6 * k), np.int64),
+        np.zeros((1, 2), np.int64), np.zeros(1, np.int64), none, none,
     )  # fmt: skip
     for here, new in enumerate(steps.frontiers):
         if stop():
@@ -146,18 +165,40 @@ def least_below(
         )
         if not len(cost):
             return LeastPath(None, joined, [])
-        most, old = MOST_LABELS, new
+        old = new
         fitting = MOST_CELLS // (k * (len(new.ops) + 8 * k))  # rows of the next step's tables
-        known, lost = thinned(found, signature, cost, most)
-        while len(known.done_ns) > min(MOST_ROWS, fitting) and most > 1:
-            most //= 2
-            known, lost = thinned(found, signature, cost, most)
+        known, lost = _few(steps.graph, found, signature, cost, min(rows, fitting))
         if len(known.done_ns) > 2 * fitting + 1:  # of one label per signature
             return None
         joined = joined or bool(lost)
         if trace:
             traces.append(StepTrace(known.source, known.on, known.device))
     return LeastPath(int(known.done_ns.min()), joined, traces)
+
+
+def _few(
+    graph: PlacedGraph, labels: FrontierLabels, signature: Ints, cost: Ints, rows: int
+) -> tuple[FrontierLabels, bool]:
+    """At most so many labels, if not one for each signature; and whether anything was lost."""
+    most, lost = max(1, rows // MOST_SHARE), False
+    few, joined = thinned(labels, signature, cost, most)
+    for parts in POOL_PARTS if len(graph.pool_room_bytes) else ():
+        if not joined and len(few.done_ns) <= rows:
+            break
+        labels, lost = labels._replace(pool_bytes=_in_parts(graph, labels.pool_bytes, parts)), True
+        few, joined = thinned(labels, signature, cost, most)
+    while len(few.done_ns) > rows and most > 1:
+        most //= 2
+        few, joined = thinned(labels, signature, cost, most)
+    return few, lost or bool(joined)
+
+
+def _in_parts(graph: PlacedGraph, pool_bytes: Ints, parts: int) -> Ints:
+    """What pools hold, in whole parts of their room, (L, S)."""
+    if not parts:
+        return np.zeros_like(pool_bytes)
+    part = np.maximum(1, graph.pool_room_bytes // parts)
+    return pool_bytes // part * part
 
 
 def devices_of(

@@ -64,6 +64,8 @@ class FrontierLabels(NamedTuple):
         To the end of each op of the frontier, or from its start.
     held_bytes : (L, K) int64
         By devices of the frontier; 0 on others.
+    pool_bytes : (L, S) int64
+        All that each pool of devices holds, or less.
     since_ns : (L, 6 K) int64
         Work, transfers in and transfers out of each device of the frontier since the last narrow
         op: of ways from the beginning, then of those to the end.
@@ -78,6 +80,7 @@ class FrontierLabels(NamedTuple):
     device: Ints
     way_ns: Ints
     held_bytes: Ints
+    pool_bytes: Ints
     since_ns: Ints
     base_ns: Ints
     done_ns: Ints
@@ -102,6 +105,10 @@ class PlacedGraph(NamedTuple):
     room_bytes : (K,) int64
     peers : (K,) int64
         The first device of each one's class.
+    pool : (K,) int64
+        That each device is in.
+    pool_room_bytes : (S,) int64
+        Of all devices of a pool; S is 0 where there are no pools.
     has_ports : bool
         Whether each device takes in, and sends out, one transfer of an edge at a time.
     """
@@ -124,6 +131,8 @@ class PlacedGraph(NamedTuple):
     size_bytes: Ints
     room_bytes: Ints
     peers: Ints
+    pool: Ints
+    pool_room_bytes: Ints
     has_ports: bool
 
 
@@ -148,6 +157,8 @@ def extended(
     most = count * k
     device, way = np.empty((most, wide), np.int64), np.empty((most, many), np.int64)
     held, done = np.zeros((most, k), np.int64), np.empty(most, np.int64)
+    pools = len(graph.pool_room_bytes)
+    pooled = np.empty((most, pools), np.int64)
     since, base = np.zeros((most, 6 * k), np.int64), np.empty((most, 2), np.int64)
     load_ns, way_ns = np.empty((6, k), np.int64), np.empty(2, np.int64)
     signature, cost = np.empty(most, np.int64), np.empty(most, np.int64)
@@ -173,6 +184,9 @@ def extended(
                 taken[graph.peers[a]] = True
             load = labels.held_bytes[row, a] + graph.size_bytes[here]
             if not graph.able[here, a] or load > graph.room_bytes[a]:
+                continue
+            q, size = graph.pool[a], graph.size_bytes[here]
+            if pools and labels.pool_bytes[row, q] > graph.pool_room_bytes[q] - size:
                 continue
             at[here] = a
             for x in range(6):
@@ -201,6 +215,8 @@ def extended(
                         since[found, x * k + to[b]] = load_ns[x, b]
             if to[a] >= 0:
                 held[found, to[a]] = load
+            for x in range(pools):
+                pooled[found, x] = labels.pool_bytes[row, x] + (size if x == q else 0)
             for s in range(many):
                 way[found, s] = value[new.ops[s]]
             done[found], signature[found], cost[found] = whole, code, total
@@ -211,6 +227,7 @@ def extended(
         device[:found],
         way[:found],
         held[:found],
+        pooled[:found],
         since[:found],
         base[:found],
         done[:found],
@@ -359,6 +376,7 @@ def thinned(
     count, at, joined = 0, 0, False
     device, way = labels.device.copy(), labels.way_ns.copy()
     held, done = labels.held_bytes.copy(), labels.done_ns.copy()
+    pooled = labels.pool_bytes.copy()
     since, base = labels.since_ns.copy(), labels.base_ns.copy()
     while at < len(order):
         first = count
@@ -386,6 +404,8 @@ def thinned(
                         way[row, s] = min(way[row, s], way[other, s])
                     for b in range(held.shape[1]):
                         held[row, b] = min(held[row, b], held[other, b])
+                    for x in range(pooled.shape[1]):
+                        pooled[row, x] = min(pooled[row, x], pooled[other, x])
                     for b in range(since.shape[1]):
                         since[row, b] = min(since[row, b], since[other, b])
                     for b in range(2):
@@ -396,8 +416,8 @@ def thinned(
             count = target
     rows = kept[:count]
     left = FrontierLabels(
-        _rows(device, rows), _rows(way, rows), _rows(held, rows), _rows(since, rows),
-        _rows(base, rows), done[rows], labels.source[rows], labels.on[rows],
+        _rows(device, rows), _rows(way, rows), _rows(held, rows), _rows(pooled, rows),
+        _rows(since, rows), _rows(base, rows), done[rows], labels.source[rows], labels.on[rows],
     )  # fmt: skip
     return left, joined
 
@@ -422,6 +442,9 @@ def _is_below(labels: FrontierLabels, a: int, b: int) -> bool:
             return False
     for k in range(labels.held_bytes.shape[1]):
         if labels.held_bytes[a, k] > labels.held_bytes[b, k]:
+            return False
+    for x in range(labels.pool_bytes.shape[1]):
+        if labels.pool_bytes[a, x] > labels.pool_bytes[b, x]:
             return False
     for x in range(2):
         if labels.base_ns[a, x] > labels.base_ns[b, x]:
