@@ -31,11 +31,13 @@ import numpy as np
 
 from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.sections import Section
+from placegap.solvers.bounds.device_pools import DevicePools, device_pools
 from placegap.solvers.bounds.least_runs import least_runs
 from placegap.solvers.bounds.passages import MODES, BetweenStops, fill_modes, passage_of, ways_of
 from placegap.solvers.bounds.prices.links import price_links
@@ -120,6 +122,8 @@ class MemoryRuns:
     size_bytes : (c,) int64
         Of each stop's group.
     room_bytes : (K,) int64
+    pools : DevicePools
+        Each device is its own where they say nothing.
     first, last : int
         Stops of the chain's first and last node.
     prices : RoomPrices
@@ -133,6 +137,7 @@ class MemoryRuns:
     other: tuple[int, ...]
     size_bytes: Ints
     room_bytes: Ints
+    pools: DevicePools
     first: int
     last: int
     prices: RoomPrices = FREE
@@ -171,7 +176,7 @@ class MemoryRuns:
         charged, worth = self._charged(costs) if self.prices.each else (costs, 0)
         total, at, mode = least_runs(
             charged.stop_ns, charged.cut_ns, charged.stay_ns, charged.held_bytes, self.size_bytes,
-            self.room_bytes, labels,
+            self.room_bytes, self.pools.pool, self.pools.room_bytes, labels,
         )  # fmt: skip
         if total >= NEVER:
             return Cheapest(NEVER, [], np.zeros(len(self.room_bytes), np.int64))
@@ -255,6 +260,11 @@ class MemoryRuns:
         return ends
 
 
+def _pools(arrays: Arrays, room: Ints) -> DevicePools:
+    pools = device_pools(arrays)
+    return pools if len(pools.room_bytes) else DevicePools(np.arange(len(room)), room)
+
+
 def _labels(num: int, num_devices: int) -> int:
     return min(MOST_LABELS, MOST_WORK // (num * num_devices))
 
@@ -325,5 +335,5 @@ def memory_runs(
     first, last = stop[nodes[0]], stop[nodes[-1]]
     return MemoryRuns(
         tuple(sections), before_ns, after_ns, tuple(links), tuple(inside), tuple(other),
-        holds, room, first, last,
+        holds, room, _pools(instance.arrays, room), first, last,
     )  # fmt: skip

@@ -10,10 +10,10 @@ from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
-from placegap.solvers.bounds.frontier.bound import frontier_bound
+from placegap.solvers.bounds.frontier.bound import MORE_ROWS, frontier_bound
 from placegap.solvers.bounds.memory_chain import memory_bound
 from placegap.solvers.bounds.nested_layers.bound import layers_bound
-from placegap.solvers.bounds.work_windows import window_bound, work_windows
+from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work_windows
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Limits, Task
@@ -116,9 +116,6 @@ def dearer_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[Boun
 def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
     size = task.instance.num_ops + len(task.instance.graph.edges)
 
-    def is_over() -> bool:
-        return stop_asked() or clock.left_s == 0.0
-
     if isinstance(task.semantics, Makespan):
         relaxed, _ = relax_memory(task.instance, task.semantics)
         somewhere = possible_placements(relaxed).any(axis=1).all()
@@ -128,25 +125,32 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
                 by_work = Bound(window_bound(windows), WINDOWS)
                 yield by_work
                 least = max(known.ns, by_work.ns)
-                tight = not memory_is_slack(relaxed)
-                if tight:
-                    in_runs = Bound(memory_bound(relaxed, windows), MEMORY)
-                    yield in_runs
-                    least = max(least, in_runs.ns)
-                in_layers = layers_bound(relaxed, task.semantics, windows, least, is_over)
+                if not memory_is_slack(relaxed):
+                    for found in _in_memory(relaxed, task.semantics, windows, least, clock):
+                        yield found
+                        least = max(least, found.ns)
+                in_layers = layers_bound(relaxed, task.semantics, windows, least, _over(clock))
                 yield Bound(in_layers, LAYERS)
-                if tight:
-                    yield _along_the_frontier(relaxed, task, max(least, in_layers), is_over)
     left_s = clock.left_s
     if left_s is None or left_s > 0:
         yield method_bound(task, Bound(0, ""), MOST_METHOD_S if left_s is None else left_s)
 
 
-def _along_the_frontier(
-    relaxed: Instance, task: Task, known_ns: int, is_over: Callable[[], bool]
-) -> Bound:
-    assert isinstance(task.semantics, Makespan)
-    return Bound(frontier_bound(relaxed, task.semantics, known_ns, is_over), FRONTIER)
+def _in_memory(
+    relaxed: Instance, semantics: Makespan, windows: WorkWindows, known_ns: int, clock: Clock
+) -> Iterator[Bound]:
+    in_runs = Bound(memory_bound(relaxed, windows), MEMORY)
+    yield in_runs
+    least = max(known_ns, in_runs.ns)
+    first = frontier_bound(relaxed, semantics, least, _over(clock))
+    yield Bound(first, FRONTIER)
+    if first > least:  # where the frontier proves something, more labels may prove more
+        more = frontier_bound(relaxed, semantics, first, _over(clock.part(0.5)), MORE_ROWS)
+        yield Bound(more, FRONTIER)
+
+
+def _over(clock: Clock) -> Callable[[], bool]:
+    return lambda: stop_asked() or clock.left_s == 0.0
 
 
 def _fits(clock: Clock, us: float) -> bool:

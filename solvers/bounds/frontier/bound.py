@@ -37,9 +37,12 @@ from placegap.solvers.bounds.frontier.labels import (
 from placegap.solvers.bounds.frontier.steps import MOST_CELLS, PlacingSteps, steps_of
 from placegap.solvers.core.interrupts import never
 
-MOST_ROWS, MORE_ROWS = 2_048, 8_192
-"""Labels of a step: where there are more, each signature keeps fewer. More where too much is lost
-by that, and something has been proven."""
+FEW_ROWS, MOST_ROWS, MORE_ROWS = 256, 2_048, 8_192
+"""Labels of a step: where there are more, each signature keeps fewer. The first are enough for most
+aims, and the last are for where something is proven."""
+
+HOPELESS = 0.85
+"""Of what is known: a path below that is left by joining few labels, and by joining more."""
 
 MOST_SHARE = 4
 """Labels of one signature are at most this part of all."""
@@ -76,7 +79,11 @@ class LeastPath(NamedTuple):
 
 
 def frontier_bound(
-    instance: Instance, semantics: Makespan, known_ns: int, stop: Callable[[], bool] = never
+    instance: Instance,
+    semantics: Makespan,
+    known_ns: int,
+    stop: Callable[[], bool] = never,
+    rows: int = MOST_ROWS,
 ) -> int:
     """What memory along the order of the groups proves of every makespan, in ns.
 
@@ -89,10 +96,12 @@ def frontier_bound(
         What is proven already; the result is no less.
     stop : callable
         Asked at each step whether to end with what is proven so far.
+    rows : int
+        Labels of a step, at most.
 
     Notes
     -----
-    O(P L K (w + L)) for each aim, with P groups, at most `MOST_ROWS` labels L and w in each.
+    O(P L K (w + L)) for each aim, with P groups, at most `rows` labels L and w numbers in each.
 
     Examples
     --------
@@ -110,13 +119,14 @@ def frontier_bound(
     """
     if instance.num_ops > MOST_OPS or memory_is_slack(instance):
         return known_ns
-    best, stride, steps, rows = known_ns, STRIDE, steps_of(instance, semantics), MOST_ROWS
+    best, stride, steps = known_ns, STRIDE, steps_of(instance, semantics)
+    now = FEW_ROWS if rows <= MOST_ROWS else rows
     most_ns = longest_ns(instance)
     while stride >= LEAST_STRIDE:
         aim = int(best * (1 + stride)) + 1
         if aim > most_ns:  # no plan at all, or nothing left to prove: nothing that this bound says
             return best
-        found = least_below(steps, aim, stop, rows=rows)
+        found = least_below(steps, aim, stop, rows=now)
         if found is None:
             return best
         if found.ns is None:
@@ -124,11 +134,11 @@ def frontier_bound(
             continue
         if not found.joined:
             return max(best, found.ns)
-        if found.ns < best * (1 - STRIDE):  # too much is lost in joining
-            if rows == MORE_ROWS or best == known_ns:
-                return best
-            rows = MORE_ROWS
+        if now < rows and (best > known_ns or found.ns > best * HOPELESS):
+            now = rows
             continue
+        if found.ns < best * (1 - STRIDE):  # too much is lost in joining
+            return best
         best, stride = max(best, found.ns), stride / 2
     return best
 

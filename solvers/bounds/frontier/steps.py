@@ -6,18 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.symmetry import identical_devices
 from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import GraphIndex, Ints, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.group_order import group_order, place_of_ops
+from placegap.solvers.bounds.device_pools import device_pools
 from placegap.solvers.bounds.frontier.labels import HEAD, TAIL, UNKNOWN, OpenPlaces, PlacedGraph
 
 MOST_WIDTH = 5
@@ -26,10 +25,6 @@ MOST_WIDTH = 5
 MOST_CELLS = 30_000_000
 """Of the tables of all labels of a step: where devices are many and unlike, fewer places are
 remembered."""
-
-
-UNLIKE_LINKS = 2.0
-"""How many times as long slow links take, between pools of devices."""
 
 
 class PlacingSteps(NamedTuple):
@@ -63,7 +58,7 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
     for alike in identical_devices(instance):
         peers[list(alike)] = alike[0]
     room, mode = arrays.memory_bytes, _modes(index, place)
-    pool, pool_room = _pools(arrays, int(arrays.group_bytes.sum()))
+    pools = device_pools(arrays)
     narrow, section = _sections(index, mode, place)
     graph = PlacedGraph(
         mode, narrow, section, place,
@@ -71,28 +66,10 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
         arrays.link_class, index.pred_ptr, index.pred_edge, index.succ_ptr, index.succ_edge,
         index.producer, index.consumer, index.tensor, arrays.group_runs[order],
         arrays.group_bytes[order], np.where(room == NO_LIMIT, np.iinfo(np.int64).max, room), peers,
-        pool, pool_room,
+        pools.pool, pools.room_bytes,
         semantics.transfers == "per_edge" and semantics.channels in ("port", "half_duplex"),
     )  # fmt: skip
     return PlacingSteps(graph, ops, _frontiers(index, graph, ops, most_width(peers)))
-
-
-def _pools(arrays: Arrays, all_bytes: int) -> tuple[Ints, Ints]:
-    """The pool of each device, (K,), and the room of pools: of none where each has room for all.
-
-    Links are slow if they take longer than at the largest ratio of neighbouring times.
-    """
-    pool = np.zeros(len(arrays.memory_bytes), np.int64)
-    time = arrays.transfer_ns.sum(axis=0, dtype=np.float64)[arrays.link_class] + 1.0
-    time = np.minimum(time, time.T)
-    times = np.unique(time[~np.eye(len(pool), dtype=bool)])
-    ratio = times[1:] / times[:-1]
-    if len(ratio) and ratio.max() >= UNLIKE_LINKS:
-        pool = connected_components(time <= times[ratio.argmax()], directed=False)[1]
-    room = np.zeros(pool.max() + 1, np.int64)
-    np.add.at(room, pool, np.minimum(arrays.memory_bytes, all_bytes))
-    binding = len(room) > 1 and (room < all_bytes).any()
-    return pool.astype(np.int64), room if binding else room[:0]
 
 
 def most_width(peers: Ints) -> int:

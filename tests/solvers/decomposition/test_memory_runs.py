@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from draws.bottlenecks import bottleneck_instance
 from draws.training_steps import mirrored_instance
+from draws.two_servers import two_servers_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
 from placegap.formulations.shared.time_scale import serial_horizon_ns
@@ -37,9 +38,11 @@ from placegap.solvers.decomposition.memory_runs import runs_of
 GB_PER_S = 10**9
 
 
-def line(layers: int, memory: int, *, moved: list[int], devices: int = 2) -> Instance:
+def line(
+    layers: int, memory: int, *, moved: list[int], devices: int = 2, slow: int = 1
+) -> Instance:
     """Layers of 1 ns and 1 byte forward and backward, each on one device; a tensor after layer i
-    takes ``moved[i]`` ns, either way.
+    takes ``moved[i]`` ns, either way, and `slow` times as long between even and odd devices.
     """
     names = [f"f{i}" for i in range(layers)] + [f"b{i}" for i in reversed(range(layers))]
     ops = tuple(
@@ -53,8 +56,11 @@ def line(layers: int, memory: int, *, moved: list[int], devices: int = 2) -> Ins
     )
     gpus = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=memory) for k in range(devices))
     links = tuple(
-        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=GB_PER_S)
-        for a in gpus for b in gpus if a is not b
+        Link(
+            source=a.name, target=b.name,
+            bandwidth_bytes_per_s=GB_PER_S if (x - y) % 2 == 0 else GB_PER_S // slow,
+        )
+        for x, a in enumerate(gpus) for y, b in enumerate(gpus) if x != y
     )  # fmt: skip
     graph = Graph(name="line", ops=ops, edges=edges)
     return Instance(name="line", graph=graph, cluster=Cluster(name="c", devices=gpus, links=links))
@@ -97,6 +103,14 @@ def test_a_training_step_pays_both_ways_where_memory_cuts_it(
     assert solve(instance, Makespan(), "decomposition", {"workers": 1}).value_ns == least
 
 
+def test_what_does_not_fit_on_a_server_crosses_slow_links_both_ways() -> None:
+    # four layers on two servers of two devices, each with room for one: three cuts, and the
+    # cheapest crossing that leaves two layers on each server is the middle one
+    instance = line(4, 1, moved=[5, 7, 5], devices=4, slow=10)
+    assert best_runs(instance) == 8 + 2 * (5 + 10 * 7 + 5)
+    assert solve(instance, Makespan(), "decomposition", {"workers": 1}).value_ns == 168
+
+
 def test_slack_memory_asks_nothing() -> None:
     chain = next(chains_of(line(4, 4, moved=[5, 7, 5]), 100))
     assert runs_of(line(4, 4, moved=[5, 7, 5]), chain) is None
@@ -108,10 +122,16 @@ def test_what_fits_in_no_way_is_proven_to() -> None:
     assert best_runs(instance) == NEVER
 
 
+MOST_TRANSFERS = 8
+"""Sections have up to two more, and the oracle orders ten."""
+
+
 def compare(seed: int, seen: Counter[str]) -> None:
     """The bound beside the optimum, arcs by paths, and by every fifth seed at their optima."""
-    for make in (mirrored_instance, bottleneck_instance):
+    for make in (mirrored_instance, bottleneck_instance, two_servers_instance):
         instance = make(seed)
+        if len(instance.graph.edges) > MOST_TRANSFERS:
+            continue
         semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
         best = oracle(instance, semantics)
         limit = serial_horizon_ns(instance) if best is None else best
