@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.formulations.shared.device_pools import DevicePools, device_pools
 from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.arrays import Arrays
@@ -37,7 +38,6 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.sections import Section
-from placegap.solvers.bounds.device_pools import DevicePools, device_pools
 from placegap.solvers.bounds.least_runs import least_runs
 from placegap.solvers.bounds.passages import MODES, BetweenStops, fill_modes, passage_of, ways_of
 from placegap.solvers.bounds.prices.links import price_links

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from placegap.formulations.shared.device_pools import device_pools
 from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.symmetry import identical_devices
 from placegap.formulations.shared.windows import NEVER
@@ -16,7 +17,6 @@ from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.group_order import group_order, place_of_ops
-from placegap.solvers.bounds.device_pools import device_pools
 from placegap.solvers.bounds.frontier.labels import HEAD, TAIL, UNKNOWN, OpenPlaces, PlacedGraph
 
 MOST_WIDTH = 5
