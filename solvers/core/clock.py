@@ -25,10 +25,34 @@ def _compiling() -> TimingListener:
     return listener
 
 
+_waited: list[float] = []
+
+
 def compiled_s() -> float:
-    """Seconds that this process has spent on compiling kernels since it was first asked."""
+    """Seconds that this process has spent on compiling kernels since it was first asked, or on
+    waiting for another process that did.
+    """
     listener = _compiling()
-    return listener.duration if listener.done else 0.0
+    return (listener.duration if listener.done else 0.0) + sum(_waited)
+
+
+@contextmanager
+def waiting_for_kernels() -> Iterator[None]:
+    """Let all clocks stand while another process compiles; nothing may be compiled here meanwhile.
+
+    Examples
+    --------
+    >>> before_s = now_s()
+    >>> with waiting_for_kernels():
+    ...     time.sleep(0.2)
+    >>> now_s() - before_s < 0.1
+    True
+    """
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        _waited.append(time.perf_counter() - began)
 
 
 @contextmanager

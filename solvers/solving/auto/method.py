@@ -25,7 +25,6 @@ from pydantic import Field
 
 from placegap.instances.problem.semantics import OBJECTIVES, LoadSemantics, Makespan
 from placegap.instances.structure.additive_memory import relax_memory
-from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.explain import explain_infeasible
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
@@ -37,7 +36,7 @@ from placegap.solvers.core.starts import LONGEST_S, SHARE, cheapest_first
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.core.worker_process import may_start_processes
 from placegap.solvers.solving.auto.board import Board
-from placegap.solvers.solving.auto.compile_ahead import compile_ahead
+from placegap.solvers.solving.auto.compile_ahead import KernelCompiler
 from placegap.solvers.solving.auto.deadline import Deadline
 from placegap.solvers.solving.auto.lanes import Lane, run_lanes
 from placegap.solvers.solving.auto.parts import Order, run_step
@@ -125,6 +124,14 @@ def run(task: Task, params: AutoParams) -> Outcome:
 
 def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[Lane]) -> str:
     """Run the stages until nothing is left to find or to do; how it ended."""
+    with KernelCompiler(task.instance) as compiler:
+        return _run_stages(task, board, clock, workers, lanes, compiler)
+
+
+def _run_stages(
+    task: Task, board: Board, clock: Clock, workers: int, lanes: list[Lane],
+    compiler: KernelCompiler,
+) -> str:  # fmt: skip
     deadline = Deadline(clock, _reserve_s(task, clock))
     may = workers > 1 and may_start_processes() and _may_copy(task, deadline)
     early = may and _parts(task) > SMALL_PARTS and deadline.left_s > PROCESS_S
@@ -132,6 +139,8 @@ def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[La
     for _ in _first_plans(task, board, heard):
         if board.is_over:
             return ""
+        if early:
+            compiler.begin(_ahead(task))
         if board.value_ns is not None and not lanes and early:
             lanes += _lanes(task, workers, waiting, board)  # they load while the other placers run
     if board.value_ns is None:
@@ -142,9 +151,7 @@ def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[La
         return ""
     waiting += still_waiting(task, heard, is_huge=_parts(task) > MOST_PARTS)
     if may and (lanes or deadline.left_s > PROCESS_S):
-        ahead = islice(plans(task, task.limits.seed, waiting), len(waiting) + MOST_SEARCHES)
-        steps = [*proofs(task, workers), *ahead]
-        compile_ahead(steps, is_tight=not memory_is_slack(task.instance))
+        compiler.finish(proofs(task, workers), _ahead(task, waiting))
         lanes += [] if lanes else _lanes(task, workers, waiting, board)
         run_lanes(lanes, board, deadline)
     else:
@@ -152,6 +159,11 @@ def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[La
     if stop_asked():
         return "interrupted"
     return "stopped at the time limit" if deadline.left_s <= 0 else ENDED
+
+
+def _ahead(task: Task, waiting: Sequence[str] = ()) -> Iterator[AutoStep]:
+    """The first steps that look for plans."""
+    return islice(plans(task, task.limits.seed, waiting), len(waiting) + MOST_SEARCHES)
 
 
 def _first_plans(task: Task, board: Board, heard: list[Placed]) -> Iterator[None]:

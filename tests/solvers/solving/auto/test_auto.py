@@ -23,13 +23,15 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, solve
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.clock import Clock, compiled_s
 from placegap.solvers.core.method import Params
 from placegap.solvers.core.result import SolverDisagreement, finish
 from placegap.solvers.core.starts import placers, starts
 from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.worker_process import WorkerProcess
 from placegap.solvers.solving.auto import compile_ahead, parts
 from placegap.solvers.solving.auto.board import Board
+from placegap.solvers.solving.auto.compile_ahead import KernelCompiler
 from placegap.solvers.solving.auto.deadline import Deadline
 from placegap.solvers.solving.auto.lanes import Lane, run_lanes
 from placegap.solvers.solving.auto.parts import Order, run_step
@@ -142,25 +144,60 @@ def test_two_processes_are_no_worse_than_one_plan_after_another() -> None:
     assert found.value_ns <= min(start.value_ns for start in starts(task, placers(task)))
 
 
-def test_where_kernels_are_not_compiled_yet_those_of_the_lanes_are_compiled_before_they_start(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    warmed: list[str] = []
+@pytest.fixture
+def warmed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """The methods that are compiled here for, and whether for tight memory, on a cold machine."""
+    warmed: list[tuple[str, bool]] = []
     monkeypatch.setattr(
         compile_ahead, "warm_up", lambda step, is_tight: warmed.append((step.method, is_tight))
     )
-    monkeypatch.setattr(compile_ahead, "_done", {("cp-sat", False)})
-    steps = list(proofs(Task(hard(), PORT), 2))
-    monkeypatch.setattr(compile_ahead, "compiled_s", lambda: 0.5)
-    compile_ahead.compile_ahead(steps, is_tight=False)
-    assert warmed == []
     monkeypatch.setattr(compile_ahead, "compiled_s", lambda: 5.0)
-    for _ in range(2):
-        compile_ahead.compile_ahead(steps, is_tight=False)
+    monkeypatch.setattr(compile_ahead, "_done", {("cp-sat", False)})
+    return warmed
+
+
+def test_where_kernels_are_not_compiled_yet_those_of_the_lanes_are_compiled_before_they_start(
+    warmed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = list(proofs(Task(hard(), PORT), 2))
+    with KernelCompiler(hard()) as compiler:
+        with monkeypatch.context() as patch:
+            patch.setattr(compile_ahead, "compiled_s", lambda: 0.5)
+            compiler.finish(steps, [])
+            assert warmed == []
+        for _ in range(2):
+            compiler.finish(steps, [])
     once = [("bounds", False), ("decomposition", False)]  # once each, and cp-sat was warm
     assert warmed == once
-    compile_ahead.compile_ahead(steps, is_tight=True)  # tight memory needs other kernels
+    with KernelCompiler(tight_example()) as compiler:  # tight memory needs other kernels
+        compiler.finish(steps, [])
     assert warmed[len(once) :] == [("bounds", True), ("decomposition", True), ("cp-sat", True)]
+
+
+@pytest.mark.parametrize("can_start", [True, False])
+def test_two_processes_compile_what_two_lanes_need(
+    warmed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch, *, can_start: bool
+) -> None:
+    started: list[list[str]] = []
+
+    class Process(WorkerProcess):
+        def __init__(self, serve: object, args: tuple[list[AutoStep], bool]) -> None:
+            if not can_start:
+                raise OSError("no more processes")
+            started.append([step.method for step in args[0]])
+            super().__init__(compile_ahead._serve, ([], False))
+
+    monkeypatch.setattr(compile_ahead, "WorkerProcess", Process)
+    heft, etf, peft = (AutoStep(name, PORT) for name in ("heft", "etf", "peft"))
+    before_s = compiled_s()
+    with KernelCompiler(hard()) as compiler:
+        compiler.begin([etf, peft])
+        compiler.finish([heft, peft], [peft, etf])
+    here = [method for method, _ in warmed]
+    assert (here, started) == (
+        (["heft"], [["etf", "peft"]]) if can_start else (["heft", "peft", "etf"], [])
+    )
+    assert (compiled_s() > before_s) == can_start  # clocks stand while it waits
 
 
 def test_what_only_tight_memory_needs_is_compiled_before_the_clock_of_a_step_begins(
