@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
@@ -48,8 +49,8 @@ MOST_SHARE = 4
 """Labels of one signature are at most this part of all."""
 
 POOL_PARTS = 64, 16, 4, 0
-"""Of the room of a pool, in which what it holds is remembered where there are too many labels; 0
-forgets it."""
+"""Of the room of a pool: where there are too many labels, those with as many whole parts hold the
+least of any; 0 forgets what they hold."""
 
 MOST_OPS = 5_000
 """Larger graphs are not tried."""
@@ -195,7 +196,8 @@ def _few(
     for parts in POOL_PARTS if len(graph.pool_room_bytes) else ():
         if not joined and len(few.done_ns) <= rows:
             break
-        labels, lost = labels._replace(pool_bytes=_in_parts(graph, labels.pool_bytes, parts)), True
+        pooled, lost = _alike_pools(graph, labels.pool_bytes, signature, parts), True
+        labels = labels._replace(pool_bytes=pooled)
         few, joined = thinned(labels, signature, cost, most)
     while len(few.done_ns) > rows and most > 1:
         most //= 2
@@ -203,12 +205,15 @@ def _few(
     return few, lost or bool(joined)
 
 
-def _in_parts(graph: PlacedGraph, pool_bytes: Ints, parts: int) -> Ints:
-    """What pools hold, in whole parts of their room, (L, S)."""
+def _alike_pools(graph: PlacedGraph, pool_bytes: Ints, signature: Ints, parts: int) -> Ints:
+    """What pools hold, (L, S): the least of all labels of a signature that agree in whole parts."""
     if not parts:
         return np.zeros_like(pool_bytes)
-    part = np.maximum(1, graph.pool_room_bytes // parts)
-    return pool_bytes // part * part
+    whole = pool_bytes // np.maximum(1, graph.pool_room_bytes // parts)
+    same = np.unique(np.column_stack([signature, whole]), axis=0, return_inverse=True)[1].ravel()
+    least = np.full((same.max() + 1, pool_bytes.shape[1]), NEVER)
+    np.minimum.at(least, same, pool_bytes)
+    return least[same]
 
 
 def devices_of(
