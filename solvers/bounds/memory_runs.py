@@ -14,7 +14,8 @@ up; or some groups of it are elsewhere, and then a path leads there and back (`T
 counts both.
 
 All costs are what others prove (arcs, paths, sums of times). The search (`least_runs`) is a
-shortest path with a resource, the bytes of the current run, in integers.
+shortest path with resources, in integers: the bytes of the current run, and those of all runs since
+the path came to a pool of devices with fast links (`device_pools`), which fit there together.
 
 Several runs may be on one device. Where devices differ, *prices* see to that: for prices p[k] >= 0,
 the least of cost + sum over k of p[k] (bytes on k - room of k) is a bound as well. A subgradient

@@ -29,12 +29,12 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Place groups by the labels of `frontier.bound`, at the least path that they know.
 
     Where memory forces transfers, a plan is good if its longest path is short. The labels know that
-    path, forward and backward, and what the devices of the frontier hold. They do not know what a
-    device still holds that has left the frontier: the emptiest one of its kind is taken, and a plan
-    that does not fit is no plan. Aims rise from what is proven by paths until there is a path
-    below, and once more; the plan with the shortest schedule counts. With slack memory nothing
-    forces transfers, and there is no plan. A heuristic, for at most 5,000 ops. O(P L K (w + L)) for
-    each aim, with P groups, at most 2,048 labels L and w numbers in each.
+    path, forward and backward, and what the devices of the frontier and pools of devices hold. They
+    do not know what a device still holds that has left the frontier: the emptiest one of its kind
+    is taken, and a plan that does not fit is no plan. Aims rise from what is proven by paths until
+    there is a path below, and once more; the plan with the shortest schedule counts. With slack
+    memory nothing forces transfers, and there is no plan. A heuristic, for at most 5,000 ops. O(P L
+    K (w + L)) for each aim, with P groups, at most 2,048 labels L and w numbers in each.
 
     Examples
     --------
