@@ -52,6 +52,9 @@ PARTS_SHARE = 0.4
 SEARCHES = ("run-moves", "multilevel", "disjunctive-search")
 """Searches of a makespan, in the order of their turns: whole layers, parts, single ops."""
 
+ROUND_US = 4.0
+"""Microseconds that a round of `run-moves` takes for each colocation group times op or edge."""
+
 LATER: Mapping[str, Mapping[str, object]] = {"run-moves": {"anew": True}}
 """Parameters of searches after their first turn: what anneals from a plan that the same annealing
 has found rarely finds a better one, and a walk from elsewhere may."""
@@ -243,7 +246,18 @@ def _searches(task: Task, workers: int) -> list[AutoStep]:
     parts = replace(parts, share=PARTS_SHARE)
     if memory_is_slack(task.instance):
         orders = replace(orders, share=ORDERS_SHARE)
-    return list(_able(task, runs, parts, orders))
+    if _cools_in_time(task):
+        return list(_able(task, runs, parts, orders))
+    return list(_able(task, parts, orders, runs))
+
+
+def _cools_in_time(task: Task) -> bool:
+    """Whether a round of `run-moves` is likely to end within the time: graphs of thousands of
+    groups are left hot.
+    """
+    limit_s = task.limits.time_limit_s
+    round_s = 1e-6 * ROUND_US * task.instance.arrays.num_groups * _parts(task)
+    return limit_s is None or round_s <= max(1.0, limit_s)
 
 
 def _parts(task: Task) -> int:

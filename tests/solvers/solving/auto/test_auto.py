@@ -12,7 +12,18 @@ import pytest
 from draws.tiny import tiny_instance
 from references.brute_force import oracle
 
-from placegap.instances import Instance, Makespan, MaxLoad, Plan, Semantics, evaluate, example
+from placegap.instances import (
+    Document,
+    Instance,
+    Makespan,
+    MaxLoad,
+    Plan,
+    Semantics,
+    evaluate,
+    example,
+    generate,
+    load_cluster,
+)
 from placegap.instances.problem.example import tight_example
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
@@ -313,6 +324,15 @@ def test_the_search_that_gained_most_for_its_time_is_asked_again() -> None:
     first, later = [("run-moves", 0.2), ("disjunctive-search", 0.2)], ("disjunctive-search", 0.5)
     # two in a row, then the other one once
     assert asked == [*first, later, ("run-moves", 0.5), later, later, ("run-moves", 0.5)]
+
+
+def test_layers_move_first_unless_there_are_too_many_groups_to_cool() -> None:
+    # 600 groups times some 2,000 ops and edges: a round of run-moves is taken to last about 5 s
+    document = Document(name="wide", graph=generate("layered", {"ops": 600}))
+    wide = document.instance(load_cluster("celeritas-4xV100-pcie"))
+    for limit_s, first in ((60.0, "run-moves"), (1.0, "multilevel")):
+        looking = plans(Task(wide, PORT, Limits(limit_s)), 0)
+        assert next(step.method for step in looking if step.method != "chain-sides") == first
 
 
 def test_searches_that_gain_nothing_take_turns() -> None:
