@@ -22,18 +22,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.bottlenecks import memory_is_slack
+from placegap.solvers.bounds.frontier.few_labels import few_labels
 from placegap.solvers.bounds.frontier.labels import (
     FrontierLabels,
     OpenPlaces,
     PlacedGraph,
     extended,
-    thinned,
 )
 from placegap.solvers.bounds.frontier.steps import MOST_CELLS, PlacingSteps, steps_of
 from placegap.solvers.core.interrupts import never
@@ -44,13 +43,6 @@ aims, and the last are for where something is proven."""
 
 HOPELESS = 0.85
 """Of what is known: a path below that is left by joining few labels, and by joining more."""
-
-MOST_SHARE = 4
-"""Labels of one signature are at most this part of all."""
-
-POOL_PARTS = 64, 16, 4, 0
-"""Of the room of a pool: where there are too many labels, those with as many whole parts hold the
-least of any; 0 forgets what they hold."""
 
 MOST_OPS = 5_000
 """Larger graphs are not tried."""
@@ -178,42 +170,13 @@ def least_below(
             return LeastPath(None, joined, [])
         old = new
         fitting = MOST_CELLS // (k * (len(new.ops) + 8 * k))  # rows of the next step's tables
-        known, lost = _few(steps.graph, found, signature, cost, min(rows, fitting))
+        known, lost = few_labels(steps.graph, found, signature, cost, min(rows, fitting))
         if len(known.done_ns) > 2 * fitting + 1:  # of one label per signature
             return None
         joined = joined or bool(lost)
         if trace:
             traces.append(StepTrace(known.source, known.on, known.device))
     return LeastPath(int(known.done_ns.min()), joined, traces)
-
-
-def _few(
-    graph: PlacedGraph, labels: FrontierLabels, signature: Ints, cost: Ints, rows: int
-) -> tuple[FrontierLabels, bool]:
-    """At most so many labels, if not one for each signature; and whether anything was lost."""
-    most, lost = max(1, rows // MOST_SHARE), False
-    few, joined = thinned(labels, signature, cost, most)
-    for parts in POOL_PARTS if len(graph.pool_room_bytes) else ():
-        if not joined and len(few.done_ns) <= rows:
-            break
-        pooled, lost = _alike_pools(graph, labels.pool_bytes, signature, parts), True
-        labels = labels._replace(pool_bytes=pooled)
-        few, joined = thinned(labels, signature, cost, most)
-    while len(few.done_ns) > rows and most > 1:
-        most //= 2
-        few, joined = thinned(labels, signature, cost, most)
-    return few, lost or bool(joined)
-
-
-def _alike_pools(graph: PlacedGraph, pool_bytes: Ints, signature: Ints, parts: int) -> Ints:
-    """What pools hold, (L, S): the least of all labels of a signature that agree in whole parts."""
-    if not parts:
-        return np.zeros_like(pool_bytes)
-    whole = pool_bytes // np.maximum(1, graph.pool_room_bytes // parts)
-    same = np.unique(np.column_stack([signature, whole]), axis=0, return_inverse=True)[1].ravel()
-    least = np.full((same.max() + 1, pool_bytes.shape[1]), NEVER)
-    np.minimum.at(least, same, pool_bytes)
-    return least[same]
 
 
 def devices_of(

@@ -8,8 +8,8 @@ searches need while the other still runs placers, and then what proofs need.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from multiprocessing.connection import Connection
-from types import TracebackType
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.structure.bottlenecks import memory_is_slack
@@ -31,7 +31,6 @@ class KernelCompiler:
     """Compiles what the methods of steps need, each once in the life of this process.
 
     Where kernels have been compiled before, nothing is done: loading them is left to the lanes.
-    Leaving its context ends the other process.
 
     Parameters
     ----------
@@ -43,13 +42,12 @@ class KernelCompiler:
         self._instance = instance
         self._other: WorkerProcess | None = None
 
-    def __enter__(self) -> KernelCompiler:
-        return self
+    @cached_property
+    def _is_tight(self) -> bool:
+        return not memory_is_slack(self._instance)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def close(self) -> None:
+        """End the other process."""
         if self._other is not None:
             self._other.kill()
 
@@ -57,21 +55,19 @@ class KernelCompiler:
         """Let another process compile for some steps, if kernels are missing and it can start."""
         if self._other is not None or compiled_s() < COLD_S:
             return
-        is_tight = not memory_is_slack(self._instance)
-        if new := _new(steps, is_tight):
+        if new := _new(steps, self._is_tight):
             try:
-                self._other = WorkerProcess(_serve, (new, is_tight))
+                self._other = WorkerProcess(_serve, (new, self._is_tight))
             except OSError:  # then this process will
-                _done.difference_update((step.method, is_tight) for step in new)
+                _done.difference_update((step.method, self._is_tight) for step in new)
 
     def finish(self, here: Iterable[AutoStep], there: Iterable[AutoStep]) -> None:
         """Compile for some steps here, and for others there, if not here, and wait for that."""
         if compiled_s() < COLD_S:
             return
-        is_tight = not memory_is_slack(self._instance)
         there = list(there)
         self.begin(there)
-        _warm_up(_new([*here, *there], is_tight), is_tight)
+        _warm_up(_new([*here, *there], self._is_tight), self._is_tight)
         if self._other is not None:
             with waiting_for_kernels():
                 while not stop_asked() and not self._other.pipe.poll(POLL_S):

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 
@@ -111,7 +112,8 @@ def run(task: Task, params: AutoParams) -> Outcome:
     workers = params.workers or _cores()
     lanes: list[Lane] = []
     try:
-        end = _search(task, board, clock, workers, lanes)
+        with closing(KernelCompiler(task.instance)) as compiler:
+            end = _search(task, board, clock, workers, lanes, compiler)
     except KeyboardInterrupt:
         end = "interrupted"
     finally:
@@ -122,16 +124,11 @@ def run(task: Task, params: AutoParams) -> Outcome:
     return board.outcome(_message(board, end))
 
 
-def _search(task: Task, board: Board, clock: Clock, workers: int, lanes: list[Lane]) -> str:
-    """Run the stages until nothing is left to find or to do; how it ended."""
-    with KernelCompiler(task.instance) as compiler:
-        return _run_stages(task, board, clock, workers, lanes, compiler)
-
-
-def _run_stages(
+def _search(
     task: Task, board: Board, clock: Clock, workers: int, lanes: list[Lane],
     compiler: KernelCompiler,
 ) -> str:  # fmt: skip
+    """Run the stages until nothing is left to find or to do; how it ended."""
     deadline = Deadline(clock, _reserve_s(task, clock))
     may = workers > 1 and may_start_processes() and _may_copy(task, deadline)
     early = may and _parts(task) > SMALL_PARTS and deadline.left_s > PROCESS_S

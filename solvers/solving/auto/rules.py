@@ -257,7 +257,7 @@ def _cools_in_time(task: Task) -> bool:
     """
     limit_s = task.limits.time_limit_s
     round_s = 1e-6 * ROUND_US * task.instance.arrays.num_groups * _parts(task)
-    return limit_s is None or round_s <= max(1.0, limit_s)
+    return limit_s is None or round_s <= max(1.0, limit_s)  # a short round is never left out
 
 
 def _parts(task: Task) -> int:

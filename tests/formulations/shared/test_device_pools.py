@@ -42,7 +42,7 @@ def two_ops(room: dict[str, int | None], width: dict[str, int]) -> Instance:
         ({"xy": 10, "xz": 1, "yz": 1}, {"x": 3, "y": 3, "z": None}, [0, 0, 1], [6, 8]),
         # of three speeds the largest step counts: 10 to 1, not 20 to 10
         ({"xy": 20, "xz": 10, "yz": 1}, {"x": 3, "y": 3, "z": 3}, [0, 0, 0], []),
-        # links that are about alike make no pools, and so do pools that hold all
+        # links that are about alike make no pools, and pools that hold everything say nothing
         ({"xy": 10, "xz": 6, "yz": 6}, {"x": 3, "y": 3, "z": 6}, [0, 0, 0], []),
         ({"xy": 10, "xz": 1, "yz": 1}, {"x": 8, "y": 8, "z": 8}, [0, 0, 1], []),
     ],

@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import pytest
 from draws.bottlenecks import bottleneck_instance
-from draws.training_steps import mirrored_instance
-from draws.two_servers import two_servers_instance
+from draws.training_steps import mirrored_instance, two_servers_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
 from placegap.formulations.shared.time_scale import serial_horizon_ns

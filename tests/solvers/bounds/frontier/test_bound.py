@@ -8,8 +8,7 @@ from itertools import pairwise
 import pytest
 from draws.binding_memory import binding_instance
 from draws.bottlenecks import bottleneck_instance
-from draws.training_steps import mirrored_instance
-from draws.two_servers import two_servers_instance
+from draws.training_steps import mirrored_instance, two_servers_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
 from placegap.instances import (

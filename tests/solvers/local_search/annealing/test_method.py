@@ -29,10 +29,8 @@ def test_the_orders_of_a_quick_schedule_take_as_long_as_it_says(
     shorter = 0
     for seed in range(40):
         instance = tiny_instance(seed, num_ops=9, num_devices=3, density=0.4)
-        data, device = (
-            kernel_data(instance, semantics),
-            drawn_devices(instance, np.random.default_rng(seed)),
-        )
+        data = kernel_data(instance, semantics)
+        device = drawn_devices(instance, np.random.default_rng(seed))
         work = new_work(data)
         priority = np.random.default_rng(seed).integers(0, 20, 9)
         makespan = schedule(data, device, priority, work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import signal
 import time
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 
@@ -171,7 +172,7 @@ def test_where_kernels_are_not_compiled_yet_those_of_the_lanes_are_compiled_befo
     warmed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = list(proofs(Task(hard(), PORT), 2))
-    with KernelCompiler(hard()) as compiler:
+    with closing(KernelCompiler(hard())) as compiler:
         with monkeypatch.context() as patch:
             patch.setattr(compile_ahead, "compiled_s", lambda: 0.5)
             compiler.finish(steps, [])
@@ -180,7 +181,7 @@ def test_where_kernels_are_not_compiled_yet_those_of_the_lanes_are_compiled_befo
             compiler.finish(steps, [])
     once = [("bounds", False), ("decomposition", False)]  # once each, and cp-sat was warm
     assert warmed == once
-    with KernelCompiler(tight_example()) as compiler:  # tight memory needs other kernels
+    with closing(KernelCompiler(tight_example())) as compiler:  # tight memory needs other kernels
         compiler.finish(steps, [])
     assert warmed[len(once) :] == [("bounds", True), ("decomposition", True), ("cp-sat", True)]
 
@@ -201,7 +202,7 @@ def test_two_processes_compile_what_two_lanes_need(
     monkeypatch.setattr(compile_ahead, "WorkerProcess", Process)
     heft, etf, peft = (AutoStep(name, PORT) for name in ("heft", "etf", "peft"))
     before_s = compiled_s()
-    with KernelCompiler(hard()) as compiler:
+    with closing(KernelCompiler(hard())) as compiler:
         compiler.begin([etf, peft])
         compiler.finish([heft, peft], [peft, etf])
     here = [method for method, _ in warmed]
