@@ -11,7 +11,7 @@ the horizon. Components:
 - ``x[i, k]`` and ``route[q, a, b]`` in [0, 1]: op i is on device k; edge q goes from a to b;
 - ``op_start[i]``, ``flow_start[q]``, ``makespan``: times, in units of ``unit_ns``;
 - ``sent[u, a, b]`` (per_tensor): at least every route of an edge that carries tensor u;
-- ``used[k]``, ``busy[c]``: at least every x[i, k]; at least every use of channel c.
+- ``used[k]``, ``busy[c]``: at least every x[i, k]; at least what any edge sends over channel c.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def build(instance: Instance, semantics: Makespan, horizon_ns: int) -> pyo.Concr
 
     Notes
     -----
-    n K + m K^2 columns and n (2 + K) + m (2 K + 2) rows at most, besides those of work:
+    n K + m K^2 columns and n (2 + K) + m (4 K + 2) rows at most, besides those of work:
     O(K (n + thresholds)).
 
     Examples
@@ -129,7 +129,9 @@ def channel_work_within(
 
     Sum of the times of what is sent over channel c + (earliest start + least time from an arrival
     to the end) busy[c] <= makespan. With per_edge every edge is sent by itself, with per_tensor a
-    tensor once to each device: sent[u, a, b] >= route[q, a, b] for its edges q.
+    tensor once to each device: sent[u, a, b] >= route[q, a, b] for its edges q. An edge has one
+    route, so busy[c] is at least the sum of its routes over c: far more than any of them where an
+    LP spreads the other end over all devices.
     """
     arrays, num_devices = instance.arrays, instance.num_devices
     index = arrays.index
@@ -165,11 +167,17 @@ def channel_work_within(
             if c != NO_CHANNEL:
                 channel.setdefault(c, []).append(key)
     idle = {c: _least(spare[key] for key in keys) / times.unit_ns for c, keys in channel.items()}
+    through: dict[tuple[int, int], list[tuple[int, int]]] = {}  # by channel and edge
+    for q, pairs in enumerate(arcs):
+        for a, b in pairs:
+            for c in channels_of(semantics.channels, num_devices, a, b) if a != b else ():
+                if c != NO_CHANNEL and idle[c] > 0:
+                    through.setdefault((c, q), []).append((a, b))
     model.busy = pyo.Var(sorted(channel), bounds=(0, 1))
 
-    @model.Constraint([(c, *key) for c in sorted(channel) for key in channel[c] if idle[c] > 0])
-    def channel_busy(model: pyo.ConcreteModel, c: int, item: int, a: int, b: int) -> Linear:
-        return model.busy[c] >= items[item, a, b]
+    @model.Constraint(sorted(through))
+    def channel_busy(model: pyo.ConcreteModel, c: int, q: int) -> Linear:
+        return model.busy[c] >= sum(model.route[q, a, b] for a, b in through[c, q])
 
     @model.Constraint(sorted(channel))
     def channel_work_within(model: pyo.ConcreteModel, c: int) -> Linear:

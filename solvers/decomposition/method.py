@@ -52,7 +52,7 @@ from placegap.solvers.local_search.annealing.moves import Annealing, usual_moves
 from placegap.solvers.models.cp_sat import MOST_PARTS
 
 LP_FROM = 40
-"""Sections of so many inner ops get the LP first: CP-SAT alone proves smaller ones in a second."""
+"""Sections of so many inner ops get the LP first: CP-SAT proves most smaller ones in a second."""
 
 MOST_INNER = 100
 """Sections with more ops between their ends are not solved by themselves."""
@@ -366,10 +366,12 @@ def _too_large(section: Section) -> bool:
 
 
 def _step(arc: Arc) -> Step | None:
-    """The LP for a start in larger sections, then CP-SAT for longer and longer."""
+    """CP-SAT for longer and longer, and the LP once: first in larger sections, in others after
+    the first time that CP-SAT did not suffice.
+    """
     if _too_large(arc.section):
         return None
-    return "lp" if arc.steps == 0 and arc.section.num_inner >= LP_FROM else "cp"
+    return "lp" if arc.steps == (0 if arc.section.num_inner >= LP_FROM else 1) else "cp"
 
 
 def _lp_step(arc: Arc) -> Step | None:

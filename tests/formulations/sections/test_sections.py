@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 from draws.bottlenecks import bottleneck_instance
+from draws.draw import edges, instance_of, links
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations.sections import lp as section_lp
 from placegap.formulations.sections.paths import bare_lengths, path_bounds
 from placegap.formulations.shared.windows import NEVER
-from placegap.instances import Instance, Makespan, Semantics, example
+from placegap.instances import Device, Instance, Makespan, Op, Semantics, example
 from placegap.instances.structure.bottlenecks import cuts
 from placegap.instances.structure.sections import Section, SectionMaker, sections_between
 from placegap.solvers import Limits
@@ -84,6 +85,22 @@ def test_the_lp_proves_more_than_paths() -> None:
     port = Makespan()
     assert oracle(made, port) == 30
     assert 28.5 < lp_bound_ns(made, port, 40) <= 30
+
+
+def test_an_op_that_leaves_in_fractions_to_many_devices_pays_as_if_it_went_to_one() -> None:
+    # Four ops of 1000 ns between a fork and a join of 0 ns on d0; a transfer takes 1000 ns. If y of
+    # each op stays, d0 works for 4000 y, and its port sends for 4000 (1 - y); after the last
+    # arrival an op and its answer follow, 2000 ns of which at least 1 - y count. 4000 y =
+    # 6000 (1 - y) is 2400. If only what one device gets counted, it were 2222. Three at home: 3000.
+    ops = [Op(name=f"op{i}", time_ns={"gpu": 1000 * (0 < i < 5)}) for i in range(6)]
+    pairs = [*((0, i) for i in range(1, 5)), *((i, 5) for i in range(1, 5))]
+    star = instance_of(
+        "star", ops, edges(pairs, [1000] * 6, [False] * 6, lambda: 1000),
+        [Device(name=f"d{k}", kind="gpu") for k in range(3)], links(3, lambda a, b: (10**9, 0)),
+    )  # fmt: skip
+    made = SectionMaker(star).make(sections_between(star, (0, 5))[1], 0, 0)
+    assert oracle(made, Makespan()) == 3000
+    assert 2399 < lp_bound_ns(made, Makespan(), 4000) <= 3000
 
 
 def test_the_lp_says_nothing_below_a_horizon_that_no_schedule_meets() -> None:
