@@ -150,6 +150,7 @@ def channel_work_within(
             return model.sent[tensor[q], a, b] >= model.route[q, a, b]
 
     length: dict[tuple[int, int, int], float] = {}
+    through: dict[tuple[int, int], list[tuple[int, int]]] = {}  # by channel and edge
     for q, pairs in enumerate(arcs):
         i, j = index.producer[q], index.consumer[q]
         for a, b in pairs:
@@ -161,21 +162,18 @@ def channel_work_within(
             head, tail = int(until[i, a]), int(since[j, b])
             old = spare.get(key, (head, tail))
             spare[key] = (min(old[0], head), min(old[1], tail))
+            for c in channels_of(semantics.channels, num_devices, a, b):
+                if c != NO_CHANNEL:
+                    through.setdefault((c, q), []).append((a, b))
     channel: dict[int, list[tuple[int, int, int]]] = {}
     for key in sorted(items):
         for c in channels_of(semantics.channels, num_devices, key[1], key[2]):
             if c != NO_CHANNEL:
                 channel.setdefault(c, []).append(key)
     idle = {c: _least(spare[key] for key in keys) / times.unit_ns for c, keys in channel.items()}
-    through: dict[tuple[int, int], list[tuple[int, int]]] = {}  # by channel and edge
-    for q, pairs in enumerate(arcs):
-        for a, b in pairs:
-            for c in channels_of(semantics.channels, num_devices, a, b) if a != b else ():
-                if c != NO_CHANNEL and idle[c] > 0:
-                    through.setdefault((c, q), []).append((a, b))
     model.busy = pyo.Var(sorted(channel), bounds=(0, 1))
 
-    @model.Constraint(sorted(through))
+    @model.Constraint([(c, q) for c, q in sorted(through) if idle[c] > 0])
     def channel_busy(model: pyo.ConcreteModel, c: int, q: int) -> Linear:
         return model.busy[c] >= sum(model.route[q, a, b] for a, b in through[c, q])
 
