@@ -65,7 +65,7 @@ MOST_TURNS = 2
 SIDES_SHARE, ORDERS_SHARE = 0.2, 0.8
 """Of the time, for `chain-sides`, and later `disjunctive-search`, where memory is slack."""
 
-PATIENCE = 0.35
+PATIENCE = 0.45
 """Of the time of the proof of a makespan, after which it must have proven more than was known."""
 
 SECOND_TURNS, SECOND_SEED = 4, 1_000
@@ -112,10 +112,10 @@ class AutoStep:
         Examples
         --------
         >>> from placegap.instances import Makespan
-        >>> step = AutoStep("decomposition", Makespan(), patience=0.35)
-        >>> [step.gives_up(0.3, has_proven=False), step.gives_up(0.4, has_proven=False)]
+        >>> step = AutoStep("decomposition", Makespan(), patience=0.45)
+        >>> [step.gives_up(0.4, has_proven=False), step.gives_up(0.5, has_proven=False)]
         [False, True]
-        >>> step.gives_up(0.4, has_proven=True)
+        >>> step.gives_up(0.5, has_proven=True)
         False
         """
         return self.patience < 1 and share > self.patience and not has_proven
