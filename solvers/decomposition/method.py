@@ -366,8 +366,8 @@ def _too_large(section: Section) -> bool:
 
 
 def _step(arc: Arc) -> Step | None:
-    """CP-SAT for longer and longer, and the LP once: first in larger sections, in others after
-    the first time that CP-SAT did not suffice.
+    """CP-SAT for longer and longer, and the LP once: first in larger sections, in others when
+    the first step of CP-SAT has left the arc open.
     """
     if _too_large(arc.section):
         return None

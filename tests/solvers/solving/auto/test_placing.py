@@ -167,8 +167,10 @@ def test_a_proof_that_proves_nothing_leaves_its_core_to_a_second_search(
     assert 3 not in {step.seed for step in steps[2:-1]}  # the first search has that seed
     alone = [step.method for step in rules.proofs(task, 1)]
     assert alone == ["bounds", "decomposition", "cp-sat", "bounds"]
-    assert steps[1].gives_up(0.5, has_proven=False)
-    assert not steps[1].gives_up(0.5, has_proven=True)
+    late = rules.PATIENCE + 0.01
+    assert not steps[1].gives_up(rules.PATIENCE, has_proven=False)
+    assert steps[1].gives_up(late, has_proven=False)
+    assert not steps[1].gives_up(late, has_proven=True)
     assert not any(step.gives_up(2.0, has_proven=False) for step in steps[2:])
 
 
