@@ -1,1 +1,1 @@
-"""RoomPrices of bytes: of what lies beside a chain, and of the room on devices."""
+"""Prices of bytes: of what lies beside a chain, and of the room on devices."""
