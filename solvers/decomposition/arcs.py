@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placegap.formulations.sections.paths import bare_lengths, path_bounds
+from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.symmetry import Classes, identical_devices
 from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.graph_index import Ints
@@ -106,9 +108,14 @@ class ArcTable:
         """Devices that may be swapped."""
         return identical_devices(self.instance)
 
+    @cached_property
+    def possible(self) -> NDArray[np.bool_]:
+        """The devices of each op, which members of its group outside a section decide, too."""
+        return possible_devices(self.instance)
+
     def uses(self, section: Section) -> list[list[Use]]:
         """The arcs of a section by the devices of entry (rows) and exit (columns)."""
-        key = _key(self.instance, section)
+        key = _key(self.instance, section, self.possible)
         exact = section.num_inner == 0
         if exact:
             lengths = bare_lengths(self.instance, section, self.semantics)
@@ -145,7 +152,7 @@ class ArcTable:
         return tuple(names)
 
 
-def _key(instance: Instance, section: Section) -> Hashable:
+def _key(instance: Instance, section: Section, possible: NDArray[np.bool_]) -> Hashable:
     """Equal for sections that are equal up to the names of ops and tensors."""
     arrays, ops, edges = instance.arrays, list(section.ops), list(section.edges)
     index = arrays.index
@@ -155,6 +162,7 @@ def _key(instance: Instance, section: Section) -> Hashable:
         section.exit is None,
         len(ops),
         arrays.time_ns[ops].tobytes(),
+        possible[ops].tobytes(),
         arrays.resident_bytes[ops].tobytes(),
         _numbered(arrays.group[ops]),
         tuple(local[i] for i in index.producer[edges].tolist()),

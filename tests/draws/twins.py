@@ -55,3 +55,31 @@ def twin_instance(seed: int, *, num_ops: int, kinds: list[str], max_edges: int =
     limit = rng.choice([None, None, draw.share_of(ops, 1, len(kinds)) + 2])
     cluster = gpus(kinds, limit)
     return draw.instance_of(f"twins-{seed}", ops, edges, cluster.devices, cluster.links)
+
+
+def single_and_paired_instance(seed: int) -> Instance:
+    """A row of 3 to 5 ops, on devices that stand alone and on pairs with a fast link between them.
+
+    Kinds tell pairs from others, so devices that may be swapped are often in pools of their own,
+    and each has room for the bytes of one op, or two.
+    """
+    rng = random.Random(f"single-and-paired-{seed}")
+    alone, num_ops = rng.choice([0, 1, 2, 2]), rng.choice([3, 4, 5])
+    pool = [*range(alone), alone, alone] + [1, 1] * (alone == 0)
+    num_devices = len(pool)
+    kinds = ["single" if k < alone else "pair" for k in range(num_devices)]
+    times = [1, 1, 2, 5, 100]
+    ops = [
+        Op(
+            name=f"op{i}",
+            time_ns={kind: rng.choice(times) for kind in sorted(set(kinds))},
+            resident_bytes=rng.choice([0, 1, 1, 2]),
+        )
+        for i in range(num_ops)
+    ]
+    pairs = [(i, i + 1) for i in range(num_ops - 1)] + [(0, num_ops - 1)] * (rng.random() < 0.3)
+    edges = draw.edges(pairs, [], [False] * num_ops, lambda: rng.choice([1, 2, 3]))
+    room = rng.choice([1, 2])
+    links = draw.links(num_devices, lambda a, b: (10**9 if pool[a] == pool[b] else 10**8, 0))
+    devices = draw.devices(kinds, lambda k: room)
+    return draw.instance_of(f"single-and-paired-{seed}", ops, edges, devices, links)

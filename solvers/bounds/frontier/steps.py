@@ -54,11 +54,10 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
         part[np.argsort(index.topological_position[part], kind="stable")]
         for part in np.split(member, member_ptr[1:-1])
     ]
-    peers = np.arange(instance.num_devices)
-    for alike in identical_devices(instance):
+    pools, peers = device_pools(arrays), np.arange(instance.num_devices)
+    for alike in identical_devices(instance, pools.pool.tolist()):  # a pool is filled once
         peers[list(alike)] = alike[0]
     room, mode = arrays.memory_bytes, _modes(index, place)
-    pools = device_pools(arrays)
     narrow, section = _sections(index, mode, place)
     graph = PlacedGraph(
         mode, narrow, section, place,

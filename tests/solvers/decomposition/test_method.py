@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import pytest
 from doubles.processes import children
@@ -294,6 +295,24 @@ def test_optima_of_the_corpus(graph: str, cluster: str, optimum_ns: int) -> None
     problem = load_corpus(graph).instance(load_cluster(cluster))
     result = solve(problem, PORT, "decomposition", ONE)
     assert (result.status, result.value_ns) == ("optimal", optimum_ns)
+
+
+def test_sections_are_equal_only_if_groups_leave_their_ops_the_same_devices() -> None:
+    # b and e take the same, but only x runs c, and b with it: b takes 100 ns there. e does not, as
+    # it is free to go: a, b and c on x, d and e on y take 1 + 100 + 1 + 2 + 1 + 1 ns
+    times = {"a": (1, 1), "b": (100, 1), "c": (1, None), "d": (1, 1), "e": (100, 1)}
+    ops = [
+        Op(
+            name=name,
+            time_ns={"kind0": x} if y is None else {"kind0": x, "kind1": y},
+            colocation="g" if name in "bc" else None,
+        )
+        for name, (x, y) in times.items()
+    ]
+    row = instance("row", ops, [(a, b, 2) for a, b in pairwise("abcde")])
+    for params in ({"start": False, **ONE}, ONE):
+        result = solve(row, PORT, "decomposition", params)
+        assert (result.value_ns, result.bound_ns) == (106, 106)
 
 
 def test_section_plans_are_packed_into_memory_that_binds() -> None:

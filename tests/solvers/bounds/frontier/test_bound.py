@@ -9,6 +9,7 @@ import pytest
 from draws.binding_memory import binding_instance
 from draws.bottlenecks import bottleneck_instance
 from draws.training_steps import mirrored_instance, two_servers_instance
+from draws.twins import single_and_paired_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
 from placegap.instances import (
@@ -126,6 +127,27 @@ def test_what_a_server_holds_is_not_forgotten() -> None:
     assert len(steps_of(row_on_servers(1), Makespan()).graph.pool_room_bytes) == 0
 
 
+def test_devices_that_may_be_swapped_are_not_one_if_each_is_a_pool() -> None:
+    # a and c are fast on the two devices that stand alone, b on the pair, and each device has room
+    # for one op: 1 + 50 + 1 + 50 + 1 ns. The second single device is not full when c is placed,
+    # though the first, which is like it, is
+    ops = [
+        Op(name=x, time_ns={"single": fast, "pair": 1001 - fast}, resident_bytes=1)
+        for x, fast in (("a", 1), ("b", 1000), ("c", 1))
+    ]
+    kinds = ("single", "single", "pair", "pair")
+    devices = tuple(Device(name=f"d{k}", kind=x, memory_bytes=1) for k, x in enumerate(kinds))
+    links = tuple(
+        Link(source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=10**9 if a + b == 5 else 10**8)
+        for a in range(4) for b in range(4) if a != b
+    )  # fmt: skip
+    edges = tuple(Edge(producer=x, consumer=y, bytes=5) for x, y in pairwise("abc"))
+    graph = Graph(name="row", ops=tuple(ops), edges=edges)
+    row = Instance(name="row", graph=graph, cluster=Cluster(name="c", devices=devices, links=links))
+    assert oracle(row, Makespan()) == 103
+    assert frontier_bound(row, Makespan(), 0) == 103
+
+
 def edges_of(*pairs: tuple[str, str]) -> tuple[Edge, ...]:
     return tuple(Edge(producer=x, consumer=y, bytes=3) for x, y in pairs)
 
@@ -175,7 +197,10 @@ MOST_TRANSFERS = 10
 
 def compare(seed: int, seen: Counter[str]) -> None:
     semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
-    for make in (mirrored_instance, bottleneck_instance, binding_instance, two_servers_instance):
+    for make in (
+        mirrored_instance, bottleneck_instance, binding_instance, two_servers_instance,
+        single_and_paired_instance,
+    ):  # fmt: skip
         instance = make(seed)
         if len(instance.graph.edges) > MOST_TRANSFERS:
             continue
