@@ -288,9 +288,11 @@ class SectionSearch:
                 kind = step(arc) if arc.open and arc.ticket is None else None
                 if kind is not None:
                     todo.append((arc.undecided, len(todo), arc, kind))
+            if todo and targets is None and self.value_ns is not None:
+                targets = self._targets(chain, self.value_ns - 1)
+            if targets is not None:  # memory may lead a path over arcs that no better plan can use
+                todo = [each for each in todo if targets[each[2]] >= each[2].lower_ns]
             for _, _, arc, kind in sorted(todo)[:wanted]:
-                if targets is None and self.value_ns is not None:
-                    targets = self._targets(chain, self.value_ns - 1)
                 self._start(arc, kind, None if targets is None else targets[arc])
 
     def _targets(self, chain: Chain, limit_ns: int) -> dict[Arc, int]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
 
 
 def mirrored_instance(seed: int) -> Instance:
@@ -145,13 +145,14 @@ def tight_instance(seed: int, *, layers: int = 2) -> Instance:
     return draw.instance_of(f"tight-{seed}", ops, plain.graph.edges, devices, links)
 
 
-def training_step(layers: int, transfer_ns: int) -> Instance:
-    """A row of layers, a loss that takes no time, and the layers back, on two equal devices.
+def training_step(layers: int, transfer_ns: int, num_devices: int = 2) -> Instance:
+    """A row of layers, a loss that takes no time, and the layers back, on equal devices.
 
     Of each layer an op forward, one backward, and after it one for its weights are colocated and
     take 10 ns each.
     """
-    rows = ((0, transfer_ns), (transfer_ns, 0))
+    numbers = range(num_devices)
+    rows = tuple(tuple(transfer_ns * (a != b) for b in numbers) for a in numbers)
     there, back = ([f"{way}{x}" for x in range(layers)] for way in "fb")
     chain = [*there, "loss", *reversed(back)]
     pairs = [*pairwise(chain)]
@@ -160,10 +161,8 @@ def training_step(layers: int, transfer_ns: int) -> Instance:
     ops = [Op(name=name, time_ns={"gpu": 10}, colocation=f"layer{name[1:]}") for name in names]
     ops.append(Op(name="loss", time_ns={"gpu": 0}, colocation=f"layer{layers - 1}"))
     edges = tuple(Edge(producer=u, consumer=v, transfer_ns=rows) for u, v in pairs)
-    devices = tuple(Device(name=name, kind="gpu") for name in "ab")
-    links = tuple(
-        Link(source=u, target=v, bandwidth_bytes_per_s=10**9) for u, v in (("a", "b"), ("b", "a"))
-    )
+    devices = tuple(Device(name=f"d{k}", kind="gpu") for k in numbers)
+    links = tuple(draw.links(num_devices, lambda a, b: (10**9, 0)))
     graph = Graph(name="step", ops=tuple(ops), edges=edges)
     cluster = Cluster(name="pair", devices=devices, links=links)
     return Instance(name="step", graph=graph, cluster=cluster)

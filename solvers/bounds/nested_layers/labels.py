@@ -38,7 +38,7 @@ from placegap.solvers.bounds.nested_layers.growth import (
     grown_labels,
     rename_alike,
 )
-from placegap.solvers.bounds.nested_layers.options import LayerTable
+from placegap.solvers.bounds.nested_layers.options import MOST_ALIKE, LayerTable
 from placegap.solvers.bounds.nested_layers.shortest import least_inside
 
 MOST_CELLS, MOST_TRIALS = 12_000_000, 200_000_000
@@ -135,7 +135,8 @@ def least_within(
             return None
         if not len(grown):
             return Least(NEVER, [])
-        rename_alike(grown, table.kind, num_devices)
+        if num_devices <= MOST_ALIKE:
+            rename_alike(grown, table.kind, num_devices)
         state, start, left, source, option, names = grown[:, :WORK].T
         work, held = np.split(grown[:, WORK:], [num_devices], axis=1)
         labels = _thinned(
@@ -204,8 +205,9 @@ def _path(table: LayerTable, found: list[LayerLabels], row: int) -> LayerPath:
     for options, labels in zip(reversed(table.options), reversed(found), strict=True):
         a, b = divmod(int(labels.state[row]), num_devices)
         gates.append((int(name[a]), int(name[b])))
-        here = int(labels.names[row]) // num_devices ** np.arange(num_devices) % num_devices
-        name = name[here]
+        if num_devices <= MOST_ALIKE:  # the names of more have too many digits
+            here = int(labels.names[row]) // num_devices ** np.arange(num_devices) % num_devices
+            name = name[here]
         devices.append(name[options.devices[labels.option[row]]])
         row = int(labels.source[row])
     return LayerPath(devices[::-1], gates[::-1])

@@ -31,16 +31,21 @@ from placegap.instances import (
 )
 from placegap.instances.importers.reader import read_model
 from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
+from placegap.instances.structure.sections import sections_between
 from placegap.solvers import Result, SolverDisagreement, solve
 from placegap.solvers.core import worker_process
 from placegap.solvers.core.back_ends.cp_sat import Answer
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import News
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.decomposition import jobs as section_jobs
 from placegap.solvers.decomposition import method as decomposition
 from placegap.solvers.decomposition import search
 from placegap.solvers.decomposition import workers as section_workers
+from placegap.solvers.decomposition.arcs import ArcTable
+from placegap.solvers.decomposition.chain import tiling
 from placegap.solvers.decomposition.jobs import Job
+from placegap.solvers.decomposition.search import SectionSearch
 
 PORT = Makespan()
 ONE = {"workers": 1}
@@ -313,6 +318,27 @@ def test_sections_are_equal_only_if_groups_leave_their_ops_the_same_devices() ->
     for params in ({"start": False, **ONE}, ONE):
         result = solve(row, PORT, "decomposition", params)
         assert (result.value_ns, result.bound_ns) == (106, 106)
+
+
+def test_nothing_is_asked_of_an_arc_that_no_better_plan_can_use() -> None:
+    # on kind0 all takes 4 ns; from `in` to `out` on kind1 x alone takes 1,000. Memory may lead a
+    # path there, but no plan of less than 4 ns: a horizon below 0 was an error in CP-SAT
+    ops = [
+        Op(name=name, time_ns={"kind0": 1, "kind1": 1000 if name in "xy" else 1})
+        for name in ("in", "x", "y", "out")
+    ]
+    pairs = [("in", "x", 2), ("in", "y", 2), ("x", "out", 2), ("y", "out", 2)]
+    diamond = instance("diamond", ops, pairs)
+    task = Task(diamond, PORT)
+    table = ArcTable(diamond, PORT)
+    tiles = tiling(table, sections_between(diamond, cuts(diamond)))
+    (slow,) = (uses[1][1] for uses in tiles.uses if uses[0][0].section.num_inner == 2)
+    with section_workers.SectionWorkers(1) as workers:
+        found = SectionSearch(task, table, workers, task.limits.clock())
+        assert found.found_plan(Plan.on([0] * 4))
+        for _ in found.refine_packing(tiles, lambda _: (3, [slow]), tiles, decomposition._step):
+            pass
+    assert (found.value_ns, found.bound_ns, found.jobs) == (4, 3, 0)
 
 
 def test_section_plans_are_packed_into_memory_that_binds() -> None:

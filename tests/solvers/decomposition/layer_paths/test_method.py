@@ -14,6 +14,15 @@ def test_layers_change_devices_where_that_is_worth_its_transfers() -> None:
         assert found.value_ns == least_ns
 
 
+def test_many_devices_keep_their_names() -> None:
+    # K digits below K are a number of 64 bits for K <= 15; six layers need no more devices
+    values = [
+        solve(training_step(6, 3, num_devices), Makespan(), "layer-paths").value_ns
+        for num_devices in (12, 17, 24)
+    ]
+    assert len(set(values)) == 1
+
+
 def test_a_graph_without_layers_is_left_to_others() -> None:
     found = solve(example(), Makespan(), "layer-paths")
     assert found.plan is None
