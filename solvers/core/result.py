@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -21,6 +22,31 @@ plans proved a bound. ``no_plan``: none found, and the message says why.
 
 class SolverDisagreement(AssertionError):
     """A method and the referee cannot both be right: a bug to find, never a tolerance to widen."""
+
+
+class Fault(SolverDisagreement, RuntimeWarning):
+    """A method failed, or contradicts a plan: a warning, and an error where warnings are errors.
+
+    The tests have it raised (pyproject.toml), so that no fault goes unseen there.
+    """
+
+
+def fault_of(by: str, instance: Instance, said: str | Exception) -> str:
+    """Warn of what went wrong in a method, and put it into words for a result's faults.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from placegap.instances import example
+    >>> with warnings.catch_warnings(record=True):
+    ...     fault_of("heft", example(), ValueError("a bug"))
+    'heft on fd-dps-figure-3: ValueError: a bug'
+    """
+    if isinstance(said, Exception):
+        said = " ".join(f"{type(said).__name__}: {said}".split())
+    fault = f"{by} on {instance.name}: {said}"
+    warnings.warn(Fault(f"a method failed: {fault}"), stacklevel=3)
+    return fault
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,15 @@ from placegap.instances.problem.semantics import (
     Objective,
     with_plans,
 )
+from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import find_method, why_not
+from placegap.solvers.core.result import fault_of
 
 LONGEST_S, SHARE = 10.0, 0.2
 """A method that looks for a start gets a share of the time, and no more than so many seconds."""
@@ -166,13 +169,13 @@ def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
     return tuple(sorted(costs, key=lambda cost: cost[1]))
 
 
-def starts(task: Task, methods: Iterable[str]) -> Iterator[Start]:
+def starts(task: Task, methods: Iterable[str], faults: list[str] | None = None) -> Iterator[Start]:
     """The feasible plans of the task's incumbent and of the named methods, each as it is found.
 
     A method that does not do the task's class of plans is asked for a narrower class: a chain is
     convex, and is a plan of any kind; a plan without replicas is one of those with them. Methods
     that do not apply at all are passed over. No method is asked when the share of the task's time
-    is over.
+    is over. One that fails costs its plan: a warning, and a sentence among the `faults`.
 
     Examples
     --------
@@ -190,13 +193,15 @@ def starts(task: Task, methods: Iterable[str]) -> Iterator[Start]:
     for name in methods:
         if clock.left_s == 0.0 and name not in ALWAYS:
             break
-        method, limits = find_method(name), replace(task.limits, time_limit_s=share_s)
+        limits = replace(task.limits, time_limit_s=share_s)
         narrower = task_for(replace(task, limits=limits), name)
         if narrower is not None:
-            yield from _judged(task, method.run(narrower, method.params()).plan, name)
+            yield from _judged(task, _plan_by(name, narrower, faults), name)
 
 
-def best_start(task: Task, methods: Iterable[str] = ()) -> Start | None:
+def best_start(
+    task: Task, methods: Iterable[str] = (), faults: list[str] | None = None
+) -> Start | None:
     """The best of `starts`, of equal ones the first, or None.
 
     Examples
@@ -207,7 +212,25 @@ def best_start(task: Task, methods: Iterable[str] = ()) -> Start | None:
     >>> best_start(task).value_ns
     35
     """
-    return min(starts(task, methods), key=lambda start: start.value_ns, default=None)
+    return min(starts(task, methods, faults), key=lambda start: start.value_ns, default=None)
+
+
+def _plan_by(name: str, task: Task, faults: list[str] | None) -> Plan | None:
+    """The plan of a method, if it has one and does not fail."""
+    method = find_method(name)
+    try:
+        return method.run(task, method.params()).plan
+    except InputError:
+        raise
+    except MemoryError:
+        return None
+    except Exception as error:
+        if stop_asked():  # a compiler that is interrupted fails with an error of its own
+            raise KeyboardInterrupt from error
+        fault = fault_of(name, task.instance, error)
+        if faults is not None:
+            faults.append(fault)
+        return None
 
 
 def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:

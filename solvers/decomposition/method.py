@@ -30,9 +30,10 @@ from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
 from placegap.instances.structure.intervals import Interval, choose_chain, intervals
 from placegap.instances.structure.sections import Section, sections_between
 from placegap.solvers.core.back_ends.endings import say_rest
+from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import Outcome, fault_of
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import PROOF, word_of
 from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable, lower_table
@@ -75,6 +76,9 @@ BESIDE_SHARE = 2 / 3
 
 PRICE_SHARE = 0.1
 """Of the time that is left, for prices of bytes along one chain of runs."""
+
+NEAR_BOUND = 0.75
+"""Prices of bytes rarely raise what whole sections prove by half."""
 
 Packing = Runs | PricedSections
 """What memory makes of a chain."""
@@ -129,6 +133,11 @@ def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
             search.interrupted = True
         except MemoryError:
             search.note = "out of memory"
+        except Exception as error:  # what is known by now counts
+            search.interrupted |= stop_asked()
+            if not search.interrupted:
+                search.faults += (fault_of("decomposition", task.instance, error),)
+                search.note = "stopped by an error"
     by_floor = search.bound_ns == task.floor_ns and not search.infeasible
     return Outcome(
         plan=search.plan,
@@ -235,27 +244,30 @@ def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, Non
     """What memory proves along the tiles, a chain of intervals and a path: by runs that fit, and by
     prices of bytes in whole sections.
 
-    What proves most comes back first.
+    What proves most comes back first. Prices in whole sections take long, so they come after all
+    runs, along the first chain that has them, and only where they begin near what is known.
     """
-    task, is_wanted = search.task, not _are_alike(search)
+    task, whole = search.task, None
     found: list[tuple[int, Packing]] = []
     for chain in _chains(search, tiles):
-        packings: list[Packing | None] = [runs_of(task.instance, chain)]
-        if is_wanted:
-            whole = priced_sections(task.instance, task.semantics, chain, lambda: search.over)
-            packings.append(whole)
-            is_wanted = whole is None  # one chain suffices: its sections are searched for long
-        for packing in packings:
-            if packing is None or search.over:
-                continue
-            yield from search.look(chain, lambda: None, packing.shortest)
-            packing = yield from _price(search, packing)
+        runs = runs_of(task.instance, chain)
+        if runs is not None:
+            yield from search.look(chain, lambda: None, runs.shortest)
+            packing = yield from _price(search, runs)
             found.append((packing.shortest(lower_table)[0], packing))
+        if whole is None and not _are_alike(search) and not search.over:
+            whole = priced_sections(task.instance, task.semantics, chain, lambda: search.over)
+    if whole is not None and not search.over:
+        yield from search.look(whole.chain, lambda: None, whole.shortest)
+        if whole.shortest(lower_table)[0] >= NEAR_BOUND * search.bound_ns:
+            packing = yield from _price(search, whole)
+            found.append((packing.shortest(lower_table)[0], packing))
+            more = None
             if isinstance(packing, PricedSections) and not search.over:
                 more = with_more_placed(packing, task.semantics)
-                if more is not None:
-                    yield from search.look(chain, lambda: None, more.shortest)
-                    found.append((more.shortest(lower_table)[0], more))
+            if more is not None:
+                yield from search.look(more.chain, lambda: None, more.shortest)
+                found.append((more.shortest(lower_table)[0], more))
     return [packing for _, packing in sorted(found, key=lambda each: -each[0])]
 
 

@@ -11,7 +11,6 @@ What the method found by itself stays to be seen, for studies that compare metho
 from __future__ import annotations
 
 import traceback
-import warnings
 from dataclasses import replace
 
 from placegap.instances.reading.errors import InputError
@@ -22,17 +21,9 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import AnyMethod, ExactParams, Params, Start, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.result import Outcome, SolverDisagreement
+from placegap.solvers.core.result import Outcome, fault_of
 from placegap.solvers.core.starts import best_start, placers, starts
 from placegap.solvers.core.trust import PROOF
-
-
-class Fault(SolverDisagreement, RuntimeWarning):
-    """A method failed, or contradicts a plan: a warning, and an error where warnings are errors.
-
-    The tests have it raised (pyproject.toml), so that no fault goes unseen there.
-    """
-
 
 AFTERWARDS = ("ideal-dp",)
 """Methods with quick starts of their own: placers are asked only if they end without a proof."""
@@ -60,11 +51,11 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
     asked = params.start
     clock = task.limits.clock()
     before = asked and method.name not in AFTERWARDS
-    found: list[Start] = []
+    found, faults = list[Start](), list[str]()
     floor = Bound(0, "")
     try:
         floor = quick_bound(task.instance, task.semantics)
-        for start in starts(task, placers(task) if before else ()):
+        for start in starts(task, placers(task) if before else (), faults):
             found.append(start)  # one by one: those before an interrupt count
         ordered = sorted(found, key=lambda start: start.value_ns)
         floor = _floor(task, floor, ordered[0] if ordered else None)
@@ -84,12 +75,17 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
     outcome, best = _not_worse(method, task, outcome, best)
     open_ = _is_open(task, outcome, best, floor)
     if open_ and asked and not before:
-        again = best_start(task, placers(task))
+        again = best_start(task, placers(task), faults)
         if again is not None and (best is None or again.value_ns < best.value_ns):
             outcome, best = replace(outcome, plan=again.plan, claim_ns=None), again
     if open_ and task.instance.num_ops + len(task.instance.graph.edges) <= SMALL:
         floor = method_bound(task, floor, 1.0)
-    outcome = _not_below(method, outcome, best, floor)
+    if best is not None and floor.ns > best.value_ns:
+        said = f"proves {floor.ns}, and a plan of {best.value_ns} ns is known"
+        faults.append(fault_of(floor.origin, task.instance, said))
+        floor = Bound(0, "")
+    outcome = _not_below(outcome, floor)
+    outcome = replace(outcome, faults=(*outcome.faults, *faults))
     return _in_words(outcome, best, task.limits.gap, clock)
 
 
@@ -104,14 +100,12 @@ def _floor(task: Task, floor: Bound, start: Start | None) -> Bound:
 def _failed(method: AnyMethod, task: Task, error: Exception) -> Outcome:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
-    said = " ".join(f"{type(error).__name__}: {error}".split())
-    return _fault(Outcome(message=f"stopped by an error ({where})"), method, task, said)
+    return _fault(Outcome(message=f"stopped by an error ({where})"), method, task, error)
 
 
-def _fault(outcome: Outcome, method: AnyMethod, task: Task, said: str) -> Outcome:
+def _fault(outcome: Outcome, method: AnyMethod, task: Task, said: str | Exception) -> Outcome:
     """Note what went wrong, in the result and as a warning."""
-    fault = f"{method.name} on {task.instance.name}: {said}"
-    warnings.warn(Fault(f"a method failed: {fault}"), stacklevel=4)
+    fault = fault_of(method.name, task.instance, said)
     return replace(outcome, faults=(*outcome.faults, fault))
 
 
@@ -161,7 +155,7 @@ def _is_open(task: Task, outcome: Outcome, best: Start | None, floor: Bound) -> 
     return best.value_ns - bound_ns > task.limits.gap * best.value_ns
 
 
-def _not_below(method: AnyMethod, outcome: Outcome, best: Start | None, floor: Bound) -> Outcome:
+def _not_below(outcome: Outcome, floor: Bound) -> Outcome:
     """The outcome with the better of its bound and the cheap one, and what that rests on.
 
     Of equal bounds the one counts that needs no solver's word.

@@ -83,7 +83,7 @@ class Board(Best):
             self.faults.append(
                 f"{self.origin}: its bound {self.bound_ns} is above the value {value_ns} of a plan"
             )
-            self.bound_ns, self.origin, self.rests_on = 0, "", PROOF
+            self._forget_bound()
         tell(self.task.instance, self.task.semantics, by, value_ns=value_ns, plan=plan)
         return True
 
@@ -124,11 +124,17 @@ class Board(Best):
         elif isinstance(answer, Contradiction):
             self.faults.append(f"{method}: {answer.said}")
             if self.is_first_word:
-                self.bound_ns, self.origin, self.rests_on = 0, "", PROOF
-                self.is_first_word = False
-                self.take_bound(quick_bound(self.task.instance, self.task.semantics))
+                self._forget_bound()
         else:
             self.notes[method] = answer
+
+    def _forget_bound(self) -> None:
+        """Nothing is left of it but what costs next to nothing, if that is not what was wrong."""
+        self.bound_ns, self.origin, self.rests_on = 0, "", PROOF
+        self.bound_class, self.is_first_word = None, False
+        least = quick_bound(self.task.instance, self.task.semantics)
+        if self.value_ns is None or least.ns <= self.value_ns:
+            self.take_bound(least)
 
     def take(self, result: Result) -> None:
         """What a part has found, perhaps for another class of plans or under other rules."""

@@ -32,7 +32,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome, Result
+from placegap.solvers.core.result import Outcome, Result, fault_of
 from placegap.solvers.core.starts import LONGEST_S, SHARE, cheapest_first
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.core.worker_process import may_start_processes
@@ -172,7 +172,7 @@ def _first_plans(task: Task, board: Board, heard: list[Placed]) -> Iterator[None
     if task.incumbent is not None:
         board.offer(task.incumbent, "the start")
     waiting = True
-    for placed in first_plans(task, clock):
+    for placed in first_plans(task, clock, board.faults):
         heard.append(placed)
         if placed.plan is not None:
             board.offer(placed.plan, placed.name, placed.value_ns)
@@ -186,9 +186,14 @@ def _first_plans(task: Task, board: Board, heard: list[Placed]) -> Iterator[None
 
 
 def _prove_what_is_cheap(task: Task, board: Board) -> None:
-    floor = quick_bound(task.instance, task.semantics)
-    if floor.ns:
-        board.prove(floor.ns, floor.origin, floor.rests_on)
+    try:
+        board.take_bound(quick_bound(task.instance, task.semantics))
+    except MemoryError:
+        pass
+    except Exception as error:  # plans are known, and the lanes may prove more
+        if stop_asked():
+            raise KeyboardInterrupt from error
+        board.faults.append(fault_of("quick bound", task.instance, error))
 
 
 def _look_for_room(task: Task, board: Board) -> None:

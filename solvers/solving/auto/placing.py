@@ -42,11 +42,12 @@ class Placed(NamedTuple):
     value_ns: int | None = None
 
 
-def first_plans(task: Task, clock: Clock) -> Iterator[Placed]:
+def first_plans(task: Task, clock: Clock, faults: list[str] | None = None) -> Iterator[Placed]:
     """What the placers say that are fast on the task, until the clock is over.
 
     The first ones are asked however late it is, and to the end while no plan is known; afterwards
-    none that is likely to take longer than what is left of the task's time limit.
+    none that is likely to take longer than what is left of the task's time limit. One that fails
+    has no plan, and a sentence among the `faults`.
 
     Examples
     --------
@@ -70,7 +71,7 @@ def first_plans(task: Task, clock: Clock) -> Iterator[Placed]:
                     return
                 if is_known and whole.left_s is not None and likely_s[name] > whole.left_s:
                     continue
-                plan, value_ns = _plan_of(task, name, most)
+                plan, value_ns = _plan_of(task, name, most, faults)
                 is_known = is_known or plan is not None
                 is_done = most is None or plan is not None
                 if is_done:
@@ -101,15 +102,17 @@ def still_waiting(task: Task, heard: Sequence[Placed], *, is_huge: bool = False)
     return tuple(sorted(names, key=asked.__contains__))
 
 
-def _plan_of(task: Task, name: str, most_runs: int | None) -> tuple[Plan | None, int | None]:
+def _plan_of(
+    task: Task, name: str, most_runs: int | None, faults: list[str] | None
+) -> tuple[Plan | None, int | None]:
     """The plan of a placer, if it has one that fits, and its value, where it has been judged."""
     asked = replace(task, incumbent=None)
     if memory_rule(task.semantics) in find_method(name).memory_rules:
-        start = best_start(asked, [name])
+        start = best_start(asked, [name], faults)
         return (None, None) if start is None else (start.plan, start.value_ns)
 
     def run(part: Task) -> Outcome:
-        start = best_start(part, [name])
+        start = best_start(part, [name], faults)
         return Outcome(None if start is None else start.plan)
 
     return run_at_peak(asked, run, name, is_exact=False, most_runs=most_runs).plan, None

@@ -395,7 +395,7 @@ def test_the_transformer_takes_at_least_17_9_ms() -> None:
     assert 17_900_000 <= result.bound_ns <= 20_391_500 <= result.value_ns
 
 
-@pytest.mark.filterwarnings("ignore::placegap.solvers.solving.run_exact.Fault")
+@pytest.mark.filterwarnings("ignore::placegap.solvers.core.result.Fault")
 def test_what_a_lie_of_cp_sat_helps_to_prove_is_never_called_a_proof(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -30,13 +30,14 @@ from placegap.instances import (
 from placegap.instances.files.document import Document
 from placegap.instances.problem.semantics import PipelineIteration, has_two_levels
 from placegap.solvers import METHODS, Limits, Outcome, Task, solve
-from placegap.solvers.bounds.cheap_bounds import quick_bound
+from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
 from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import ExactParams, Method, Params
 from placegap.solvers.core.registry import parse_params, register, why_not
+from placegap.solvers.core.result import Fault
 from placegap.solvers.core.starts import best_start, placers, starts
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.solving.run_exact import Fault, run_exact
+from placegap.solvers.solving.run_exact import run_exact
 
 PORT = Makespan()
 LOAD = MaxLoad()
@@ -213,6 +214,45 @@ def test_a_method_that_is_wrong_leaves_the_best_plan_and_a_fault(
     assert (found.bound_ns, found.rests_on, found.proven_infeasible) == (33, PROOF, False)
     assert words in found.faults[0]
     assert found.message
+
+
+def _fails(*_: object) -> Outcome:
+    raise ValueError("a bug")
+
+
+@pytest.mark.parametrize("method", ["auto", "decomposition"])
+def test_a_placer_that_fails_costs_its_plan_and_a_sentence(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METHODS, "heft", replace(METHODS["heft"], run=_fails))
+    fault = f"heft on {example().name}: ValueError: a bug"
+    with pytest.warns(Fault, match="heft on .*: ValueError: a bug"):  # of sections, too
+        found = solve(example(), PORT, method, {"workers": 1})
+    assert (found.value_ns, found.bound_ns) == (34, 34)
+    assert fault in found.faults
+
+
+def test_of_a_decomposition_that_fails_late_all_that_it_knew_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # arcs have plans of placers, which are joined; no section is solved before the whole model
+    monkeypatch.setattr("placegap.solvers.decomposition.method.solve_whole", _fails)
+    monkeypatch.setattr("placegap.solvers.decomposition.method._step", lambda arc: None)
+    task = Task(example(), PORT)
+    params = METHODS["decomposition"].params(start=False, anneal=False)
+    with pytest.warns(Fault, match="a bug"):
+        found = run_exact(METHODS["decomposition"], task, params)
+    assert found.plan is not None
+    assert evaluate(example(), found.plan, PORT).feasible
+    assert (found.bound_ns, found.message) == (33, "stopped by an error")
+
+
+def test_a_cheap_bound_that_a_plan_refutes_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Bound(35, "wishes")
+    monkeypatch.setattr("placegap.solvers.solving.run_exact.quick_bound", lambda *_: wrong)
+    with pytest.warns(Fault, match="wishes on .*: proves 35, and a plan of 34 ns is known"):
+        found = run_exact(_method(Outcome(bound_ns=33)), Task(example(), PORT), ExactParams())
+    assert (found.bound_ns, len(found.faults)) == (33, 1)
 
 
 @pytest.mark.parametrize(

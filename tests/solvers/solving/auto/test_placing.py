@@ -195,7 +195,7 @@ def test_at_peak_memory_all_placers_have_one_run_before_any_has_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fits_in_the_end(
-        task: Task, name: str, most_runs: int | None
+        task: Task, name: str, most_runs: int | None, faults: list[str] | None
     ) -> tuple[Plan | None, int | None]:
         return (Plan.on([0] * 4) if most_runs is None or name == "metis" else None), None
 
