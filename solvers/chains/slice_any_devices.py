@@ -1,8 +1,8 @@
 """Cut one topological order into segments, optimally, whatever the devices are.
 
-Where accelerators are alike, and hosts are, `slicing.best_slices` finds the best segments on them
-in any succession. Other devices come in a few fixed sequences, each device with its own times,
-memory and host times; it takes one segment, which may be empty.
+Where accelerators are alike, and hosts are, `slice_two_kinds.best_slices` finds the best segments
+on them in any succession. Other devices come in a few fixed sequences, each device with its own
+times, memory and host times; it takes one segment, which may be empty.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def solve_coarse(
     Raises
     ------
     InputError
-        As `solve` and `transforms.coarsen` do.
+        As `solve` and `transforms.table.coarsen` do.
 
     Examples
     --------

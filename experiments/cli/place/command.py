@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from placegap.solvers.solving.second_opinion import Opinion
 
 NO_PLAN = 1
-NO_CERTIFICATE = "no bound of latency_subgraphs has one, nor of ops that fit no device"
+NO_CERTIFICATE = (
+    "no bound of latency_subgraphs or pipeline_iteration has one, nor of ops that fit no device"
+)
 LONGEST_S = 10**7
 
 

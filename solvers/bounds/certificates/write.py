@@ -48,7 +48,7 @@ MOST_PARTS = 20_000
 MOST_LEAVES = 200
 
 MOST_HALVES = 8
-"""How often the check of ideals is tried again, half-way between what it proved and did not."""
+"""How often ideals are checked: at the bound, then half-way between what is proven and what not."""
 
 
 def certify(

@@ -16,7 +16,7 @@ CHUNK = 64
 
 @dataclass(frozen=True, eq=False)
 class BlockArcs:
-    """BlockArcs between b blocks that are numbered topologically.
+    """Arcs between b blocks that are numbered topologically.
 
     Attributes
     ----------

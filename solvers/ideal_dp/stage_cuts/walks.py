@@ -34,7 +34,7 @@ class PairLayers(NamedTuple):
 
 
 def layers_of(parts: list[Ints]) -> PairLayers:
-    """PairLayers from the pairs of each."""
+    """Layers from the pairs of each."""
     pointer = np.cumsum([0, *(len(part) for part in parts)]).astype(np.int64)
     return PairLayers(pointer, np.concatenate([np.zeros(0, np.int64), *parts]))
 

@@ -68,10 +68,10 @@ def run(task: Task[Makespan], params: MultilevelParams) -> Outcome:
     """Search coarser graphs, each from lists of its own, and go on from the best on the graph.
 
     A round searches graphs of some 50, 200 and 800 parts for each device, and then the graph itself
-    from the best plan of all. The first round starts from nothing; in later ones parts do not cross
-    the devices of the best plan, which so is a plan of every level (iterated multilevel, as in
-    Walshaw, "Multilevel refinement for combinatorial optimisation problems", Annals of OR 131,
-    2004). Three rounds, each longer than the one before. A heuristic, deterministic for a seed
+    from the best plan of all. The first round starts from nothing; in the second one parts do not
+    cross the devices of the best plan, which so is a plan of every level (iterated multilevel, as
+    in Walshaw, "Multilevel refinement for combinatorial optimisation problems", Annals of OR 131,
+    2004). The second round is the longer one. A heuristic, deterministic for a seed
     without a time limit. The merging takes O((n d + m) log m) for each level, d edges at an op.
 
     Examples

@@ -2,7 +2,7 @@
 
 Two lanes run side by side, each a list of steps: one proves, the other looks for plans. A step runs
 until it ends, or until its share of the time that is left is over; then the lane takes its next
-step. The plan lane begins again, with another seed, when it has no more.
+step. The plan lane, when it has no more, asks the search again that gained most, with another seed.
 """
 
 from __future__ import annotations
