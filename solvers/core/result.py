@@ -38,7 +38,8 @@ def fault_of(by: str, instance: Instance, said: str | Exception) -> str:
     --------
     >>> import warnings
     >>> from placegap.instances import example
-    >>> with warnings.catch_warnings(record=True):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     fault_of("heft", example(), ValueError("a bug"))
     'heft on fd-dps-figure-3: ValueError: a bug'
     """
