@@ -8,6 +8,7 @@ Modules that take long to load are loaded by the commands that need them.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -114,7 +115,9 @@ def _message(error: Exception) -> str:
 
 
 def _open_streams() -> None:
-    """What was closed by the caller goes nowhere, and no file gets its number."""
+    """What was closed by the caller goes nowhere, and no file gets its number; what the terminal
+    has no letters for is printed as escapes.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
@@ -122,6 +125,8 @@ def _open_streams() -> None:
             setattr(sys, name, stream)
             if stream.fileno() == number:
                 os.set_inheritable(number, True)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_output() -> None:

@@ -63,7 +63,7 @@ class Terms:
         self.time = [[op.get("time_ns", {}).get(d["kind"]) for d in devices] for op in ops]
         groups, self.bytes, self.able = defaultdict[Any, list[int]](list), list[int](), Able()
         for i, op in enumerate(ops):
-            groups[i if op.get("colocation") is None else op["colocation"]].append(i)
+            groups[op.get("colocation") or i].append(i)  # 0 is none, as in the digest
             state, peak = op.get("state_bytes"), rules.get("memory") == "peak"
             held = op.get("parameter_bytes", 0) if state is None else state  # alone is certain then
             self.bytes.append(held if peak else op.get("resident_bytes", 0))
@@ -79,8 +79,8 @@ class Terms:
         self.edges, self.moves = list[tuple[int, int, int]](), list[list[list[int]]]()
         self.out, self.into = [list[int]() for _ in ops], [list[int]() for _ in ops]
         for e, edge in enumerate(parts["edges"]):
-            i, j, name = number[edge["producer"]], number[edge["consumer"]], edge.get("tensor")
-            u = place.setdefault((i, e if name is None else name), len(place))
+            i, j = number[edge["producer"]], number[edge["consumer"]]
+            u = place.setdefault((i, edge.get("tensor") or e), len(place))
             given, hop = edge.get("transfer_ns"), edge.get("host_time_ns")
             if u == len(self.moves):
                 self.moves.append([[
@@ -166,7 +166,7 @@ class Terms:
                 given = [row.get("start"), row.get("end")]
                 ends = [devices if k is None else [_whole(k, self.num)] for k in given]
                 if "of" in row:
-                    self.words.add(str(row["of"]))
+                    self.words.add(ascii(str(row["of"]))[1:-1])
                     bound: Any = _whole(row["bound_ns"])
                 else:
                     pins = {first: able[first] & {*ends[0]}, last: able[last] & {*ends[1]}}

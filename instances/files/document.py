@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,6 +31,9 @@ from placegap.instances.reading.input_limits import MAX_LINKS, MAX_VALUES
 
 FORMAT = "placegap"
 VERSION = 1
+
+HALF_LETTER = r"\\u[dD][89a-fA-F]"
+"""In JSON, an escape of half a letter of UTF-16; mostly the other half follows."""
 
 
 def _integer(value: Any) -> Any:
@@ -168,7 +172,7 @@ def parse_json(
     _count_values(data, source)
     try:
         with paused_collector():
-            return json.loads(
+            found = json.loads(
                 data,
                 object_pairs_hook=_no_duplicates,
                 parse_float=parse_float,
@@ -183,6 +187,22 @@ def parse_json(
         if "integer string conversion" in str(error):
             raise InputError("holds an integer of thousands of digits", source) from None
         raise InputError(f"is not valid JSON: {error}", source) from None
+    _refuse_half_letters(data, found, source)
+    return found
+
+
+def _refuse_half_letters(data: bytes | str, found: Any, source: str | Path) -> None:
+    """Refuse text that no file and no terminal can hold: an escape of half a letter."""
+    if isinstance(data, bytes):
+        may_hold = re.search(HALF_LETTER.encode(), data) is not None
+    else:
+        may_hold = re.search(HALF_LETTER, data) is not None
+    if may_hold:
+        try:
+            json.dumps(found, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start : error.start + 1]
+            raise InputError(f"holds {half!a}, half a letter of UTF-16", source) from None
 
 
 def _count_values(data: bytes | str, source: str | Path) -> None:

@@ -160,6 +160,7 @@ class _State:
                 self.supported[v].tobytes(),
                 self.size[v] > 0,
                 self.light[v],
+                bool(self.stays[v]),
             )
             if key not in known:
                 known[key] = next((u for u in hosts if self.may_join(v, u)), -1)

@@ -275,5 +275,6 @@ def expand(found: Coarsening, plan: Plan) -> Plan:
     if semantics.objective != "makespan":
         return as_given
     ordered = expand_plan(merge, with_all_orders(merge.coarse, plan, semantics), semantics)
-    before, after = (evaluate(merge.fine, each, semantics).value_ns for each in (as_given, ordered))
+    verdicts = [evaluate(merge.fine, each, semantics) for each in (as_given, ordered)]
+    before, after = (v.value_ns if v.feasible else None for v in verdicts)
     return as_given if before is not None and (after is None or before <= after) else ordered

@@ -148,6 +148,8 @@ def _text_cases() -> dict[str, BadFile]:
         ),
         "duplicate key": BadFile("keys.json", text.replace("{", '{"name": "x", ', 1).encode(),
                                  "'name' appears twice"),
+        "half a letter": BadFile("half.json", text.replace('"name": "two"', r'"name": "\ud800"')
+                                 .encode(), "half a letter"),
         "NaN": BadFile("nan.json", text.replace(": 5", ": NaN").encode(),
                        "graph.ops[0] 'first'.time_ns.gpu"),
         "Infinity": BadFile("inf.json", text.replace(": 5", ": -Infinity").encode(),

@@ -41,9 +41,10 @@ class StageChain:
         self.stage = list(plan.stage) if plan.stage is not None else self._by_device()
         if plan.stage is None and semantics.schedule == "interleaved":
             raise OrderError("stages are not stated")
-        if len(self.stage) != len(self.home) or set(self.stage) != set(range(max(self.stage) + 1)):
+        numbers = sorted(set(self.stage))  # a range up to what a file states may not end
+        if len(self.stage) != len(self.home) or numbers != list(range(len(numbers))):
             raise OrderError("stages are not numbered from 0 on")
-        self.count = max(self.stage) + 1
+        self.count = len(numbers)
         places = {(s, k) for s, k in zip(self.stage, self.home, strict=True)}
         self.device = [k for _, k in sorted(places)]
         self.p = self.count // semantics.stages_per_device

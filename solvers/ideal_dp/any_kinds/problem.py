@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,11 +115,13 @@ def why_not_kinds(instance: Instance, semantics: MaxLoad) -> str | None:
 
 
 def build_kinds(
-    instance: Instance, semantics: MaxLoad, rule: IdleRule | None = None
-) -> KindsProblem:
+    instance: Instance, semantics: MaxLoad, rule: IdleRule | None = None,
+    labels: Sequence[object] | None = None,
+) -> KindsProblem:  # fmt: skip
     """Contract an instance, whatever its devices are.
 
-    `rule` says which idle blocks join others, and which devices' memory cannot end.
+    `rule` says which idle blocks join others, and which devices' memory cannot end; `labels` what
+    else tells devices apart.
 
     Examples
     --------
@@ -136,7 +139,7 @@ def build_kinds(
     border = server_costs(instance) if many else np.zeros((len(cost), 0), np.int64)
     net_ptr, pin, weight = _nets(instance, blocks.block, np.hstack([cost, border]))
     own_costs = [kind_costs(instance, blocks, k) for k in range(instance.num_devices)]
-    kind, first = _kinds(instance, semantics, own_costs, cost, weight)
+    kind, first = _kinds(instance, semantics, own_costs, cost, weight, labels)
     costs = [own_costs[k] for k in first]
     time, need = (np.stack([part[at] for part in costs]) for at in (0, 1))
     block_ptr, net_at = group_by(pin, blocks.num_blocks)
@@ -176,7 +179,7 @@ def build_kinds(
 
 def _kinds(
     instance: Instance, semantics: MaxLoad, costs: list[tuple[Ints, Ints, int]], cost: Ints,
-    weight: Ints,
+    weight: Ints, labels: Sequence[object] | None,
 ) -> tuple[list[int], list[int]]:  # fmt: skip
     """Kind of each device, by what the blocks and nets cost there; the first device of each.
 
@@ -193,6 +196,8 @@ def _kinds(
         if semantics.replicas:
             key += int(arrays.memory_bytes[k]), bool(arrays.is_host[k])
             key += arrays.time_ns[:, k].tobytes(), cost[:, k].tobytes()
+        if labels is not None:
+            key += (labels[k],)
         kind.append(number.setdefault(key, len(number)))
         if kind[k] == len(first):
             first.append(k)

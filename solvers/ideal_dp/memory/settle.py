@@ -3,8 +3,11 @@
 Two runs of the DP for any devices, in which each stage's peak is looked up (`stage_peak`):
 
 1. Idle blocks move along with neighbours, and everything counts: a restriction, whose plans fit.
-2. If any are idle, those hold nothing: a relaxation, as what is left holds no more than in the plan
-   of all ops, wherever those are. Its optimum is a bound, and often its plan fits as it is.
+2. If any have moved, those hold nothing: a relaxation, as what is left holds no more than in the
+   plan of all ops, wherever those are. Its optimum is a bound, and often its plan fits as it is.
+
+Devices whose memory may end at a peak are alike only with equal memory, though all of them may
+hold the floor.
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.additive_memory import relax_memory
-from placegap.instances.structure.blocks import contract
+from placegap.instances.structure.additive_memory import ceiling_bytes, relax_memory
+from placegap.instances.structure.blocks import Blocks, contract
 from placegap.instances.structure.idle_blocks import IdleRule
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
@@ -45,11 +49,12 @@ class PeakBracket(KindsBracket):
     ) -> None:
         """Of the restriction, or of the relaxation, of a task, on its floor."""
         floor, semantics = part.instance, part.semantics
-        super().__init__(
-            part, build_kinds(floor, semantics, IdleRule("move" if all_count else "drop")), clock
-        )
+        most = int(ceiling_bytes(task.instance).sum())
+        room = np.minimum(task.instance.arrays.memory_bytes, most).tolist()
+        rule = IdleRule("move" if all_count else "drop")
+        super().__init__(part, build_kinds(floor, semantics, rule, room), clock)
         blocks = self.problem.blocks
-        solid = _solid(floor) & blocks.held
+        solid = _solid(floor, blocks) & blocks.held
         self.is_exact = bool(solid.all())
         counted = np.ones_like(solid) if all_count else solid
         self.peak = stage_peak(task.instance, blocks.block, counted)
@@ -122,11 +127,15 @@ def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | 
     )
 
 
-def _solid(instance: Instance) -> Flags:
-    """Ops of blocks that take time somewhere, and so do not join others, (n,)."""
-    blocks = contract(instance, merge_idle=False)
-    takes_time = np.asarray((blocks.time_ns > 0).any(axis=1))
-    return np.asarray(takes_time[blocks.block])
+def _solid(instance: Instance, joined: Blocks) -> Flags:
+    """Ops of blocks that have joined no other: alone, or with time where both run, (n,)."""
+    apart = contract(instance, merge_idle=False)
+    home = np.zeros(apart.num_blocks, np.int64)
+    home[apart.block] = joined.block
+    runs = joined.time_ns[home] != UNSUPPORTED
+    takes_time = (runs & (apart.time_ns > 0)).any(axis=1)
+    is_alone = np.bincount(home)[home] == 1
+    return np.asarray((takes_time | is_alone)[apart.block])
 
 
 def _best(task: Task[MaxLoad], plans: list[Plan | None]) -> Plan | None:

@@ -314,7 +314,13 @@ def _between(
                     backward[at] += host[u]
                 else:
                     forward[at] += host[u]
-            near = not certain or producer[u] == last[i] or producer[u] == after[j]
+            # a tensor is paid by the first step that reads it: on the same device another stage may
+            # come before, unless this one follows the producer
+            near = not certain
+            if producer_back[u] == 0:
+                near = near or (reads_forward and producer[u] == last[i])
+            else:
+                near = near or producer[u] == after[j]
             if reads and not mine and near:
                 if reads_forward:
                     forward[at] += host[u]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from doubles.bad_files import write_bad_files
+from doubles.bad_files import good_document, write_bad_files
 
 from placegap.experiments.cli import main
 from placegap.instances import Makespan, Plan, example
@@ -236,9 +236,12 @@ def test_instances_lists_corpus_clusters_and_families(capsys: Capture) -> None:
 def command_line(*args: str, **options: object) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
         [sys.executable, "-m", "placegap.experiments.cli", *args],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         check=False,
-        **{"capture_output": True, **options},
+        **{
+            "env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            "capture_output": True,
+            **options,
+        },
     )
 
 
@@ -257,6 +260,17 @@ def test_help_and_a_placer_come_without_the_solvers(args: list[str]) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=False)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_letters_that_a_terminal_has_not_got_are_escapes(tmp_path: Path) -> None:
+    content = good_document()
+    content["cluster"]["name"] = "deux-gpés"
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = command_line("show", str(path), env={**environment, "PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"deux-gp\\xe9s" in done.stdout
 
 
 def test_a_reader_that_goes_away_causes_no_traceback() -> None:

@@ -197,6 +197,24 @@ def test_what_a_solver_said_is_named() -> None:
     assert check(DOCUMENT, content) == ["CP-SAT 9.15"]
 
 
+def test_what_a_solver_said_is_one_line() -> None:
+    content = copy.deepcopy(CHAIN)
+    row = {"start": 0, "end": 0, "of": "x\nall is proven \ud800", "bound_ns": 9 * SECOND}
+    content["proof"]["arcs"][0]["rows"] = [row]
+    assert check(DOCUMENT, content) == ["x\\nall is proven \\ud800"]
+
+
+@pytest.mark.parametrize(("part", "field"), [("ops", "colocation"), ("edges", "tensor")])
+def test_what_the_digest_leaves_out_joins_nothing(part: str, field: str) -> None:
+    # with all ops in one group the longest path takes 13 s, if the hash is that of the row
+    document = copy.deepcopy(DOCUMENT)
+    for content in document["graph"][part]:
+        content[field] = 0
+    check(document, PATH)
+    with pytest.raises(Rejected, match="it claims 12000000001 ns, and proves 12000000000 ns"):
+        check(document, certificate({"kind": "path"}, 12 * SECOND + 1))
+
+
 def test_the_digest_is_the_hash_of_the_instance() -> None:
     for seed in range(20):
         instance = tiny_instance(seed, hosts=seed % 2, backward=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from draws.pipelines import iteration_semantics, layer_row, pipeline_instance, stage_plan
@@ -38,6 +39,13 @@ def test_both_referees_agree_on_1000_random_iterations() -> None:
 @pytest.mark.deep
 def test_both_referees_agree_on_20_000_more() -> None:
     compare(range(1000, 21_000))
+
+
+def test_stages_of_any_number_are_counted_at_once() -> None:
+    rules, row = PipelineIteration(), layer_row([1, 2, 3, 2], [2, 4, 6, 4])
+    plan = replace(Plan.on([0, 1, 2, 3] * 2), stage=(0, 1, 2, 10**30) * 2)
+    for verdict in (evaluate(row, plan, rules), recheck(row, plan, rules)):
+        assert "numbered from 0 on" in str(verdict.violations[0])
 
 
 def test_thousands_of_microbatches_take_no_minutes() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -93,6 +95,58 @@ def test_finds_and_proves_what_brute_force_finds_under_zero_bubble() -> None:
 @pytest.mark.deep
 def test_finds_and_proves_what_brute_force_finds_2000_times_under_zero_bubble() -> None:
     compare(draws_apart(range(40, 2040)))
+
+
+def shared_row(seed: int) -> tuple[Instance, PipelineIteration]:
+    """Five or six layers on two equal devices, two stages each. A forward tensor goes to the next
+    layer, and by chance to the backward op of the layer before, which may be on the same device.
+    """
+    rng = random.Random(f"shared-row-{seed}")
+    n = rng.choice([5, 6])
+    ops = [
+        Op(
+            name=f"{way}{i}", time_ns={"gpu": rng.randint(5, 30)}, colocation=f"layer{i}",
+            backward=way == "b",
+        )
+        for way in "fb" for i in range(n)
+    ]  # fmt: skip
+    edges = [Edge(producer=f"f{n - 1}", consumer=f"b{n - 1}", host_time_ns=0)]
+    for i in range(n - 1):
+        host_ns = rng.randint(0, 40)
+        readers = [f"f{i + 1}"] + [f"b{i - 1}"] * (i > 0 and rng.random() < 0.5)
+        edges += [
+            Edge(producer=f"f{i}", consumer=v, host_time_ns=host_ns, tensor="T") for v in readers
+        ]
+        edges.append(Edge(producer=f"b{i + 1}", consumer=f"b{i}", host_time_ns=rng.randint(0, 5)))
+    devices = tuple(Device(name=f"g{k}", kind="gpu") for k in range(2))
+    graph = Graph(name="shared", ops=tuple(ops), edges=tuple(edges))
+    row = Instance(name="shared", graph=graph, cluster=Cluster(name="c", devices=devices, links=()))
+    rules = PipelineIteration(
+        schedule="interleaved", stages_per_device=2, microbatches=rng.choice([2, 4]),
+        sending="blocking",
+    )  # fmt: skip
+    return row, rules
+
+
+def least_by_all_cuts(row: Instance, rules: PipelineIteration) -> int:
+    """The referee's least value of all cuts into two stages for one device, or for each of two."""
+    n, values = row.num_ops // 2, list[int]()
+    for count in (1, 2):
+        for cut in combinations(range(1, n), 2 * count - 1):
+            stages = tuple(sum(c <= i for c in cut) for i in range(n)) * 2
+            plan = replace(Plan.on([s % count for s in stages]), stage=stages)
+            value_ns = evaluate(row, plan, rules).value_ns
+            assert value_ns is not None
+            values.append(value_ns)
+    return min(values)
+
+
+def test_a_tensor_that_two_stages_of_a_device_read_is_paid_once() -> None:
+    for seed in range(40):
+        row, rules = shared_row(seed)
+        result = solve(row, rules, "stage-cuts")
+        least = least_by_all_cuts(row, rules)
+        assert (result.value_ns, result.bound_ns) == (least, least), seed
 
 
 def test_proves_chains_under_zero_bubble_and_gains_on_1f1b() -> None:
