@@ -14,7 +14,6 @@ from placegap.experiments.running.placing import (
     Attempt,
     Stopped,
     choose_semantics,
-    default_attempts,
     given_plan,
     judged_plan,
     place,
@@ -34,6 +33,7 @@ from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.control import Control, OnBound, OnPlan
 from placegap.solvers.core.progress import Listener
 from placegap.solvers.core.result import Result, Status
+from placegap.solvers.solving.default_methods import default_method
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ def solve(
         ``pipeline_iteration``, or all rules at once. By default the file's own, max_load for a
         model that is traced, else makespan.
     method : str, optional
-        A name of ``placegap.solvers.METHODS``; by default ``auto``: fast placers, then the
-        strongest proof and a search for plans side by side.
+        A name of ``placegap.solvers.METHODS``; by default ``auto``: the method that
+        proves most of such problems, and a search for plans beside it.
     params : mapping, optional
         The method's own parameters.
     plans, channels, transfers, load, replicas, levels, subgraphs, memory : optional
@@ -202,7 +202,7 @@ def solve(
     first = Attempt(
         source=instance,
         semantics=semantics,
-        method=method or "",
+        method=method or default_method(semantics),
         params=params or {},
         time_limit_s=time_limit_s,
         gap=gap,
@@ -213,11 +213,10 @@ def solve(
         known = judged_plan(instance, semantics, start)
     elif start is not None:
         known = given_plan(instance, semantics, str(start))
-    attempts = default_attempts(first) if method is None else iter([first])
     control = Control(on_plan, on_bound, progress)
     hear = progress if on_plan is None and on_bound is None else control.hear
     try:
-        result, warnings = place(attempts, start=known, on_news=hear, pool=run_here)
+        result, warnings = place(first, start=known, on_news=hear, pool=run_here)
     except Stopped as stopped:
         if not control.is_stopped or stopped.best is None:
             raise KeyboardInterrupt from None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from placegap.experiments.running.placing import Attempt, default_attempts, place
+from placegap.experiments.running.placing import Attempt, place
 from placegap.instances.files.document import write_bytes, write_text
 from placegap.instances.files.exporters.onnx_device_rules import device_faults
 from placegap.instances.files.exporters.placed_modules import layer_devices
@@ -205,10 +205,8 @@ def price_of_modules(
     """
     if result.plan is None or result.value_ns is None:
         return None
-    first = replace(attempt, source=instance, incumbent=result.plan)
-    attempts = iter([first]) if attempt.method else default_attempts(first)
     try:
-        fine, _ = place(attempts)
+        fine, _ = place(replace(attempt, source=instance, incumbent=result.plan))
     except (InputError, RuntimeError):
         return None
     if fine.value_ns is None:

@@ -7,7 +7,7 @@ one line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,13 +22,13 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.solvers import Result, solve
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.core.clock import compiled_s
+from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once
-from placegap.solvers.core.registry import find_method, parse_params
+from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import Outcome, SolverDisagreement, carry_bound, finish
+from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
 from placegap.solvers.solving.coarsened import solve_coarse
-from placegap.solvers.solving.default_methods import default_method, quick_method
 from placegap.solvers.solving.second_opinion import (
     Opinion,
     Verdict,
@@ -38,6 +38,8 @@ from placegap.solvers.solving.second_opinion import (
 )
 
 DEFAULT_TIME_LIMIT_S = 60.0
+COMPILING = "compiling kernels, once on a machine"
+
 STOP_S = 5.0
 """What a method gets after Ctrl-C to return what it has; a second Ctrl-C ends it at once."""
 
@@ -54,9 +56,6 @@ class Attempt:
     gap: float = 0.0
     seed: int = 0
     incumbent: Plan | None = None
-    optional: bool = False
-    """Whether the placement goes on if this attempt fails: there is another."""
-
     coarsen: str | None = None
     """The transform that makes the instance coarser, if any, and its parameters."""
 
@@ -117,42 +116,21 @@ def choose_semantics(
     return semantics.model_copy(update=update)
 
 
-def default_attempts(attempt: Attempt) -> Iterator[Attempt]:
-    """What runs where no method is named; `place` fills in incumbents.
-
-    First a placer that takes no time, whose plan stands if what follows fails.
-
-    Raises
-    ------
-    InputError
-        If what follows would fail on its parameters.
-    """
-    last = default_method(attempt.semantics)
-    parse_params(find_method(last), attempt.params)
-    quick = _with(attempt, method=quick_method(attempt.semantics), params={}, optional=True)
-    return iter((quick, _with(attempt, method=last)))
-
-
-def _with(attempt: Attempt, **changes: object) -> Attempt:
-    return Attempt(**{**vars(attempt), **changes})
-
-
 def place(
-    attempts: Iterator[Attempt],
+    attempt: Attempt,
     modules: Sequence[str] = (),
     *,
     start: Result | None = None,
     on_news: Listener | None = None,
     pool: Callable[..., Generator[Ending[Attempt]]] | None = None,
 ) -> tuple[Result, tuple[str, ...]]:
-    """Run attempts one after another; the result of the best, and warnings.
+    """Run a method; its result, and warnings.
 
-    Each attempt starts from the best plan of those before. If one fails or finds nothing, the best
-    plan that was told of until then stands, and a warning says so.
+    What it had told before it failed stands, plan and bound, and a warning says so.
 
     Parameters
     ----------
-    attempts : iterator of Attempt
+    attempt : Attempt
     modules : sequence of str
         Modules that the worker imports first.
     start : Result, optional
@@ -160,39 +138,33 @@ def place(
     on_news : callable, optional
         Called with a `progress.News` whenever something better is known.
     pool : callable, optional
-        What runs the attempts, by default `run_pool` in a process of their own.
+        What runs the attempt, by default `run_pool` in a process of its own.
 
     Raises
     ------
     InputError
-        If a method does not apply, or its parameters are wrong, and there is no plan yet.
+        If the method does not apply, or its parameters are wrong.
     Stopped
         On Ctrl-C.
     RuntimeError
-        If a method crashes or disagrees with the referee, and there is no plan yet.
+        If the method crashes or disagrees with the referee, and nothing is known.
     """
-    best = start
-    warnings: list[str] = []
-    names: list[str] = []
     ledger = Ledger(on_news or (lambda news: None))
-    told: list[Plan] = []  # the last plan of the attempt that runs
-    running: list[Attempt] = []
-    if start is not None:
-        ledger.enter(_news(start))
+    told: list[Plan] = []  # the last plan
 
     def hear(news: News) -> None:
+        if news.doing:
+            ledger.listener(replace(ledger.best, doing=news.doing))
+            return
         if news.plan is not None:
             told[:] = [news.plan]
         ledger.enter(news)
 
-    def tasks() -> Iterator[Attempt]:
-        for attempt in attempts:
-            told.clear()
-            running[:] = [attempt if best is None else _with(attempt, incumbent=best.plan)]
-            yield running[0]
-
+    if start is not None:
+        ledger.enter(_news(start))
+        attempt = replace(attempt, incumbent=start.plan)
     endings = (pool or run_pool)(
-        tasks(),
+        [attempt],
         run_attempt,
         workers=1,
         hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
@@ -200,33 +172,34 @@ def place(
         stop_s=STOP_S,
         on_news=hear,
     )
+    best, warnings = start, list[str]()
     try:
         with closing(endings):
             for ending in endings:
                 answer = _answer(ending)
-                names.append(ending.task.method)
-                if told and _has_lost_its_plan(answer):
-                    best = better(best, _judged_last(ending.task, told[0]))
+                if isinstance(answer, Failure) and answer.is_input_error:
+                    raise InputError(answer.message)
+                if _has_lost_its_plan(answer):
+                    known = _told(attempt, ledger.best, told, "failed", ending.wall_s)
+                    best = best if known is None else better(best, known)
                 if isinstance(answer, Result):
                     if answer.split is not None and best is not None:
                         warnings.append(f"{answer.method} splits ops: what it started from is left")
                         best = None
                     best = better(best, _with_finder(answer, best))
                     ledger.enter(_news(answer))  # whoever hears it may end everything
-                elif best is start and answer.is_input_error and not ending.task.optional:
-                    raise InputError(answer.message)
-                elif best is not None and best.plan is not None:
-                    warnings.append(f"{answer.message}; this is the plan of {best.method}")
-                elif not ending.task.optional:
-                    raise (InputError if answer.is_input_error else RuntimeError)(answer.message)
+                elif best is None:
+                    raise RuntimeError(answer.message)
+                else:
+                    warnings.append(f"{answer.message}; what it had told before stands")
     except KeyboardInterrupt:
-        if told:  # it may have been ended before it could return that plan
-            last = _judged_last(running[0], told[0], "interrupted")
-            best = last if best is None else better(last, best)
+        known = _told(attempt, ledger.best, told, "interrupted", 0.0)
+        if known is not None:  # it may have been ended before it could return that plan
+            best = known if best is None else better(known, best)
         raise Stopped(best) from None
     assert best is not None
     if best.method == START:
-        best = replace(best, message=f"{' and '.join(names)} found no better plan")
+        best = replace(best, message=f"{attempt.method} found no better plan")
     return best, tuple(warnings)
 
 
@@ -249,12 +222,29 @@ def _has_lost_its_plan(answer: Result | Failure) -> bool:
     return answer.plan is None and answer.status == "no_plan"
 
 
-def _judged_last(attempt: Attempt, plan: Plan, how: str = "failed") -> Result:
-    """The last plan that an attempt told of before it failed, as a result of its method."""
+def _told(
+    attempt: Attempt, news: News, plans: Sequence[Plan], how: str, spent_s: float
+) -> Result | None:
+    """What a method had told before it ended some way, as its result: a plan, a bound, or both."""
+    bound_ns = news.bound_ns if attempt.coarsen is None else None
+    if not plans and bound_ns is None:
+        return None
     source = attempt.source
     instance = source if isinstance(source, Instance) else load_source(source)
-    outcome = Outcome(plan, message=f"{how}; the plan is what it had by then")
-    return finish(instance, attempt.semantics, attempt.method, outcome, solve_s=0.0)
+    outcome = Outcome(
+        plans[-1] if plans else None,
+        bound_ns=bound_ns,
+        bound_origin=news.bound_by or news.by,
+        rests_on=news.rests_on or _words_of(attempt.method),
+        message=f"{how}; this is what it had told by then",
+    )
+    return finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
+
+
+def _words_of(method: str) -> str:
+    """What bounds of a method may rest on, where it has not said so yet: all of its solvers."""
+    words = [word_of(name) for name in find_method(method).packages if name in SOLVERS]
+    return ", ".join(words) or PROOF
 
 
 def _with_finder(result: Result, start: Result | None) -> Result:
@@ -318,7 +308,7 @@ def ask_second(
     if asked is None or result.split is not None:
         return result, nobody_to_ask(result)
     left_s = first.time_limit_s - result.build_s - result.solve_s
-    attempt = _with(
+    attempt = replace(
         first,
         method=asked[0],
         params=asked[1],
@@ -326,10 +316,10 @@ def ask_second(
         gap=0.0,
         coarsen=None,
         coarsen_params={},
+        incumbent=result.plan,
     )
-    started = _with(attempt, incumbent=result.plan)
     endings = run_pool(
-        [started], run_attempt, workers=1, modules=modules,
+        [attempt], run_attempt, workers=1, modules=modules,
         hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
     )  # fmt: skip
     with closing(endings):
@@ -365,6 +355,14 @@ def _with_cheap_bound(instance: Instance, result: Result) -> Result:
 
 def run_attempt(attempt: Attempt) -> Result | Failure:
     """What the worker does: read the instance, solve, judge."""
+    with while_compiling(
+        lambda: send_news(News(doing=COMPILING), compiles=True),
+        lambda: send_news(News(), compiles=False),
+    ):
+        return _run_attempt(attempt)
+
+
+def _run_attempt(attempt: Attempt) -> Result | Failure:
     try:
         compiled = compiled_s()
         warm_up(attempt.method, attempt.semantics, attempt.params, branching=False)

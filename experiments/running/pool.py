@@ -1,8 +1,8 @@
 """A small pool of spawned worker processes with hard time limits.
 
 A worker serves one task after another through a pipe. It is replaced when a task runs past its hard
-limit or takes the process down; the other workers go on. Workers never outlive their parent, and
-never run its main module (`worker_process`).
+limit or takes the process down; the other workers go on. The limit stands while a worker compiles
+kernels. Workers never outlive their parent, and never run its main module (`worker_process`).
 """
 
 from __future__ import annotations
@@ -55,23 +55,31 @@ class PoolError(RuntimeError):
 
 @dataclass(frozen=True)
 class _News:
-    """What a task tells before it ends."""
+    """What a task tells before it ends, and whether it begins or has ended to compile a kernel."""
 
     content: Any
+    compiles: bool | None = None
 
 
-_listeners: list[Callable[[Any], None]] = []
+_listeners: list[Callable[[_News], None]] = []
 
 
-def send_news(content: Any) -> None:
-    """Tell whoever runs this task of something that can be pickled; without a pool, nobody."""
+def send_news(content: Any, *, compiles: bool | None = None) -> None:
+    """Tell whoever runs this task of something that can be pickled; without a pool, nobody.
+
+    Parameters
+    ----------
+    content : object
+    compiles : bool, optional
+        True: the task compiles a kernel from now on, and its hard limit stands; False: it has.
+    """
     for listener in _listeners:
         with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
-            listener(content)
+            listener(_News(content, compiles))
 
 
 @contextlib.contextmanager
-def _hearing(listener: Callable[[Any], None]) -> Iterator[None]:
+def _hearing(listener: Callable[[_News], None]) -> Iterator[None]:
     _listeners.append(listener)
     try:
         yield
@@ -93,9 +101,14 @@ def run_here(
     >>> [ending.answer for ending in run_here([1, 2], lambda number: number + 1)]
     [2, 3]
     """
+
+    def hear(news: _News) -> None:
+        if on_news is not None:
+            on_news(news.content)
+
     for task in tasks:
         began = time.monotonic()
-        with _hearing(on_news or (lambda _: None)):
+        with _hearing(hear):
             answer = function(task)
         yield Ending(task, "done", answer, "", time.monotonic() - began)
 
@@ -124,7 +137,7 @@ def run_pool(
     workers : int
         Most processes at a time; a worker that is the only one may start processes of its own.
     hard_limit_s : callable
-        Seconds after which a task's worker is killed.
+        Seconds after which a task's worker is killed; those of compiling kernels are left out.
     modules : sequence of str
         Modules that each worker imports first.
     stop_s : float
@@ -184,7 +197,8 @@ def run_pool(
 
 def _wait(busy: list[TaskProcess[T]]) -> Sequence[object]:
     """Wait until a worker answers, dies or runs out of time; the pipes that have something."""
-    patience = max(0.0, min(worker.deadline for worker in busy) - time.monotonic())
+    ends = [worker.deadline for worker in busy if worker.compiles_since is None]
+    patience = max(0.0, min(ends, default=math.inf) - time.monotonic())
     pipes = [worker.pipe for worker in busy]
     with allowed():
         return wait(pipes, timeout=None if math.isinf(patience) else patience)
@@ -248,6 +262,8 @@ class TaskProcess(Generic[T]):
             raise PoolError(f"worker processes cannot start ({error.strerror})") from None
         self.pipe = self.process.pipe
         self.ready = False
+        self.began, self.deadline = time.monotonic(), math.inf
+        self.compiles_since: float | None = None
 
     def send(self, task: T, limit_s: float) -> None:
         """Hand over a task; its clock starts when the worker has started."""
@@ -262,7 +278,7 @@ class TaskProcess(Generic[T]):
         """The ending of the current task, or None while it runs."""
         wall_s = time.monotonic() - self.began
         if not heard:
-            if time.monotonic() < self.deadline:
+            if self.compiles_since is not None or time.monotonic() < self.deadline:
                 return None
             message = f"killed at the hard limit of {self.limit_s:g} s"
             return Ending(self.task, "timeout", None, message, wall_s, self.last_news)
@@ -275,6 +291,7 @@ class TaskProcess(Generic[T]):
             message = f"the worker process died ({how})"
             return Ending(self.task, "crashed", None, message, wall_s, self.last_news)
         if isinstance(answer, _News):
+            self._compiles(answer.compiles)
             self.last_news = answer.content
             if self.on_news is not None:
                 self.on_news(answer.content)
@@ -285,8 +302,17 @@ class TaskProcess(Generic[T]):
         self._start_clock()
         return None
 
+    def _compiles(self, begins: bool | None) -> None:
+        """Let the clock stand from the beginning to the end of a kernel."""
+        if begins is None:
+            return
+        now = time.monotonic()
+        if self.compiles_since is not None:
+            self.deadline += now - self.compiles_since
+        self.compiles_since = now if begins else None
+
     def _start_clock(self) -> None:
-        self.began = time.monotonic()
+        self.began, self.compiles_since = time.monotonic(), None
         self.deadline = self.began + self.limit_s if self.ready else math.inf
 
     def ask_to_stop(self, stop_s: float) -> bool:
@@ -295,7 +321,7 @@ class TaskProcess(Generic[T]):
             self.ending(heard=True)
         if not self.ready:
             return False
-        self.deadline = min(self.deadline, time.monotonic() + stop_s)
+        self.deadline, self.compiles_since = min(self.deadline, time.monotonic() + stop_s), None
         self.process.send_signal(STOP)
         return True
 
@@ -320,7 +346,7 @@ def _serve(
             pipe.send(message)
 
     send("ready")
-    with _hearing(lambda news: send(_News(news))):
+    with _hearing(send):
         while True:
             task = pipe.recv()
             with interruptible():

@@ -61,7 +61,7 @@ def known_bound(
             source, semantics, proof.method, proof.params, proof.time_limit_s, incumbent=start
         )
         try:
-            result, said = place(iter([attempt]))
+            result, said = place(attempt)
         except RuntimeError as error:
             warnings = (f"no bound: {error}",)
         else:

@@ -15,6 +15,9 @@ from placegap.solvers.core.result import relative_gap
 EVERY_S, EVERY = 1.0, 0.05
 """Lines are at least so many seconds apart, and at least this share of the time until then."""
 
+DOING_S = 20.0
+"""Where nothing better is found, a line says so often what takes long."""
+
 
 def news_text(news: News) -> str:
     """The best value, the gap, the bound, and who found the plan; the first is cut last.
@@ -25,9 +28,12 @@ def news_text(news: News) -> str:
     'best 12.50 ms, gap 20.0 %, bound 10.00 ms, by heft'
     >>> news_text(News(12_500_000, None, "heft"))
     'best 12.50 ms, by heft'
+    >>> news_text(News(12_500_000, None, "heft", doing="compiling"))
+    'compiling, best 12.50 ms, by heft'
     """
     gap = relative_gap(news.value_ns, news.bound_ns)
     texts = (
+        news.doing or None,
         None if news.value_ns is None else f"best {format_ns(news.value_ns)}",
         None if gap is None else f"gap {format_gap(gap)}",
         None if news.bound_ns is None else f"bound {format_ns(news.bound_ns)}",
@@ -71,9 +77,11 @@ class _Lines:
         with self.lock:
             is_first = self.newest.value_ns is None
             self.newest = news
-            if news.value_ns is None or self.timer is not None:
-                return
             now = time.monotonic()
+            if news.doing and (self.printed == self.began or now - self.printed > DOING_S):
+                self._print()
+            if news.doing or news.value_ns is None or self.timer is not None:
+                return
             wait_s = self.printed + max(EVERY_S, EVERY * (now - self.began)) - now
             if is_first or wait_s <= 0:
                 self._print()

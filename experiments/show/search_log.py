@@ -75,6 +75,8 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
             file = stack.enter_context(open(log, "w", encoding="utf-8"))
 
         def hear(news: News) -> None:
+            if news == newest[0]:  # and tells what is done meanwhile
+                return
             is_plan, newest[0] = news.value_ns != newest[0].value_ns, news
             source = news.by if is_plan else news.bound_by or news.by
             seconds = round(time.monotonic() - began, 3)

@@ -58,7 +58,8 @@ def run_task(run: Run) -> dict[str, Any]:
     """
     at = [RUNNING]
     with while_compiling(
-        lambda: send_news((run.key, COMPILING)), lambda: send_news((run.key, at[-1]))
+        lambda: send_news((run.key, COMPILING), compiles=True),
+        lambda: send_news((run.key, at[-1]), compiles=False),
     ):
         return _run(run, _warming(run, at))
 

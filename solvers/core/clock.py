@@ -10,49 +10,46 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from numba.core.event import TimingListener
+
+class _Compiling(Protocol):
+    """What is counted of compiling: kernels that are compiled now, since when, and all before."""
+
+    depth: int
+    began: float
+    total_s: float
 
 
 @cache
-def _compiling() -> TimingListener:
+def _compiling() -> _Compiling:
     from numba.core import event
 
-    listener = event.TimingListener()
-    event.register("numba:compile", listener)
-    return listener
+    class Counted(event.Listener):
+        depth, began, total_s = 0, 0.0, 0.0  # kernels compile those that they call
 
+        def on_start(self, started: object) -> None:
+            if self.depth == 0:
+                self.began = time.perf_counter()
+            self.depth += 1
 
-_waited: list[float] = []
+        def on_end(self, ended: object) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                self.total_s += time.perf_counter() - self.began
+
+    counted = Counted()
+    event.register("numba:compile", counted)
+    return counted
 
 
 def compiled_s() -> float:
-    """Seconds that this process has spent on compiling kernels since it was first asked, or on
-    waiting for another process that did.
+    """Seconds that this process has spent on compiling kernels since it was first asked; those of
+    a kernel that is compiled now, perhaps by another thread, count.
     """
-    listener = _compiling()
-    return (listener.duration if listener.done else 0.0) + sum(_waited)
-
-
-@contextmanager
-def waiting_for_kernels() -> Iterator[None]:
-    """Let all clocks stand while another process compiles; nothing may be compiled here meanwhile.
-
-    Examples
-    --------
-    >>> began_s, wall_s = now_s(), time.perf_counter()
-    >>> with waiting_for_kernels():
-    ...     time.sleep(0.01)
-    >>> now_s() - began_s < time.perf_counter() - wall_s
-    True
-    """
-    began = time.perf_counter()
-    try:
-        yield
-    finally:
-        _waited.append(time.perf_counter() - began)
+    counted = _compiling()
+    began = counted.began
+    return counted.total_s + (time.perf_counter() - began if counted.depth else 0.0)
 
 
 @contextmanager

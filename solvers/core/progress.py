@@ -24,8 +24,9 @@ from placegap.instances.referee.plan import Plan
 class News:
     """The best plan's value and the best bound so far, and who found that plan.
 
-    `plan` is that plan, where whoever tells has one; `bound_by` is who proves the bound. News that
-    differ in nothing else are the same.
+    `plan` is that plan, where whoever tells has one; `bound_by` is who proves the bound, and
+    `rests_on` on whose word (`trust`), where that is known; `doing` is what takes long now, if that
+    is no search. News that differ in nothing else are the same.
     """
 
     value_ns: int | None = None
@@ -33,6 +34,8 @@ class News:
     by: str = ""
     plan: Plan | None = field(default=None, compare=False, repr=False)
     bound_by: str = field(default="", compare=False, repr=False)
+    rests_on: str = field(default="", compare=False, repr=False)
+    doing: str = field(default="", compare=False, repr=False)
 
 
 NOTHING = News()
@@ -66,13 +69,15 @@ class Ledger:
         with self._lock:
             value, bound, by = self.best.value_ns, self.best.bound_ns, self.best.by
             plan, bound_by = self.best.plan, self.best.bound_by
+            rests_on = self.best.rests_on
             if news.value_ns is not None and (value is None or news.value_ns < value):
                 value, by, plan = news.value_ns, news.by, news.plan
             # a bound above a plan's value is a fault, which the result will name
             most = news.bound_ns if value is None else value
             if news.bound_ns is not None and (bound or 0) < news.bound_ns <= (most or 0):
                 bound, bound_by = news.bound_ns, news.bound_by or news.by
-            found = News(value, bound, by, plan, bound_by)
+                rests_on = news.rests_on
+            found = News(value, bound, by, plan, bound_by, rests_on)
             if found != self.best:
                 self.best = found
                 self.listener(found)
@@ -120,11 +125,12 @@ def tell(
     value_ns: int | None = None,
     bound_ns: int | None = None,
     plan: Plan | None = None,
+    rests_on: str = "",
 ) -> None:
     """Tell of a plan's value, with the plan where it is at hand, of a bound on all, or of both."""
-    for known, rules, ledger in _open:
+    for known, rules, ledger in tuple(_open):
         if instance is known and semantics == rules:
-            ledger.enter(News(value_ns, bound_ns, by, plan))
+            ledger.enter(News(value_ns, bound_ns, by, plan, rests_on=rests_on))
 
 
 def each_plan_once(listener: Listener) -> Listener:

@@ -51,16 +51,3 @@ def proving_method(semantics: Semantics) -> str:
             return "noncontiguous"
         case _:
             return "throughput-ip"
-
-
-def quick_method(semantics: Semantics) -> str:
-    """A placer that takes no time, whose plan stands if all else fails.
-
-    Examples
-    --------
-    >>> quick_method(Makespan())
-    'heft'
-    """
-    if semantics.objective == "pipeline_iteration":
-        return "even-split"
-    return "heft" if semantics.objective == "makespan" else "m-topo"

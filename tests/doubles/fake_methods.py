@@ -9,9 +9,11 @@ from pathlib import Path
 from pydantic import Field
 
 from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers import METHODS, Method, Outcome, Task
 from placegap.solvers.core.method import Params
+from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.trust import PROOF
 
@@ -22,6 +24,8 @@ class Fake(Params):
     bound: int | None = None
     kind: str = "plan"
     fault: str = ""
+    tells: bool = False  # of its plan, before it sleeps; there is a file "now" then
+    dies: bool = False  # after that
 
 
 def run(task: Task, params: Params) -> Outcome:
@@ -39,12 +43,18 @@ def run(task: Task, params: Params) -> Outcome:
         return Outcome(proven_infeasible=True, message="proved it")
     if kind != "plan":
         raise AssertionError(kind)
+    bound = None if is_warm_up else params.bound
+    plan = Plan.on([params.device] * task.instance.num_ops)
     if not is_warm_up:
+        if params.tells:
+            value_ns = evaluate(task.instance, plan, task.semantics).value_ns
+            tell(task.instance, task.semantics, NAME, value_ns=value_ns, bound_ns=bound, plan=plan)
+            Path("now").touch()
+        if params.dies:
+            os.kill(os.getpid(), 9)
         time.sleep(params.seconds)
         if "PLACEGAP_TEST_ENDED" in os.environ:
             Path(os.environ["PLACEGAP_TEST_ENDED"], f"ended-{task.limits.seed}").touch()
-    bound = None if is_warm_up else params.bound
-    plan = Plan.on([params.device] * task.instance.num_ops)
     return Outcome(
         plan=plan,
         bound_ns=bound,

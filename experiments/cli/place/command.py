@@ -65,8 +65,8 @@ def place_command(
         str | None,
         typer.Option(
             "--method",
-            help="See 'placegap methods'. Default: auto, which runs fast placers, and then the"
-            " strongest proof and a search for plans side by side.",
+            help="See 'placegap methods'. Default: auto, which runs the method that proves most of"
+            " such problems, and a search for plans beside it.",
         ),
     ] = None,
     param: ParamOption = None,
@@ -171,13 +171,13 @@ def place_command(
         Attempt,
         Stopped,
         choose_semantics,
-        default_attempts,
         given_plan,
         place,
     )
     from placegap.experiments.running.sources import Source, usual_rules
     from placegap.instances.transforms.table import find_transform
     from placegap.solvers.core.registry import find_method
+    from placegap.solvers.solving.default_methods import default_method, proving_method
 
     if not (0 < time_limit <= LONGEST_S or time_limit == math.inf):
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
@@ -216,10 +216,11 @@ def place_command(
         find_transform(coarsen, coarsen_params)
     is_own = is_traced(model) or instance is not fine  # a worker would trace it once more
     shares = FIRST_SHARE if second_opinion or instance is not fine else 1.0
+    semantics = choose_semantics(rules, instance.semantics, method, params, usual_rules(model))
     first = Attempt(
         source=instance if is_own else source,
-        semantics=choose_semantics(rules, instance.semantics, method, params, usual_rules(model)),
-        method=method or "",
+        semantics=semantics,
+        method=method or default_method(semantics),
         params=params,
         time_limit_s=time_limit * shares,
         gap=gap,
@@ -238,17 +239,21 @@ def place_command(
             known = given_plan(instance, first.semantics, start)
         first = replace(first, incumbent=known.plan)
     if write is not None:
-        seen, semantics = coarsened(instance, first)
-        write_model_file(seen, replace(first, semantics=semantics), write, as_json)
+        seen, coarse = coarsened(instance, first)
+        write_model_file(
+            seen,
+            replace(first, semantics=coarse, method=method or proving_method(coarse)),
+            write,
+            as_json,
+        )
         return
-    attempts = iter([first]) if method is not None else default_attempts(first)
     try:
         what = f"placing {instance.name}, {first.semantics.label}"
         with (
             live_line(what, quiet=quiet or as_json) as show,
             search_log(log, plot, what) as on_news,
         ):
-            result, warnings = place(attempts, start=known, on_news=both(show, on_news))
+            result, warnings = place(first, start=known, on_news=both(show, on_news))
     except Stopped as stopped:
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None

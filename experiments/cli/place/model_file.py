@@ -27,11 +27,10 @@ def coarsened(instance: Instance, attempt: Attempt) -> tuple[Instance, Semantics
 
 
 def write_model_file(instance: Instance, attempt: Attempt, path: Path, as_json: bool) -> None:
-    """Write the model of the method, or of the one that proves values by default, and say so."""
+    """Write the model of the method, and say so."""
     from placegap.solvers.models.export import write_model
-    from placegap.solvers.solving.default_methods import proving_method
 
-    method = attempt.method or proving_method(attempt.semantics)
+    method = attempt.method
     with spinner(f"building the model of {method} for {instance.name}"):
         written = write_model(
             instance,

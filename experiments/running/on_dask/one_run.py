@@ -8,7 +8,6 @@ that wants it has gone.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
@@ -91,8 +90,7 @@ def _run(job: RemoteTask[T], worker: Worker) -> Ending[T]:
         process.send(job.task, job.limit_s)
         ending = None
         while ending is None:
-            left_s = process.deadline - time.monotonic()
-            heard = wait([process.pipe], timeout=max(0.0, min(POLL_S, left_s)))
+            heard = wait([process.pipe], timeout=POLL_S)
             ending = process.ending(bool(heard))
             if ending is None and not _is_wanted(worker):
                 raise PoolError("nobody waits for the run any more")

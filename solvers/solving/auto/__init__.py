@@ -1,1 +1,1 @@
-"""`auto`, the default method: fast placers, bounds, proofs and search side by side."""
+"""`auto`, the default method: the method that proves most, and a search for plans beside it."""

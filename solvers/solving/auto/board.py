@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, plan_class
+from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, Semantics, plan_class
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
 from placegap.solvers.core.best import Best
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.progress import News, tell
+from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import Outcome, Result
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
 
 
 class Contradiction(NamedTuple):
@@ -29,6 +32,8 @@ Answer = Result | Contradiction | str
 @dataclass(eq=False, kw_only=True)
 class Board(Best):
     """What is known of a task; a plan counts once the referee has judged it under its rules.
+
+    Two threads may write on it: the one that runs a proof, and the one that hears the search.
 
     Attributes
     ----------
@@ -67,23 +72,27 @@ class Board(Best):
     def __post_init__(self) -> None:
         self.notes: dict[str, str] = {}
         self.words: dict[str, str] = {}
+        self._lock = threading.RLock()
 
     def offer(self, plan: Plan, by: str, value_ns: int | None = None) -> bool:
         """Judge a plan, unless `value_ns` is the referee's already, and keep it if it is better."""
         if value_ns is None:
             verdict = evaluate(self.task.instance, plan, self.task.semantics)
             value_ns = verdict.value_ns if verdict.feasible else None
-        if value_ns is None or not self.improve(value_ns):
-            return False
-        self.plan, self.plan_by = plan, by
-        if self.no_plan_by:
-            self.faults.append(f"{self.no_plan_by}: says that no plan exists; {by} has one")
-            self.no_plan_by = ""
-        if self.bound_ns > value_ns:
-            self.faults.append(
-                f"{self.origin}: its bound {self.bound_ns} is above the value {value_ns} of a plan"
-            )
-            self._forget_bound()
+        with self._lock:
+            if value_ns is None or not self.improve(value_ns):
+                return False
+            self.plan, self.plan_by = plan, by
+            if self.no_plan_by:
+                self.faults.append(f"{self.no_plan_by}: says that no plan exists; {by} has one")
+                self.no_plan_by = ""
+            if self.bound_ns > value_ns:
+                self.faults.append(
+                    f"{self.origin}: its bound {self.bound_ns} is above the value {value_ns} of a"
+                    " plan"
+                )
+                self._forget_bound()
+        # outside of the lock: whoever is told may hold one that the other thread waits for
         tell(self.task.instance, self.task.semantics, by, value_ns=value_ns, plan=plan)
         return True
 
@@ -100,17 +109,38 @@ class Board(Best):
 
         Of a part that still runs it is the first word: what it rests on is known at the end.
         """
-        before = self.bound_ns
-        is_known_better = bound_ns == before and (
-            (rests_on == PROOF != self.rests_on) or (self.is_first_word and not is_first_word)
-        )
-        super().prove(bound_ns, origin, rests_on)
-        if is_known_better:
-            self.origin, self.rests_on = origin, rests_on
-        if self.bound_ns > before or is_known_better:
-            self.bound_class, self.is_first_word = bound_class, is_first_word
-        if self.bound_ns > before:
-            tell(self.task.instance, self.task.semantics, origin, bound_ns=bound_ns)
+        with self._lock:
+            before = self.bound_ns
+            is_known_better = bound_ns == before and (
+                (rests_on == PROOF != self.rests_on) or (self.is_first_word and not is_first_word)
+            )
+            super().prove(bound_ns, origin, rests_on)
+            if is_known_better:
+                self.origin, self.rests_on = origin, rests_on
+            if self.bound_ns > before or is_known_better:
+                self.bound_class, self.is_first_word = bound_class, is_first_word
+            is_news = self.bound_ns > before
+        if is_news:
+            task = self.task
+            tell(task.instance, task.semantics, origin, bound_ns=bound_ns, rests_on=rests_on)
+
+    def listener(self, method: str, semantics: Semantics) -> Callable[[News], None]:
+        """What hears a method while it runs: its plans are judged, and its bounds, if it does the
+        task's own rules, rest on its solvers until the result comes.
+        """
+        words = [word_of(name) for name in METHODS[method].packages if name in SOLVERS]
+        last: list[Plan | None] = [None]
+
+        def hear(news: News) -> None:
+            if news.plan is not None and news.plan is not last[0]:
+                last[0] = news.plan
+                self.offer(news.plan, news.by)
+            bound_ns = news.bound_ns if semantics == self.task.semantics else None
+            if bound_ns is not None and bound_ns > self.bound_ns:
+                rests_on = news.rests_on or ", ".join(words) or PROOF
+                self.prove(bound_ns, news.bound_by or method, rests_on, is_first_word=True)
+
+        return hear
 
     def take_bound(self, bound: Bound) -> None:
         """A bound of the task's own rules."""

@@ -1,11 +1,11 @@
-"""auto, the default: fast placers, cheap bounds, then a proof and a search for plans side by side.
+"""auto, the default: the method that proves most of such problems, and a search beside it.
 
-1. The placers that are fast at the task's size, the cheapest first, and what paths and work prove.
-   For those that this time does not suffice for, there is more of it in 3.
-2. A small graph: the method that proves most of its problem, for a moment.
-3. Two lanes of steps (`rules`), each in a process: methods that prove, and methods that look for
-   plans. What one finds the next step of the other starts from. Where there is one core, or no
-   process may be started, they take turns.
+1. A problem that is likely to be proven goes to that method after three placers: it has all of the
+   time, its own first plans, and the machine to itself for the first half of the limit.
+2. Of another one, first the placers that are fast at its size, then bounds, then the same method.
+3. Beside it, another process looks for plans (`beside`), with what has not been asked yet. Where
+   there can be no other process, searches and proofs take turns in this one.
+4. What is left of the time goes to the other exact methods, and to searches with other seeds.
 
 The value is that of the best plan of all parts, as the referee judges it, and the bound the best
 of all: no part makes another one worse. A part that crashes, runs out of memory or past its limit
@@ -16,11 +16,8 @@ enough, or there is nothing left to try. What is found in time depends on the ma
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
-from itertools import islice
 
 from pydantic import Field
 
@@ -36,51 +33,65 @@ from placegap.solvers.core.result import Outcome, Result, fault_of
 from placegap.solvers.core.starts import LONGEST_S, SHARE, cheapest_first
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.core.worker_process import may_start_processes
+from placegap.solvers.solving.auto.beside import LEAST_STEP_S, Beside, run_step
 from placegap.solvers.solving.auto.board import Board
-from placegap.solvers.solving.auto.compile_ahead import KernelCompiler
-from placegap.solvers.solving.auto.deadline import Deadline
-from placegap.solvers.solving.auto.lanes import Lane, run_lanes
-from placegap.solvers.solving.auto.parts import Order, run_step
-from placegap.solvers.solving.auto.placing import Placed, first_plans, still_waiting
-from placegap.solvers.solving.auto.rules import (
+from placegap.solvers.solving.auto.first_plans import Placed, first_plans, still_waiting
+from placegap.solvers.solving.auto.steps import (
+    BOUND_SHARE,
     BOUNDS,
-    SECOND_S,
-    SMALL_PARTS,
-    TRY_S,
-    TRY_SHARE,
-    USUAL_S,
+    LARGE_PARTS,
     AutoStep,
+    bound_step,
+    exact_steps,
+    is_likely_proven,
+    parts_of,
     plans,
-    proofs,
+    with_params,
 )
 
-RESERVE_S, RESERVE_SHARE, US_PER_PART, LONGEST_RESERVE = 0.05, 0.01, 3.0, 0.25
-"""Kept of the time limit for handing over the last plans: seconds, a share, and for the size, but
-no more than the last share."""
+USUAL_S = 60.0
+"""The limit where none is given."""
 
-ENDED = "nothing is left to try"
+HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
+"""Of the limit, and seconds at most, that a likely proof works alone: so all processes together
+take at most 1.5 times what it takes by itself. What is not proven in half a minute rarely is."""
 
-MEMORY = "memory"
-"""What proves that there is no plan, where no method has to."""
+SECOND_SEED = 1_000
+"""Searches of this process have seeds so far beyond those of the other one."""
 
-USUAL = ("ended unproven", "stopped at the time limit", "interrupted")
-"""Last words of a part that say nothing beyond those of the whole."""
+PROOF_SHARE = 2 / 3
+"""Of the time that is left, for a proof that has no search beside it."""
 
-PROCESS_S = 3.0
-"""With less time left no process is started: that alone takes about a second."""
+LARGE_BOUND_SHARE = 0.5
+"""Of the time, for the portfolio of more than `LARGE_PARTS`, where little else proves anything."""
+
+MOST_SKIPPED = 4
+"""Searches in a row that are left out as too slow: then all of them are."""
+
+FIRST_PLANS_S = 2.0
+"""Placers, and a method that no plan is known to, have no less, however short the limit is."""
 
 MOST_PARTS, US_PER_PART_HANDED, HANDED_SHARE = 1_500_000, 15.0, 0.5
-"""A larger graph (ops + edges) stays in one process, for three copies of it would need more than
-8 GB; and so does one whose copying is likely to take more than a share of the time."""
+"""A larger graph (ops + edges) stays in one process, for two copies of it would need more than
+6 GB; and so does one whose copying is likely to take more than a share of the time."""
 
-MOST_SEARCHES = 4
-"""Different methods among the first steps that look for plans, beside placers."""
+PROCESS_S = 3.0
+"""With less time no process is started: that alone takes about a second."""
+
+RESERVE_SHARE, US_PER_PART, LONGEST_RESERVE = 0.01, 3.0, 0.25
+"""Kept of the limit for judging the last plans: a share, and for the size, but no more than the
+last share."""
 
 US_PER_PART_STARTED = 35.0
 """Of a graph of a million ops, before a search or a proof first looks at the clock."""
 
-TURN_SHARE = 0.2
-"""Of the time that is left, for a step that looks for plans where the lanes take turns."""
+ENDED, AT_LIMIT, INTERRUPTED = "nothing is left to try", "stopped at the time limit", "interrupted"
+
+USUAL = ("ended unproven", AT_LIMIT, INTERRUPTED)
+"""Last words of a part that say nothing beyond those of the whole."""
+
+MEMORY = "memory"
+"""What proves that there is no plan, where no method has to."""
 
 
 class AutoParams(Params):
@@ -106,83 +117,114 @@ def run(task: Task, params: AutoParams) -> Outcome:
     (34, 34)
     """
     limit_s = task.limits.time_limit_s
-    clock = Clock(USUAL_S if limit_s is None else limit_s)
+    clock = Clock(_working_s(task, USUAL_S if limit_s is None else limit_s))
     task = replace(task, limits=replace(task.limits, time_limit_s=clock.limit_s))
-    board = Board(task=task, gap=task.limits.gap)
-    workers = params.workers or _cores()
-    lanes: list[Lane] = []
+    board, workers = Board(task=task, gap=task.limits.gap), params.workers or _cores()
+    beside: Beside | None = None
     try:
-        with closing(KernelCompiler(task.instance)) as compiler:
-            end = _search(task, board, clock, workers, lanes, compiler)
+        if task.incumbent is not None:
+            board.offer(task.incumbent, "the start")
+        waiting = _first_plans(task, board)
+        if board.plan is None:
+            _look_for_room(task, board)
+        head_start_s = _head_start_s(task, clock, workers)
+        is_alone = head_start_s is None
+        steps = _steps_here(task, board, waiting, workers, is_alone=is_alone)
+        with Beside(board, clock, head_start_s, waiting, workers) as beside:
+            for number, step in enumerate(_in_time(steps, task, clock) if is_alone else steps):
+                if board.is_over or stop_asked() or (number and _is_over(clock)):
+                    break
+                _run_here(step, board, clock, beside)
+            beside.wait()
+        end = INTERRUPTED if stop_asked() else AT_LIMIT if _is_over(clock) else ENDED
     except KeyboardInterrupt:
-        end = "interrupted"
-    finally:
-        for lane in lanes:
-            lane.close()
+        was_late = beside is not None and beside.has_interrupted
+        end = AT_LIMIT if was_late and not stop_asked() else INTERRUPTED
     if limit_s is None and not board.is_over:
         end = f"{end} of {USUAL_S:g} s, the usual where none is given"
     return board.outcome(_message(board, end))
 
 
-def _search(
-    task: Task, board: Board, clock: Clock, workers: int, lanes: list[Lane],
-    compiler: KernelCompiler,
-) -> str:  # fmt: skip
-    """Run the stages until nothing is left to find or to do; how it ended."""
-    deadline = Deadline(clock, _reserve_s(task, clock))
-    may = workers > 1 and may_start_processes() and _may_copy(task, deadline)
-    early = may and _parts(task) > SMALL_PARTS and deadline.left_s > PROCESS_S
-    heard, waiting = list[Placed](), list[str]()
-    for _ in _first_plans(task, board, heard):
-        if board.is_over:
-            return ""
-        if early:
-            compiler.begin(_ahead(task))
-        if board.value_ns is not None and not lanes and early:
-            lanes += _lanes(task, workers, waiting, board)  # they load while the other placers run
-    if board.value_ns is None:
-        _look_for_room(task, board)
-    if _parts(task) <= SMALL_PARTS and not board.is_over:
-        _try_at_once(task, board, deadline, workers)
-    if board.is_over:
-        return ""
-    waiting += still_waiting(task, heard, is_huge=_parts(task) > MOST_PARTS)
-    if may and (lanes or deadline.left_s > PROCESS_S):
-        compiler.finish(proofs(task, workers), _ahead(task, waiting))
-        lanes += [] if lanes else _lanes(task, workers, waiting, board)
-        run_lanes(lanes, board, deadline)
-    else:
-        _take_turns(task, board, deadline, waiting)
-    if stop_asked():
-        return "interrupted"
-    return "stopped at the time limit" if deadline.left_s <= 0 else ENDED
+def _is_over(clock: Clock) -> bool:
+    return (clock.left_s or 0.0) < LEAST_STEP_S
 
 
-def _ahead(task: Task, waiting: Sequence[str] = ()) -> Iterator[AutoStep]:
-    """The first steps that look for plans."""
-    return islice(plans(task, task.limits.seed, waiting), len(waiting) + MOST_SEARCHES)
+def _steps_here(
+    task: Task, board: Board, waiting: Sequence[str], workers: int, *, is_alone: bool
+) -> Iterator[AutoStep]:
+    """What this process does: proofs, and then searches; without another process, in turn."""
+    is_likely = is_likely_proven(task)
+    share = PROOF_SHARE if is_alone else 1.0
+    # placers have been asked before an unlikely proof, and the other process anneals
+    asked = {} if is_likely else {"start": False, "anneal": is_alone}
+    seed = task.limits.seed + (0 if is_alone else SECOND_SEED)
+    searches = plans(task, seed, waiting if is_alone else (), 1, lambda: board.value_ns)
+    if not is_likely:
+        yield from _until_search(searches) if is_alone else ()
+        few = parts_of(task) <= LARGE_PARTS
+        yield bound_step(task, BOUND_SHARE if few else LARGE_BOUND_SHARE)
+    for step in exact_steps(task):  # one by one: some take a second to load
+        chosen = with_params(step, {"workers": 1 if is_alone else workers, **asked})
+        yield replace(chosen, share=share)
+    yield bound_step(task)
+    if is_alone or workers > 1:
+        yield from searches
 
 
-def _first_plans(task: Task, board: Board, heard: list[Placed]) -> Iterator[None]:
-    """Offer the plans of the fast placers, and note what is `heard`; after the first of them, prove
-    what is cheap.
+def _until_search(steps: Iterator[AutoStep]) -> Iterator[AutoStep]:
+    """The placers, and the first search."""
+    for step in steps:
+        yield step
+        if not step.is_placer:
+            return
+
+
+def _in_time(steps: Iterator[AutoStep], task: Task, clock: Clock) -> Iterator[AutoStep]:
+    """Those steps that are likely to return in time, for nothing can end them in this process."""
+    likely_s, search_s = dict(cheapest_first(task)), 1e-6 * US_PER_PART_STARTED * parts_of(task)
+    skipped = 0
+    for step in steps:
+        needed_s = likely_s[step.method] if step.is_placer else search_s
+        if needed_s <= (clock.left_s or 0.0) or step.method == BOUNDS:  # which looks at the clock
+            skipped = 0
+            yield step
+        elif not step.is_placer:
+            skipped += 1
+            if skipped == MOST_SKIPPED:
+                return
+
+
+def _run_here(step: AutoStep, board: Board, clock: Clock, beside: Beside) -> None:
+    """Run a step in this process, and pass on the interrupt that has ended it."""
+    before, limit_s = board.plan, step.share * (clock.left_s or 0.0)
+    if before is None:  # late is better than no plan
+        limit_s = max(limit_s, FIRST_PLANS_S)
+    answer = run_step(board, step, limit_s)
+    board.take_answer(step.method, answer)
+    if board.plan is not None and board.plan is not before:
+        beside.tell(board.plan)
+    said = answer.message if isinstance(answer, Result) else answer
+    if stop_asked() or (isinstance(said, str) and INTERRUPTED in said):
+        raise KeyboardInterrupt
+
+
+def _first_plans(task: Task, board: Board) -> tuple[str, ...]:
+    """Offer the plans of the fast placers, and prove what is cheap after the first of them; the
+    placers that are still to be asked. A likely proof begins after the fastest of all.
     """
-    limit_s = task.limits.time_limit_s
-    clock = Clock(None if limit_s is None else max(SECOND_S, min(LONGEST_S, SHARE * limit_s)))
-    if task.incumbent is not None:
-        board.offer(task.incumbent, "the start")
-    waiting = True
+    limit_s, heard = task.limits.time_limit_s or 0.0, list[Placed]()
+    most_s = max(FIRST_PLANS_S, min(LONGEST_S, SHARE * limit_s))
+    clock = Clock(0.0 if is_likely_proven(task) else most_s)
     for placed in first_plans(task, clock, board.faults):
         heard.append(placed)
         if placed.plan is not None:
+            is_first = board.value_ns is None
             board.offer(placed.plan, placed.name, placed.value_ns)
-        if waiting and board.value_ns is not None:
-            waiting = False
-            _prove_what_is_cheap(task, board)
-        yield
-    if waiting:
-        _prove_what_is_cheap(task, board)
-    yield
+            if is_first and board.value_ns is not None:
+                _prove_what_is_cheap(task, board)
+        if board.is_over:
+            break
+    return still_waiting(task, heard, is_huge=parts_of(task) > MOST_PARTS)
 
 
 def _prove_what_is_cheap(task: Task, board: Board) -> None:
@@ -190,7 +232,7 @@ def _prove_what_is_cheap(task: Task, board: Board) -> None:
         board.take_bound(quick_bound(task.instance, task.semantics))
     except MemoryError:
         pass
-    except Exception as error:  # plans are known, and the lanes may prove more
+    except Exception as error:  # plans are known, and other parts may prove more
         if stop_asked():
             raise KeyboardInterrupt from error
         board.faults.append(fault_of("quick bound", task.instance, error))
@@ -205,69 +247,16 @@ def _look_for_room(task: Task, board: Board) -> None:
             board.words[MEMORY] = reasons[0]
 
 
-def _try_at_once(task: Task, board: Board, deadline: Deadline, workers: int) -> None:
-    """Most small graphs are solved before a process has started."""
-    step = next((step for step in proofs(task, workers) if step.method != BOUNDS), None)
-    limit_s = min(TRY_S, TRY_SHARE * deadline.left_s)
-    if step is not None and limit_s > 0:
-        _run_here(step, limit_s, task, board)
-
-
-def _take_turns(task: Task, board: Board, deadline: Deadline, waiting: Sequence[str]) -> None:
-    """Steps of both lanes in turn, in this process; only when a proof ends early there is another.
-
-    The proof has most of the time, between two searches; a placer is no turn of its own.
-    """
-    proving = _in_time(proofs(task, 1), task, deadline)
-    steps = plans(task, task.limits.seed, waiting, least=lambda: board.value_ns)
-    looking = _in_time(steps, task, deadline)
-    turn = 0
-    while deadline.left_s > 0 and not board.is_over and not stop_asked():
-        step = next(looking if turn % 2 == 0 else proving, None)
-        other = next(proving, None) if step is None and turn % 2 == 0 else step
-        if other is None and turn % 2 == 1:
-            other = next(looking, None)
-        if other is None:
-            return
-        share = TURN_SHARE if turn % 2 == 0 else step.share if step is not None else TURN_SHARE
-        _run_here(other, max(min(SECOND_S, deadline.left_s), share * deadline.left_s), task, board)
-        turn += not other.is_placer
-
-
-def _in_time(steps: Iterator[AutoStep], task: Task, deadline: Deadline) -> Iterator[AutoStep]:
-    """Those steps that are likely to return in time, for nothing can end them in this process."""
-    likely_s, search_s = dict(cheapest_first(task)), 1e-6 * US_PER_PART_STARTED * _parts(task)
-    skipped = 0
-    for step in steps:
-        likely = likely_s[step.method] if step.is_placer else search_s
-        if likely <= deadline.left_s or step.method == BOUNDS:  # which looks at the clock
-            skipped = 0
-            yield step
-        elif not step.is_placer:
-            skipped += 1
-            if skipped == MOST_SEARCHES:  # and no placer between them: none is left
-                return
-
-
-def _run_here(step: AutoStep, limit_s: float, task: Task, board: Board) -> None:
-    """Run a step in this process, and pass on the interrupt that has ended it."""
-    order = Order(step, limit_s, task.limits.gap, board.plan, board.value_ns)
-    answer = run_step(task.instance, order, None, board.take_bound)
-    board.take_answer(step.method, answer)
-    said = answer.message if isinstance(answer, Result) else answer
-    if stop_asked() or (isinstance(said, str) and "interrupted" in said):
-        raise KeyboardInterrupt
-
-
-def _lanes(task: Task, workers: int, waiting: Sequence[str], board: Board) -> list[Lane]:
-    packed = pickle.dumps(task.instance, pickle.HIGHEST_PROTOCOL)
-    # a makespan of a graph that is not small is rarely proven: its search has what it can get
-    gives_way = task.semantics.objective != "makespan" or _parts(task) <= SMALL_PARTS
-    looking = plans(task, task.limits.seed, waiting, workers, lambda: board.value_ns)
-    return [
-        Lane(task, packed, proofs(task, workers), is_nice=False),
-        Lane(task, packed, looking, is_nice=gives_way),
-    ]
+def _head_start_s(task: Task, clock: Clock, workers: int) -> float | None:
+    """Seconds after which another process looks for plans; None: never."""
+    limit_s, parts = clock.limit_s or 0.0, parts_of(task)
+    handed_s = 1e-6 * US_PER_PART_HANDED * parts
+    head_start_s = (
+        min(HEAD_START * limit_s, LONGEST_HEAD_START_S) if is_likely_proven(task) else 0.0
+    )
+    left_s = limit_s - max(head_start_s, clock.spent_s)
+    may = workers > 1 and may_start_processes() and parts <= MOST_PARTS
+    return head_start_s if may and left_s > max(PROCESS_S, handed_s / HANDED_SHARE) else None
 
 
 def _message(board: Board, end: str) -> str:
@@ -277,23 +266,10 @@ def _message(board: Board, end: str) -> str:
     return "; ".join(filter(None, [end, *notes]))
 
 
-def _parts(task: Task) -> int:
-    return task.instance.num_ops + len(task.instance.graph.edges)
-
-
-def _may_copy(task: Task, deadline: Deadline) -> bool:
-    """Whether there is memory and time for copies of the instance in two processes."""
-    parts = _parts(task)
-    handed_s = 1e-6 * US_PER_PART_HANDED * parts
-    return parts <= MOST_PARTS and handed_s <= HANDED_SHARE * deadline.left_s
-
-
-def _reserve_s(task: Task, clock: Clock) -> float:
-    limit_s = clock.limit_s or 0.0
-    return min(
-        LONGEST_RESERVE * limit_s,
-        RESERVE_S + RESERVE_SHARE * limit_s + 1e-6 * US_PER_PART * _parts(task),
-    )
+def _working_s(task: Task, limit_s: float) -> float:
+    """The limit less what is kept for judging the last plans."""
+    kept_s = RESERVE_SHARE * limit_s + 1e-6 * US_PER_PART * parts_of(task)
+    return limit_s - min(LONGEST_RESERVE * limit_s, kept_s)
 
 
 def _cores() -> int:
@@ -306,7 +282,7 @@ register(
         claim="exact",
         objectives=OBJECTIVES,
         paper="placegap",
-        summary="fast placers, then the strongest proof and a search side by side; the best of all",
+        summary="the method that proves most of such problems, and a search for plans beside it",
         run=run,
         params=AutoParams,
         packages=("ortools", "highspy", "numba"),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from placegap.experiments.running.placing import Attempt, choose_semantics, default_attempts, place
+from placegap.experiments.running import placing
+from placegap.experiments.running.placing import Attempt, choose_semantics, judged_plan, place
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.running.sources import Source
 from placegap.instances import (
-    LatencySubgraphs,
+    Instance,
     Makespan,
     MaxLoad,
-    MaxLoadFwdBwd,
+    Plan,
     Semantics,
     example,
 )
@@ -50,33 +52,30 @@ def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> No
     assert usual(method="m-topo").startswith("max_load")
 
 
-@pytest.mark.parametrize(
-    ("semantics", "quick"),
-    [
-        (Makespan(), "heft"), (MaxLoad(), "m-topo"), (MaxLoadFwdBwd(), "m-topo"),
-        (LatencySubgraphs(), "m-topo"),
-    ],
-)  # fmt: skip
-def test_the_default_is_auto_after_a_placer_that_takes_no_time(
-    semantics: Semantics, quick: str
-) -> None:
-    attempts = default_attempts(Attempt(Source("vgg19"), semantics, ""))
-    assert [attempt.method for attempt in attempts] == [quick, "auto"]
-
-
-def test_if_a_later_attempt_crashes_the_plan_before_stands(
-    fakes: list[str],
-) -> None:
-    # the fake takes a graph of this name for real
+def real() -> Instance:
+    """The diamond under a name that the fake takes for real."""
     graph = example().graph.model_copy(update={"name": "real"})
-    real = example().model_copy(update={"graph": graph})
-    base = Attempt(real, Makespan(), "fake", time_limit_s=5.0)
-    attempts = [
-        Attempt(**{**vars(base), "params": {"device": "0"}, "optional": True}),
-        Attempt(**{**vars(base), "params": {"kind": "crash"}}),
-    ]
-    result, warnings = place(iter(attempts), fakes)
+    return example().model_copy(update={"graph": graph})
+
+
+@pytest.mark.parametrize("ending", [{"dies": True}, {"seconds": 60}])
+def test_a_worker_that_is_killed_costs_nothing_that_it_had_told(
+    fakes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: dict[str, object]
+) -> None:
+    # by a signal, or at the hard limit; all ops on one device take 43 ns, and 20 is below 34
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(placing, "GRACE_S", 1.0)
+    params = {"tells": True, "bound": 20, **ending}
+    result, warnings = place(Attempt(real(), Makespan(), "fake", params, time_limit_s=1.0), fakes)
+    assert (result.value_ns, result.bound_ns, result.bound_origin) == (43, 20, "fake")
+    assert len(warnings) == 1
+    assert "what it had told before stands" in warnings[0]
+
+
+def test_a_start_stands_if_the_method_crashes(fakes: list[str]) -> None:
+    start = judged_plan(real(), Makespan(), Plan.on([0] * 4))
+    attempt = Attempt(real(), Makespan(), "fake", {"kind": "crash"}, time_limit_s=5.0)
+    result, warnings = place(attempt, fakes, start=start)
     assert result.value_ns == 43
     assert len(warnings) == 1
     assert "SIGKILL" in warnings[0]
-    assert "this is the plan of fake" in warnings[0]

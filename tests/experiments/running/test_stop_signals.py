@@ -27,14 +27,12 @@ import sys
 from functools import partial
 from placegap.experiments.running import placing
 placing.place = partial(placing.place, modules=['doubles.fake_methods'])
-def attempts(first):
-    yield placing._with(first, method='fake', params={})
-    open('now', 'w').close()
-    yield placing._with(first, method='fake', params={'seconds': '60'})
-placing.default_attempts = attempts
+import doubles.fake_methods
 from placegap.experiments.cli import main
-sys.exit(main(['place', 'model.json', '-o', 'plan.json', '--json', *sys.argv[1:]]))
+command = ['place', 'model.json', '-o', 'plan.json', '--json', '--method', 'fake']
+sys.exit(main([*command, *sys.argv[1:]]))
 """
+LONG = ("--param", "seconds=60", "--param", "tells=true")
 
 
 def place(folder: Path, *args: str, **options: Any) -> subprocess.Popen[str]:
@@ -42,7 +40,7 @@ def place(folder: Path, *args: str, **options: Any) -> subprocess.Popen[str]:
     graph = example().graph.model_copy(update={"name": "real"})
     document = Document.of(example()).model_copy(update={"graph": graph})
     save_document(document, folder / "model.json")
-    process = processes.begin(PLACE, *args, cwd=folder, **options)
+    process = processes.begin(PLACE, *LONG, *args, cwd=folder, **options)
     wait_for(process, folder / "now")
     return process
 
@@ -110,11 +108,11 @@ def test_a_signal_that_comes_while_modules_are_loaded_is_one_line(module: str) -
 
 def test_a_signal_in_the_second_opinion_keeps_the_first_and_says_so(tmp_path: Path) -> None:
     code = PLACE.replace(
-        "def attempts(first):\n",
+        "import doubles.fake_methods\n",
+        "import doubles.fake_methods\n"
         "def ask(*args):\n    open('now', 'w').close()\n    import time\n    time.sleep(60)\n"
-        "placing.ask_second = ask\ndef attempts(first):\n",
-    ).replace("    open('now', 'w').close()\n    yield placing._with(first, method='fake', "
-              "params={'seconds': '60'})\n", "")  # fmt: skip
+        "placing.ask_second = ask\n",
+    )
     graph = example().graph.model_copy(update={"name": "real"})
     document = Document.of(example()).model_copy(update={"graph": graph})
     save_document(document, tmp_path / "model.json")

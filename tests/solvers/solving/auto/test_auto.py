@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
+import random
 import signal
 import time
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
@@ -32,22 +32,20 @@ from placegap.instances.problem.semantics import (
     PipelineIteration,
     memory_rule,
 )
-from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, solve
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.core.clock import Clock, compiled_s
-from placegap.solvers.core.method import Params
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.method import AnyMethod, Params
+from placegap.solvers.core.progress import News
 from placegap.solvers.core.result import SolverDisagreement, finish
-from placegap.solvers.core.starts import placers, starts
+from placegap.solvers.core.starts import ALWAYS, placers, starts
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.core.worker_process import WorkerProcess
-from placegap.solvers.solving.auto import compile_ahead, parts
+from placegap.solvers.solving.auto import beside
+from placegap.solvers.solving.auto import method as auto
+from placegap.solvers.solving.auto.beside import Beside, run_step
 from placegap.solvers.solving.auto.board import Board
-from placegap.solvers.solving.auto.compile_ahead import KernelCompiler
-from placegap.solvers.solving.auto.deadline import Deadline
-from placegap.solvers.solving.auto.lanes import Lane, run_lanes
-from placegap.solvers.solving.auto.parts import Order, run_step
-from placegap.solvers.solving.auto.rules import AutoStep, _turns, plans, proofs
+from placegap.solvers.solving.auto.steps import AutoStep, _turns, exact_steps, plans
+from placegap.solvers.solving.default_methods import proving_method
 
 PORT = Makespan()
 ALONE = {"workers": 1}
@@ -100,7 +98,7 @@ def test_it_stops_at_the_gap_that_suffices() -> None:
 
 
 def test_without_a_limit_it_says_which_one_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placegap.solvers.solving.auto.method.USUAL_S", 0.5)
+    monkeypatch.setattr(auto, "USUAL_S", 0.5)
     found = solve(hard(), PORT, "auto", ALONE)
     assert found.message == "stopped at the time limit of 0.5 s, the usual where none is given"
 
@@ -109,41 +107,29 @@ def test_without_a_limit_it_says_which_one_it_took(monkeypatch: pytest.MonkeyPat
     ("error", "message"),
     [(MemoryError(), "out of memory"), (RuntimeError("broken"), "broken")],
 )
-@pytest.mark.filterwarnings("ignore::placegap.solvers.core.result.Fault")
 def test_a_part_that_fails_costs_a_sentence(
     monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
 ) -> None:
-    def fail(task: Task, params: Params) -> Outcome:
+    def fail(*args: object, **kwargs: object) -> Result:
         raise error
 
-    failing = replace(METHODS["chain-sides"], run=fail)
-    monkeypatch.setitem(METHODS._loaded, "chain-sides", failing)
-    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=4.0)  # kernels load first
+    monkeypatch.setattr(beside, "solve", fail)
+    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=5.0)
     assert found.plan is not None
     assert found.bound_ns is not None
     assert message in found.message
 
 
-@pytest.mark.parametrize("in_a_lane", [False, True])
 def test_what_the_referee_denies_is_a_fault_and_no_mere_failure(
-    monkeypatch: pytest.MonkeyPatch, in_a_lane: bool
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def contradict(*args: object, **kwargs: object) -> Result:
         raise SolverDisagreement("claims 1,\nthe referee finds 34")
 
-    task = Task(example(), PORT, Limits(60.0))
-    board = Board(task=task, gap=0.0)
+    board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
     board.prove(34, "heft", is_first_word=True)  # told while it ran, and believed no more
-    monkeypatch.setattr("placegap.solvers.solving.auto.parts.solve", contradict)
-    order = Order(AutoStep("heft", PORT), 1.0, 0.0, None, None)
-    answer = run_step(example(), order, None, board.take_bound)
-    if in_a_lane:
-        lane = Lane(task, pickle.dumps(task.instance), iter([order.step]), is_nice=False)
-        lane.feed(board)
-        lane._take(answer, board, Deadline(Clock(60.0), 0.0))
-        lane.close()
-    else:
-        board.take_answer("heft", answer)
+    monkeypatch.setattr(beside, "solve", contradict)
+    board.take_answer("heft", run_step(board, AutoStep("heft", PORT), 1.0))
     assert board.faults == ["heft: claims 1, the referee finds 34"]
     assert (board.bound_ns, board.notes) == (quick_bound(example(), PORT).ns, {})
 
@@ -156,115 +142,161 @@ def test_two_processes_are_no_worse_than_one_plan_after_another() -> None:
     assert found.value_ns <= min(start.value_ns for start in starts(task, placers(task)))
 
 
-@pytest.fixture
-def warmed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """The methods that are compiled here for, and whether for tight memory, on a cold machine."""
-    warmed: list[tuple[str, bool]] = []
-    monkeypatch.setattr(
-        compile_ahead, "warm_up", lambda step, is_tight: warmed.append((step.method, is_tight))
-    )
-    monkeypatch.setattr(compile_ahead, "compiled_s", lambda: 5.0)
-    monkeypatch.setattr(compile_ahead, "_done", {("cp-sat", False)})
-    return warmed
-
-
-def test_where_kernels_are_not_compiled_yet_those_of_the_lanes_are_compiled_before_they_start(
-    warmed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = list(proofs(Task(hard(), PORT), 2))
-    with closing(KernelCompiler(hard())) as compiler:
-        with monkeypatch.context() as patch:
-            patch.setattr(compile_ahead, "compiled_s", lambda: 0.5)
-            compiler.finish(steps, [])
-            assert warmed == []
-        for _ in range(2):
-            compiler.finish(steps, [])
-    once = [("bounds", False), ("decomposition", False)]  # once each, and cp-sat was warm
-    assert warmed == once
-    with closing(KernelCompiler(tight_example())) as compiler:  # tight memory needs other kernels
-        compiler.finish(steps, [])
-    assert warmed[len(once) :] == [("bounds", True), ("decomposition", True), ("cp-sat", True)]
-
-
-@pytest.mark.parametrize("can_start", [True, False])
-def test_two_processes_compile_what_two_lanes_need(
-    warmed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch, *, can_start: bool
-) -> None:
-    started: list[list[str]] = []
-
-    class Process(WorkerProcess):
-        def __init__(self, serve: object, args: tuple[list[AutoStep], bool]) -> None:
-            if not can_start:
-                raise OSError("no more processes")
-            started.append([step.method for step in args[0]])
-            super().__init__(compile_ahead._serve, ([], False))
-
-    monkeypatch.setattr(compile_ahead, "WorkerProcess", Process)
-    heft, etf, peft = (AutoStep(name, PORT) for name in ("heft", "etf", "peft"))
-    before_s = compiled_s()
-    with closing(KernelCompiler(hard())) as compiler:
-        compiler.begin([etf, peft])
-        compiler.finish([heft, peft], [peft, etf])
-    here = [method for method, _ in warmed]
-    assert (here, started) == (
-        (["heft"], [["etf", "peft"]]) if can_start else (["heft", "peft", "etf"], [])
-    )
-    assert (compiled_s() > before_s) == can_start  # clocks stand while it waits
-
-
-def test_what_only_tight_memory_needs_is_compiled_before_the_clock_of_a_step_begins(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[bool] = []
-    monkeypatch.setattr(
-        parts, "solve", lambda instance, *given, **limits: asked.append(memory_is_slack(instance))
-    )
-    for is_tight in (False, True):
-        parts.warm_up(AutoStep("frontier-paths", PORT), is_tight=is_tight)
-    assert asked == [True, True, False]
-
-
 def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*given: object, **limits: object) -> None:
         raise RuntimeError("no compiled object yet")
 
-    monkeypatch.setattr(parts, "solve", fail)
-    order = Order(AutoStep("heft", PORT), 1.0, 0.0, None, None)
-    assert run_step(example(), order, None, lambda found: None) == (
-        "RuntimeError: no compiled object yet"
-    )
-    monkeypatch.setattr(parts, "stop_asked", lambda: True)
-    assert run_step(example(), order, None, lambda found: None) == "interrupted"
+    monkeypatch.setattr(beside, "solve", fail)
+    board = Board(task=Task(example(), PORT), gap=0.0)
+    step = AutoStep("heft", PORT)
+    assert run_step(board, step, 1.0) == "RuntimeError: no compiled object yet"
+    monkeypatch.setattr(beside, "stop_asked", lambda: True)
+    assert run_step(board, step, 1.0) == "interrupted"
 
 
-def test_a_process_that_dies_is_replaced_for_the_next_step() -> None:
-    instance = example()
-    task = Task(instance, PORT, Limits(60.0))
-    steps = [AutoStep("getf", PORT), AutoStep("heft", PORT)]
-    lane = Lane(task, pickle.dumps(task.instance), iter(steps), is_nice=False)
+# ------------------------------------------------------------------------------ a likely proof
+
+KINDS: tuple[Semantics, ...] = (
+    PORT, Makespan(channels="free", memory="peak"), MaxLoad(plans="chain"),
+    MaxLoad(plans="chain", memory="peak"), MaxLoad(), MaxLoad(plans="convex"), MaxLoadFwdBwd(),
+    LatencySubgraphs(), PipelineIteration(microbatches=2),
+)  # fmt: skip
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The methods that run in this process, each time that one does."""
+    calls: list[str] = []
+
+    def counted(method: AnyMethod) -> AnyMethod:
+        def run(task: Task, params: Params) -> Outcome:
+            calls.append(method.name)
+            outcome: Outcome = method.run(task, params)
+            return outcome
+
+        return replace(method, run=run)
+
+    for name in METHODS:
+        if name != "auto":
+            monkeypatch.setitem(METHODS._loaded, name, counted(METHODS[name]))
+    return calls
+
+
+@pytest.mark.parametrize("semantics", KINDS, ids=lambda semantics: semantics.label)
+def test_what_one_exact_method_proves_alone_costs_no_other_work(
+    semantics: Semantics, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Work is counted in calls of methods, those of their own starts included, and not in seconds:
+    # auto makes those that the exact method makes by itself, and three of the fastest placers.
+    monkeypatch.setattr(beside, "WorkerProcess", _no_process)
+    rng = random.Random(7)
+    proven = 0
+    for _ in range(4):
+        instance = tiny_instance(rng.randrange(10**6), num_ops=5, num_devices=2)
+        asked.clear()
+        alone = solve(instance, semantics, proving_method(semantics), time_limit_s=60.0)
+        own = [*asked]
+        if not alone.proved:
+            continue
+        asked.clear()
+        found = solve(instance, semantics, "auto", {"workers": 2}, time_limit_s=60.0)
+        assert (found.value_ns, found.bound_ns) == (alone.value_ns, alone.bound_ns)
+        assert {*asked} <= {*own, *ALWAYS}
+        assert len(asked) <= len(own) + 2 * len(ALWAYS)  # at peak memory, two runs of one each
+        proven += 1
+    assert proven
+
+
+def test_a_likely_proof_has_the_whole_time_and_a_head_start_of_half_of_it() -> None:
+    # P seconds alone and S beside, S = P - half of the limit at most: together at most 1.5 P
+    task = Task(example(), PORT, Limits(20.0))
+    step = next(auto._steps_here(task, Board(task=task, gap=0.0), (), 2, is_alone=False))
+    assert (step.method, step.share) == ("decomposition", 1.0)
+    assert "start" not in step.params  # its own, as by itself
+    assert auto._head_start_s(task, Clock(20.0), 2) == 10.0
+    assert auto._head_start_s(task, Clock(600.0), 2) == auto.LONGEST_HEAD_START_S
+    assert auto._head_start_s(task, Clock(20.0), 1) is None
+
+
+def _no_process(*args: object) -> None:
+    raise AssertionError("a process was started")
+
+
+# ------------------------------------------------------------------------- the other process
+
+
+def beside_of(board: Board, limit_s: float, **options: object) -> Beside:
+    return Beside(board, Clock(limit_s), 0.0, **options)  # type: ignore[arg-type]
+
+
+def test_the_other_process_finds_plans_by_itself() -> None:
+    task = Task(hard(), PORT, Limits(3.0))
     board = Board(task=task, gap=0.0)
-    lane.feed(board)
-    assert lane.process is not None
-    lane.process.send_signal(signal.SIGKILL)
-    run_lanes([lane], board, Deadline(Clock(60.0), 0.0))
-    assert board.notes == {"getf": "its process died (signal SIGKILL)"}
-    assert board.plan_by == "heft"
+    with beside_of(board, 3.0) as search:
+        search.wait()
+    assert board.value_ns is not None
+    assert board.notes == {}
+
+
+def test_a_process_that_dies_costs_a_sentence() -> None:
+    board = Board(task=Task(hard(), PORT, Limits(60.0)), gap=0.0)
+    with beside_of(board, 60.0) as search:
+        _until(lambda: search._step is not None)
+        assert search._process is not None
+        search._process.send_signal(signal.SIGKILL)
+        search.wait()
+    assert list(board.notes.values()) == ["its process died (signal SIGKILL)"]
 
 
 def test_a_process_that_hangs_is_ended_at_the_limit() -> None:
-    task = Task(hard(), PORT, Limits(1.0))
-    lane = Lane(
-        task, pickle.dumps(task.instance), iter([AutoStep("decomposition", PORT)]), is_nice=False
-    )
-    board = Board(task=task, gap=0.0)
-    assert lane.process is not None
-    lane.process.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
-    run_lanes([lane], board, Deadline(Clock(1.0), 0.0))
-    assert time.monotonic() - began < 10.0
-    assert lane.process is None
+    board = Board(task=Task(hard(), PORT, Limits(60.0)), gap=0.0)
+    search = beside_of(board, 60.0)
+    with search:
+        _until(lambda: search._step is not None)
+        assert search._process is not None
+        search._process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+    assert time.monotonic() - began < 30.0
+    with pytest.raises(OSError, match="closed"):
+        search._process.pipe.poll()
+
+
+def test_a_process_that_cannot_start_costs_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise OSError(11, "no more processes")
+
+    monkeypatch.setattr(beside, "WorkerProcess", refuse)
+    board = Board(task=Task(hard(), PORT, Limits(60.0)), gap=0.0)
+    with beside_of(board, 60.0) as search:
+        search.wait()
+    assert board.notes == {"search": "its process cannot start (no more processes)"}
+
+
+def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
+    board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
+    search = Beside(board, Clock(60.0), None)
+    board.prove(34, "somebody")
+    board.take(solve(example(), PORT, "brute-force"))
+    with pytest.raises(KeyboardInterrupt), search:
+        _until(lambda: False)
+    assert search.has_interrupted
+
+
+def test_a_proof_that_runs_past_the_limit_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "LATE_S", 0.1)
+    board = Board(task=Task(example(), PORT, Limits(0.1)), gap=0.0)
+    search = Beside(board, Clock(0.1), None)
+    with pytest.raises(KeyboardInterrupt), search:
+        _until(lambda: False)
+    assert search.has_interrupted
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60.0
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.02)
 
 
 # ----------------------------------------------------------------------------------------- board
@@ -301,6 +333,15 @@ def test_a_bound_that_a_plan_refutes_becomes_a_fault() -> None:
     board.take(judged(PORT, Outcome(proven_infeasible=True), "a liar"))
     assert not board.is_over
     assert "says that no plan exists" in board.faults[1]
+
+
+def test_bounds_told_on_the_way_rest_on_the_solvers_of_the_method_until_its_result_comes() -> None:
+    board = Board(task=Task(example(), PORT), gap=0.0)
+    hear = board.listener("cp-sat", PORT)
+    hear(News(None, 30, "cp-sat"))
+    assert (board.bound_ns, board.rests_on.split()[0], board.is_first_word) == (30, "CP-SAT", True)
+    board.take(judged(PORT, Outcome(bound_ns=30, bound_origin="paths", rests_on=PROOF), "cp-sat"))
+    assert (board.origin, board.rests_on, board.is_first_word) == ("paths", PROOF, False)
 
 
 def test_of_equal_bounds_the_one_that_is_a_proof_counts() -> None:
@@ -341,12 +382,12 @@ def test_searches_that_gain_nothing_take_turns() -> None:
     assert [step.method for step in islice(steps, 7)] == [*"abc", *"abc", "a"]
 
 
-def test_steps_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
+def test_steps_beside_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
     convex = Task(example(), MaxLoad(plans="convex"))
-    assert [step.semantics.label for step in proofs(convex, 2)][-2:] == [
-        "max_load any add", "max_load convex add",
+    assert [step.semantics.label for step in islice(plans(convex, 0), 2)] == [
+        "max_load chain add", "max_load any add",
     ]  # fmt: skip
-    assert next(plans(convex, 0)).semantics.label == "max_load chain add"
+    assert [step.method for step in exact_steps(convex)] == ["throughput-ip"]
 
 
 def test_memory_that_cannot_suffice_is_an_answer_at_once() -> None:

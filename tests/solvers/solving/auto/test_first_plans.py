@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 from draws.tiny import tiny_instance
@@ -20,9 +21,10 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Params
 from placegap.solvers.core.starts import PLACERS, cheapest_first, placers
 from placegap.solvers.solving.auto import method as auto
-from placegap.solvers.solving.auto import rules
-from placegap.solvers.solving.auto.placing import Placed, first_plans, still_waiting
-from placegap.solvers.solving.auto.rules import AutoStep, plans
+from placegap.solvers.solving.auto import steps as auto_steps
+from placegap.solvers.solving.auto.board import Board
+from placegap.solvers.solving.auto.first_plans import Placed, first_plans, still_waiting
+from placegap.solvers.solving.auto.steps import AutoStep, plans
 
 ALL_SEMANTICS: tuple[Semantics, ...] = (
     Makespan(), Makespan(memory="peak"), MaxLoad(), MaxLoad(plans="chain"),
@@ -72,8 +74,7 @@ def test_the_value_is_the_best_one_whichever_placer_finds_it(
         for name, _ in cheapest_first(Task(instance, semantics))
         if semantics.objective in METHODS[name].objectives
     ]
-    monkeypatch.setattr(auto, "proofs", lambda task, workers: iter(()))
-    monkeypatch.setattr("placegap.solvers.solving.auto.rules._able", lambda task, *steps: iter(()))
+    monkeypatch.setattr(auto_steps, "_able", lambda task, *steps, **given: iter(()))
     for winner in names:
         with monkeypatch.context() as patch:
             for name in names:
@@ -92,9 +93,12 @@ def test_once_a_plan_is_known_no_placer_is_asked_that_is_likely_to_take_too_long
     # the costs of a huge graph: m-topo has a plan within the limit of 60 s, heft would have none
     likely = {"single-device": 1.0, "m-topo": 1.0, "heft": 61.0}
     monkeypatch.setattr(
-        "placegap.solvers.solving.auto.placing.cheapest_first", lambda task: tuple(likely.items())
+        "placegap.solvers.solving.auto.first_plans.cheapest_first",
+        lambda task: tuple(likely.items()),
     )
-    monkeypatch.setattr("placegap.solvers.solving.auto.placing.placers", lambda task: tuple(likely))
+    monkeypatch.setattr(
+        "placegap.solvers.solving.auto.first_plans.placers", lambda task: tuple(likely)
+    )
     task = Task(example(), Makespan(), Limits(60.0))
     assert [placed.name for placed in first_plans(task, Clock(0.0))] == ["single-device", "m-topo"]
     for name in ("single-device", "m-topo"):
@@ -106,17 +110,12 @@ def test_once_a_plan_is_known_no_placer_is_asked_that_is_likely_to_take_too_long
 def test_a_graph_too_large_to_be_copied_stays_in_one_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    copied = []
-    monkeypatch.setattr(auto, "_lanes", lambda *of: copied.append(of) or [])
-    monkeypatch.setattr(auto, "SMALL_PARTS", 0)
-    instance = tiny_instance(9, num_ops=30, num_devices=4, density=0.3)
-    solve(instance, Makespan(), "auto", {"workers": 2}, time_limit_s=4.0)
-    assert copied
-    copied.clear()
-    parts = instance.num_ops + len(instance.graph.edges)
-    monkeypatch.setattr(auto, "MOST_PARTS", parts - 1)
-    found = solve(instance, Makespan(), "auto", {"workers": 2}, time_limit_s=2.0)
-    assert (copied, found.value_ns is None) == ([], False)
+    task = Task(tiny_instance(9, num_ops=30, num_devices=4, density=0.3), Makespan(), Limits(60.0))
+    assert auto._head_start_s(task, Clock(60.0), 2) is not None
+    monkeypatch.setattr(auto, "MOST_PARTS", auto.parts_of(task) - 1)
+    assert auto._head_start_s(task, Clock(60.0), 2) is None
+    found = solve(task.instance, Makespan(), "auto", {"workers": 2}, time_limit_s=2.0)
+    assert found.value_ns is not None
 
 
 def _saying(plan: Plan | None) -> Callable[[Task, Params], Outcome]:
@@ -155,29 +154,31 @@ def test_whole_layers_move_first_and_later_walks_begin_anew() -> None:
     assert [dict(step.params).get("anew", False) for step in (first[0], again)] == [False, True]
 
 
-def test_a_proof_that_proves_nothing_leaves_its_core_to_a_second_search(
+def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to_searches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rules, "SMALL_PARTS", 7)  # the example has four ops and four edges
+    monkeypatch.setattr(auto_steps, "SMALL_PARTS", 7)  # the example has four ops and four edges
     task = Task(example(), Makespan(), Limits(60.0, seed=3))
-    steps = list(rules.proofs(task, 2))
-    assert [step.method for step in steps[:4]] == [
-        "bounds", "decomposition", "multilevel", "run-moves",
+    board = Board(task=task, gap=0.0)
+
+    def here(workers: int, *, is_alone: bool) -> list[AutoStep]:
+        return list(islice(auto._steps_here(task, board, ("etf",), workers, is_alone=is_alone), 6))
+
+    steps = here(2, is_alone=False)
+    assert [step.method for step in steps] == [
+        "bounds", "decomposition", "cp-sat", "bounds", "chain-sides", "run-moves",
     ]  # fmt: skip
-    assert 3 not in {step.seed for step in steps[2:-1]}  # the first search has that seed
-    alone = [step.method for step in rules.proofs(task, 1)]
-    assert alone == ["bounds", "decomposition", "cp-sat", "bounds"]
-    late = rules.PATIENCE + 0.01
-    assert not steps[1].gives_up(rules.PATIENCE, has_proven=False)
-    assert steps[1].gives_up(late, has_proven=False)
-    assert not steps[1].gives_up(late, has_proven=True)
-    assert not any(step.gives_up(2.0, has_proven=False) for step in steps[2:])
+    assert steps[1].params == {"workers": 2, "start": False, "anneal": False}
+    assert 3 not in {step.seed for step in steps[4:]}  # the other process has that seed
+    assert len(here(1, is_alone=False)) == 4  # one core: the other process searches
+    alone = [step.method for step in here(1, is_alone=True)]
+    assert alone == ["etf", "chain-sides", "bounds", "decomposition", "cp-sat", "bounds"]
 
 
 def test_of_a_large_graph_there_is_one_search_and_it_has_all_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rules, "LARGE_PARTS", 7)  # the example has four ops and four edges
+    monkeypatch.setattr(auto_steps, "LARGE_PARTS", 7)  # the example has four ops and four edges
     looking = plans(Task(example(), Makespan(), Limits(0.0)), 0, workers=3)
     steps = [next(looking) for _ in range(2)]
     assert [step.method for step in steps] == ["disjunctive-search"] * 2
@@ -199,7 +200,7 @@ def test_at_peak_memory_all_placers_have_one_run_before_any_has_more(
     ) -> tuple[Plan | None, int | None]:
         return (Plan.on([0] * 4) if most_runs is None or name == "metis" else None), None
 
-    monkeypatch.setattr("placegap.solvers.solving.auto.placing._plan_of", fits_in_the_end)
+    monkeypatch.setattr("placegap.solvers.solving.auto.first_plans._plan_of", fits_in_the_end)
     task = Task(example(), Makespan(memory="peak"), Limits(60.0))
     said = [(placed.name, placed.is_last_word) for placed in first_plans(task, Clock(60.0))]
     usual, others = ["single-device", "m-topo", "heft"], placers(task)[3:]

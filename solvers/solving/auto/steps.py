@@ -1,8 +1,8 @@
-"""What `auto` runs, and when: one table per problem.
+"""What `auto` runs: steps that prove, and steps that look for plans.
 
-Two lanes run side by side, each a list of steps: one proves, the other looks for plans. A step runs
-until it ends, or until its share of the time that is left is over; then the lane takes its next
-step. The plan lane, when it has no more, asks the search again that gained most, with another seed.
+Those that prove run in the process that was asked, and those that look for plans in another one
+beside it. A step that proves has the whole time that is left, unless it ends; a search has a share
+of it, and then the search that gained most is asked again, with another seed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,14 @@ from placegap.solvers.core.registry import METHODS, parse_params, why_not
 from placegap.solvers.core.starts import task_for
 from placegap.solvers.solving.default_methods import proving_method
 
-USUAL_S = 60.0
-"""The limit where none is given."""
-
-SMALL_PARTS, TRY_S, TRY_SHARE = 1_500, 3.0, 0.1
-"""Graphs of so few ops and edges are first tried without any process: some seconds, or a share."""
+SMALL_PARTS = 1_500
+"""Makespans of graphs with so many ops and edges are likely to be proven by `decomposition`: of 20
+graphs of the corpus below it 19 were within 60 s, and of 24 above it two."""
 
 BOUNDS = "bounds"
 """Stands for the portfolio of bounds where a step names its method."""
 
-BOUND_SHARE, MAKESPAN_SHARE, LARGE_PARTS = 0.05, 0.2, 20_000
+BOUND_SHARE, LARGE_PARTS = 0.2, 20_000
 """Of the time, for the portfolio before anything else proves; half of it in larger graphs."""
 
 MOST_PARTS = {"cp-sat": 20_000, "archer-exact": 20_000, "throughput-ip": 20_000}
@@ -65,15 +63,6 @@ MOST_TURNS = 2
 SIDES_SHARE, ORDERS_SHARE = 0.2, 0.8
 """Of the time, for `chain-sides`, and later `disjunctive-search`, where memory is slack."""
 
-PATIENCE = 0.45
-"""Of the time of the proof of a makespan, after which it must have proven more than was known."""
-
-SECOND_TURNS, SECOND_SEED = 4, 1_000
-"""Turns of each search after it, and their first seed beyond the task's."""
-
-SECOND_S = 2.0
-"""No step gets less, unless less is left."""
-
 PLACER_SHARE, PLACERS_SHARE = 0.1, 0.08
 """Of the time, for one of the placers that have not been asked yet, and for those of them that come
 before the first search; the others come after it."""
@@ -90,8 +79,6 @@ class AutoStep:
         The task's own, or rules whose plans or bounds hold for it.
     share : float
         Of the time that is left when it begins.
-    patience : float
-        Of that, after which it ends if no bound has risen by then.
     params : mapping
     seed : int
     is_placer : bool
@@ -101,63 +88,51 @@ class AutoStep:
     method: str
     semantics: Semantics
     share: float = 1.0
-    patience: float = 1.0
     params: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
     is_placer: bool = False
 
-    def gives_up(self, share: float, *, has_proven: bool) -> bool:
-        """Whether it ends after a share of its time.
 
-        Examples
-        --------
-        >>> from placegap.instances import Makespan
-        >>> step = AutoStep("decomposition", Makespan(), patience=0.45)
-        >>> [step.gives_up(0.4, has_proven=False), step.gives_up(0.5, has_proven=False)]
-        [False, True]
-        >>> step.gives_up(0.5, has_proven=True)
-        False
-        """
-        return self.patience < 1 and share > self.patience and not has_proven
+def is_likely_proven(task: Task) -> bool:
+    """Whether the method that proves most of such problems is likely to settle this one.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> is_likely_proven(Task(example(), Makespan()))
+    True
+    """
+    is_small = not isinstance(task.semantics, Makespan) or parts_of(task) <= SMALL_PARTS
+    return is_small and next(exact_steps(task), None) is not None
 
 
-def proofs(task: Task, workers: int) -> Iterator[AutoStep]:
-    """The steps that prove, the one that proves most first.
+def exact_steps(task: Task) -> Iterator[AutoStep]:
+    """The exact methods for a task that can do it, the one that proves most first.
 
     Examples
     --------
     >>> from placegap.instances import Makespan, MaxLoad, example
-    >>> [step.method for step in proofs(Task(example(), Makespan()), 2)]
-    ['bounds', 'decomposition', 'cp-sat', 'bounds']
-    >>> chains = MaxLoad(plans="chain")
-    >>> [(s.method, s.semantics.label) for s in proofs(Task(example(), chains), 2)][-2]
-    ('noncontiguous', 'max_load any add')
+    >>> [step.method for step in exact_steps(Task(example(), Makespan()))]
+    ['decomposition', 'cp-sat']
+    >>> [step.method for step in exact_steps(Task(example(), MaxLoad(plans="chain")))]
+    ['ideal-dp', 'archer-exact', 'throughput-ip']
     """
     own = task.semantics
-    first = proving_method(own)
-    parts = _parts(task)
-    steps: list[AutoStep] = []
+    names = [proving_method(own)]
     if isinstance(own, Makespan):
-        steps = [AutoStep(first, own), AutoStep("cp-sat", own)]
-        if SMALL_PARTS < parts <= LARGE_PARTS and workers > 1:
-            # what proves nothing makes room for a search
-            steps[0] = replace(steps[0], patience=PATIENCE)
-            steps[1:] = _second_searches(task)
+        names.append("cp-sat")
     elif isinstance(own, LatencySubgraphs):
-        steps = [AutoStep(first, own), AutoStep("latency-ip", own)]
-    elif isinstance(own, PipelineIteration):
-        steps = [AutoStep(first, own)]
-    else:
-        steps = [AutoStep(first, own, share=0.7), AutoStep("archer-exact", own, share=0.6)]
-        steps += [AutoStep("throughput-ip", own, share=0.8)] * (first != "throughput-ip")
-        if own.plans != "any":  # a bound on all plans is one on some of them
-            steps.append(AutoStep("noncontiguous", with_plans(own, "any")))
-    share = MAKESPAN_SHARE if isinstance(own, Makespan) else BOUND_SHARE
-    yield AutoStep(BOUNDS, own, share=share if parts <= LARGE_PARTS else 0.5)
-    for step in steps:
-        if parts <= MOST_PARTS.get(step.method, parts) and _applies(step, task):
-            yield _for_a_lane(step, workers if step.method not in SEARCHES else 1)
-    yield AutoStep(BOUNDS, own)
+        names.append("latency-ip")
+    elif not isinstance(own, PipelineIteration):
+        names += ["archer-exact", "throughput-ip"]
+    steps = [AutoStep(name, own, seed=task.limits.seed) for name in dict.fromkeys(names)]
+    parts = parts_of(task)
+    yield from _able(task, *(s for s in steps if parts <= MOST_PARTS.get(s.method, parts)))
+
+
+def bound_step(task: Task, share: float = 1.0) -> AutoStep:
+    """The portfolio of bounds, in a share of the time."""
+    return AutoStep(BOUNDS, task.semantics, share)
 
 
 def plans(
@@ -167,9 +142,9 @@ def plans(
     """The steps that look for plans, without end where a seed makes a difference.
 
     Placers that are still `waiting` come first, until a share of the time is over; those that are
-    left then come after the first search. Of a large graph, whose proofs end early, the search has
-    `workers`. `least` is the best value known by now: the search that gained most for its time,
-    when it was last asked, is asked again.
+    left then come after the first search. Of a large graph the search has `workers`. `least` is the
+    best value known by now: the search that gained most for its time, when it was last asked, is
+    asked again. Loads begin with chains for other plans, and with any plans for their bound.
 
     Examples
     --------
@@ -184,23 +159,18 @@ def plans(
     while clock.left_s != 0.0 and (step := next(placing, None)) is not None:
         yield step
     if isinstance(own, LoadSemantics) and own.plans != "chain":
-        yield from _able(task, AutoStep("ideal-dp", with_plans(own, "chain"), share=0.3))
-    if isinstance(own, Makespan) and _parts(task) <= LARGE_PARTS and memory_is_slack(task.instance):
-        # once: another seed finds the same sides
+        chains = AutoStep("ideal-dp", with_plans(own, "chain"), 0.3, {"start": False})
+        yield from _able(task, chains)
+    if isinstance(own, LoadSemantics) and own.plans != "any":  # whose bound holds for some of them
+        wider = AutoStep("noncontiguous", with_plans(own, "any"), 0.5, {"start": False})
+        yield from _able(task, wider)
+    is_small = isinstance(own, Makespan) and parts_of(task) <= LARGE_PARTS
+    if is_small and memory_is_slack(task.instance):  # once: another seed finds the same sides
         yield from _able(task, AutoStep("chain-sides", own, share=SIDES_SHARE, seed=seed))
     for turn, step in enumerate(_turns(_searches(task, workers), least)):
         yield replace(step, seed=seed + turn)
         yield from placing
     yield from placing
-
-
-def _second_searches(task: Task) -> list[AutoStep]:
-    """Searches for the lane that proves, with random numbers of their own."""
-    names, seed = ("multilevel", "run-moves", "disjunctive-search"), task.limits.seed + SECOND_SEED
-    return [
-        AutoStep(name, task.semantics, TURN_SHARE, params=LATER.get(name, {}), seed=seed + turn)
-        for turn, name in enumerate(SECOND_TURNS * names)
-    ]
 
 
 def _turns(searches: list[AutoStep], least: Callable[[], int | None]) -> Iterator[AutoStep]:
@@ -240,7 +210,7 @@ def _searches(task: Task, workers: int) -> list[AutoStep]:
     own = task.semantics
     if not isinstance(own, Makespan):
         return list(_able(task, AutoStep("local-search", own, share=0.1)))
-    if _parts(task) > LARGE_PARTS:  # a second search would begin anew with its lists and starts
+    if parts_of(task) > LARGE_PARTS:  # a second search would begin anew with its lists and starts
         return list(_able(task, AutoStep("disjunctive-search", own, share=0.9), workers=workers))
     runs, parts, orders = (AutoStep(name, own, FIRST_TURN) for name in SEARCHES)
     parts = replace(parts, share=PARTS_SHARE)
@@ -256,11 +226,12 @@ def _cools_in_time(task: Task) -> bool:
     groups are left hot.
     """
     limit_s = task.limits.time_limit_s
-    round_s = 1e-6 * ROUND_US * task.instance.arrays.num_groups * _parts(task)
+    round_s = 1e-6 * ROUND_US * task.instance.arrays.num_groups * parts_of(task)
     return limit_s is None or round_s <= max(1.0, limit_s)  # a short round is never left out
 
 
-def _parts(task: Task) -> int:
+def parts_of(task: Task) -> int:
+    """Ops and edges of a task's graph."""
     return task.instance.num_ops + len(task.instance.graph.edges)
 
 
@@ -274,21 +245,14 @@ def _placing(task: Task, names: Sequence[str]) -> Iterator[AutoStep]:
 
 def _able(task: Task, *steps: AutoStep, workers: int = 1) -> Iterator[AutoStep]:
     for step in steps:
-        if _applies(step, task):
-            yield _for_a_lane(step, workers)
+        method = METHODS[step.method]
+        other = Task(task.instance, step.semantics, task.limits)
+        if why_not(method, other, parse_params(method, step.params)) is None:
+            yield with_params(step, {"workers": workers})
 
 
-def _applies(step: AutoStep, task: Task) -> bool:
-    method = METHODS[step.method]
-    other = Task(task.instance, step.semantics, task.limits)
-    return why_not(method, other, parse_params(method, step.params)) is None
-
-
-def _for_a_lane(step: AutoStep, workers: int) -> AutoStep:
-    """With as many threads as there are cores, and without doing what others do: the placers have
-    been asked, and beside a lane that looks for plans nothing needs to be annealed.
-    """
+def with_params(step: AutoStep, params: Mapping[str, object]) -> AutoStep:
+    """The step with those parameters that its method has."""
     known = METHODS[step.method].params.model_fields
-    chosen = {"workers": workers, "start": False, "anneal": workers == 1}
-    params = {**{name: value for name, value in chosen.items() if name in known}, **step.params}
-    return replace(step, params=params)
+    chosen = {name: value for name, value in params.items() if name in known}
+    return replace(step, params={**step.params, **chosen})

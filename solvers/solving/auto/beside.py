@@ -1,0 +1,333 @@
+"""The other process of `auto`: it looks for plans beside the one that proves.
+
+It runs its steps by itself, from the best plan that it knows, and tells what they find. A thread of
+the first process starts it, hears it, and interrupts a proof that the search has made needless or
+that runs past the limit. Whatever becomes of the process, what it has told is known.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.plan import Plan
+from placegap.solvers.bounds.portfolio import improving_bounds
+from placegap.solvers.core.clock import Clock, compiled_s, while_compiling
+from placegap.solvers.core.interrupts import STOP, end_orderly, interruptible, stop_asked
+from placegap.solvers.core.method import Limits, Task
+from placegap.solvers.core.progress import Listener, News, each_plan_once
+from placegap.solvers.core.result import Result, SolverDisagreement
+from placegap.solvers.core.worker_process import WorkerProcess, silence
+from placegap.solvers.solving.auto.board import Answer, Board, Contradiction
+from placegap.solvers.solving.auto.steps import BOUNDS, AutoStep, plans
+from placegap.solvers.solving.solve import solve
+
+NICE = 5
+"""Beside a likely proof, the search has a quarter of a core that the two share: where there is one
+core, a proof takes 4/3 of its time."""
+
+DIES_FIRST = "500"
+"""Where memory runs out, Linux ends the search before the process that holds the best plan."""
+
+GRACE_S = 2.0
+"""What the search gets at the end of all time to return what it has; half of it before it is
+asked."""
+
+LATE_S = 2.0
+"""A proof that runs so long past the limit is interrupted: some look at the clock now and then."""
+
+POLL_S = 0.1
+
+LEAST_STEP_S = 0.05
+"""With less time left no other step begins."""
+
+
+class Step(NamedTuple):
+    """What the process sends before each step: who is heard from now on, by which rules."""
+
+    method: str
+    semantics: Semantics
+
+
+class Compiled(NamedTuple):
+    """What the process sends when it compiles a kernel, and after that: seconds so far."""
+
+    is_compiling: bool
+    seconds: float
+
+
+def run_step(board: Board, step: AutoStep, limit_s: float, tell: Listener | None = None) -> Answer:
+    """The result of a step, judged; a sentence where it failed, none after bounds alone.
+
+    What it finds on the way is written on the board, and `tell` hears of it.
+    """
+    task = board.task
+    try:
+        if step.method == BOUNDS:
+            bounds = improving_bounds(
+                task.instance, step.semantics, limit_s, best_ns=board.value_ns
+            )
+            for bound in bounds:
+                board.take_bound(bound)
+            return ""
+        return solve(
+            task.instance,
+            step.semantics,
+            step.method,
+            step.params,
+            time_limit_s=limit_s,
+            gap=task.limits.gap,
+            seed=step.seed,
+            incumbent=board.plan,
+            progress=_both(board.listener(step.method, step.semantics), tell),
+        )
+    except KeyboardInterrupt:
+        return "interrupted"
+    except InputError as error:
+        return str(error)
+    except MemoryError:
+        return "out of memory"
+    except SolverDisagreement as error:
+        return Contradiction(" ".join(str(error).split()))
+    except Exception as error:  # the other parts go on
+        if stop_asked():  # a compiler that is interrupted fails with an error of its own
+            return "interrupted"
+        return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+class Beside:
+    """The search beside the proof, from a while after the beginning to the end of the time.
+
+    Parameters
+    ----------
+    board : Board
+        Where what it finds is written down.
+    clock : Clock
+        Of the whole.
+    head_start_s : float or None
+        Seconds that the proof works alone; None: there is no other process, and the limit alone is
+        watched.
+    waiting : sequence of str
+        Placers that have not been asked yet.
+    workers : int
+        Threads of a search that has all cores.
+
+    Attributes
+    ----------
+    has_interrupted : bool
+        Whether it has ended a proof: nothing was left to prove, or no time.
+    """
+
+    def __init__(
+        self, board: Board, clock: Clock, head_start_s: float | None,
+        waiting: Sequence[str] = (), workers: int = 1,
+    ) -> None:  # fmt: skip
+        self.board, self.clock, self.head_start_s = board, clock, head_start_s
+        self.waiting, self.workers = waiting, workers
+        self.has_interrupted = False
+        self._may_interrupt = threading.current_thread() is threading.main_thread()
+        self._process: WorkerProcess | None = None
+        self._compiled = Compiled(is_compiling=False, seconds=0.0)
+        self._compiled_at = 0.0
+        self._step: Step | None = None  # before the first one nothing can be asked to end
+        self._listener: Callable[[Any], None] | None = None
+        self._closing, self._ended = threading.Event(), threading.Event()
+        if head_start_s is None:
+            self._ended.set()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        began = time.monotonic()
+        while not (self._ended.is_set() or self.board.is_over):
+            spent_s = time.monotonic() - began
+            if self._step is None or self._process is None or spent_s > GRACE_S:
+                break
+            if kind is not None or spent_s > GRACE_S / 2:
+                self._process.send_signal(STOP)
+                kind = None
+            self._ended.wait(POLL_S)
+        self._closing.set()
+        self._thread.join()
+
+    def tell(self, plan: Plan) -> None:
+        """Let the search begin its next step from a better plan."""
+        if self._process is not None:
+            with contextlib.suppress(OSError):  # it has died, and the thread will hear so
+                self._process.pipe.send(plan)
+
+    def wait(self) -> None:
+        """Wait until the search has ended, the time is over, or nothing is left to find."""
+        while not (self._ended.is_set() or self.board.is_over or stop_asked()):
+            late_s = -self._left_s()
+            if late_s > 0 and (self._process is None or late_s > self._compiling_s()):
+                return
+            self._ended.wait(POLL_S)
+
+    def _left_s(self) -> float:
+        """Of the limit; negative after it."""
+        return (self.clock.limit_s or 0.0) - self.clock.spent_s
+
+    def _compiling_s(self) -> float:
+        """Seconds that the other process has spent on kernels, which no limit includes."""
+        compiled = self._compiled
+        running_s = time.monotonic() - self._compiled_at if compiled.is_compiling else 0.0
+        return compiled.seconds + running_s
+
+    def _watch(self) -> None:
+        """Life of the thread. It also ends the process: on Linux that ends with this thread."""
+        try:
+            self._wait_for_start()
+            while not self._closing.is_set():
+                self._end_a_needless_proof()
+                if self._process is None or self._ended.is_set():
+                    self._closing.wait(POLL_S)
+                else:
+                    self._hear(self._process)
+        finally:
+            self._ended.set()
+            if self._process is not None:
+                self._process.kill()
+
+    def _wait_for_start(self) -> None:
+        if self.head_start_s is None:
+            return
+        while self.clock.spent_s < self.head_start_s and not self._closing.wait(POLL_S):
+            self._end_a_needless_proof()
+        if self._closing.is_set() or self.board.is_over:
+            return
+        task, left_s = self.board.task, self.clock.left_s
+        order = Order(
+            task.semantics,
+            Limits(left_s, task.limits.gap, task.limits.seed),
+            self.board.plan,
+            tuple(self.waiting),
+            self.workers,
+            self.head_start_s > 0,
+        )
+        try:
+            packed = pickle.dumps(task.instance, pickle.HIGHEST_PROTOCOL)
+            self._process = WorkerProcess(_serve, (packed, order))
+        except OSError as error:
+            self.board.notes["search"] = f"its process cannot start ({error.strerror})"
+            self._ended.set()
+
+    def _end_a_needless_proof(self) -> None:
+        is_closed = self.board.is_over and not self.board.is_first_word  # of the proof itself
+        is_needless = is_closed or self._left_s() < -LATE_S
+        if is_needless and self._may_interrupt and not self.has_interrupted:
+            self.has_interrupted = True
+            _thread.interrupt_main()
+
+    def _hear(self, process: WorkerProcess) -> None:
+        try:
+            if process.pipe.poll(POLL_S):
+                self._take(process.pipe.recv())
+        except (EOFError, OSError):
+            if not self._ended.is_set():
+                self.board.notes[self._step.method if self._step else "search"] = (
+                    f"its process died ({process.last_words()})"
+                )
+            self._ended.set()
+
+    def _take(self, message: Any) -> None:
+        board = self.board
+        if isinstance(message, Step):
+            self._step = message
+            self._listener = board.listener(message.method, message.semantics)
+        elif isinstance(message, Compiled):
+            self._compiled, self._compiled_at = message, time.monotonic()
+        elif message is None:
+            self._ended.set()
+        elif isinstance(message, Result | Contradiction | str):
+            assert self._step is not None
+            board.take_answer(self._step.method, message)
+        elif self._listener is not None:
+            self._listener(message)
+
+
+class Order(NamedTuple):
+    """What the other process is asked for, besides its instance."""
+
+    semantics: Semantics
+    limits: Limits
+    known: Plan | None
+    waiting: tuple[str, ...]
+    workers: int
+    gives_way: bool
+
+
+def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
+    """Life of the process: one step after another, until its time is over or the parent is gone."""
+    instance: Instance = pickle.loads(packed)
+    silence()
+    _be_modest(order.gives_way)
+    signal.signal(STOP, end_orderly)
+    lock = threading.Lock()
+
+    def send(message: object) -> None:
+        with lock:  # solvers tell of news from threads of their own
+            pipe.send(message)
+
+    clock = order.limits.clock()
+    task = Task(instance, order.semantics, order.limits)
+    board = Board(task=task, gap=order.limits.gap)
+    if order.known is not None:
+        board.offer(order.known, "the start")
+    with while_compiling(
+        lambda: send(Compiled(is_compiling=True, seconds=compiled_s())),
+        lambda: send(Compiled(is_compiling=False, seconds=compiled_s())),
+    ):
+        steps = plans(task, order.limits.seed, order.waiting, order.workers, lambda: board.value_ns)
+        for step in steps:
+            left_s = clock.left_s or 0.0
+            if left_s < LEAST_STEP_S or stop_asked():
+                break
+            while pipe.poll():
+                board.offer(pipe.recv(), "the proof")
+            send(Step(step.method, step.semantics))
+            with interruptible():
+                limit_s = min(left_s, step.share * left_s)
+                answer = run_step(board, step, limit_s, each_plan_once(send))
+            if isinstance(answer, Result):
+                board.take(answer)
+            send(answer)
+    send(None)
+
+
+def _both(first: Listener, second: Listener | None) -> Listener:
+    if second is None:
+        return first
+    heard = second
+
+    def hear(news: News) -> None:
+        first(news)
+        heard(news)
+
+    return hear
+
+
+def _be_modest(gives_way: bool) -> None:
+    if gives_way:
+        with contextlib.suppress(OSError):
+            os.nice(NICE)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(DIES_FIRST)
