@@ -27,9 +27,9 @@ from placegap.solvers.core.registry import METHODS, parse_params, why_not
 from placegap.solvers.core.starts import task_for
 from placegap.solvers.solving.default_methods import proving_method
 
-SMALL_PARTS = 1_500
-"""Makespans of graphs with so many ops and edges are likely to be proven by `decomposition`: of 20
-graphs of the corpus below it 19 were within 60 s, and of 24 above it two."""
+SMALL_CHOICES = 1_500
+"""Makespans with so many groups of ops, and edges between groups, are likely to be proven by
+`decomposition` (`python -m placegap.experiments.bench.default`)."""
 
 BOUNDS = "bounds"
 """Stands for the portfolio of bounds where a step names its method."""
@@ -102,8 +102,15 @@ def is_likely_proven(task: Task) -> bool:
     >>> is_likely_proven(Task(example(), Makespan()))
     True
     """
-    is_small = not isinstance(task.semantics, Makespan) or parts_of(task) <= SMALL_PARTS
+    is_small = not isinstance(task.semantics, Makespan) or _choices(task) <= SMALL_CHOICES
     return is_small and next(exact_steps(task), None) is not None
+
+
+def _choices(task: Task) -> int:
+    """What a makespan has to choose: groups of ops, and edges between them."""
+    group, index = task.instance.arrays.group, task.instance.graph.index
+    between = group[index.producer] != group[index.consumer]
+    return task.instance.arrays.num_groups + int(between.sum())
 
 
 def exact_steps(task: Task) -> Iterator[AutoStep]:

@@ -157,7 +157,7 @@ def test_whole_layers_move_first_and_later_walks_begin_anew() -> None:
 def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to_searches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(auto_steps, "SMALL_PARTS", 7)  # the example has four ops and four edges
+    monkeypatch.setattr(auto_steps, "SMALL_CHOICES", 7)  # the example has four ops and four edges
     task = Task(example(), Makespan(), Limits(60.0, seed=3))
     board = Board(task=task, gap=0.0)
 
