@@ -40,7 +40,7 @@ CHAIN, CHAIN_PEAK = MaxLoad(plans="chain"), MaxLoad(plans="chain", memory="peak"
 
 
 @dataclass(frozen=True)
-class Case:
+class DefaultCase:
     """A graph of the corpus on a cluster, and what is asked."""
 
     model: str
@@ -57,36 +57,42 @@ class Case:
 
 
 CASES = (
-    *(Case(model, V100, PORT) for model in ("inception_v1", "inception_v2", "squeezenet")),
-    *(Case(model, V100, PORT) for model in ("shufflenet", "resnet50", "densenet121", "vgg19")),
-    *(Case(model, UNLIKE, PORT) for model in ("inception_v1", "squeezenet", "resnet50", "vgg19")),
-    Case("resnet50", "2xT4-pcie", PEAK),
-    Case("bert-large", V100, PEAK),
-    Case("gpt2-xl", "8xH100-nvlink", CHAIN),
-    *(Case(model, V100, CHAIN) for model in ("bert-large", "resnet50-train", "densenet121")),
-    Case("llama-70b", "8xH100-nvlink", CHAIN_PEAK),
-    Case("llama-70b", "8xH100-nvlink", CHAIN_PEAK, "layer"),
-    Case("mixtral-8x7b", "8xH100-nvlink", CHAIN_PEAK, "layer"),
-    Case("gpt3-13b", "2x8-A100-infiniband", CHAIN_PEAK),
-    Case("gpt3-13b", "2x8-A100-infiniband", CHAIN_PEAK, "layer"),
-    Case("llama-7b", "2xT4-pcie", CHAIN_PEAK, "layer"),
-    Case("llama-7b", UNLIKE, CHAIN_PEAK, "layer"),
-    Case("gpt2-train", V100, CHAIN_PEAK),
-    Case("inception_v2", V100, CHAIN),
-    *(Case(model, None, CHAIN) for model in ("bert24_training", "inceptionv3_training")),
-    *(Case(model, V100, MaxLoad()) for model in ("inception_v1", "squeezenet", "vgg19")),
-    *(Case(model, None, MaxLoad()) for model in ("bert24_inference", "resnet50_inference")),
+    *(DefaultCase(model, V100, PORT) for model in ("inception_v1", "inception_v2", "squeezenet")),
     *(
-        Case(f"{model}_inference_latency", None, LatencySubgraphs())
+        DefaultCase(model, V100, PORT)
+        for model in ("shufflenet", "resnet50", "densenet121", "vgg19")
+    ),
+    *(
+        DefaultCase(model, UNLIKE, PORT)
+        for model in ("inception_v1", "squeezenet", "resnet50", "vgg19")
+    ),
+    DefaultCase("resnet50", "2xT4-pcie", PEAK),
+    DefaultCase("bert-large", V100, PEAK),
+    DefaultCase("gpt2-xl", "8xH100-nvlink", CHAIN),
+    *(DefaultCase(model, V100, CHAIN) for model in ("bert-large", "resnet50-train", "densenet121")),
+    DefaultCase("llama-70b", "8xH100-nvlink", CHAIN_PEAK),
+    DefaultCase("llama-70b", "8xH100-nvlink", CHAIN_PEAK, "layer"),
+    DefaultCase("mixtral-8x7b", "8xH100-nvlink", CHAIN_PEAK, "layer"),
+    DefaultCase("gpt3-13b", "2x8-A100-infiniband", CHAIN_PEAK),
+    DefaultCase("gpt3-13b", "2x8-A100-infiniband", CHAIN_PEAK, "layer"),
+    DefaultCase("llama-7b", "2xT4-pcie", CHAIN_PEAK, "layer"),
+    DefaultCase("llama-7b", UNLIKE, CHAIN_PEAK, "layer"),
+    DefaultCase("gpt2-train", V100, CHAIN_PEAK),
+    DefaultCase("inception_v2", V100, CHAIN),
+    *(DefaultCase(model, None, CHAIN) for model in ("bert24_training", "inceptionv3_training")),
+    *(DefaultCase(model, V100, MaxLoad()) for model in ("inception_v1", "squeezenet", "vgg19")),
+    *(DefaultCase(model, None, MaxLoad()) for model in ("bert24_inference", "resnet50_inference")),
+    *(
+        DefaultCase(f"{model}_inference_latency", None, LatencySubgraphs())
         for model in ("bert24", "resnet50", "inceptionv3", "bert_l-3")
     ),
-    Case("llama-7b-train", "4xA100-nvlink", PipelineIteration(microbatches=8), "layer"),
+    DefaultCase("llama-7b-train", "4xA100-nvlink", PipelineIteration(microbatches=8), "layer"),
     *(
-        Case(model, V100, PipelineIteration(microbatches=4), "layer")
+        DefaultCase(model, V100, PipelineIteration(microbatches=4), "layer")
         for model in ("gpt2-train", "bert-base-train")
     ),
-    Case("squeezenet", V100, MaxLoad(plans="convex")),
-    Case("bert24_training", None, MaxLoadFwdBwd(plans="chain")),
+    DefaultCase("squeezenet", V100, MaxLoad(plans="convex")),
+    DefaultCase("bert24_training", None, MaxLoadFwdBwd(plans="chain")),
 )
 
 
@@ -94,7 +100,7 @@ CASES = (
 class DefaultRow:
     """One case: the method alone, and `auto`."""
 
-    case: Case
+    case: DefaultCase
     alone: ExactRow
     auto: ExactRow
 
@@ -129,7 +135,7 @@ def default_rows(only: str = "", limit_s: float = LIMIT_S) -> Iterator[DefaultRo
         yield DefaultRow(case, alone, auto)
 
 
-def run(case: Case, limit_s: float, method: str) -> ExactRow:
+def run(case: DefaultCase, limit_s: float, method: str) -> ExactRow:
     """Run a method on a case in this process."""
     instance = with_granularity(load_source(Source(case.model, case.cluster)), case.granularity)
     return measure(case.name, instance, case.semantics, method, {}, limit_s)

@@ -54,7 +54,7 @@ LEAST_STEP_S = 0.05
 """With less time left no other step begins."""
 
 
-class Step(NamedTuple):
+class Begun(NamedTuple):
     """What the process sends before each step: who is heard from now on, by which rules."""
 
     method: str
@@ -141,7 +141,7 @@ class Beside:
         self._process: WorkerProcess | None = None
         self._compiled = Compiled(is_compiling=False, seconds=0.0)
         self._compiled_at = 0.0
-        self._step: Step | None = None  # before the first one nothing can be asked to end
+        self._step: Begun | None = None  # before the first one nothing can be asked to end
         self._listener: Callable[[Any], None] | None = None
         self._closing, self._ended = threading.Event(), threading.Event()
         if head_start_s is None:
@@ -250,7 +250,7 @@ class Beside:
 
     def _take(self, message: Any) -> None:
         board = self.board
-        if isinstance(message, Step):
+        if isinstance(message, Begun):
             self._step = message
             self._listener = board.listener(message.method, message.semantics)
         elif isinstance(message, Compiled):
@@ -303,7 +303,7 @@ def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
                 break
             while pipe.poll():
                 board.offer(pipe.recv(), "the proof")
-            send(Step(step.method, step.semantics))
+            send(Begun(step.method, step.semantics))
             with interruptible():
                 limit_s = min(left_s, step.share * left_s)
                 answer = run_step(board, step, limit_s, each_plan_once(send))
