@@ -16,7 +16,7 @@ from placegap.experiments.studies.gap_layout import CellText, RowText, TableText
 from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, GapCell
 from placegap.experiments.studies.report import markdown_grid
 from placegap.instances.problem.semantics import memory_rule
-from placegap.solvers.core.registry import find_method
+from placegap.solvers.core.registry import METHODS
 
 HEAD = "ours, its gap to the best bound, and the paper's"
 NOTHING = "-"
@@ -177,12 +177,12 @@ def _took_a_share(run: GapCell) -> bool:
         return True
     if len(run.message) >= MOST_WORDS and run.time_s > MOST_SHARE * run.time_limit_s:
         return run.value_ns is not None  # what ended it may be in the part that was not kept
-    asked = find_method(run.cell.method) if run.time_s > LEAST_SHARE * run.time_limit_s else None
+    asked = METHODS.get(run.cell.method) if run.time_s > LEAST_SHARE * run.time_limit_s else None
     return asked is not None and bool(asked.params.little_effort())
 
 
 LEAST_SHARE, MOST_SHARE = 0.25, 0.9
-"""Of a limit: nothing has less for a run, so what took less had an end of its own; and nearly all."""
+"""Of a limit: no run is given less, so what took less had an end of its own; and nearly all."""
 
 ENDED_BY_TIME = {
     "stopped at the time limit": _took_all,

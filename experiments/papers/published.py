@@ -100,8 +100,8 @@ class StatedFigure(Entry):
         Columns. The figure is what `over` has over what `under` has, row by row, the least of
         several columns; or what `over` has, cell by cell, where there is no `under`.
     of : str
-        Whose cells: "ours", the "paper"'s, or "ours over paper"'s. Or a "gap" of ours, or the bytes
-        that our run without a plan says a device "holds" or that all ops "need", in GB.
+        Whose cells: "ours", the "paper"'s, or "ours over paper"'s. Or a "gap" of ours, or what our
+        run without a plan says, in GB: what a device "holds", its "room", what all ops "needs".
     rows : tuple of str
         All, if empty.
     splits : bool or None
@@ -110,7 +110,7 @@ class StatedFigure(Entry):
 
     over: Annotated[tuple[Name, ...], Field(min_length=1)]
     under: tuple[Name, ...] = ()
-    of: Literal["ours", "paper", "ours over paper", "gap", "holds", "needs"] = "ours"
+    of: Literal["ours", "paper", "ours over paper", "gap", "holds", "room", "needs"] = "ours"
     rows: tuple[Name, ...] = ()
     splits: bool | None = None
 

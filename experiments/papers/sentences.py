@@ -12,15 +12,30 @@ from placegap.experiments.papers.comparison import ComparedCell, ComparedRow, Co
 from placegap.experiments.papers.published import UNITS_NS, StatedFigure
 from placegap.instances.reading.errors import InputError
 
-WORDS = "none one two three four five six seven eight nine ten eleven twelve".split()
+WORDS = (
+    "none",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 SAME = 1e-4
 """Relative: two figures are told as one, and a gap as closed."""
 
 HELD = {
     "holds": re.compile(r"holds (\d+) bytes at its peak"),
+    "room": re.compile(r"at its peak, \d+ more than its (\d+)"),
     "needs": re.compile(r"holds \d+ bytes of (\d+)"),
 }
-"""What a run without a plan says in its message: what a device holds, and what all ops need."""
+"""What a run without a plan says: what a device holds, may hold at most, and what all ops need."""
 
 
 class Amount(float):
@@ -123,6 +138,11 @@ class Spread:
         return Count(sum(value > 1 for value in self.values))
 
     @property
+    def not_below(self) -> Count:
+        """How many are one or more."""
+        return Count(sum(value >= 1 for value in self.values))
+
+    @property
     def below(self) -> Count:
         """How many are below one."""
         return Count(sum(value < 1 for value in self.values))
@@ -179,14 +199,14 @@ def _values(compared: ComparedTable, asked: StatedFigure) -> Iterator[float]:
             found = (_value(compared, cell, asked.of) for cell in over)
             yield from (value for value in found if value is not None)
             continue
-        first, second = (
-            min(
-                (v for c in cells if (v := _value(compared, c, asked.of)) is not None), default=None
-            )
-            for cells in (over, under)
-        )
+        first, second = (_least(compared, cells, asked.of) for cells in (over, under))
         if first is not None and second is not None and (first, second) != (math.inf, math.inf):
             yield first / second
+
+
+def _least(compared: ComparedTable, cells: Sequence[ComparedCell], of: str) -> float | None:
+    found = (_value(compared, cell, of) for cell in cells)
+    return min((value for value in found if value is not None), default=None)
 
 
 def _cells(
