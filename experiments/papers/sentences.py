@@ -62,7 +62,7 @@ class Amount(float):
     @property
     def less(self) -> Amount:
         """By how many percent the second is below the first."""
-        return Amount(100 * (1 - 1 / self))
+        return Amount(100 * (1 - 1 / self) if self else math.nan)
 
     def __format__(self, form: str) -> str:
         """As a float; a dash where there is none."""
@@ -200,7 +200,7 @@ def _values(compared: ComparedTable, asked: StatedFigure) -> Iterator[float]:
             yield from (value for value in found if value is not None)
             continue
         first, second = (_least(compared, cells, asked.of) for cells in (over, under))
-        if first is not None and second is not None and (first, second) != (math.inf, math.inf):
+        if first is not None and second and (first, second) != (math.inf, math.inf):
             yield first / second
 
 

@@ -81,6 +81,8 @@ def of_two_rows(**changed: object) -> ComparedTable:
         # the bound of Net is 1 s: (4 - 1) / 4
         ({"over": "B", "of": "gap"}, "{x.most.percent:.0f} {x.some} {x.none}", "75 1 0"),
         ({"over": "B", "of": "holds"}, "{x.most:.0f} of {y.most:.0f}", "46 of 32"),
+        # 5 s over no plan is nothing, by which the other is less by no percent
+        ({"over": "A", "under": "B", "rows": ["Other"]}, "{x.most:g} {x.most.less:.0f}", "0 -"),
         # nothing was published
         ({"over": "C", "of": "paper"}, "{x.most:.1f} {x.mean:.1f} {x.all.word}", "- - none"),
     ],
