@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,6 +24,11 @@ WITHOUT_RUN = (NOT_APPLICABLE, NOT_INSTALLED)
 
 Figures = Callable[[GapCell, str], float]
 
+STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "max": max,
+    "mean": statistics.fmean,
+}
+"""What a claim takes of its rows."""
 
 ROUNDING = 1e-7
 """Of a value: the papers cut digits off, and ours rounds the time of each op to a nanosecond."""
@@ -67,10 +73,12 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class ComparedClaim:
-    """A largest ratio: ours, the row that has it, and what no plan exceeds there.
+    """A ratio of a claim: ours, the row that has it, and what no plan exceeds.
 
-    `at_most` is the largest ratio over all rows if the faster method met its bound everywhere;
-    None where it splits ops, to whose finer instance no bound applies. `by_row` has all ratios.
+    `ours` is the largest of all rows, or their mean, as the claim's own; a mean has no row.
+    `at_most` is the same statistic if the faster method met its bound everywhere; None where it
+    splits ops, to whose finer instance no bound applies, or where a row of a mean has no bound.
+    `by_row` has all ratios.
     """
 
     claim: PublishedClaim
@@ -210,7 +218,7 @@ def _claim(
     names = [column.name for column in table.columns]
     slower, faster = names.index(claim.slower), names.index(claim.faster)
     ratios: list[tuple[str, float]] = []
-    most, bounded = [0.0], table.quantity == "value"
+    most, bounded = [], table.quantity == "value"
     for row in rows:
         over, under = row.cells[slower].ours_ns, row.cells[faster].ours_ns
         run = row.cells[faster].run
@@ -221,6 +229,10 @@ def _claim(
             if run is not None and run.best_bound_ns:
                 most.append(over / run.best_bound_ns)
                 bounded = bounded and "split_value_ns" not in run.details
-    where, ours = max(ratios, key=lambda found: found[1], default=("", None))
-    at_most = max(most) if bounded else 0.0
-    return ComparedClaim(claim, ours, where, at_most or None, tuple(ratios))
+    statistic = STATISTICS[claim.statistic]
+    ours = statistic([ratio for _, ratio in ratios]) if ratios else None
+    where = next((name for name, ratio in ratios if ratio == ours), "")
+    if claim.statistic == "mean":
+        where, bounded = "", bounded and len(most) == len(ratios)
+    at_most = statistic(most) if bounded and most else None
+    return ComparedClaim(claim, ours, where, at_most, tuple(ratios))

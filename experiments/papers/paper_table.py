@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from placegap.experiments.papers.causes import KINDS
 from placegap.experiments.papers.comparison import ComparedCell, ComparedClaim, ComparedTable
+from placegap.experiments.papers.kept.recorded import MOST_WORDS
 from placegap.experiments.papers.published import NO_PLAN, UNITS_NS
 from placegap.experiments.papers.rankings import UNREAD, Inversion, rank
+from placegap.experiments.papers.sentences import told
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.studies.gap_layout import CellText, RowText, TableText
 from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, GapCell
 from placegap.experiments.studies.report import markdown_grid
+from placegap.instances.problem.semantics import memory_rule
+from placegap.solvers.core.registry import METHODS
 
 HEAD = "ours, its gap to the best bound, and the paper's"
 NOTHING = "-"
@@ -42,13 +46,14 @@ def table_text(compared: ComparedTable) -> TableText:
 def notes(compared: ComparedTable) -> Iterator[str]:
     """What stands below the table: source, stand-ins, claims, rankings, and what to make of it."""
     table, ranking = compared.table, rank(compared)
-    if table.agrees:
-        yield f"agrees: {table.agrees}"
-    if table.differs:
-        yield f"differs: {table.differs}"
+    for name, sentence in (("agrees", table.agrees), ("differs", table.differs)):
+        if sentence:
+            yield f"{name}: {told(compared, sentence)}"
     yield f"paper: {table.source}"
     if table.stands_for:
         yield f"instances: {table.stands_for}"
+    if table.quantity != "figure":
+        yield from _memory(compared)
     if table.mark:
         yield f"*: {table.mark}"
     for column in table.columns:
@@ -56,9 +61,10 @@ def notes(compared: ComparedTable) -> Iterator[str]:
             yield f"{column.name}: {column.note}"
     if compared.num_left_out:
         yield f"rows of the paper that were not run here: {compared.num_left_out}"
-    stopped = list(_stopped(compared))
-    if stopped:
-        yield f"stopped at the time limit, so the machine decides, too: {'; '.join(stopped)}"
+    for how, ended in ENDED_BY_TIME.items():
+        runs = "; ".join(_columns_of(compared, ended))
+        if runs:
+            yield f"{how}, so the machine decides, too: {runs}"
     if table.same_inputs:
         yield from _worst_of_paper(compared)
     yield from map(_claim, compared.claims)
@@ -136,19 +142,53 @@ def _figure(compared: ComparedTable, time_ns: float) -> str:
     return f"{time_ns / UNITS_NS[compared.table.unit]:.5g}"
 
 
-def _stopped(compared: ComparedTable) -> Iterator[str]:
-    """Runs of the table that took as long as they were given."""
+def _memory(compared: ComparedTable) -> Iterator[str]:
+    """The rule by which our runs count memory, and why."""
+    runs = (cell.run for row in compared.rows for cell in row.cells if cell.run is not None)
+    rules = dict.fromkeys(memory_rule(run.cell.semantics) for run in runs)
+    why = f": {told(compared, compared.table.memory)}" if compared.table.memory else ""
+    yield f"memory: by the rule {' and '.join(f'`{rule}`' for rule in rules)}{why}"
+
+
+def _columns_of(compared: ComparedTable, ended: Callable[[GapCell], bool]) -> Iterator[str]:
+    """Columns with those of their rows whose run ended so."""
     for number, column in enumerate(compared.table.columns):
         if column.figure is not None:
             continue
         runs = [(row.row.name, row.cells[number].run) for row in compared.rows]
-        rows = [name for name, run in runs if run is not None and _took_all(run)]
+        rows = [name for name, run in runs if run is not None and ended(run)]
         if rows:
             yield f"{column.name} ({', '.join(rows)})"
 
 
 def _took_all(run: GapCell) -> bool:
     return run.time_limit_s is not None and (run.time_s or 0.0) >= run.time_limit_s
+
+
+def _took_a_share(run: GapCell) -> bool:
+    """Whether a run ended before its limit, and by the time that it had nevertheless.
+
+    A run may have a share of the limit: the one on the floor of the peak, or on a coarser graph.
+    Then its message says so, or its method is one that only time ends.
+    """
+    if run.time_limit_s is None or run.time_s is None or _took_all(run):
+        return False
+    if "time limit" in run.message.replace("_", " "):
+        return True
+    if len(run.message) >= MOST_WORDS and run.time_s > MOST_SHARE * run.time_limit_s:
+        return run.value_ns is not None  # what ended it may be in the part that was not kept
+    asked = METHODS.get(run.cell.method) if run.time_s > LEAST_SHARE * run.time_limit_s else None
+    return asked is not None and bool(asked.params.little_effort())
+
+
+LEAST_SHARE, MOST_SHARE = 0.25, 0.9
+"""Of a limit: no run is given less, so what took less had an end of its own; and nearly all."""
+
+ENDED_BY_TIME = {
+    "stopped at the time limit": _took_all,
+    "ended by a share of the time limit": _took_a_share,
+}
+"""How time ends a run -> whether it ended this one."""
 
 
 def _worst_of_paper(compared: ComparedTable) -> Iterator[str]:
@@ -179,9 +219,10 @@ def _claim(compared: ComparedClaim) -> str:
         return f"claim: {claim.name}: nothing to compare it with here ({claim.source})"
     most = "" if compared.at_most is None else f"; no plan has more than {compared.at_most:.3f}"
     rows = ", ".join(f"{name} {ratio:.3f}" for name, ratio in compared.by_row)
+    where = f"the mean of {len(compared.by_row)} rows" if not compared.row else compared.row
     return (
         f"claim: {claim.name}: the paper has {claim.ratio:g}, ours is {compared.ours:.3f}"
-        f" on {compared.row}{most} ({claim.source})"
+        f" on {where}{most} ({claim.source})"
         + (f"; row by row: {rows}" if len(compared.by_row) > 1 else "")
     )
 

@@ -7,11 +7,12 @@ by table, row and column in the paper, and its run by instance, cluster, table a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from string import Formatter
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from placegap.experiments.studies.config import Entry
 from placegap.instances.problem.instance import Name
@@ -51,6 +52,7 @@ class PublishedRow(Entry):
     A cell is a number, a number with a unit of its own, ``OOM``, or null where there is none.
     A star behind a number is the table's `mark`. Where only ratios are known, there are no cells.
     Where a row is one of the instance's ops, `op` names it, and the columns' figures are of it.
+    `lines` are those of the paper's text, as `Paper.text` has it, where its cells stand.
     """
 
     name: Name
@@ -58,18 +60,23 @@ class PublishedRow(Entry):
     cluster: Name | None = None
     op: Name | None = None
     cells: tuple[float | str | None, ...] = ()
+    lines: Annotated[str, Field(pattern=r"^(\d+(-\d+)?(, )?)*$")] = ""
 
 
 class PublishedClaim(Entry):
-    """A largest ratio that the text states: times of `slower` over times of `faster`, by rows."""
+    """A ratio that the text states: times of `slower` over times of `faster`, by rows.
+
+    It is the largest of all rows, or their mean, as `statistic` says; `rows` are those that it is
+    about, and all if empty.
+    """
 
     name: Sentence
     source: Sentence
     slower: Name
     faster: Name
     ratio: Ratio
+    statistic: Literal["max", "mean"] = "max"
     rows: tuple[Name, ...] = ()
-    """The rows that it is about; all, if empty."""
 
 
 class Reading(Entry):
@@ -82,6 +89,35 @@ class Reading(Entry):
     slower: Name
     rows: tuple[Name, ...] = ()
     why: Sentence
+
+
+class StatedFigure(Entry):
+    """A figure of a table's sentences, which is taken from its cells whenever they are printed.
+
+    Attributes
+    ----------
+    over, under : tuple of str
+        Columns. The figure is what `over` has over what `under` has, row by row, the least of
+        several columns; or what `over` has, cell by cell, where there is no `under`.
+    of : str
+        Whose cells: "ours", the "paper"'s, or "ours over paper"'s. Or a "gap" of ours, or what our
+        run without a plan says, in GB: what a device "holds", its "room", what all ops "needs".
+    rows : tuple of str
+        All, if empty.
+    splits : bool or None
+        Only rows where our first `over` splits ops, or splits none.
+    """
+
+    over: Annotated[tuple[Name, ...], Field(min_length=1)]
+    under: tuple[Name, ...] = ()
+    of: Literal["ours", "paper", "ours over paper", "gap", "holds", "room", "needs"] = "ours"
+    rows: tuple[Name, ...] = ()
+    splits: bool | None = None
+
+    @field_validator("over", "under", mode="before")
+    @classmethod
+    def _from_name(cls, raw: Any) -> Any:
+        return (raw,) if isinstance(raw, str) else raw
 
 
 class PublishedTable(Entry):
@@ -97,6 +133,10 @@ class PublishedTable(Entry):
         Whether our instances are the paper's; then its numbers have gaps to our bounds, too.
     stands_for : str
         What our instances are, where they are not the paper's.
+    memory : str
+        Why memory counts by the rule that our runs have.
+    figures : dict
+        What sentences name in braces, as in ``{ahead.least:.2f}`` (`sentences.Spread`).
     agrees, differs : str
         What agrees and what does not, and why.
     """
@@ -114,8 +154,16 @@ class PublishedTable(Entry):
     rows: Annotated[tuple[PublishedRow, ...], Field(min_length=1)]
     claims: tuple[PublishedClaim, ...] = ()
     readings: tuple[Reading, ...] = ()
+    memory: str = ""
+    figures: dict[Name, StatedFigure] = Field(default_factory=dict)
     agrees: str = ""
     differs: str = ""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All that may name figures."""
+        readings = (reading.why for reading in self.readings)
+        return (self.memory, self.agrees, self.differs, *readings)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -127,16 +175,27 @@ class PublishedTable(Entry):
                 )
             for cell in row.cells:
                 parse_cell(cell, self.unit)
-        stated: tuple[PublishedClaim | Reading, ...] = (*self.claims, *self.readings)
-        for named in stated:
-            faster = named.faster if isinstance(named, Reading) else (named.faster,)
-            for name in (named.slower, *faster):
+        for asked_columns, asked_rows in self._named():
+            for name in asked_columns:
                 if name not in columns:
                     raise ValueError(f"there is no column {name!r}")
-            for name in named.rows:
+            for name in asked_rows:
                 if name not in rows:
                     raise ValueError(f"there is no row {name!r}")
+        for sentence in self.sentences:
+            for _, place, _, _ in Formatter().parse(sentence):
+                if place is not None and place.split(".")[0] not in self.figures:
+                    raise ValueError(f"there is no figure for {{{place}}}")
         return self
+
+    def _named(self) -> Iterator[tuple[tuple[Name, ...], tuple[Name, ...]]]:
+        """Columns and rows that claims, readings and figures name."""
+        for claim in self.claims:
+            yield (claim.slower, claim.faster), claim.rows
+        for reading in self.readings:
+            yield (reading.slower, *reading.faster), reading.rows
+        for figure in self.figures.values():
+            yield (*figure.over, *figure.under), figure.rows
 
 
 class Paper(Entry):

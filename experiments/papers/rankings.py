@@ -9,6 +9,7 @@ from itertools import permutations
 
 from placegap.experiments.papers.causes import Cause, cause
 from placegap.experiments.papers.comparison import ComparedRow, ComparedTable
+from placegap.experiments.papers.sentences import told
 
 UNREAD = "not explained yet"
 
@@ -97,7 +98,7 @@ def _why(
     table: ComparedTable, row: ComparedRow, faster: str, slower: str
 ) -> tuple[str, Cause | None]:
     found = (
-        reading.why
+        told(table, reading.why)
         for reading in table.table.readings
         if faster in reading.faster
         and slower == reading.slower

@@ -18,13 +18,25 @@ def num_ops(instance: Instance) -> float:
     return instance.num_ops
 
 
+def num_edges(instance: Instance) -> float:
+    """Edges of a graph."""
+    return len(instance.graph.edges)
+
+
 def ccr(instance: Instance) -> float:
     """Transfer times of all edges over times of all ops (Celeritas, equation 1)."""
     return float(communication_ratio(flow_of(instance.arrays)))
 
 
-FIGURES: Mapping[str, Callable[[Instance], float]] = {"ops": num_ops, "ccr": ccr}
+FIGURES: Mapping[str, Callable[[Instance], float]] = {
+    "ops": num_ops,
+    "edges": num_edges,
+    "ccr": ccr,
+}
 """What a column may ask for; behind a comma follows the transform that comes first."""
+
+SPLITS = "splits "
+"""Begins the figures of a kind of ops: 1 if FD-DPS' rule splits one of that kind, else 0."""
 
 
 def ms(instance: Instance, op: int) -> float:
@@ -47,7 +59,8 @@ DEVIATION = "deviation of "
 def figure_of(source: Source, name: str) -> float:
     """A figure of a graph: ``ops``, or ``ops, celeritas-fusion`` after that transform.
 
-    ``deviation of ...`` is one of `estimates.deviation_figure`, and ``ms of conv1`` one of an op.
+    ``deviation of ...`` is one of `estimates.deviation_figure`, ``ms of conv1`` one of an op, and
+    ``splits Conv2D`` one of a kind of ops.
 
     Examples
     --------
@@ -58,12 +71,20 @@ def figure_of(source: Source, name: str) -> float:
     """
     if name.startswith(DEVIATION):
         return deviation_figure(source, name.removeprefix(DEVIATION))
+    if name.startswith(SPLITS):
+        return float(name.removeprefix(SPLITS) in _kinds_split(source))
     figure, _, op = name.partition(" of ")
     if figure in OP_FIGURES:
         instance = load_source(source)
         return float(OP_FIGURES[figure](instance, instance.graph.op_index[op]))
     figure, _, transform = name.partition(", ")
     return float(FIGURES[figure](_transformed(source, transform)))
+
+
+@lru_cache(maxsize=16)
+def _kinds_split(source: Source) -> frozenset[str]:
+    instance = load_source(source)
+    return frozenset(instance.graph.ops[op].kind for op in choose_cuts(instance, SplitRule()))
 
 
 @lru_cache(maxsize=4)

@@ -96,10 +96,18 @@ def _line_of(cell: GapCell) -> dict[str, Any]:
         "rests_on": cell.best_rests_on,
         "build_s": cell.build_s,
         "solve_s": None if cell.solve_s is None else round(cell.solve_s, 4),
-        "message": cell.message[:MOST_WORDS],
+        "message": _kept_message(cell.message),
         **{key: cell.details[key] for key in KEPT_DETAILS if key in cell.details},
     }
     return {key: value for key, value in line.items() if value is not None and value != ""}
+
+
+def _kept_message(message: str) -> str:
+    """As much of a message as is kept; that time ended the run comes first where it were lost."""
+    ended = [told for told in message.split("; ") if "time limit" in told]
+    if ended and ended[0] not in message[:MOST_WORDS]:
+        message = f"{ended[0]}; {message}"
+    return message[:MOST_WORDS]
 
 
 def _figure_lines(

@@ -12,7 +12,7 @@ from placegap.experiments.papers.paper_table import markdown, notes, table_text
 from placegap.experiments.papers.published import PublishedTable
 from placegap.experiments.papers.rankings import UNREAD, rank
 from placegap.experiments.studies.gaps import GapCell
-from placegap.instances import InputError
+from placegap.instances import InputError, MaxLoad
 
 S = 10**9
 
@@ -156,6 +156,25 @@ def test_a_claim_lists_the_ratio_of_every_row() -> None:
     assert told.endswith("; row by row: Net 2.500, Other 1.250")
 
 
+def test_a_claim_may_be_a_mean_and_is_held_against_ours() -> None:
+    claim = {"name": "on average 2", "source": "abstract", "slower": "B", "faster": "A", "ratio": 2}
+    cells = cells_of(
+        {
+            ("t", "net", "a"): plan(2 * S), ("t", "net", "b"): plan(5 * S, bound=1 * S),
+            ("t", "other", "a"): plan(4 * S), ("t", "other", "b"): plan(5 * S, bound=2 * S),
+        },
+        {"t": CHAIN},
+    )  # fmt: skip
+    (mean,) = compare(table(claims=[{**claim, "statistic": "mean"}]), cells).claims
+    # (5 / 2 + 5 / 4) / 2; at the bounds of 1 and 2 s it would be (5 / 1 + 5 / 2) / 2
+    assert (mean.ours, mean.row, mean.at_most) == (1.875, "", 3.75)
+    (largest,) = compare(table(claims=[claim]), cells).claims
+    assert (largest.ours, largest.row, largest.at_most) == (2.5, "Net", 5.0)
+    told = list(notes(compare(table(claims=[{**claim, "statistic": "mean"}]), cells)))
+    mean_told = "ours is 1.875 on the mean of 2 rows; no plan has more than 3.750"
+    assert any(mean_told in note for note in told)
+
+
 def test_no_bound_limits_a_claim_of_a_method_that_splits_ops() -> None:
     claims = [{"name": "up to 2", "source": "abstract", "slower": "B", "faster": "A", "ratio": 2}]
     split = {"status": "split", "message": "", "details": {"split_value_ns": 1 * S}}
@@ -188,6 +207,42 @@ def test_runs_that_took_all_their_time_are_named() -> None:
     # the runs of `gap_runs` take 1.25 s, of a limit of one second
     told = list(notes(compare(table(), runs(2 * S, 3 * S, 4 * S))))
     assert any(note.endswith("too: A (Net); B (Net); C (Net)") for note in told)
+
+
+@pytest.mark.parametrize(
+    ("method", "seconds", "message", "is_named"),
+    [
+        # of a limit of one second
+        ("b", 0.6, "the time limit of 1 s is over", True),
+        ("b", 0.6, "an LP of ops ended with time_limit", True),
+        ("b", 0.6, "stopped at the time limit", True),
+        ("b", 0.6, "", False),
+        ("b", 0.95, "", False),
+        ("b", 0.95, "m" * 160, True),  # cut off, so what ended it is not known
+        ("hrl", 0.6, "", True),  # goes on until its time is over
+        ("hrl", 0.1, "", False),
+    ],
+)
+def test_runs_that_a_share_of_their_time_ended_are_named(
+    method: str, seconds: float, message: str, is_named: bool
+) -> None:
+    run = {**plan(2 * S), "build_s": 0.0, "solve_s": seconds, "message": message}
+    cells = cells_of({("t", "net", method): run}, {"t": CHAIN})
+    columns = [{"name": "A"}, {"name": "B", "method": method}, {"name": "C"}]
+    told = list(notes(compare(table(columns=columns), cells)))
+    named = "ended by a share of the time limit, so the machine decides, too: B (Net)"
+    assert (named in told) == is_named
+    assert not any(note.startswith("stopped at the time limit") for note in told)
+
+
+def test_the_rule_of_memory_is_told_with_its_reason() -> None:
+    compared = compare(table(memory="the paper adds up"), runs(2 * S, 3 * S, 4 * S))
+    assert "memory: by the rule `sum`: the paper adds up" in list(notes(compared))
+    at_peak = cells_of({("t", "net", "a"): plan(1)}, {"t": MaxLoad(memory="peak")})
+    assert "memory: by the rule `peak`" in list(notes(compare(table(), at_peak)))
+    figures = [{"name": name, "figure": "ops"} for name in "ABC"]
+    compared = compare(table(columns=figures, quantity="figure"), at_peak, lambda cell, name: 1.0)
+    assert not any(note.startswith("memory") for note in notes(compared))
 
 
 def test_what_other_clocks_say_is_the_cause_of_an_inversion() -> None:

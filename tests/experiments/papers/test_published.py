@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import statistics
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from draws.tiny import SHARED
 
 from placegap.experiments.papers.figures.estimates import WITHIN
-from placegap.experiments.papers.figures.graphs import DEVIATION, FIGURES, OP_FIGURES
+from placegap.experiments.papers.figures.graphs import DEVIATION, FIGURES, OP_FIGURES, SPLITS
 from placegap.experiments.papers.published import (
     Paper,
+    PublishedColumn,
     PublishedTable,
     load_paper,
     load_published,
@@ -105,11 +109,70 @@ def check_figure(name: str) -> None:
     figure, _, more = name.partition(", ")
     if figure.startswith(DEVIATION):
         assert more in ("", *WITHIN)
-    elif figure in OP_FIGURES:
+    elif figure.startswith(SPLITS) or figure in OP_FIGURES:
         assert more == ""
     else:
         assert figure in FIGURES
         assert more in ("", *TRANSFORMS)
+
+
+TEXTS = SHARED / "papers"
+WRITTEN = {0: "no", 1: "yes"}
+
+
+@pytest.mark.skipif(not TEXTS.is_dir(), reason="no ../shared/papers beside this checkout")
+def test_a_cell_stands_in_the_lines_of_the_text_that_its_row_names(
+    paper: tuple[Path, Paper],
+) -> None:
+    path, content = paper
+    named = [row for table in content.tables for row in table.rows if row.lines]
+    if not named:
+        pytest.skip("its numbers are those of programs")
+    printed = (TEXTS / f"{path.parent.name}.txt").read_text()
+    text = printed.replace("1021.61043.6", "1021.6 1043.6").split("\n")  # labels that touch
+    for table in content.tables:
+        for row in table.rows:
+            if row.lines:
+                there = "\n".join(text[line - 1] for line in lines_of(row.lines))
+                for column, cell in zip(table.columns, row.cells, strict=True):
+                    assert is_printed(column, cell, there), (table.name, row.name, column.name)
+
+
+def lines_of(named: str) -> Iterator[int]:
+    for part in named.split(", "):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def is_printed(column: PublishedColumn, cell: float | str | None, text: str) -> bool:
+    """Whether a cell is in a text; one with a star is not, and its table says why."""
+    if cell is None or str(cell).endswith("*"):
+        return True
+    if column.figure == "split":
+        return WRITTEN[int(float(cell))] in text.split()
+    if (column.figure or "").startswith(SPLITS):
+        return bool(cell) == (column.name in re.split(r"[,\s]+", text))
+    spelled = [f"{cell:.10g}", f"{cell:,.10g}"] if isinstance(cell, float) else [cell.strip("<>")]
+    if isinstance(cell, str) and cell.endswith("min"):  # "38.45 and 34.3 minutes"
+        spelled.append(cell.removesuffix("min"))
+    return any(re.search(rf"(?<![\d.,]){re.escape(one)}(?!\d)", text) for one in spelled)
+
+
+def test_a_mean_that_a_paper_claims_is_that_of_its_own_cells() -> None:
+    checked = 0
+    for file in FILES:
+        for table in load_paper(file).tables:
+            names = [column.name for column in table.columns]
+            for claim in table.claims:
+                if claim.statistic == "mean":
+                    over, under = names.index(claim.slower), names.index(claim.faster)
+                    times = [
+                        [parse_cell(cell, table.unit) for cell in row.cells] for row in table.rows
+                    ]
+                    ratios = [(row[over] or 0) / (row[under] or 1) for row in times]
+                    assert statistics.fmean(ratios) == pytest.approx(claim.ratio, abs=5e-4)
+                    checked += 1
+    assert checked == 2
 
 
 @pytest.mark.parametrize(
