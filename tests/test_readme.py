@@ -14,13 +14,13 @@ import pytest
 from references import readme_tables
 from references.readme_tables import README, RUNS, SENTENCES, SHOWN, cells_of, grid, grids_of_readme
 
-from placegap.experiments.running.known_bounds import recorded_bounds, recorded_value_ns
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.gaps import GapCell
 from placegap.experiments.studies.plan import plan_study
 from placegap.instances.corpus.corpus import corpus_names
 from placegap.solvers import METHODS, solve
+from placegap.solvers.solving.known_bounds import recorded_bounds, recorded_value_ns
 
 STUDY = Path(__file__).resolve().parents[1] / "experiments" / "quickstart.yaml"
 WITHOUT_LIMIT = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft", "ideal-dp")

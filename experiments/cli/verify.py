@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from placegap.instances.files.verification import Verification
     from placegap.instances.problem.instance import Instance
     from placegap.instances.problem.semantics import Semantics
-    from placegap.solvers.bounds.cheap_bounds import Bound
+    from placegap.solvers.solving.known_bounds import KnownBound
 
 BROKEN_RULES = 1
 
@@ -79,12 +79,17 @@ def verify_command(
     """
     from dataclasses import replace
 
-    from placegap.experiments.running.known_bounds import recorded_value_ns
-    from placegap.experiments.running.proving import Proof, known_bound
+    from placegap.experiments.running.proving import Proof, certified_bounds, proven
     from placegap.experiments.running.sources import Source
     from placegap.instances.files.plan_file import load_stated_plan
     from placegap.instances.files.verification import verify
     from placegap.instances.referee.plan import Plan
+    from placegap.solvers.solving.known_bounds import (
+        KnownBound,
+        believed,
+        known_bound,
+        recorded_value_ns,
+    )
 
     source = Source(model, cluster, time_unit, dims=parse_dims(dim))
     instance = read_instance(source)
@@ -107,18 +112,26 @@ def verify_command(
         stated = replace(stated, plan=Plan(stated.plan.placement))
         warn(f"{plan_file}: only its placement is used: the rest was made for {own.objective}")
     verdict = verify(instance, stated, any_content=any_content)
-    bound, best_ns = None, None
+    bound, best_ns, wrong = None, None, list[str]()
     if verdict.agree and verdict.first.value_ns is not None:
-        proof = None
-        if method is not None:
-            proof = Proof(method, parse_pairs(param or ()), time_limit)
-        start = verdict.plan if verdict.holds else None
+        start, now = verdict.plan if verdict.holds else None, list[KnownBound]()
+        if certified is not None:
+            now += certified_bounds(certified, semantics)
+        said = tuple[str, ...]()
         with spinner("looking for a bound"):
-            bound, warnings = known_bound(source, instance, semantics, start, proof, certified)
+            if method is not None:
+                proof = Proof(method, parse_pairs(param or ()), time_limit)
+                more, said = proven(source, semantics, proof, start)
+                now += more
+            kept = replace(stated, plan=verdict.plan)
+            claims, left_out, wrong = believed(instance, semantics, [(str(plan_file), kept)])
+            value_ns = verdict.first.value_ns if verdict.holds else None
+            stored = [claim.bound for claim in claims]
+            bound, refuted = known_bound(instance, semantics, value_ns, now, stored)
+        wrong += refuted
         best_ns = recorded_value_ns(instance, semantics)
-        for sentence in warnings:
+        for sentence in (*said, *left_out):
             warn(sentence)
-    contradicted = verdict.holds and bound is not None and bound.ns > _value(verdict)
     if as_json:
         content = _json(instance, semantics, verdict, bound, best_ns)
         if certified is not None:
@@ -130,19 +143,12 @@ def verify_command(
             print_line(_certificate_line(certified))
     if not verdict.agree:
         warn("the two referees disagree: one of them is wrong; please report this plan")
-    if contradicted:
-        warn(
-            "the bound is above the value of a feasible plan: the bound is wrong; please report it"
-        )
-    if not verdict.holds or contradicted or (certified is not None and not certified.holds):
+    for sentence in wrong:
+        warn(sentence)
+    if not verdict.holds or wrong or (certified is not None and not certified.holds):
         raise typer.Exit(BROKEN_RULES)
     if verdict.first.idle_devices:
         warn(f"the plan leaves unused: {', '.join(verdict.first.idle_devices)}")
-
-
-def _value(verdict: Verification) -> int:
-    assert verdict.first.value_ns is not None
-    return verdict.first.value_ns
 
 
 def _certified(instance: Instance, rules: Rules, path: Path) -> Verdict:
@@ -180,7 +186,7 @@ def _json(
     instance: Instance,
     semantics: Semantics,
     verdict: Verification,
-    bound: Bound | None,
+    bound: KnownBound | None,
     best_ns: int | None,
 ) -> dict[str, Any]:
     from placegap.solvers.core.result import relative_gap
@@ -209,7 +215,7 @@ def _print(
     instance: Instance,
     semantics: Semantics,
     verdict: Verification,
-    bound: Bound | None,
+    bound: KnownBound | None,
     best_ns: int | None,
 ) -> None:
     from placegap.solvers.core.result import relative_gap

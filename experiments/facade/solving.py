@@ -34,6 +34,7 @@ from placegap.solvers.core.control import Control, OnBound, OnPlan
 from placegap.solvers.core.progress import Listener
 from placegap.solvers.core.result import Result, Status
 from placegap.solvers.solving.default_methods import default_method
+from placegap.solvers.solving.known_bounds import bound_to_store
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Solution:
         result = self.result
         save_plan(
             self.instance, self.plan, result.semantics, path, result.method,
-            value_ns=result.value_ns,
+            value_ns=result.value_ns, bound=bound_to_store(result),
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -208,11 +209,11 @@ def solve(
         gap=gap,
         seed=seed,
     )
-    known = None
+    known, said = None, ()
     if isinstance(start, Plan):
         known = judged_plan(instance, semantics, start)
     elif start is not None:
-        known = given_plan(instance, semantics, str(start))
+        known, said = given_plan(instance, semantics, str(start))
     control = Control(on_plan, on_bound, progress)
     hear = progress if on_plan is None and on_bound is None else control.hear
     try:
@@ -222,7 +223,7 @@ def solve(
             raise KeyboardInterrupt from None
         result, warnings = stopped.best, ()
     fine = instance if result.split is None else result.split.fine
-    return Solution(fine, result, warnings)
+    return Solution(fine, result, (*said, *warnings))
 
 
 def _instance(

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placegap.experiments.ours.sweep import sweep_command
-from placegap.experiments.running.known_bounds import best_bound, bound_of, recorded_bounds
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import solve
+from placegap.solvers.solving.known_bounds import known_bound, proven_by
 
 FREE, PORT = Makespan(channels="free"), Makespan(channels="port")
 CLUSTERS = ("2x4-gpu-slow-link", "celeritas-4xV100-pcie", "fd-dps-8xP100", "moirai-inter-server")
@@ -49,7 +49,7 @@ def measure(task: Mapping[str, Any], time_limit_s: float = TIME_LIMIT_S) -> Mapp
     blind = solve(instance, FREE, task["method"], time_limit_s=time_limit_s)
     aware = solve(instance, PORT, task["method"], time_limit_s=time_limit_s)
     judged = None if blind.plan is None else evaluate(instance, blind.plan, PORT)
-    bound = best_bound([*recorded_bounds(instance, PORT), *bound_of(aware)])
+    bound, _ = known_bound(instance, PORT, proven=proven_by(aware))
     return {
         "blind_free_ns": blind.value_ns,
         "blind_port_ns": judged.value_ns if judged is not None and judged.feasible else None,

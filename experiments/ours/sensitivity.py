@@ -14,12 +14,12 @@ from typing import Any
 
 from placegap.experiments.ours.sweep import sweep_command
 from placegap.experiments.ours.wrong_costs import with_wrong_costs
-from placegap.experiments.running.known_bounds import best_bound, recorded_bounds
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import solve
+from placegap.solvers.solving.known_bounds import known_bound
 
 PORT = Makespan(channels="port")
 CLUSTERS = ("celeritas-4xV100-pcie", "moirai-inter-server")
@@ -67,7 +67,7 @@ def measure(task: Mapping[str, Any], time_limit_s: float = TIME_LIMIT_S) -> Mapp
     wrong = _wrong(task["instance"], task["cluster"], task["off"], task["seed"])
     result = solve(wrong, PORT, task["method"], time_limit_s=time_limit_s)
     judged = None if result.plan is None else evaluate(instance, result.plan, PORT)
-    bound = best_bound(recorded_bounds(instance, PORT))
+    bound, _ = known_bound(instance, PORT)
     return {
         "believed_ns": result.value_ns,
         "true_ns": judged.value_ns if judged is not None and judged.feasible else None,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from placegap.experiments.running.placing import Attempt, place
+from placegap.experiments.running.placing import Attempt, judged_plan, place
 from placegap.instances.files.document import write_bytes, write_text
 from placegap.instances.files.exporters.onnx_device_rules import device_faults
 from placegap.instances.files.exporters.placed_modules import layer_devices
@@ -205,8 +205,9 @@ def price_of_modules(
     """
     if result.plan is None or result.value_ns is None:
         return None
-    try:
-        fine, _ = place(replace(attempt, source=instance, incumbent=result.plan))
+    try:  # a plan of whole modules is one of single ops: what comes out is no worse
+        start = judged_plan(instance, attempt.semantics, result.plan)
+        fine, _ = place(replace(attempt, source=instance), start=start)
     except (InputError, RuntimeError):
         return None
     if fine.value_ns is None:

@@ -21,7 +21,6 @@ from placegap.instances.problem.semantics import FIELDS, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.solvers import Result, solve
-from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once
@@ -29,6 +28,7 @@ from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import Outcome, SolverDisagreement, carry_bound, finish
 from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
 from placegap.solvers.solving.coarsened import solve_coarse
+from placegap.solvers.solving.known_bounds import with_known_bound, with_stored_bound
 from placegap.solvers.solving.second_opinion import (
     Opinion,
     Verdict,
@@ -238,7 +238,8 @@ def _told(
         rests_on=news.rests_on or _words_of(attempt.method),
         message=f"{how}; this is what it had told by then",
     )
-    return finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
+    told = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
+    return with_known_bound(instance, told)
 
 
 def _words_of(method: str) -> str:
@@ -262,8 +263,18 @@ def _news(result: Result) -> News:
     return News(result.value_ns, result.bound_ns, result.method, result.plan, proven_by)
 
 
-def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
-    """The plan of a plan file or split file, judged, as a result to start from.
+def given_plan(
+    instance: Instance, semantics: Semantics, path: str, fine: Instance | None = None
+) -> tuple[Result, tuple[str, ...]]:
+    """The plan of a plan file or split file, judged, as a result to start from, and warnings.
+
+    The bound that a plan file states is the result's, if it holds (`known_bounds`).
+
+    Parameters
+    ----------
+    instance, semantics, path
+    fine : Instance, optional
+        The instance before whole modules or layers were asked for.
 
     Raises
     ------
@@ -273,7 +284,7 @@ def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
     found = solve(instance, semantics, "expert", {"path": path})
     if found.plan is None:
         raise InputError(f"cannot be the start for {instance.name}: {found.message}", path)
-    return replace(found, method=START)
+    return with_stored_bound(instance, replace(found, method=START), path, fine)
 
 
 def judged_plan(instance: Instance, semantics: Semantics, plan: Plan) -> Result:
@@ -343,16 +354,6 @@ def _answer(ending: Ending[Attempt]) -> Result | Failure:
     return Failure(f"{ending.task.method}: {ending.message}", is_input_error=False)
 
 
-def _with_cheap_bound(instance: Instance, result: Result) -> Result:
-    """A plan of a method that proves nothing, with what paths and work prove."""
-    if result.value_ns is None or result.bound_ns is not None or result.split is not None:
-        return result
-    cheap = quick_bound(instance, result.semantics)
-    outcome = Outcome(bound_ns=cheap.ns, bound_origin=cheap.origin, rests_on=cheap.rests_on)
-    known = finish(instance, result.semantics, result.method, outcome, solve_s=0.0, bound_only=True)
-    return carry_bound(result, known)
-
-
 def run_attempt(attempt: Attempt) -> Result | Failure:
     """What the worker does: read the instance, solve, judge."""
     with while_compiling(
@@ -387,7 +388,7 @@ def _run_attempt(attempt: Attempt) -> Result | Failure:
             seed=attempt.seed,
             incumbent=attempt.incumbent,
         )
-        result = _with_cheap_bound(instance, result)
+        result = with_known_bound(instance, result)
         return replace(result, setup_s=compiled_s() - compiled)  # with what the warm-up took
     except InputError as error:
         return Failure(str(error), is_input_error=True)

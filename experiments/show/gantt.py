@@ -22,6 +22,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Schedule
 from placegap.solvers import solve
 from placegap.solvers.core.result import relative_gap
+from placegap.solvers.solving.known_bounds import known_bound, proven_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -193,7 +194,8 @@ def draw_gap(instance: Instance, heuristic: str) -> Figure:
         incumbent=before.plan,
     )  # fmt: skip
     best = "the proven optimum of the same problem"
-    if after.status != "optimal":
+    bound, _ = known_bound(instance, MAKESPAN, after.value_ns, proven_by(after))
+    if bound is None or bound.ns != after.value_ns:
         best = "the best plan found for the same problem"
     heading = f"{heuristic}: {instance.graph.name} on {instance.cluster.name}"
     shown = []
@@ -202,7 +204,7 @@ def draw_gap(instance: Instance, heuristic: str) -> Figure:
         schedule = evaluate(instance, result.plan, MAKESPAN).schedule
         assert schedule is not None
         shown.append(Scheduled(title, instance, schedule))
-    return draw_schedules(shown, after.bound_ns)
+    return draw_schedules(shown, None if bound is None else bound.ns)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

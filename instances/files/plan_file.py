@@ -52,6 +52,29 @@ class TimesFile(InstancePart):
 CallNumber = Annotated[int, Field(strict=True, ge=0)]
 
 
+class StoredBound(InstancePart):
+    """A lower bound that a plan file keeps, with all that it takes to know what it is about.
+
+    Attributes
+    ----------
+    bound_ns : int
+    bound_origin : str
+        The method behind it.
+    rests_on : str
+        What it rests on: ``proof``, or the name and version of a solver.
+    semantics : Semantics
+        With the widest class of plans that it holds for.
+    content_hash : str
+        Of the instance that it is about: the plan's, or that with whole modules or layers.
+    """
+
+    bound_ns: Count
+    bound_origin: str = ""
+    rests_on: str = ""
+    semantics: StatedSemantics
+    content_hash: str
+
+
 class PlanFile(InstancePart):
     """The JSON form of a plan.
 
@@ -63,6 +86,8 @@ class PlanFile(InstancePart):
         pipeline_iteration: the stage of each op, counted from 0.
     value_ns : int or None
         What the plan is said to be worth; a claim that is checked.
+    bound : StoredBound or None
+        What no plan is said to be below; a claim that a reader quotes as this file's.
     times : TimesFile or None
         makespan: when everything is said to happen; checked as well. Simulating the plan decides
         its value.
@@ -80,6 +105,7 @@ class PlanFile(InstancePart):
     call: dict[str, CallNumber] | None = None
     stage: dict[str, CallNumber] | None = None
     value_ns: Count | None = None
+    bound: StoredBound | None = None
     times: TimesFile | None = None
 
 
@@ -92,6 +118,7 @@ class StatedPlan:
     instance_hash: str = ""
     value_ns: int | None = None
     times: Times | None = None
+    bound: StoredBound | None = None
 
 
 def is_plan(raw: Any) -> bool:
@@ -108,9 +135,11 @@ def save_plan(
     *,
     value_ns: int | None = None,
     times: Times | None = None,
+    bound: StoredBound | None = None,
 ) -> None:
     """Write a plan, with the semantics it was made under, and what is claimed of it."""
     content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
+    content = content.model_copy(update={"bound": bound})
     write_json(content.model_dump(mode="json", exclude_none=True), path)
 
 
@@ -203,7 +232,9 @@ def load_stated_plan(instance: Instance, path: str | Path) -> StatedPlan:
         raise from_validation_error(error, raw, path) from None
     try:
         plan, times = _resolve(instance, content), _resolve_times(instance, content)
-        return StatedPlan(plan, content.semantics, content.instance_hash, content.value_ns, times)
+        return StatedPlan(
+            plan, content.semantics, content.instance_hash, content.value_ns, times, content.bound
+        )
     except LookupError as error:
         raise InputError(f"{error.args[0]}{_made_for(content, instance)}", path) from None
 

@@ -289,3 +289,19 @@ def with_plans(semantics: Semantics, plans: PlanClass) -> Semantics:
     if not isinstance(semantics, LoadSemantics):
         return semantics
     return semantics.model_copy(update={"plans": plans})
+
+
+def includes(wide: Semantics, semantics: Semantics) -> bool:
+    """Whether what no plan of `wide` is below, no plan of the other is below.
+
+    So it is under the same rules for the same class of plans, or for one that contains it.
+
+    Examples
+    --------
+    >>> includes(MaxLoad(plans="any"), MaxLoad(plans="chain"))
+    True
+    >>> includes(MaxLoad(plans="chain"), MaxLoad(plans="any")), includes(Makespan(), MaxLoad())
+    (False, False)
+    """
+    rank, least = (PLAN_CLASSES.index(plan_class(rules)) for rules in (wide, semantics))
+    return rank >= least and with_plans(wide, "any") == with_plans(semantics, "any")

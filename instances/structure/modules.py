@@ -123,6 +123,30 @@ def with_granularity(
     return instance.model_copy(update={"graph": changed, "best_known": ()})
 
 
+def with_content(instance: Instance, content_hash: str) -> tuple[Instance, Granularity] | None:
+    """The instance with that content: itself, or with whole modules or layers; None: none has it.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> found = with_content(example(), example().content_hash)
+    >>> found is not None and found[1], with_content(example(), "")
+    ('op', None)
+    """
+    if instance.content_hash == content_hash:
+        return instance, "op"
+    wholes: tuple[Granularity, ...] = ("layer", "module")
+    for granularity in wholes:
+        for join_ends in (False, True):
+            try:
+                whole = with_granularity(instance, granularity, join_ends=join_ends)
+            except InputError:  # no op names its module, or no device runs a whole one
+                continue
+            if whole.content_hash == content_hash:
+                return whole, granularity
+    return None
+
+
 def numbered_layers(layers: Sequence[str | None]) -> dict[str, list[str]]:
     """The numbered layers by the list that holds them, in the order in which they first come.
 

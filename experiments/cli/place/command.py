@@ -178,6 +178,7 @@ def place_command(
     from placegap.instances.transforms.table import find_transform
     from placegap.solvers.core.registry import find_method
     from placegap.solvers.solving.default_methods import default_method, proving_method
+    from placegap.solvers.solving.known_bounds import with_bounds_of
 
     if not (0 < time_limit <= LONGEST_S or time_limit == math.inf):
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
@@ -217,6 +218,8 @@ def place_command(
     is_own = is_traced(model) or instance is not fine  # a worker would trace it once more
     shares = FIRST_SHARE if second_opinion or instance is not fine else 1.0
     semantics = choose_semantics(rules, instance.semantics, method, params, usual_rules(model))
+    if instance is not fine:
+        instance = with_bounds_of(fine, instance, semantics)
     first = Attempt(
         source=instance if is_own else source,
         semantics=semantics,
@@ -236,7 +239,9 @@ def place_command(
     known = None
     if start is not None:
         with spinner(f"reading {start}"):
-            known = given_plan(instance, first.semantics, start)
+            known, said = given_plan(instance, first.semantics, start, fine)
+        for sentence in said:
+            warn(sentence)
         first = replace(first, incumbent=known.plan)
     if write is not None:
         seen, coarse = coarsened(instance, first)

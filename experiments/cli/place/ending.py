@@ -65,7 +65,7 @@ def report(
         if price is not None:
             output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
     for fault in result.faults:
-        warn(f"a solver was wrong: {fault}")
+        warn(fault if fault.startswith("stored in ") else f"a solver was wrong: {fault}")
     if result.plan is None or result.evaluation is None:
         if result.status == "bound":
             warn(f"{result.method} makes no plans, only bounds")
@@ -80,8 +80,12 @@ def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> No
     """The plan, and the finer instance that it is one of, if it is."""
     from placegap.instances.files.document import Document, save_document
     from placegap.instances.files.plan_file import save_plan
+    from placegap.solvers.solving.known_bounds import bound_to_store
 
-    save_plan(instance, plan, result.semantics, out, result.method, value_ns=result.value_ns)
+    save_plan(
+        instance, plan, result.semantics, out, result.method, value_ns=result.value_ns,
+        bound=bound_to_store(result),
+    )  # fmt: skip
     if result.split is not None:
         save_document(Document.of(instance), finer_file(out))
 

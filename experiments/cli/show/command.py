@@ -115,7 +115,7 @@ def show_command(
         _show_names(plan, file, gantt or html, as_json)
         return
     proof = _proof(method, param, time_limit)
-    found = judged(instance, file, plan, source, proof, num_moves=5)
+    (found,) = judged(instance, [(file, plan)], source, proof, num_moves=5)
     _draw(found, gantt, html)
     if as_json:
         from placegap.experiments.show.plan.anatomy import anatomy_object

@@ -74,10 +74,7 @@ def compare_command(
             f"the plan is of {one.instance!r}, which is no graph of the corpus with this content:"
             " name its model (--model) and cluster (--cluster)", first,
         )  # fmt: skip
-    before, after = (
-        judged(instance, file, plan, source, None, num_moves=0)
-        for file, plan in ((first, one), (second, other))
-    )
+    before, after = judged(instance, [(first, one), (second, other)], source, num_moves=0)
     if as_json:
         print(json.dumps(comparison_object(before, after), ensure_ascii=False), flush=True)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from placegap.experiments.running.proving import Proof
     from placegap.experiments.running.sources import Source
     from placegap.experiments.show.plan.anatomy import Anatomy
-    from placegap.instances.files.plan_file import PlanFile
+    from placegap.instances.files.plan_file import PlanFile, StatedPlan
     from placegap.instances.problem.instance import Instance
 
 
@@ -77,35 +78,70 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
 
 
 def judged(
-    instance: Instance, file: str, plan: PlanFile, source: Source | None, proof: Proof | None, *,
-    num_moves: int,
-) -> Anatomy:  # fmt: skip
-    """The anatomy of a plan of an instance, with the best bound at hand."""
-    from placegap.experiments.running.proving import known_bound
+    instance: Instance, plans: Sequence[tuple[str, PlanFile]], source: Source | None,
+    proof: Proof | None = None, *, num_moves: int,
+) -> list[Anatomy]:  # fmt: skip
+    """The anatomies of plans of one instance and one semantics, each with the best bound at hand.
+
+    What one file says no plan is below counts for the others, too.
+    """
     from placegap.experiments.show.plan.anatomy import take_apart
-    from placegap.instances.files.plan_file import load_stated_plan
-    from placegap.instances.files.verification import verify
     from placegap.instances.importers.torch_export.options import is_traced
     from placegap.instances.referee.evaluate import evaluate
+    from placegap.solvers.solving.known_bounds import (
+        KnownBound,
+        believed,
+        counts_for,
+        known_bound,
+    )
+
+    files = [(file, _stated(instance, file)) for file, _ in plans]
+    semantics = files[0][1].semantics
+    verdicts = [evaluate(instance, stated.plan, semantics) for _, stated in files]
+    for (file, _), verdict in zip(files, verdicts, strict=True):
+        if verdict.value_ns is None:
+            raise InputError(f"the plan cannot be executed: {verdict.violations[0].message}", file)
+    values = [verdict.value_ns for verdict in verdicts if verdict.feasible]
+    with spinner("looking for a bound"):
+        now, said = list[KnownBound](), tuple[str, ...]()
+        if proof is not None:
+            from placegap.experiments.running.proving import proven
+
+            seen = instance if source is None or is_traced(source.model) else source
+            start = files[0][1].plan if verdicts[0].feasible else None
+            now, said = proven(seen, semantics, proof, start)
+        claims, left_out, wrong = believed(instance, semantics, files)
+        least = min((value for value in values if value is not None), default=None)
+        found, refuted = [], ()
+        for (_, content), (_, stated) in zip(plans, files, strict=True):
+            mine = [each for each in claims if counts_for(each, instance, stated.plan, semantics)]
+            stored = [claim.bound for claim in mine]
+            bound, refuted = known_bound(instance, semantics, least, now, stored)
+            whole = next((claim.whole for claim in mine if claim.bound == bound), None)
+            with spinner(f"looking at the plan of {content.method or content.instance}"):
+                anatomy = take_apart(
+                    instance, stated.plan, semantics, bound, content.method, num_moves=num_moves,
+                    whole=whole,
+                )  # fmt: skip
+            assert anatomy is not None  # it has a value
+            found.append(anatomy)
+    for sentence in (*said, *left_out, *wrong, *refuted):
+        warn(sentence)
+    for (file, stated), anatomy in zip(files, found, strict=True):
+        if stated.value_ns not in (None, anatomy.value_ns):
+            warn(
+                f"{file}: it is said to be worth {stated.value_ns} ns and is worth"
+                f" {anatomy.value_ns}"
+            )
+    return found
+
+
+def _stated(instance: Instance, file: str) -> StatedPlan:
+    from placegap.instances.files.plan_file import load_stated_plan
+    from placegap.instances.files.verification import verify
 
     stated = load_stated_plan(instance, file)
-    if stated.times is not None:  # they may give the orders
-        stated = replace(stated, plan=verify(instance, stated, any_content=True).plan)
-    semantics = stated.semantics
-    verdict = evaluate(instance, stated.plan, semantics)
-    if verdict.value_ns is None:
-        raise InputError(f"the plan cannot be executed: {verdict.violations[0].message}", file)
-    start = stated.plan if verdict.feasible else None
-    seen = instance if source is None or is_traced(source.model) else source
-    with spinner("looking for a bound"):
-        bound, warnings = known_bound(seen, instance, semantics, start, proof)
-    for sentence in warnings:
-        warn(sentence)
-    with spinner(f"looking at {file}"):
-        found = take_apart(
-            instance, stated.plan, semantics, bound, plan.method, num_moves=num_moves
-        )
-    assert found is not None  # it has a value
-    if stated.value_ns not in (None, found.value_ns):
-        warn(f"{file}: it is said to be worth {stated.value_ns} ns and is worth {found.value_ns}")
-    return found
+    if stated.times is None:
+        return stated
+    # they may give the orders
+    return replace(stated, plan=verify(instance, stated, any_content=True).plan)

@@ -14,8 +14,8 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LoadSemantics, Semantics
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Evaluation, Plan
-from placegap.solvers.bounds.cheap_bounds import Bound
 from placegap.solvers.core.result import relative_gap
+from placegap.solvers.solving.known_bounds import KnownBound
 
 MOST_CROSSINGS = 5
 """Transfers that are named."""
@@ -51,7 +51,7 @@ class Anatomy:
     ----------
     instance, plan, semantics, verdict
         The plan, and what the referee says of it.
-    bound : Bound or None
+    bound : KnownBound or None
         What no plan is below.
     devices : tuple of DeviceShare
     drawn : Timeline
@@ -69,7 +69,7 @@ class Anatomy:
     plan: Plan
     semantics: Semantics
     verdict: Evaluation
-    bound: Bound | None
+    bound: KnownBound | None
     devices: tuple[DeviceShare, ...]
     drawn: Timeline
     memory: list[Levels]
@@ -97,14 +97,16 @@ def take_apart(
     instance: Instance,
     plan: Plan,
     semantics: Semantics,
-    bound: Bound | None = None,
+    bound: KnownBound | None = None,
     method: str = "",
     *,
     num_moves: int = 5,
+    whole: Instance | None = None,
 ) -> Anatomy | None:
     """The anatomy of a plan; None where it has no value.
 
-    `num_moves` 0 tries no moves, which takes most of the time.
+    `num_moves` 0 tries no moves, which takes most of the time. `whole` is the instance with whole
+    modules or layers, where single moves are to keep them.
 
     Examples
     --------
@@ -131,7 +133,7 @@ def take_apart(
     )  # fmt: skip
     tried = Tried((), 0, 0)
     if num_moves:
-        tried = single_moves(instance, plan, semantics, verdict, num_moves)
+        tried = single_moves(whole or instance, plan, semantics, verdict, num_moves)
     return Anatomy(
         instance, plan, semantics, verdict, bound, devices, drawn,
         memory_levels(instance, plan, semantics, verdict.schedule),
@@ -151,6 +153,7 @@ def anatomy_object(found: Anatomy) -> dict[str, Any]:
         "violations": [vars(violation) for violation in found.verdict.violations],
         "bound_ns": None if found.bound is None else found.bound.ns,
         "bound_origin": "" if found.bound is None else found.bound.origin,
+        "bound_class": "" if found.bound is None else found.bound.plans,
         "rests_on": "" if found.bound is None else found.bound.rests_on,
         "gap": found.gap,
         "devices": [{**each._asdict(), "idle": each.idle} for each in found.devices],

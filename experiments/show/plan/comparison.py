@@ -104,7 +104,9 @@ def comparison_object(first: Anatomy, second: Anatomy) -> dict[str, Any]:
         "semantics": first.semantics.model_dump(mode="json"),
         "plans": [
             {"method": each.method, "value_ns": each.value_ns, "feasible": each.verdict.feasible,
-             "bound_ns": None if each.bound is None else each.bound.ns, "gap": each.gap,
+             "bound_ns": None if each.bound is None else each.bound.ns,
+             "bound_origin": "" if each.bound is None else each.bound.origin,
+             "rests_on": "" if each.bound is None else each.bound.rests_on, "gap": each.gap,
              **time_parts(each), "devices": [share._asdict() for share in each.devices]}
             for each in (first, second)
         ],
@@ -161,7 +163,8 @@ def print_comparison(
     rows.append(("feasible", *feasible, ""))
     titles = [shorten(name, 30) for name in names]
     console.print(plain_table(None, ("", *titles, "change"), rows))
-    console.print(f"bound   {bound_sentence(first)}", markup=False)
+    for sentence in dict.fromkeys(map(bound_sentence, (first, second))):
+        console.print(f"bound   {sentence}", markup=False)
     for name, each in zip(titles, (first, second), strict=True):
         for violation in each.verdict.violations:
             print_line(f"{name} breaks a rule: {violation}")
