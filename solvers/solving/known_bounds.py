@@ -180,7 +180,7 @@ def bound_to_store(result: Result) -> StoredBound | None:
     >>> from placegap.solvers import solve
     >>> stored = bound_to_store(solve(example(), MaxLoad(plans="chain"), "ideal-dp"))
     >>> stored.bound_ns, stored.bound_origin, stored.rests_on, stored.semantics.plans
-    (25, 'ideal-dp', 'proof', 'chain')
+    (39, 'ideal-dp', 'proof', 'chain')
     """
     if result.bound_ns is None:
         return None

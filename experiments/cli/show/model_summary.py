@@ -52,11 +52,16 @@ def plan_summary(plan: PlanFile) -> dict[str, Any]:
     places = Counter(
         place for on in plan.placement.values() for place in ((on,) if isinstance(on, str) else on)
     )
+    bound = plan.bound
     return {
         "plan_of": plan.instance,
         "instance_hash": plan.instance_hash,
         "semantics": plan.semantics.label,
         "method": plan.method,
+        "value_ns": plan.value_ns,
+        "bound_ns": None if bound is None else bound.bound_ns,
+        "bound_origin": "" if bound is None else f"stored: {bound.bound_origin}",
+        "rests_on": "" if bound is None else bound.rests_on,
         "ops": len(plan.placement),
         "ops_per_device": dict(sorted(places.items())),
         "device_order": plan.device_order is not None,
@@ -93,6 +98,8 @@ def print_summary(summary: dict[str, Any]) -> None:
 def _summary_text(name: str, value: Any) -> str:
     if name.endswith("_bytes"):
         return format_bytes(value)
+    if name in ("value_ns", "bound_ns"):
+        return format_ns(value)
     if name == "time_ns":
         return ", ".join(f"{kind} {format_ns(time)}" for kind, time in value.items())
     if isinstance(value, dict):

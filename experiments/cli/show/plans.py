@@ -125,7 +125,7 @@ def judged(
                 )  # fmt: skip
             assert anatomy is not None  # it has a value
             found.append(anatomy)
-    for sentence in (*said, *left_out, *wrong, *refuted):
+    for sentence in dict.fromkeys((*said, *left_out, *wrong, *refuted)):
         warn(sentence)
     for (file, stated), anatomy in zip(files, found, strict=True):
         if stated.value_ns not in (None, anatomy.value_ns):

@@ -11,7 +11,6 @@ from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
-from placegap.experiments.running.known_bounds import best_bound, cheap_bounds
 from placegap.instances import (
     BestKnown,
     Evaluation,
@@ -34,6 +33,7 @@ from placegap.instances.files.plan_file import save_plan
 from placegap.instances.problem.semantics import LoadSemantics
 from placegap.solvers import solve
 from placegap.solvers.bounds.certificates.write import certify
+from placegap.solvers.bounds.cheap_bounds import quick_bound
 
 MAKESPAN = Makespan()
 BEST = Plan.on([0, 1, 0, 0])  # 35 (FD-DPS, figure 3)
@@ -100,7 +100,8 @@ def test_a_bound_above_a_feasible_plan_is_told(tmp_path: Path, capsys: Capture) 
     instance = example().model_copy(update={"best_known": (wrong,)})
     assert main(["verify", *written(tmp_path, instance)]) == 1
     out, err = capsys.readouterr()
-    assert "36 ns (recorded: nobody)" in out
+    assert "33 ns (critical path, proof of ours)" in out  # 36 is not believed
+    assert "recorded: nobody: says that no plan is below 36 ns, and one has 35" in err
     assert "the bound is wrong" in err
 
 
@@ -150,8 +151,7 @@ def test_a_plan_of_another_content_is_rejected_unless_asked_for(
 )  # fmt: skip
 def test_cheap_bounds_are_below_the_optimum(semantics: Semantics) -> None:
     best = solve(example(), semantics, "brute-force")
-    bound = best_bound(cheap_bounds(example(), semantics))
-    assert bound is not None
+    bound = quick_bound(example(), semantics)
     assert best.value_ns is not None
     # the path takes 5 + 20 + 8; the work, 43 ns, is shared by two
     assert bound.ns == (22 if isinstance(semantics, LoadSemantics) else 33)

@@ -90,7 +90,8 @@ def test_a_start_stands_where_the_method_finds_no_better_plan(
     assert main([*command, "--param", "bound=30", "-o", str(tmp_path / "plan.json")]) == 0
     out, err = capsys.readouterr()
     assert "best 35 ns, by start" in err
-    for text in ("value   35 ns", "bound   30 ns", "fake found no better plan"):
+    # the fake's own bound is below the critical path
+    for text in ("value   35 ns", "bound   33 ns", "fake found no better plan"):
         assert text in out
     assert load_plan(example(), tmp_path / "plan.json")[0] == Plan.on([0, 1, 0, 0])
 
