@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from placegap.experiments.papers.figures.graphs import figure_of
-from placegap.experiments.running.known_bounds import best_bound, recorded_bounds
-from placegap.experiments.running.sources import load_source
 from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_RUN, GapCell
 from placegap.experiments.studies.log import Record, canonical_json
 from placegap.experiments.studies.report import write_file
@@ -63,8 +61,6 @@ def rows_of(cells: Sequence[GapCell]) -> Iterator[Record]:
     """One record per table, instance and cluster: the graph, the best bound, and every run.
 
     Rows without any run are left out.
-
-    The bound is the best of the study's and of those that the corpus records.
     """
     rows: dict[tuple[str, str, str], list[GapCell]] = {}
     for cell in cells:
@@ -76,8 +72,6 @@ def rows_of(cells: Sequence[GapCell]) -> Iterator[Record]:
         run = next((cell.cell.run for cell in row if cell.cell.run is not None), None)
         if run is None:  # no method of the table models this instance
             continue
-        known = best_bound(recorded_bounds(load_source(run.source), run.semantics))
-        bounds = [row[0].best_bound_ns, None if known is None else known.ns]
         yield {
             "table": table,
             "instance": place.instance,
@@ -87,7 +81,7 @@ def rows_of(cells: Sequence[GapCell]) -> Iterator[Record]:
             "num_devices": place.num_devices,
             "ccr": round(figure_of(run.source, "ccr"), 4),
             "memory_share": run.source.device_memory,
-            "bound_ns": max((bound for bound in bounds if bound is not None), default=None),
+            "bound_ns": row[0].best_bound_ns,
             "runs": {cell.cell.label: _run(cell) for cell in row if cell.status != NOT_APPLICABLE},
             "made_by": next((cell.made_by for cell in row if cell.made_by), ""),
         }

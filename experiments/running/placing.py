@@ -60,6 +60,8 @@ class Attempt:
     """The transform that makes the instance coarser, if any, and its parameters."""
 
     coarsen_params: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = False
+    """Whether only what the method itself proves counts, and nothing that is recorded."""
 
 
 @dataclass(frozen=True)
@@ -328,6 +330,7 @@ def ask_second(
         coarsen=None,
         coarsen_params={},
         incumbent=result.plan,
+        alone=True,
     )
     endings = run_pool(
         [attempt], run_attempt, workers=1, modules=modules,
@@ -388,7 +391,8 @@ def _run_attempt(attempt: Attempt) -> Result | Failure:
             seed=attempt.seed,
             incumbent=attempt.incumbent,
         )
-        result = with_known_bound(instance, result)
+        if not attempt.alone:
+            result = with_known_bound(instance, result)
         return replace(result, setup_s=compiled_s() - compiled)  # with what the warm-up took
     except InputError as error:
         return Failure(str(error), is_input_error=True)

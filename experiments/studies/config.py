@@ -133,6 +133,9 @@ class PublishedEntry(Entry):
 class Study(Entry):
     """A study: a name and its tables; perhaps a smaller form, and a paper's tables beside them.
 
+    `recorded_bounds` says whether bounds that the corpus or a file records count, beside those that
+    the study's own runs prove.
+
     Examples
     --------
     >>> table = {"name": "t", "semantics": {"objective": "makespan"}, "instances": ["resnet50"],
@@ -146,6 +149,7 @@ class Study(Entry):
     tables: Annotated[tuple[TableEntry, ...], Field(min_length=1)]
     smoke: SmokeEntry | None = None
     published: PublishedEntry | None = None
+    recorded_bounds: Annotated[bool, Field(strict=True)] = True
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -19,6 +19,10 @@ from placegap.experiments.studies.gaps import (
 )
 from placegap.experiments.studies.model_table import model_rows
 from placegap.solvers.core.trust import describe_basis
+from placegap.solvers.solving.known_bounds import RECORDED
+
+RECORDED_MARK = "(r)"
+"""At a best bound that is recorded, and that no run of the study reached."""
 
 WORDS = {NOT_APPLICABLE: "n/a", NOT_INSTALLED: "not installed", "no_plan": "no plan"}
 """What stands in a cell without a value, if it is not the status."""
@@ -123,6 +127,7 @@ def _lay_out_table(cells: list[GapCell]) -> TableText:
     texts = []
     for (name, cluster, content, seed), row in rows.items():
         bound_ns = row[0].best_bound_ns
+        mark = f" {RECORDED_MARK}" if row[0].is_recorded else ""
         texts.append(
             RowText(
                 instance=" ".join(
@@ -134,7 +139,7 @@ def _lay_out_table(cells: list[GapCell]) -> TableText:
                     ]
                 ),
                 cluster=cluster,
-                bound="-" if bound_ns is None else format_in(bound_ns, size),
+                bound="-" if bound_ns is None else format_in(bound_ns, size) + mark,
                 cells=tuple(_cell_text(cell, size, notes) for cell in row),
             )
         )
@@ -144,10 +149,25 @@ def _lay_out_table(cells: list[GapCell]) -> TableText:
         unit=unit,
         columns=tuple(dict.fromkeys(cell.cell.label for cell in cells)),
         rows=tuple(texts),
-        notes=(*notes.lines(), *_bases(rows.values()), *_faults(cells)),
+        notes=(
+            *notes.lines(),
+            *_recorded(rows.values()),
+            *_bases(rows.values()),
+            *_faults(cells),
+        ),
         summaries=tuple(summarize(cells)),
         models=tuple(model_rows(cells)),
     )
+
+
+def _recorded(rows: Iterable[Sequence[GapCell]]) -> Iterator[str]:
+    """What the mark at a bound means, and who has proven those that have it."""
+    count = Counter(
+        row[0].best_bound_by.removeprefix(RECORDED) for row in rows if row[0].is_recorded
+    )
+    if count:
+        by = "; ".join(f"{origin} ({count[origin]})" for origin in sorted(count))
+        yield f"{RECORDED_MARK} recorded, and higher than all that this study's runs proved: {by}"
 
 
 def _bases(rows: Iterable[Sequence[GapCell]]) -> Iterator[str]:

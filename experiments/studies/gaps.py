@@ -3,7 +3,8 @@
 A bound holds for the class of plans it was proven for and for the classes nested in it (chain in
 convex in any). So a row's best bound is the largest among all methods' bounds whose class contains
 the class of the table, over all tables of the study that ask for the same instance and the same
-objective. A chain bound never meets a plan that need not be a chain.
+objective. A chain bound never meets a plan that need not be a chain. A recorded bound of the row's
+instance (`Cell.recorded`) counts where it is higher than all of them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from placegap.experiments.studies.plan import Cell
 from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, plan_class, with_plans
 from placegap.solvers.core.result import relative_gap
 from placegap.solvers.core.trust import PROOF
+from placegap.solvers.solving.known_bounds import RECORDED
 
 NOT_RUN = "not_run"
 NOT_APPLICABLE = "not_applicable"
@@ -65,6 +67,11 @@ class GapCell:
         """Whether the value meets the best bound."""
         return self.value_ns is not None and self.value_ns == self.best_bound_ns
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the best bound is one that no run of the study proved."""
+        return self.best_bound_by.startswith(RECORDED)
+
 
 class BestBound(NamedTuple):
     """The best bound for a class of plans, the column that proved it, and what it rests on."""
@@ -106,12 +113,18 @@ def gap_cells(cells: Iterable[Cell], records: Mapping[str, Record]) -> list[GapC
     cells = list(cells)
     best: dict[tuple[str, str, PlanClass], BestBound] = {}
     for cell in cells:
-        for bound, by in _bounds(cell, records):
-            for plans in _nested_in(bound["bound_class"]):
+        for record, by in _bounds(cell, records):
+            for plans in _nested_in(record["bound_class"]):
                 where = (*_problem(cell), plans)
-                found = BestBound(bound["bound_ns"], by, bound.get("rests_on", ""))
+                found = BestBound(record["bound_ns"], by, record.get("rests_on", ""))
                 if where not in best or found.rank > best[where].rank:
                     best[where] = found
+    for cell in cells:
+        for bound in cell.recorded:
+            for plans in _nested_in(bound.plans):
+                where = (*_problem(cell), plans)
+                if where not in best or bound.ns > best[where].bound_ns:
+                    best[where] = BestBound(bound.ns, bound.origin, bound.rests_on)
     return [_gap_cell(cell, records, best) for cell in cells]
 
 

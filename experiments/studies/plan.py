@@ -28,6 +28,7 @@ from placegap.instances.structure.memory_pressure import memory_pressure
 from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.registry import find_method, parse_params, why_not
+from placegap.solvers.solving.known_bounds import KnownBound, recorded_bounds
 from placegap.solvers.solving.solve import versions_of, what_is_missing
 
 
@@ -97,6 +98,9 @@ class Cell:
     memory_pressure: float | None = None
     """Bytes of all ops over the memory of all accelerators; None where that has no limit."""
 
+    recorded: tuple[KnownBound, ...] = ()
+    """Bounds that the corpus or the instance's file records, where the study counts them."""
+
 
 def plan_study(
     study: Study, path: str | Path, tell: Callable[[str], None] = lambda sentence: None
@@ -125,7 +129,7 @@ def plan_study(
     for table, table_columns in zip(study.tables, columns, strict=True):
         for source, optional in _sources(table, Path(path).parent):
             try:
-                yield from _row(table, source, table_columns, path)
+                yield from _row(table, source, table_columns, path, study.recorded_bounds)
             except MissingExtra as error:
                 if not optional:
                     raise
@@ -206,6 +210,7 @@ def _row(
     source: Source,
     columns: list[tuple[AnyMethod, Params, str]],
     path: str | Path,
+    with_recorded: bool,
 ) -> Iterator[Cell]:
     try:
         instance = load_source(source)
@@ -222,6 +227,7 @@ def _row(
         except InputError as error:
             raise InputError(f"table {table.name!r}: {error}", path) from None
     ccr = communication_ratio(flow_of(instance.arrays))
+    recorded = tuple(recorded_bounds(instance, table.semantics)) if with_recorded else ()
     for seed in table.seeds:
         for method, params, label in columns:
             limits = Limits(table.limits.time_limit_s, table.limits.gap, seed)
@@ -260,4 +266,5 @@ def _row(
                 is_missing=reason is not None and reason == missing,
                 ccr=ccr,
                 memory_pressure=memory_pressure(instance),
+                recorded=recorded,
             )

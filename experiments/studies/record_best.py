@@ -1,9 +1,10 @@
-"""Enter what a study found into a best-known file.
+"""Enter what a study found, or what cheap bounds prove by now, into a best-known file.
 
 ``python -m placegap.experiments.studies.record_best STUDY_FOLDER BEST_KNOWN_FILE`` reads the log
 of a study and keeps, for every graph of the corpus on every cluster under every semantics, the
 least value and the largest bound. A value holds for every wider class of plans as well, a bound
-for every narrower one.
+for every narrower one. With ``--portfolio SECONDS`` in place of the folder, the portfolio of bounds
+has so long for each entry that is not proven optimal.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
     ONNX_FAMILY,
     corpus_names,
+    load_corpus,
+    read_best_known,
     record_best,
 )
+from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem.instance import BestKnown
 from placegap.instances.problem.semantics import (
     PLAN_CLASSES,
@@ -28,31 +32,67 @@ from placegap.instances.problem.semantics import (
     with_plans,
 )
 from placegap.instances.reading.errors import InputError
+from placegap.solvers.bounds.portfolio import bound
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Read a study's log and update a best-known file; exit status 2 for bad input."""
     words = sys.argv[1:] if arguments is None else arguments
-    if len(words) != 2:
-        print("usage: record_best STUDY_FOLDER BEST_KNOWN_FILE", file=sys.stderr)
+    is_portfolio = len(words) == 3 and words[0] == "--portfolio" and _is_seconds(words[1])
+    if len(words) != 2 and not is_portfolio:
+        usage = "usage: record_best (STUDY_FOLDER | --portfolio SECONDS) BEST_KNOWN_FILE"
+        print(usage, file=sys.stderr)
         return 2
-    folder, target = map(Path, words)
     try:
-        if not (folder / "runs.jsonl").is_file():
-            raise InputError("has no runs.jsonl: it is not the folder of a study", folder)
-        with RunLog(folder / "runs.jsonl") as log:
-            records = sorted(log.records.values(), key=lambda record: str(record["key"]))
-        graphs = {*corpus_names(ONNX_FAMILY), *corpus_names(NETWORK_FAMILY)}
-        known = [record for record in records if record["source"]["model"] in graphs]
-        for record in known:
-            instance = load_source(Source(record["source"]["model"], record["source"]["cluster"]))
-            if instance.content_hash != record["instance_hash"]:
-                continue  # a run of an older corpus
-            for found in what_it_proves(record):
-                record_best(instance, found, target)
+        if is_portfolio:
+            return _record_portfolio(float(words[1]), Path(words[2]))
+        return _record_study(*map(Path, words))
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _is_seconds(word: str) -> bool:
+    return word.replace(".", "", 1).isdecimal()
+
+
+def _record_portfolio(limit_s: float, target: Path) -> int:
+    """Enter what the portfolio proves of each entry that is open; say which it raises."""
+    for entry in read_best_known(target):
+        if entry.bound_ns is not None and entry.bound_ns == entry.value_ns:
+            continue
+        instance = load_corpus(entry.graph).instance(load_cluster(entry.cluster))
+        if instance.content_hash != entry.content_hash:
+            continue  # of an older corpus
+        found = bound(instance, entry.semantics, limit_s, best_ns=entry.value_ns)
+        if found.ns <= (entry.bound_ns or 0):
+            continue
+        where = f"{entry.graph} on {entry.cluster}, {entry.semantics.label}"
+        print(f"{where}: {entry.bound_ns} -> {found.ns} ns, {found.origin}", flush=True)
+        own = plan_class(entry.semantics)
+        for plans in PLAN_CLASSES[: PLAN_CLASSES.index(own) + 1]:
+            narrower = with_plans(entry.semantics, plans)
+            if plan_class(narrower) == plans:
+                known = BestKnown(semantics=narrower, bound_ns=found.ns,
+                                  bound_origin=found.origin, rests_on=found.rests_on)  # fmt: skip
+                record_best(instance, known, target)
+    return 0
+
+
+def _record_study(folder: Path, target: Path) -> int:
+    """Enter what the log of a study holds of the corpus."""
+    if not (folder / "runs.jsonl").is_file():
+        raise InputError("has no runs.jsonl: it is not the folder of a study", folder)
+    with RunLog(folder / "runs.jsonl") as log:
+        records = sorted(log.records.values(), key=lambda record: str(record["key"]))
+    graphs = {*corpus_names(ONNX_FAMILY), *corpus_names(NETWORK_FAMILY)}
+    known = [record for record in records if record["source"]["model"] in graphs]
+    for record in known:
+        instance = load_source(Source(record["source"]["model"], record["source"]["cluster"]))
+        if instance.content_hash != record["instance_hash"]:
+            continue  # a run of an older corpus
+        for found in what_it_proves(record):
+            record_best(instance, found, target)
     print(f"{len(known)} runs of corpus graphs read, written: {target}")
     return 0
 

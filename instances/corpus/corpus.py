@@ -157,7 +157,8 @@ def known_of(instance: Instance, semantics: Semantics) -> tuple[BestKnown, ...]:
 def record_best(instance: Instance, found: BestKnown, path: str | Path) -> BestEntry:
     """Enter a value and a bound into a best-known file, keeping what is better there already.
 
-    The smaller value and the larger bound win, each with its origin; on a tie the old one stays.
+    The smaller value and the larger bound win, each with its origin; on a tie the old one stays,
+    unless the new bound alone says what it rests on.
     An entry for another content (the graph or a cluster changed) is replaced. The file is made if
     it is missing.
 
@@ -181,7 +182,8 @@ def _better(old: BestEntry, new: BestEntry, path: str | Path) -> BestEntry:
     merged = dict(old)
     if new.value_ns is not None and (old.value_ns is None or new.value_ns < old.value_ns):
         merged.update(value_ns=new.value_ns, value_origin=new.value_origin)
-    if new.bound_ns is not None and (old.bound_ns is None or new.bound_ns > old.bound_ns):
+    rank = [(entry.bound_ns or 0, bool(entry.rests_on)) for entry in (old, new)]
+    if new.bound_ns is not None and (old.bound_ns is None or rank[1] > rank[0]):
         merged.update(bound_ns=new.bound_ns, bound_origin=new.bound_origin, rests_on=new.rests_on)
     return _entry(merged, path)
 

@@ -18,6 +18,7 @@ from placegap.experiments.bench import splits as bench_splits
 from placegap.experiments.bench.placers import DEVICES, PlacerRow, growth
 from placegap.experiments.bench.process import Measured, measure_apart
 from placegap.instances import example
+from placegap.instances.corpus.corpus import read_best_known
 from placegap.solvers import METHODS, solve
 from placegap.solvers.placers.list_scheduling.heft import upward_ranks
 
@@ -138,6 +139,30 @@ def test_a_row_of_an_exact_method_tells_value_bound_and_what_proves_it(tmp_path:
     assert row.value_ns == row.bound_ns
     assert row.peak_bytes > 10**7
     assert str(row).split()[:3] == ["ideal-dp", "squeezenet", "celeritas-4xV100-pcie"]
+
+
+def test_a_recorded_bound_that_the_portfolio_beats_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = next(
+        entry for entry in read_best_known()
+        if entry.key == ("squeezenet", "moirai-intra-server", "max_load any add")
+    )  # fmt: skip
+    stale = entry.model_copy(update={"bound_ns": 1})
+    (case,) = bench_optima.recorded_cases([stale])
+    row = bench_optima.run_recorded(case)
+    assert row.bound_ns is not None
+    assert 1 < row.bound_ns <= (entry.value_ns or 0)
+    assert (row.status, "BEHIND: 1 ns" in str(row)) == ("behind", True)
+    fresh = entry.model_copy(update={"bound_ns": row.bound_ns})
+    assert bench_optima.run_recorded(bench_optima.RecordedCase(fresh)).status == "kept"
+    proven = entry.model_copy(update={"bound_ns": entry.value_ns})
+    assert list(bench_optima.recorded_cases([proven])) == []
+    monkeypatch.setattr(bench_optima, "read_best_known", lambda: [stale])
+    assert bench.main(["--only", case.name, "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "1 recorded bounds are behind" in out
+    assert "record_best --portfolio" in out
 
 
 def test_exact_benchmarks_have_names_of_their_own(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ import placegap
 from placegap.experiments.cli import main
 from placegap.experiments.running import exporting, placing
 from placegap.experiments.running.exporting import price_of_modules
-from placegap.experiments.running.placing import Attempt
+from placegap.experiments.running.placing import Attempt, run_attempt
 from placegap.instances import BestKnown, Graph, Instance, Makespan, MaxLoad, Op, Plan, example
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import StoredBound, load_stated_plan, save_plan
 from placegap.instances.problem.semantics import LatencySubgraphs, PipelineIteration, includes
 from placegap.instances.structure.modules import with_content, with_granularity
-from placegap.solvers import solve
+from placegap.solvers import Result, solve
 
 Capture = pytest.CaptureFixture[str]
 
@@ -116,6 +117,16 @@ def test_what_a_method_proves_itself_stays_among_the_details(
     said = answer(capsys)
     assert (said["bound_ns"], said["bound_origin"]) == (34, "recorded: cp-sat")
     assert said["details"]["own_bound_ns"] < 34
+
+
+def test_a_second_opinion_is_the_second_method_s_own() -> None:
+    known = BestKnown(semantics=Makespan(), bound_ns=34, bound_origin="cp-sat")
+    instance = example().model_copy(update={"best_known": (known,)})
+    asked = Attempt(instance, Makespan(), "heft")
+    for attempt, bound_ns in ((asked, 34), (replace(asked, alone=True), None)):
+        found = run_attempt(attempt)
+        assert isinstance(found, Result)
+        assert found.bound_ns == bound_ns
 
 
 def test_the_bound_of_a_start_is_kept(model: str, tmp_path: Path, capsys: Capture) -> None:
