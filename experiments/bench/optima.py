@@ -51,7 +51,7 @@ BEHIND = "behind"
 """Status of a recorded bound that the portfolio beats in `RECORDED_S`."""
 
 RECORD_ANEW = (
-    "python -m placegap.experiments.studies.record_best --portfolio 20"
+    "python -m placegap.experiments.studies.record_best --portfolio 60"
     " instances/data/corpus/best-known.json"
 )
 

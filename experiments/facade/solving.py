@@ -209,7 +209,7 @@ def solve(
         gap=gap,
         seed=seed,
     )
-    known, said = None, ()
+    known, said = None, tuple[str, ...]()
     if isinstance(start, Plan):
         known = judged_plan(instance, semantics, start)
     elif start is not None:

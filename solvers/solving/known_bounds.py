@@ -24,10 +24,8 @@ from placegap.instances.problem.semantics import (
     with_plans,
 )
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.modules import with_content
-from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.result import Outcome, Result, carry_bound, finish
 from placegap.solvers.core.trust import PROOF, describe_basis
 
@@ -88,8 +86,11 @@ def known_bound(
     >>> known_bound(example(), Makespan(), 33, [told])[1][0].partition(":")[0]
     'stored in plan.json'
     """
+    from placegap.solvers.bounds.cheap_bounds import quick_bound  # brings numba
+
     cheap = KnownBound(*quick_bound(instance, semantics), plan_class(semantics))
-    at_hand, wrong = [*proven, *recorded_bounds(instance, semantics), cheap], ()
+    at_hand = [*proven, *recorded_bounds(instance, semantics), cheap]
+    wrong = tuple[str, ...]()
     if value_ns is not None:
         wrong = tuple(refuted(bound, value_ns) for bound in at_hand if bound.ns > value_ns)
         at_hand = [bound for bound in at_hand if bound.ns <= value_ns]
@@ -250,6 +251,8 @@ def counts_for(claim: Claim, instance: Instance, plan: Plan, semantics: Semantic
 
 
 def _value_ns(instance: Instance, plan: Plan, semantics: Semantics) -> int | None:
+    from placegap.instances.referee.evaluate import evaluate  # brings numba
+
     verdict = evaluate(instance, plan, semantics)
     return verdict.value_ns if verdict.feasible else None
 

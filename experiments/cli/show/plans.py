@@ -85,7 +85,7 @@ def judged(
 
     What one file says no plan is below counts for the others, too.
     """
-    from placegap.experiments.show.plan.anatomy import take_apart
+    from placegap.experiments.show.plan.anatomy import Anatomy, take_apart
     from placegap.instances.importers.torch_export.options import is_traced
     from placegap.instances.referee.evaluate import evaluate
     from placegap.solvers.solving.known_bounds import (
@@ -112,7 +112,7 @@ def judged(
             now, said = proven(seen, semantics, proof, start)
         claims, left_out, wrong = believed(instance, semantics, files)
         least = min((value for value in values if value is not None), default=None)
-        found, refuted = [], ()
+        found, refuted = list[Anatomy](), tuple[str, ...]()
         for (_, content), (_, stated) in zip(plans, files, strict=True):
             mine = [each for each in claims if counts_for(each, instance, stated.plan, semantics)]
             stored = [claim.bound for claim in mine]

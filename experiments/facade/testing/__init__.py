@@ -55,7 +55,8 @@ def known_optima(semantics: Semantics, max_ops: int | None = None) -> Iterator[K
     Parameters
     ----------
     semantics : Semantics
-        With makespan and with chains of max_load, nine networks on six clusters are proven.
+        With makespan and with chains of max_load, nine networks on six clusters are proven, and
+        some of those that bring a cluster of their own.
     max_ops : int, optional
         Leave out larger graphs.
     """

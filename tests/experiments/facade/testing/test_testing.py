@@ -23,7 +23,7 @@ def test_one_stage(proven_chain):
 
 @pytest.fixture(scope="module")
 def problem() -> KnownOptimum:
-    return next(known_optima(Makespan(), max_ops=70))
+    return next(known_optima(Makespan(), max_ops=50))
 
 
 def test_the_plan_of_a_placer_passes_where_it_is_close_enough(problem: KnownOptimum) -> None:
