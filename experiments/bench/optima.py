@@ -25,7 +25,6 @@ from placegap.instances.corpus.corpus import (
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
-from placegap.instances.problem.example import example
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     Makespan,
@@ -160,9 +159,9 @@ def run_recorded(case: RecordedCase) -> ExactRow:
     """Let the portfolio prove what it can in seconds; the row says if the record is behind."""
     entry = case.entry
     instance = load_corpus(entry.graph).instance(load_cluster(entry.cluster))
-    bound(example(), entry.semantics)  # compiles
-    cpu, wall = cpu_s(), time.perf_counter()
-    found = bound(instance, entry.semantics, RECORDED_S, best_ns=entry.value_ns)
+    for _ in range(2):  # the first time compiles, and its limit runs meanwhile
+        cpu, wall = cpu_s(), time.perf_counter()
+        found = bound(instance, entry.semantics, RECORDED_S, best_ns=entry.value_ns)
     cpu, wall = cpu_s() - cpu, time.perf_counter() - wall
     is_behind = found.ns > (entry.bound_ns or 0) and entry.content_hash == instance.content_hash
     said = f"; the recorded bound is BEHIND: {entry.bound_ns} ns" if is_behind else ""
