@@ -10,7 +10,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("instances", "formulations", "solvers", "experiments")
-MOST_NAMES = 15
 
 BELOW: dict[str, set[str]] = {
     "instances/reading": set(),
@@ -144,13 +143,3 @@ def test_no_public_class_name_stands_twice() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(path.relative_to(ROOT).as_posix())
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
-
-
-def test_every_folder_is_short_enough_to_be_read() -> None:
-    folders = {path.parent for path in files()}
-    long = {
-        folder.relative_to(ROOT).as_posix(): len(names)
-        for folder in folders | {ROOT / layer for layer in LAYERS}
-        if len(names := [p.name for p in folder.iterdir() if p.name != "__pycache__"]) > MOST_NAMES
-    }
-    assert long == {}

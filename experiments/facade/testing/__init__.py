@@ -4,7 +4,7 @@ A placer of your own is tested in a few lines, by pytest or by anything else:
 
 >>> from placegap.instances import Makespan
 >>> from placegap.testing import assert_gap, known_optima
->>> problem = next(known_optima(Makespan(), max_ops=70))
+>>> problem = next(known_optima(Makespan(), max_ops=50))
 >>> problem.instance.name, problem.optimum_ns
 ('bvlc_alexnet@2x4-gpu-slow-link', 462962)
 >>> assert_gap(problem, [0] * problem.instance.num_ops, at_most=0.5)  # all ops on one device

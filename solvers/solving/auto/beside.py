@@ -14,7 +14,7 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -137,7 +137,8 @@ class Beside:
         self.board, self.clock, self.head_start_s = board, clock, head_start_s
         self.waiting, self.workers = waiting, workers
         self.has_interrupted = False
-        self._may_interrupt = threading.current_thread() is threading.main_thread()
+        self._is_main = threading.current_thread() is threading.main_thread()
+        self._lock, self._may_interrupt = threading.Lock(), False
         self._process: WorkerProcess | None = None
         self._compiled = Compiled(is_compiling=False, seconds=0.0)
         self._compiled_at = 0.0
@@ -230,12 +231,27 @@ class Beside:
             self.board.notes["search"] = f"its process cannot start ({error.strerror})"
             self._ended.set()
 
+    @contextlib.contextmanager
+    def may_end_a_proof(self) -> Iterator[None]:
+        """Run a proof that may be interrupted; what comes before and after it is not."""
+        self._may_interrupt = self._is_main
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._may_interrupt = False
+            if self.has_interrupted:  # perhaps not heard yet
+                with contextlib.suppress(KeyboardInterrupt):
+                    time.sleep(0.0)
+
     def _end_a_needless_proof(self) -> None:
         is_closed = self.board.is_over and not self.board.is_first_word  # of the proof itself
-        is_needless = is_closed or self._left_s() < -LATE_S
-        if is_needless and self._may_interrupt and not self.has_interrupted:
-            self.has_interrupted = True
-            _thread.interrupt_main()
+        if not (is_closed or self._left_s() < -LATE_S):
+            return
+        with self._lock:
+            if self._may_interrupt and not self.has_interrupted:
+                self.has_interrupted = True
+                _thread.interrupt_main()
 
     def _hear(self, process: WorkerProcess) -> None:
         try:

@@ -130,11 +130,10 @@ def run(task: Task, params: AutoParams) -> Outcome:
         head_start_s = _head_start_s(task, clock, workers)
         is_alone = head_start_s is None
         steps = _steps_here(task, board, waiting, workers, is_alone=is_alone)
+        if is_alone:
+            steps = _in_time(steps, task, clock)
         with Beside(board, clock, head_start_s, waiting, workers) as beside:
-            for number, step in enumerate(_in_time(steps, task, clock) if is_alone else steps):
-                if board.is_over or stop_asked() or (number and _is_over(clock)):
-                    break
-                _run_here(step, board, clock, beside)
+            _run_steps(steps, board, clock, beside)
             beside.wait()
         end = INTERRUPTED if stop_asked() else AT_LIMIT if _is_over(clock) else ENDED
     except KeyboardInterrupt:
@@ -194,18 +193,25 @@ def _in_time(steps: Iterator[AutoStep], task: Task, clock: Clock) -> Iterator[Au
                 return
 
 
-def _run_here(step: AutoStep, board: Board, clock: Clock, beside: Beside) -> None:
-    """Run a step in this process, and pass on the interrupt that has ended it."""
-    before, limit_s = board.plan, step.share * (clock.left_s or 0.0)
-    if before is None:  # late is better than no plan
-        limit_s = max(limit_s, FIRST_PLANS_S)
-    answer = run_step(board, step, limit_s)
-    board.take_answer(step.method, answer)
-    if board.plan is not None and board.plan is not before:
-        beside.tell(board.plan)
-    said = answer.message if isinstance(answer, Result) else answer
-    if stop_asked() or (isinstance(said, str) and INTERRUPTED in said):
-        raise KeyboardInterrupt
+def _run_steps(steps: Iterator[AutoStep], board: Board, clock: Clock, beside: Beside) -> None:
+    """Run steps in this process while there is something to find and time, and at least one."""
+    is_first = True
+    while not board.is_over and (is_first or not _is_over(clock)):
+        step = next(steps, None)  # which may load a solver
+        if step is None or stop_asked():
+            return
+        before, limit_s = board.plan, step.share * (clock.left_s or 0.0)
+        if before is None:  # late is better than no plan
+            limit_s = max(limit_s, FIRST_PLANS_S)
+        with beside.may_end_a_proof():
+            answer = run_step(board, step, limit_s)
+        board.take_answer(step.method, answer)
+        if board.plan is not None and board.plan is not before:
+            beside.tell(board.plan)
+        said = answer.message if isinstance(answer, Result) else answer
+        if stop_asked() or (isinstance(said, str) and INTERRUPTED in said):
+            raise KeyboardInterrupt
+        is_first = False
 
 
 def _first_plans(task: Task, board: Board) -> tuple[str, ...]:

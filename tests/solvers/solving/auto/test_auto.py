@@ -279,7 +279,7 @@ def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
     search = Beside(board, Clock(60.0), None)
     board.prove(34, "somebody")
     board.take(solve(example(), PORT, "brute-force"))
-    with pytest.raises(KeyboardInterrupt), search:
+    with pytest.raises(KeyboardInterrupt), search, search.may_end_a_proof():
         _until(lambda: False)
     assert search.has_interrupted
 
@@ -288,9 +288,19 @@ def test_a_proof_that_runs_past_the_limit_is_interrupted(monkeypatch: pytest.Mon
     monkeypatch.setattr(beside, "LATE_S", 0.1)
     board = Board(task=Task(example(), PORT, Limits(0.1)), gap=0.0)
     search = Beside(board, Clock(0.1), None)
-    with pytest.raises(KeyboardInterrupt), search:
+    with pytest.raises(KeyboardInterrupt), search, search.may_end_a_proof():
         _until(lambda: False)
     assert search.has_interrupted
+
+
+def test_nothing_but_a_proof_is_interrupted() -> None:
+    # what loads a solver meanwhile would leave half of it
+    board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
+    board.prove(34, "somebody")
+    board.take(solve(example(), PORT, "brute-force"))
+    with Beside(board, Clock(60.0), None) as search:
+        time.sleep(5 * beside.POLL_S)
+    assert not search.has_interrupted
 
 
 def _until(holds: Callable[[], bool]) -> None:
