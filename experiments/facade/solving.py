@@ -20,7 +20,7 @@ from placegap.experiments.running.placing import (
 )
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.running.sources import find_cluster, find_model, usual_rules
+from placegap.experiments.running.sources import find_cluster, find_model
 from placegap.experiments.show.place_report import named_placement, print_result
 from placegap.experiments.show.plan_notes import plan_notes
 from placegap.experiments.show.rendering import PLAIN_WIDTH
@@ -197,8 +197,7 @@ def solve(
             raise InputError("give the rules in the semantics, or one by one, not both")
         semantics = objective
     else:
-        usual = usual_rules(model) if isinstance(model, str) else {}
-        semantics = choose_semantics(rules, own, method, params, usual)
+        semantics = choose_semantics(rules, own, method, params)
     first = Attempt(
         source=instance,
         semantics=semantics,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -154,18 +153,6 @@ def find_model(
         hint = instead_of(model, corpus_names(), "placegap instances")
         raise InputError(f"there is no file {model!r}, and no such graph in the corpus{hint}")
     return read_model(model, time_unit, dict(dims))
-
-
-def usual_rules(model: str) -> Mapping[str, str]:
-    """Rules of a model where nobody says others: traced models are for a full pipeline, and say
-    what they hold when.
-
-    Examples
-    --------
-    >>> usual_rules("hf:gpt2"), usual_rules("resnet50")
-    ({'objective': 'max_load', 'memory': 'peak'}, {})
-    """
-    return {"objective": "max_load", "memory": "peak"} if is_traced(model) else {}
 
 
 def open_questions(graph: Graph, model: str) -> tuple[str, ...]:

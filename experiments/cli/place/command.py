@@ -174,7 +174,7 @@ def place_command(
         given_plan,
         place,
     )
-    from placegap.experiments.running.sources import Source, usual_rules
+    from placegap.experiments.running.sources import Source
     from placegap.instances.transforms.table import find_transform
     from placegap.solvers.core.registry import find_method
     from placegap.solvers.solving.default_methods import default_method, proving_method
@@ -216,7 +216,7 @@ def place_command(
         find_transform(coarsen, coarsen_params)
     is_own = is_traced(model) or instance is not fine  # a worker would trace it once more
     shares = FIRST_SHARE if second_opinion or instance is not fine else 1.0
-    semantics = choose_semantics(rules, instance.semantics, method, params, usual_rules(model))
+    semantics = choose_semantics(rules, instance.semantics, method, params)
     first = Attempt(
         source=instance if is_own else source,
         semantics=semantics,

@@ -32,9 +32,14 @@ from placegap.instances.importers.torch_export.transformers_model import (
     preset_model,
 )
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.errors import InputError, from_validation_error
 
 FOLDED = ("nodes that read only weights and constants folded into constants",)
+
+USUAL = MaxLoad(memory="peak")
+"""What a model that is traced is for, where nobody says more: a full pipeline, whose stages say
+what they hold when."""
 
 MOST_NAMED = 3
 """Ops without a rule for FLOPs that the provenance names."""
@@ -152,7 +157,7 @@ def as_document(
         },
     }
     try:
-        return Document(name=short, graph=Graph.model_validate(raw))
+        return Document(name=short, graph=Graph.model_validate(raw), semantics=USUAL)
     except ValidationError as error:
         raise from_validation_error(error, raw, name) from None
 

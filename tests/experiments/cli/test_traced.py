@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.cli import main
-from placegap.instances import load_document
+from placegap.instances import MaxLoad, load_document
+from placegap.instances.problem.semantics import parse_semantics
 
 pytestmark = pytest.mark.torch
 
 Capture = pytest.CaptureFixture[str]
+
+TINY = {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 11}
+"""A configuration of a GPT-2 of one layer."""
 
 
 def test_gpt2_on_four_gpus_gets_a_chain_that_is_proven_best(capsys: Capture) -> None:
@@ -27,8 +31,7 @@ def test_gpt2_on_four_gpus_gets_a_chain_that_is_proven_best(capsys: Capture) -> 
 
 
 def test_a_converted_model_is_read_like_any_other(tmp_path: Path) -> None:
-    config = {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 11}
-    (tmp_path / "tiny.json").write_text(json.dumps(config))
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
     out = tmp_path / "out.json.gz"
     command = ["convert", f"hf:{tmp_path}/tiny.json", str(out), "--seq", "8", "--batch", "2"]
     assert main([*command, "--dtype", "float16"]) == 0
@@ -36,6 +39,33 @@ def test_a_converted_model_is_read_like_any_other(tmp_path: Path) -> None:
     assert document.name == "tiny"
     assert document.graph.ops[-1].dtype == "float16"
     assert document.graph.provenance.parameters["seq"] == 8
+
+
+def placed_label(capsys: Capture, *command: str) -> str:
+    assert main(["place", *command, "--cluster", "4xV100-pcie", "--json"]) == 0
+    semantics = json.loads(capsys.readouterr().out)["semantics"]
+    return parse_semantics(semantics).label
+
+
+@pytest.mark.parametrize(
+    ("options", "label"),
+    [
+        ([], "max_load chain add peak"),
+        (["--method", "heft"], "makespan port per_edge peak"),
+        (["--objective", "makespan", "--method", "etf"], "makespan port per_edge peak"),
+        (["--method", "m-topo", "--memory", "sum"], "max_load any add"),
+        (["--channels", "link", "--method", "heft"], "makespan link per_edge peak"),
+    ],
+)
+def test_a_converted_model_is_placed_as_the_traced_one_is(
+    options: list[str], label: str, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    out, traced = str(tmp_path / "out.json.gz"), f"hf:{tmp_path}/tiny.json"
+    assert main(["convert", traced, out, "--seq", "8"]) == 0
+    assert load_document(out).semantics == MaxLoad(memory="peak")
+    assert placed_label(capsys, traced, "--seq", "8", *options) == label
+    assert placed_label(capsys, out, *options) == label
 
 
 def test_an_op_whose_flops_nobody_counts_is_named(
@@ -61,8 +91,7 @@ def test_an_op_whose_flops_nobody_counts_is_named(
 def test_an_objective_that_is_asked_for_is_not_commented_on(
     tmp_path: Path, capsys: Capture
 ) -> None:
-    config = {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 11}
-    (tmp_path / "tiny.json").write_text(json.dumps(config))
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
     command = ["place", f"hf:{tmp_path}/tiny.json", "--cluster", "8xH100", "--seq", "8"]
     assert main([*command, "--objective", "makespan", "--method", "heft", "--json"]) == 0
     shown = capsys.readouterr()
