@@ -26,7 +26,13 @@ from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once
 from placegap.solvers.core.registry import find_method
-from placegap.solvers.core.result import Outcome, SolverDisagreement, carry_bound, finish
+from placegap.solvers.core.result import (
+    Outcome,
+    SolverDisagreement,
+    carry_bound,
+    finish,
+    with_reason,
+)
 from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
 from placegap.solvers.solving.coarsened import solve_coarse
 from placegap.solvers.solving.second_opinion import (
@@ -384,7 +390,7 @@ def _run_attempt(attempt: Attempt) -> Result | Failure:
             seed=attempt.seed,
             incumbent=attempt.incumbent,
         )
-        result = _with_cheap_bound(instance, result)
+        result = with_reason(_with_cheap_bound(instance, result), instance)
         return replace(result, setup_s=compiled_s() - compiled)  # with what the warm-up took
     except InputError as error:
         return Failure(str(error), is_input_error=True)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placegap.experiments.cli.options import JsonOption, with_tracing
-from placegap.experiments.show.figures import format_bytes, format_ns
+from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, plain_table, print_line, spinner
 from placegap.instances.files.document import write_text
 from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
 from placegap.instances.importers.torch_profile.device_type import DeviceType
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:

@@ -70,7 +70,7 @@ def report(
         if result.status == "bound":
             warn(f"{result.method} makes no plans, only bounds")
         else:
-            _explain(instance, result)
+            warn(f"{result.instance}: no feasible plan ({result.message or result.status})")
         return
     if out is not None and result.split is not None:
         warn(f"the plan is one of the finer instance, which is written to {finer_file(out)}")
@@ -95,17 +95,6 @@ def finer_file(plan: Path) -> Path:
     'plan.instance.json.gz'
     """
     return plan.with_name(f"{plan.name.removesuffix('.json')}.instance.json.gz")
-
-
-def _explain(instance: Instance, result: Result) -> None:
-    """Why there is no plan, as far as cheap conditions tell."""
-    from placegap.instances.structure.additive_memory import relax_memory
-    from placegap.instances.structure.explain import explain_infeasible
-
-    warn(f"{result.instance}: no feasible plan ({result.message or result.status})")
-    for sentence in explain_infeasible(relax_memory(instance, result.semantics)[0]):
-        if sentence != result.message:
-            warn(sentence)
 
 
 def price_object(price: ModulePrice) -> dict[str, Any]:
