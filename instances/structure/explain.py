@@ -69,8 +69,8 @@ def explain_infeasible(instance: Instance) -> tuple[str, ...]:
     return tuple(reason.sentence for reason in _reasons(instance))
 
 
-def why_no_room(instance: Instance, semantics: Semantics) -> str:
-    """One line for a placement that ends without a plan: what memory is missing, what would help.
+def why_no_room(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
+    """Of a placement that ends without a plan: what memory is missing, and last what would help.
 
     Empty where memory is no cause: one device could hold all ops.
 
@@ -83,26 +83,25 @@ def why_no_room(instance: Instance, semantics: Semantics) -> str:
     ...     graph=Graph(name="g", ops=(op,)),
     ...     cluster=Cluster(name="c", devices=(Device(name="d", kind="gpu", memory_bytes=8),)),
     ... )
-    >>> why_no_room(instance, Makespan()).partition("; what would help: ")[2]
-    '--memory peak (3 B in all, at least)'
+    >>> why_no_room(instance, Makespan())[-1]
+    'what would help: --memory peak (3 B in all, at least)'
     """
     floor, _ = relax_memory(instance, semantics)
     reasons = _reasons(floor)
     limits = [spec.memory_bytes for spec in instance.cluster.devices]
     if not reasons and (_one_holds_all(floor) or not any(limits)):
-        return ""
+        return ()
     helps = _helps(instance, semantics, floor, reasons)
-    if reasons:
-        what = "; ".join(reason.sentence for reason in reasons)
-    else:
+    what = [reason.sentence for reason in reasons]
+    if not what:
         room = sum(limit or 0 for limit in limits)
         together = "have no limit" if None in limits else f"hold {format_bytes(room)} together"
         needed = format_bytes(_total(floor))
-        what = (
+        what.append(
             f"all {instance.num_ops} ops need at least {needed}, and the devices {together}, but no"
             " plan was found that divides the ops so"
         )
-    return f"{what}; what would help: {', or '.join(helps)}" if helps else what
+    return (*what, f"what would help: {', or '.join(helps)}")
 
 
 def _one_holds_all(instance: Instance) -> bool:

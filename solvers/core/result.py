@@ -194,10 +194,10 @@ def with_reason(result: Result, instance: Instance) -> Result:
     if result.plan is not None or result.status not in ("infeasible", "no_plan"):
         return result
     why = why_no_room(instance, result.semantics)
-    if not why or why in result.message:
-        return result
-    known = result.message and not why.startswith(result.message)
-    return replace(result, message=f"{result.message}; {why}" if known else why)
+    said = (
+        [] if not result.message or "; ".join(why).startswith(result.message) else [result.message]
+    )
+    return replace(result, message="; ".join((*said, *why))) if why else result
 
 
 def contradiction(one: Result, other: Result) -> str:

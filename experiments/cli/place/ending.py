@@ -70,7 +70,7 @@ def report(
         if result.status == "bound":
             warn(f"{result.method} makes no plans, only bounds")
         else:
-            warn(f"{result.instance}: no feasible plan ({result.message or result.status})")
+            _explain(instance, result)
         return
     if out is not None and result.split is not None:
         warn(f"the plan is one of the finer instance, which is written to {finer_file(out)}")
@@ -95,6 +95,17 @@ def finer_file(plan: Path) -> Path:
     'plan.instance.json.gz'
     """
     return plan.with_name(f"{plan.name.removesuffix('.json')}.instance.json.gz")
+
+
+def _explain(instance: Instance, result: Result) -> None:
+    """Why there is no plan: what the method says, and a line for each thing about memory."""
+    from placegap.instances.structure.explain import why_no_room
+
+    why = why_no_room(instance, result.semantics)
+    said = result.message.removesuffix("; ".join(why)).removesuffix("; ")
+    warn(f"{result.instance}: no feasible plan ({said or result.status})")
+    for sentence in why:
+        warn(sentence)
 
 
 def price_object(price: ModulePrice) -> dict[str, Any]:
