@@ -47,7 +47,8 @@ DimOption = Annotated[
     typer.Option(
         "--dim",
         metavar="NAME=SIZE",
-        help="Size of a dimension that an ONNX file leaves open, or of a workload (batch=8).",
+        help="Size of a dimension that an ONNX file leaves open, by its name or as INPUT.AXIS"
+        " (ids.0=8), or of a workload (batch=8).",
     ),
 ]
 TimesOption = Annotated[

@@ -20,7 +20,7 @@ from placegap.experiments.running.placing import (
 )
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.running.sources import find_cluster, find_model
+from placegap.experiments.running.sources import check_rates, find_cluster, find_model
 from placegap.experiments.show.place_report import named_placement, print_result
 from placegap.experiments.show.plan_notes import plan_notes
 from placegap.experiments.show.rendering import PLAIN_WIDTH
@@ -232,6 +232,8 @@ def _instance(
         return model if found is None else Document.of(model).instance(found)
     if isinstance(model, Graph):
         model = Document(name=model.name, graph=model)
+    if not isinstance(model, Document):
+        check_rates(str(model), found)
     document = model if isinstance(model, Document) else find_model(str(model))
     if found is None and document.cluster is None:
         raise InputError(f"{document.name} brings no devices: name a cluster, a file or a Cluster")

@@ -176,7 +176,7 @@ def place_command(
     )
     from placegap.experiments.running.sources import Source
     from placegap.instances.transforms.table import find_transform
-    from placegap.solvers.core.registry import find_method
+    from placegap.solvers.core.registry import find_method, parse_params
     from placegap.solvers.solving.default_methods import default_method, proving_method
 
     if not (0 < time_limit <= LONGEST_S or time_limit == math.inf):
@@ -204,16 +204,18 @@ def place_command(
         )
     if write is not None and certificate is not None:
         raise InputError("--write solves nothing: there is no bound for --certificate")
-    source = Source(model, cluster, time_unit, dims=parse_dims(dim), tracing=tracing, times=times)
-    fine = read_instance(source)
-    check_copies(list(exports), fine.graph, model)
-    instance = with_granularity(fine, whole, join_ends=joins_ends(list(exports)))
     params = parse_pairs(param or ())
     coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")
     if coarsen is None and coarsen_params:
         raise InputError("--coarsen-param belongs to a transform: name it by --coarsen")
     if coarsen is not None:
         find_transform(coarsen, coarsen_params)
+    if method is not None:
+        parse_params(find_method(method), params)
+    source = Source(model, cluster, time_unit, dims=parse_dims(dim), tracing=tracing, times=times)
+    fine = read_instance(source)
+    check_copies(list(exports), fine.graph, model)
+    instance = with_granularity(fine, whole, join_ends=joins_ends(list(exports)))
     is_own = is_traced(model) or instance is not fine  # a worker would trace it once more
     shares = FIRST_SHARE if second_opinion or instance is not fine else 1.0
     semantics = choose_semantics(rules, instance.semantics, method, params)
