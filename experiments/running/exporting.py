@@ -12,11 +12,17 @@ from placegap.experiments.running.placing import Attempt, place
 from placegap.instances.files.document import write_bytes, write_text
 from placegap.instances.files.exporters.onnx_device_rules import device_faults
 from placegap.instances.files.exporters.placed_modules import layer_devices
-from placegap.instances.files.exporters.table import EXPORTERS, export_plan, find_exporter
+from placegap.instances.files.exporters.table import (
+    EXPORTERS,
+    check_export,
+    export_plan,
+    find_exporter,
+)
 from placegap.instances.importers.onnx.model import inlined_model
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph, Instance
+from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.structure.modules import Granularity
+from placegap.instances.structure.modules import Granularity, layer_of
 from placegap.solvers import Result
 
 DEVICE_MAP = "device_map"
@@ -100,6 +106,30 @@ def check_copies(kinds: Sequence[str], graph: Graph, model: str) -> None:
                 f" the .onnx file itself, or export {DEVICE_MAP} or csv",
                 model,
             )
+
+
+def check_formats(kinds: Sequence[str], placed: Instance, semantics: Semantics) -> None:
+    """Refuse, before a plan is looked for, formats that cannot say it.
+
+    `placed` has the groups of the granularity that was chosen: a layer of several may be divided.
+
+    Raises
+    ------
+    InputError
+        One line that names the format and the mend.
+    """
+    first: dict[str, int] = {}
+    for kind in kinds:
+        check_export(kind, placed, semantics)
+        if not EXPORTERS[kind].whole_layers:
+            continue
+        for layer, group in zip(layer_of(placed.graph), placed.arrays.group.tolist(), strict=True):
+            if layer is not None and first.setdefault(layer, group) != group:
+                raise InputError(
+                    f"a plan may divide layer {layer!r}, and this format has whole layers; leave"
+                    " out --granularity, or export csv",
+                    f"export {kind}",
+                )
 
 
 def is_onnx_file(graph: Graph, model: str) -> bool:

@@ -114,7 +114,7 @@ def profile_object(profile: Profile) -> dict[str, object]:
         "roofline_ns": sum(op.roofline_ns for op in profile.ops),
         "rest_ns": profile.rest_ns,
         "is_calibrated": profile.is_calibrated,
-        "rates": profile.spec.model_dump(mode="json", exclude={"memory_bytes"}),
+        "rates": profile.spec.model_dump(mode="json", exclude={"memory_bytes", "is_cpu"}),
         "ops": [vars(op) for op in profile.ops],
     }
 

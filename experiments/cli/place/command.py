@@ -160,6 +160,7 @@ def place_command(
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
     from placegap.experiments.running.exporting import (
         check_copies,
+        check_formats,
         joins_ends,
         needed_granularity,
         parse_exports,
@@ -230,6 +231,7 @@ def place_command(
         coarsen=coarsen,
         coarsen_params=coarsen_params,
     )
+    check_formats(list(exports), instance, first.semantics)
     if is_traced(model) and rules.objective is None and isinstance(first.semantics, LoadSemantics):
         warn(
             f"the objective is {first.semantics.label}, as is usual for models that are traced: one"
