@@ -115,7 +115,10 @@ RULES: Mapping[str, object] = {
 TRACING: Mapping[str, object] = {
     "batch": Annotated[int | None, typer.Option(help="hf: models: examples in a batch (1).")],
     "seq": Annotated[int | None, typer.Option(help="hf: models: tokens of an example.")],
-    "dtype": Annotated[Dtype | None, typer.Option(help="hf: models: number type (float32).")],
+    "dtype": Annotated[
+        Dtype | None,
+        typer.Option(help="hf: models: number type (the configuration's, else float32)."),
+    ],
     "tied": Annotated[
         Tied | None,
         typer.Option(

@@ -19,6 +19,7 @@ from placegap.instances.files.exporters.table import (
     find_exporter,
 )
 from placegap.instances.importers.onnx.model import inlined_model
+from placegap.instances.importers.torch_export.options import UNREAD
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph, Instance
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
@@ -185,6 +186,12 @@ def write_exports(
         notes.append(
             "device_map: the model's file does not say which modules no op names (gpt2's wpe);"
             " tracing it anew (hf:, py:) makes the map complete"
+        )
+    unread = instance.graph.provenance.parameters.get(UNREAD)
+    if DEVICE_MAP in exports and unread:
+        notes.append(
+            f"device_map: {unread} go with the layers that are named alike, and neither their"
+            " memory nor their time is counted there"
         )
     return tuple(notes)
 

@@ -17,8 +17,10 @@ from placegap.instances.importers.onnx.model import ASSUMED_DIMS, WITHOUT_RULE
 from placegap.instances.importers.reader import read_model
 from placegap.instances.importers.time_unit import TimeUnit
 from placegap.instances.importers.torch_export.options import (
+    ASSUMED,
     PREFIXES,
     UNCOUNTED,
+    UNREAD,
     TraceOptions,
     is_traced,
 )
@@ -206,6 +208,16 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
         return ()
     parameters = graph.provenance.parameters
     lines = []
+    traced = parameters.get(ASSUMED)
+    if isinstance(traced, str) and is_traced(model):
+        chosen = "; --batch, --seq and --dtype choose others" if model.startswith("hf:") else ""
+        lines.append(f"{model}: {traced}{chosen}")
+    unread = parameters.get(UNREAD)
+    if isinstance(unread, str):
+        lines.append(
+            f"weights: no op reads those of {unread}: the inputs that were traced do not reach"
+            " them, and they count nowhere"
+        )
     assumed = parameters.get(ASSUMED_DIMS)
     if isinstance(assumed, str):
         taken = assumed.replace("=", " taken as ").removeprefix("batch ")

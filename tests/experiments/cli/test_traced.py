@@ -96,4 +96,44 @@ def test_an_objective_that_is_asked_for_is_not_commented_on(
     assert main([*command, "--objective", "makespan", "--method", "heft", "--json"]) == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["semantics"]["objective"] == "makespan"
-    assert "objective" not in shown.err
+    assert "the objective" not in shown.err
+
+
+def test_what_was_assumed_is_printed(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "tiny.json").write_text(json.dumps({**TINY, "torch_dtype": "bfloat16"}))
+    name, out = f"hf:{tmp_path}/tiny.json", str(tmp_path / "out.json")
+    assert main(["convert", name, out, "--batch", "2"]) == 0
+    said = capsys.readouterr().err
+    # 11 x 8 tokens, 1024 x 8 positions, 872 of a layer and 16 of a norm, of 2 bytes each
+    assert f"{name}: batch 2, 512 tokens, bfloat16, 18.34 kB of weights; --batch, --seq and" in said
+    assert main(["place", name, "--cluster", "4xV100", "--method", "m-topo", "--json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("batch 1, 512 tokens, bfloat16, 18.34 kB of weights" in note for note in notes)
+    # a file is what it is
+    assert main(["show", out]) == 0
+    assert "tokens" not in capsys.readouterr().err
+
+
+def test_weights_that_the_inputs_do_not_reach_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (tmp_path / "two_towers.py").write_text(
+        "import torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.h = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))\n"
+        "        self.tower = torch.nn.Linear(8, 8)\n"
+        "    def forward(self, x):\n"
+        "        return self.h(x)\n"
+        "def build():\n"
+        "    return Net(), (torch.zeros(3, 4),)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    command = ["place", "py:two_towers:build", "--cluster", "4xV100", "--method", "single-device"]
+    assert main([*command, "--export", "device_map=map.json"]) == 0
+    err = capsys.readouterr().err
+    # 72 numbers of 4 bytes
+    assert "weights: no op reads those of tower (288 B): the inputs that were traced do not" in err
+    assert "device_map: tower (288 B) go with the layers that are named alike" in err
+    assert json.loads(Path("map.json").read_text())["tower"] == 0
