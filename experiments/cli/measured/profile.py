@@ -84,12 +84,12 @@ def profile_command(
         profile = profile_model(model, tracing, device, kind, runs=runs, threads=threads, best=best)
     if out is not None:
         write_text(times_csv(profile), out)
-    if cluster_out is not None:
-        _write_cluster(cluster_out, processes, device)
     if as_json:
         print(json.dumps(profile_object(profile), ensure_ascii=False), flush=True)
     else:
         print_profile(profile)
+    if cluster_out is not None:  # last: it may fail, and the profile took longer
+        _write_cluster(cluster_out, processes, device)
 
 
 def _write_cluster(path: Path, count: int, device: DeviceType) -> None:
