@@ -59,11 +59,13 @@ class Rules:
         """
         given = {name: value for name, value in vars(self).items() if value is not None}
         usual = default or ("makespan" if own is None else own.objective)
-        objective = str(given.get("objective", self._objective(usual)))
+        objective = self.objective or self._objective(usual)
         fields: dict[str, object] = {"objective": objective}
         if own is not None and objective == own.objective:
             fields = own.model_dump()
-        elif own is not None and "memory" in FIELDS.get(objective, ()):
+        elif own is not None and objective in [
+            one for one in OBJECTIVES if "memory" in FIELDS[one]
+        ]:
             fields["memory"] = memory_rule(own)
         stated = {**fields, **given}
         try:

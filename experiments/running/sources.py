@@ -111,8 +111,8 @@ def check_rates(model: str, cluster: Cluster | None, times: Path | None = None) 
         return
     known = set(catalogue())
     if times is not None:
-        measured = {kind for _, kind in read_times(times).samples_ns}
-        known |= {device.kind for device in cluster.devices} if None in measured else measured
+        for _, kind in read_times(times).samples_ns:  # a trace does not say on which kind
+            known |= {device.kind for device in cluster.devices} if kind is None else {kind}
     without = [device for device in cluster.devices if device.kind not in known]
     if len(without) == len(cluster.devices) or not all(device.is_host for device in without):
         first = next((device for device in without if not device.is_host), without[0])

@@ -153,12 +153,12 @@ def _fix_inputs(
         raise ValueError(_ask_for(list(missing), names))
     assumed, changes = dict[str, int](), []
     for name, axis, dim in left:
-        key = names[name, axis]
-        dim.dim_value = stated.get(key, 1)
+        key, is_named = names[name, axis], bool(dim.dim_param)
+        dim.dim_value = stated.get(key, 1)  # which takes the place of the name
         changes.append(f"dimension {axis} of input {name} set to {dim.dim_value}")
         if key not in stated:
-            nameless = not dim.dim_param and UNNAMED_BATCH not in names.values()
-            assumed[UNNAMED_BATCH if nameless else key] = 1
+            is_batch = not is_named and UNNAMED_BATCH not in names.values()
+            assumed[UNNAMED_BATCH if is_batch else key] = 1
     return changes, [f"{key}={size}" for key, size in assumed.items()], {**batch, **stated}
 
 
@@ -188,7 +188,7 @@ def _stated_sizes(
 
 def _ask_for(missing: Sequence[str], names: Mapping[tuple[str, int], str]) -> str:
     """One sentence that asks for the sizes of all dimensions that nobody stated."""
-    first = {key: at for at, key in reversed(names.items())}
+    first = {key: at for at, key in reversed(list(names.items()))}
     options = " ".join(f"--dim {key}=SIZE" for key in missing)
     if len(missing) == 1:
         name, axis = first[missing[0]]

@@ -44,7 +44,7 @@ from placegap.instances.reading.errors import InputError, from_validation_error
 
 FOLDED = ("nodes that read only weights and constants folded into constants",)
 
-USUAL = MaxLoad(memory="peak")
+USUAL = MaxLoad(plans="chain", memory="peak")
 """What a model that is traced is for, where nobody says more: a full pipeline, whose stages say
 what they hold when."""
 

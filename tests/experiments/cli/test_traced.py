@@ -53,7 +53,7 @@ def placed_label(capsys: Capture, *command: str) -> str:
         ([], "max_load chain add peak"),
         (["--method", "heft"], "makespan port per_edge peak"),
         (["--objective", "makespan", "--method", "etf"], "makespan port per_edge peak"),
-        (["--method", "m-topo", "--memory", "sum"], "max_load any add"),
+        (["--method", "m-topo", "--memory", "sum"], "max_load chain add"),
         (["--channels", "link", "--method", "heft"], "makespan link per_edge peak"),
     ],
 )
@@ -63,7 +63,7 @@ def test_a_converted_model_is_placed_as_the_traced_one_is(
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
     out, traced = str(tmp_path / "out.json.gz"), f"hf:{tmp_path}/tiny.json"
     assert main(["convert", traced, out, "--seq", "8"]) == 0
-    assert load_document(out).semantics == MaxLoad(memory="peak")
+    assert load_document(out).semantics == MaxLoad(plans="chain", memory="peak")
     assert placed_label(capsys, traced, "--seq", "8", *options) == label
     assert placed_label(capsys, out, *options) == label
 
