@@ -43,15 +43,21 @@ def convert_command(
     ] = False,
 ) -> None:
     """Write a model in placegap's own format; with a cluster, as an instance on it."""
-    from placegap.experiments.running.sources import find_cluster, find_model, on_cluster
+    from placegap.experiments.running.sources import (
+        check_rates,
+        find_cluster,
+        find_model,
+        on_cluster,
+    )
     from placegap.instances.files.document import Document, save_document
     from placegap.instances.problem.weight_gradients import mark_weight_gradients
 
     check_json_name(out)
     with spinner(f"reading {model}"):
+        chosen = None if cluster is None else find_cluster(cluster)
+        check_rates(model, chosen, times)
         document = find_model(model, time_unit, parse_dims(dim), tracing)
         if cluster is not None or times is not None:
-            chosen = None if cluster is None else find_cluster(cluster)
             document = Document.of(on_cluster(document, chosen, times))
         if weight_gradients:
             graph = mark_weight_gradients(document.graph)

@@ -47,7 +47,8 @@ DimOption = Annotated[
     typer.Option(
         "--dim",
         metavar="NAME=SIZE",
-        help="Size of a dimension that an ONNX file leaves open, or of a workload (batch=8).",
+        help="Size of a dimension that an ONNX file leaves open, by its name or as INPUT.AXIS"
+        " (ids.0=8), or of a workload (batch=8).",
     ),
 ]
 TimesOption = Annotated[
@@ -114,7 +115,10 @@ RULES: Mapping[str, object] = {
 TRACING: Mapping[str, object] = {
     "batch": Annotated[int | None, typer.Option(help="hf: models: examples in a batch (1).")],
     "seq": Annotated[int | None, typer.Option(help="hf: models: tokens of an example.")],
-    "dtype": Annotated[Dtype | None, typer.Option(help="hf: models: number type (float32).")],
+    "dtype": Annotated[
+        Dtype | None,
+        typer.Option(help="hf: models: number type (the configuration's, else float32)."),
+    ],
     "tied": Annotated[
         Tied | None,
         typer.Option(

@@ -19,11 +19,14 @@ def read_instance(source: Source) -> Instance:
     InputError
         If it cannot be read, or has no devices.
     """
-    from placegap.experiments.running.sources import load_source
+    from placegap.experiments.running.sources import idle_devices, load_source
 
     with spinner(f"reading {source.model}"):
         instance = load_source(source)
     warn_open(instance.graph, source.model)
+    idle = idle_devices(instance)
+    if idle is not None:
+        warn(idle)
     if source.times is not None:
         warn_measured(instance.graph)
     return instance

@@ -18,9 +18,10 @@ from placegap.experiments.cli.options import (
     parse_dims,
 )
 from placegap.experiments.cli.reading import warn_open
-from placegap.experiments.show.figures import format_bytes, format_gap, format_ns
+from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, plain_table, print_line, spinner, warn
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
@@ -188,11 +189,12 @@ def _write_plan(instance: Instance, path: Path) -> str | None:
     from placegap.instances.files.plan_file import save_plan
     from placegap.instances.problem.semantics import Makespan
     from placegap.solvers import solve
+    from placegap.solvers.core.result import with_reason
 
     own = instance.semantics
     semantics = own if own is not None and own.objective == "makespan" else None
     result = solve(instance, semantics or Makespan(), "order-place", FILL)
     if result.plan is None:
-        return result.message
+        return with_reason(result, instance).message
     save_plan(instance, result.plan, result.semantics, path, result.method)
     return None

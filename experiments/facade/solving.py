@@ -20,7 +20,7 @@ from placegap.experiments.running.placing import (
 )
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.running.sources import find_cluster, find_model, usual_rules
+from placegap.experiments.running.sources import check_rates, find_cluster, find_model
 from placegap.experiments.show.place_report import named_placement, print_result
 from placegap.experiments.show.plan_notes import plan_notes
 from placegap.experiments.show.rendering import PLAIN_WIDTH
@@ -198,8 +198,7 @@ def solve(
             raise InputError("give the rules in the semantics, or one by one, not both")
         semantics = objective
     else:
-        usual = usual_rules(model) if isinstance(model, str) else {}
-        semantics = choose_semantics(rules, own, method, params, usual)
+        semantics = choose_semantics(rules, own, method, params)
     first = Attempt(
         source=instance,
         semantics=semantics,
@@ -234,6 +233,8 @@ def _instance(
         return model if found is None else Document.of(model).instance(found)
     if isinstance(model, Graph):
         model = Document(name=model.name, graph=model)
+    if not isinstance(model, Document):
+        check_rates(str(model), found)
     document = model if isinstance(model, Document) else find_model(str(model))
     if found is None and document.cluster is None:
         raise InputError(f"{document.name} brings no devices: name a cluster, a file or a Cluster")

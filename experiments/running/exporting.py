@@ -12,11 +12,18 @@ from placegap.experiments.running.placing import Attempt, judged_plan, place
 from placegap.instances.files.document import write_bytes, write_text
 from placegap.instances.files.exporters.onnx_device_rules import device_faults
 from placegap.instances.files.exporters.placed_modules import layer_devices
-from placegap.instances.files.exporters.table import EXPORTERS, export_plan, find_exporter
+from placegap.instances.files.exporters.table import (
+    EXPORTERS,
+    check_export,
+    export_plan,
+    find_exporter,
+)
 from placegap.instances.importers.onnx.model import inlined_model
+from placegap.instances.importers.torch_export.options import UNREAD
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph, Instance
+from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.structure.modules import Granularity
+from placegap.instances.structure.modules import Granularity, layer_of
 from placegap.solvers import Result
 
 DEVICE_MAP = "device_map"
@@ -102,6 +109,30 @@ def check_copies(kinds: Sequence[str], graph: Graph, model: str) -> None:
             )
 
 
+def check_formats(kinds: Sequence[str], placed: Instance, semantics: Semantics) -> None:
+    """Refuse, before a plan is looked for, formats that cannot say it.
+
+    `placed` has the groups of the granularity that was chosen: a layer of several may be divided.
+
+    Raises
+    ------
+    InputError
+        One line that names the format and the mend.
+    """
+    first: dict[str, int] = {}
+    for kind in kinds:
+        check_export(kind, placed, semantics)
+        if not EXPORTERS[kind].whole_layers:
+            continue
+        for layer, group in zip(layer_of(placed.graph), placed.arrays.group.tolist(), strict=True):
+            if layer is not None and first.setdefault(layer, group) != group:
+                raise InputError(
+                    f"a plan may divide layer {layer!r}, and this format has whole layers; leave"
+                    " out --granularity, or export csv",
+                    f"export {kind}",
+                )
+
+
 def is_onnx_file(graph: Graph, model: str) -> bool:
     """Whether a graph was read from the ONNX file of that name, and not from what it became."""
     is_file = Path(model).is_file() and not model.endswith((".json", ".json.gz"))
@@ -155,6 +186,12 @@ def write_exports(
         notes.append(
             "device_map: the model's file does not say which modules no op names (gpt2's wpe);"
             " tracing it anew (hf:, py:) makes the map complete"
+        )
+    unread = instance.graph.provenance.parameters.get(UNREAD)
+    if DEVICE_MAP in exports and unread:
+        notes.append(
+            f"device_map: {unread} go with the layers that are named alike, and neither their"
+            " memory nor their time is counted there"
         )
     return tuple(notes)
 

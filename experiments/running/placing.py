@@ -17,7 +17,7 @@ from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import FIELDS, Semantics
+from placegap.instances.problem.semantics import FIELDS, Objective, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.solvers import Result, solve
@@ -25,7 +25,13 @@ from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once
 from placegap.solvers.core.registry import find_method
-from placegap.solvers.core.result import Outcome, SolverDisagreement, carry_bound, finish
+from placegap.solvers.core.result import (
+    Outcome,
+    SolverDisagreement,
+    carry_bound,
+    finish,
+    with_reason,
+)
 from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
 from placegap.solvers.solving.coarsened import solve_coarse
 from placegap.solvers.solving.known_bounds import with_known_bound, with_stored_bound
@@ -86,13 +92,12 @@ def choose_semantics(
     own: Semantics | None,
     method: str | None,
     params: Mapping[str, object] | None = None,
-    usual: Mapping[str, str] | None = None,
 ) -> Semantics:
     """What the value will mean, from the options, the file and the method, in this order.
 
     Where a rule is not stated, it is the one that the named method, with its parameters, is for;
-    max_load means chains where no method is named. `usual` are rules for where nothing says others
-    (`sources.usual_rules`).
+    max_load means chains where no method is named. A method that does not do the file's objective
+    is asked for one that it does.
 
     Examples
     --------
@@ -104,15 +109,13 @@ def choose_semantics(
     'max_load any add'
     """
     objectives = () if method is None else find_method(method).objectives
-    usual = usual or {}
-    first = (usual.get("objective", "makespan"), "makespan")
-    wanted = [objective for objective in first if objective in objectives or not objectives]
-    default = wanted[0] if wanted else objectives[0]
-    semantics = rules.override(own, default)
+    usual: tuple[Objective, ...] = () if own is None else (own.objective,)
+    wanted = [each for each in (*usual, "makespan") if each in objectives or not objectives]
+    semantics = rules.override(own, wanted[0] if wanted else objectives[0])
     rest = {"plans": "chain"} if method is None else find_method(method).usual_rules(params or {})
     update = {
         name: rule
-        for name, rule in {**(usual if own is None else {}), **rest}.items()
+        for name, rule in rest.items()
         if name in FIELDS[semantics.objective] and getattr(rules, name) is None
     }
     return semantics.model_copy(update=update)
@@ -393,6 +396,7 @@ def _run_attempt(attempt: Attempt) -> Result | Failure:
         )
         if not attempt.alone:
             result = with_known_bound(instance, result)
+        result = with_reason(result, instance)
         return replace(result, setup_s=compiled_s() - compiled)  # with what the warm-up took
     except InputError as error:
         return Failure(str(error), is_input_error=True)

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from placegap.instances.problem.semantics import FIELDS, OBJECTIVES, Semantics, parse_semantics
+from placegap.instances.problem.semantics import (
+    FIELDS,
+    OBJECTIVES,
+    Semantics,
+    memory_rule,
+    parse_semantics,
+)
 from placegap.instances.reading.errors import from_validation_error
 
 
@@ -28,11 +34,12 @@ class Rules:
     microbatches: int | None = None
     sending: str | None = None
 
-    def override(self, own: Semantics | None, default: str = "makespan") -> Semantics:
+    def override(self, own: Semantics | None, default: str | None = None) -> Semantics:
         """The semantics to use: the file's own, with single fields replaced.
 
-        Another objective than the file's resets all other fields. Where neither says an objective,
-        an option that belongs to one decides, then `default`.
+        Where no option names the objective, the options must belong to that of `default`, else the
+        file's, else makespan, or they choose the first that they belong to. Another objective than
+        the file's resets all other fields but the memory rule, which is the model's.
 
         Raises
         ------
@@ -47,11 +54,19 @@ class Rules:
         'makespan link per_tensor'
         >>> Rules(objective="max_load").override(own).label
         'max_load any add'
+        >>> Rules(channels="link").override(MaxLoad(memory="peak")).label
+        'makespan link per_edge peak'
         """
         given = {name: value for name, value in vars(self).items() if value is not None}
-        fields: dict[str, object] = {"objective": self._objective(default)}
-        if own is not None and given.get("objective", own.objective) == own.objective:
+        usual = default or ("makespan" if own is None else own.objective)
+        objective = self.objective or self._objective(usual)
+        fields: dict[str, object] = {"objective": objective}
+        if own is not None and objective == own.objective:
             fields = own.model_dump()
+        elif own is not None and objective in [
+            one for one in OBJECTIVES if "memory" in FIELDS[one]
+        ]:
+            fields["memory"] = memory_rule(own)
         stated = {**fields, **given}
         try:
             return parse_semantics(stated)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
 from placegap.instances.corpus.workloads.registry import build_workload, is_workload
+from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.importers.measured_times import MEASURED, read_times, with_times
-from placegap.instances.importers.onnx.model import ASSUMED_DIMS, UNNAMED_BATCH, WITHOUT_RULE
+from placegap.instances.importers.onnx.model import ASSUMED_DIMS, WITHOUT_RULE
 from placegap.instances.importers.reader import read_model
 from placegap.instances.importers.time_unit import TimeUnit
 from placegap.instances.importers.torch_export.options import (
+    ASSUMED,
     PREFIXES,
     UNCOUNTED,
+    UNREAD,
     TraceOptions,
     is_traced,
 )
@@ -26,6 +28,9 @@ from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.near_names import instead_of
 from placegap.instances.transforms.device_memory import with_device_memory
+
+MOST_NAMES = 4
+"""Devices that a line names; more are counted."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +78,50 @@ def load_source(source: Source) -> Instance:
         One line that names the file, the place and what is wrong there.
     """
     cluster = None if source.cluster is None else find_cluster(source.cluster)
+    if is_traced(source.model) and cluster is None:
+        raise _no_devices(source.model)
+    check_rates(source.model, cluster, source.times)
     document = _load_document(
         source.model, source.time_unit, source.generated, source.dims, source.tracing
     )
-    if source.cluster is None and document.cluster is None:
-        raise InputError(
-            f"{source.model} brings no devices; choose a cluster (--cluster): a file, or a name"
-            " that 'placegap instances' lists"
-        )
+    if cluster is None and document.cluster is None:
+        raise _no_devices(source.model)
     instance = on_cluster(document, cluster, source.times)
     if source.device_memory is not None:
         return with_device_memory(instance, source.device_memory)
     return instance
+
+
+def _no_devices(model: str) -> InputError:
+    return InputError(
+        f"{model} brings no devices; choose a cluster (--cluster): a file, or a name that 'placegap"
+        " instances' lists"
+    )
+
+
+def check_rates(model: str, cluster: Cluster | None, times: Path | None = None) -> None:
+    """Refuse, before a model is traced, devices on which none of its ops could get a time.
+
+    Raises
+    ------
+    InputError
+        One line that names the device and its kind. A host may stay without, if another runs ops.
+    """
+    if cluster is None or not is_traced(model):
+        return
+    known = set(catalogue())
+    if times is not None:
+        for _, kind in read_times(times).samples_ns:  # a trace does not say on which kind
+            known |= {device.kind for device in cluster.devices} if kind is None else {kind}
+    without = [device for device in cluster.devices if device.kind not in known]
+    if len(without) == len(cluster.devices) or not all(device.is_host for device in without):
+        first = next((device for device in without if not device.is_host), without[0])
+        raise InputError(
+            f"device {first.name!r}: no op of {model} has a time on its kind {first.kind!r}, which"
+            f" the catalogue does not have{instead_of(first.kind, catalogue())}; name one, give"
+            " measured times (--times), or leave the device out",
+            cluster.source,
+        )
 
 
 def on_cluster(document: Document, cluster: Cluster | None, times: Path | None = None) -> Instance:
@@ -156,18 +193,6 @@ def find_model(
     return read_model(model, time_unit, dict(dims))
 
 
-def usual_rules(model: str) -> Mapping[str, str]:
-    """Rules of a model where nobody says others: traced models are for a full pipeline, and say
-    what they hold when.
-
-    Examples
-    --------
-    >>> usual_rules("hf:gpt2"), usual_rules("resnet50")
-    ({'objective': 'max_load', 'memory': 'peak'}, {})
-    """
-    return {"objective": "max_load", "memory": "peak"} if is_traced(model) else {}
-
-
 def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
     """Lines on what a model leaves open: sizes nobody stated, and FLOPs that are guesses.
 
@@ -183,10 +208,20 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
         return ()
     parameters = graph.provenance.parameters
     lines = []
+    traced = parameters.get(ASSUMED)
+    if isinstance(traced, str) and is_traced(model):
+        chosen = "; --batch, --seq and --dtype choose others" if model.startswith("hf:") else ""
+        lines.append(f"{model}: {traced}{chosen}")
+    unread = parameters.get(UNREAD)
+    if isinstance(unread, str):
+        lines.append(
+            f"weights: no op reads those of {unread}: the inputs that were traced do not reach"
+            " them, and they count nowhere"
+        )
     assumed = parameters.get(ASSUMED_DIMS)
     if isinstance(assumed, str):
         taken = assumed.replace("=", " taken as ").removeprefix("batch ")
-        first = UNNAMED_BATCH if "," in assumed else assumed.partition("=")[0]
+        first = assumed.partition("=")[0]
         lines.append(
             f"batch: {taken}, which {Path(model).name} leaves open; --dim {first}=8 asks for"
             " another"
@@ -198,6 +233,29 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
     if isinstance(uncounted, str):
         lines.append(f"FLOPs: no rule for {uncounted}, which read weights; they count as 0")
     return tuple(lines)
+
+
+def idle_devices(instance: Instance) -> str | None:
+    """One line on devices, other than hosts, that no op of the model can run on; else None.
+
+    Examples
+    --------
+    >>> from placegap.instances import Device, example
+    >>> net = example()
+    >>> devices = (*net.cluster.devices, Device(name="odd", kind="odd"))
+    >>> cluster = net.cluster.model_copy(update={"devices": devices})
+    >>> idle_devices(net.model_copy(update={"cluster": cluster}))
+    "odd: no op has a time on the kind 'odd', so that nothing runs there"
+    """
+    kinds = {kind for op in instance.graph.ops for kind in op.time_ns}
+    found = [d for d in instance.cluster.devices if d.kind not in kinds and not d.is_host]
+    if not found:
+        return None
+    names = ", ".join(dict.fromkeys(device.name for device in found[:MOST_NAMES]))
+    more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
+    what = ", ".join(dict.fromkeys(repr(device.kind) for device in found))
+    kind = "kind" if len({device.kind for device in found}) == 1 else "kinds"
+    return f"{names}{more}: no op has a time on the {kind} {what}, so that nothing runs there"
 
 
 def measured_times(graph: Graph) -> str | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from placegap.experiments.show.figures import format_bytes, format_ns
+from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.rendering import plain_table
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.semantics import LoadSemantics, Semantics, memory_rule
 from placegap.instances.referee.plan import Evaluation
 

@@ -100,21 +100,3 @@ def format_gap(gap: float) -> str:
     if 0 < percent < 0.01:
         return "<0.01 %"
     return f"{percent:.2f} %" if percent < 9.995 else f"{percent:.1f} %"
-
-
-def format_bytes(size: int) -> str:
-    """Bytes in decimal units.
-
-    Examples
-    --------
-    >>> format_bytes(999), format_bytes(32_000_000_000), format_bytes(1_500)
-    ('999 B', '32 GB', '1.5 kB')
-    """
-    for unit, step in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= step:
-            return f"{_strip(f'{size / step:.2f}')} {unit}"
-    return f"{size} B"
-
-
-def _strip(text: str) -> str:
-    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -21,7 +21,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Schedule
 from placegap.solvers import solve
-from placegap.solvers.core.result import relative_gap
+from placegap.solvers.core.result import relative_gap, with_reason
 from placegap.solvers.solving.known_bounds import known_bound, proven_by
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def draw_gap(instance: Instance, heuristic: str) -> Figure:
     """
     before = solve(instance, MAKESPAN, heuristic)
     if before.plan is None:
-        raise InputError(f"{heuristic} finds no plan: {before.message}")
+        raise InputError(f"{heuristic} finds no plan: {with_reason(before, instance).message}")
     after = solve(
         instance, MAKESPAN, "decomposition", {"workers": 1}, time_limit_s=TIME_LIMIT_S,
         incumbent=before.plan,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import (
@@ -63,8 +65,22 @@ def _idle(instance: Instance, result: Result, verdict: Evaluation) -> tuple[str,
         return ()
     cluster, time_ns = instance.cluster, instance.arrays.time_ns
     idle = [cluster.device_index[name] for name in verdict.idle_devices]
-    if (time_ns[:, idle] == UNSUPPORTED).all():
+    runs_none = (time_ns == UNSUPPORTED).all(axis=0)
+    if runs_none[idle].all():
         return (f"{_unused(verdict)}: no op of this model can run there",)
+    if runs_none.any():
+        names = tuple(cluster.devices[k].name for k in np.flatnonzero(runs_none).tolist())
+        return (
+            f"no op of this model can run on {_names(names)}",
+            *_chosen(instance, result, verdict),
+        )
+    return _chosen(instance, result, verdict)
+
+
+def _chosen(instance: Instance, result: Result, verdict: Evaluation) -> tuple[str, ...]:
+    """Why a plan leaves devices unused that it could use."""
+    cluster = instance.cluster
+    idle = [cluster.device_index[name] for name in verdict.idle_devices]
     if all(cluster.devices[k].is_host for k in idle):
         return (f"{_unused(verdict)}: a host",)
     if isinstance(result.semantics, LoadSemantics):

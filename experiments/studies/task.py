@@ -21,6 +21,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, solve
 from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.registry import find_method
+from placegap.solvers.core.result import with_reason
 from placegap.solvers.solving.solve import versions_of, what_is_missing
 
 NEARLY_ALL = 0.9
@@ -110,7 +111,8 @@ def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
             "message": one_line(error),
             "traceback": traceback.format_exc(),
         }
-    described = describe_result(replace(result, setup_s=compiled_s() - compiled))
+    result = with_reason(replace(result, setup_s=compiled_s() - compiled), instance)
+    described = describe_result(result)
     described["details"].update(_clocks(instance, result))
     return described
 

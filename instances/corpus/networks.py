@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 from placegap.instances.corpus.workloads.registry import build_workload
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
-from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
+from placegap.instances.importers.torch_export.options import ASSUMED, TraceOptions, is_traced
 from placegap.instances.importers.torch_export.presets import find_preset
 from placegap.instances.problem.instance import InstancePart, Name, Positive
 from placegap.instances.problem.semantics import MaxLoad, MemoryRule
@@ -88,7 +88,8 @@ def build_network(name: str) -> Document:
     made = _made(recipe)
     provenance = made.graph.provenance
     changes = provenance.changes or ("none: the sizes are in the parameters",)
-    update = {"licence": _licence(recipe.model), "changes": changes}
+    kept = {key: value for key, value in provenance.parameters.items() if key != ASSUMED}
+    update = {"licence": _licence(recipe.model), "changes": changes, "parameters": kept}
     graph = made.graph.model_copy(
         update={"name": name, "provenance": provenance.model_copy(update=update)}
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from placegap.instances.problem.instance import Count, InstancePart, Name, Positive
+from placegap.instances.problem.instance import Count, Device, Flag, InstancePart, Name, Positive
 from placegap.instances.reading.data_files import data_path
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.near_names import instead_of
@@ -32,6 +32,8 @@ class DeviceSpec(InstancePart):
         Time that every op takes on top of its roofline; an assumption, not a datasheet's value.
     source : str
         Datasheet, and the board it describes.
+    is_cpu : bool
+        Whether it is a CPU, and no rank of frameworks whose ranks are GPUs.
     """
 
     peak_flops_per_s: Positive
@@ -40,6 +42,7 @@ class DeviceSpec(InstancePart):
     launch_overhead_ns: Count
     source: Name
     peak_by_dtype: dict[Name, Positive] = Field(default_factory=dict)
+    is_cpu: Flag = False
 
     def peak(self, dtype: str | None) -> int:
         """Peak rate of matrix products of a number type, in FLOP/s; None stands for float32.
@@ -86,3 +89,15 @@ def device_spec(kind: str) -> DeviceSpec:
         hint = instead_of(kind, sorted(catalogue()), "placegap instances")
         raise InputError(f"device kind {kind!r} is not in the catalogue{hint}")
     return spec
+
+
+def is_cpu(device: Device) -> bool:
+    """Whether a device is a host, or of a kind that is a CPU ("cpu" is what `profile` calls one).
+
+    Examples
+    --------
+    >>> [is_cpu(Device(name="d", kind=kind)) for kind in ("T4", "Xeon-5220", "cpu")]
+    [False, True, True]
+    """
+    spec = catalogue().get(device.kind)
+    return device.is_host or device.kind == "cpu" or (spec is not None and spec.is_cpu)

@@ -142,7 +142,7 @@ def _parameters(
     specs: Mapping[str, DeviceSpec], percent: Mapping[str, int], dtypes: Sequence[str]
 ) -> dict[str, str | int | float | bool | None]:
     """What the times were made from, as it stands in the provenance."""
-    left_out = {"memory_bytes", "peak_by_dtype"}
+    left_out = {"memory_bytes", "peak_by_dtype", "is_cpu"}
     return {
         f"costing.{kind}.{name}": value
         for kind, spec in specs.items()

@@ -13,17 +13,20 @@ A cluster file has a name, devices and links::
 
 A link entry states one of: ``source`` and ``target`` (one way), ``between: [a, b]`` (both ways),
 ``all_to_all: [a, b, c]`` or ``all`` (every ordered pair), or ``matrix_bytes_per_s``, the bandwidth
-by sender and then by receiver. Pairs without a link go along the widest path.
+by sender and then by receiver. Pairs without a link go along the widest path. Quantities are
+integers: 25_000_000_000, 25e9 or 2.5e10.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from decimal import Decimal
 from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from placegap.instances.costing.catalogue import catalogue, device_spec
 from placegap.instances.files.document import read_json
@@ -47,6 +50,36 @@ from placegap.instances.reading.near_names import instead_of
 from placegap.instances.reading.yaml_file import read_yaml
 
 
+def _exact(value: object) -> object:
+    """An integer that is written with a point or an exponent, as text or as a number; else itself.
+
+    YAML reads 25e9 as text, 2.5e+10 as a float, and so does JSON with both.
+
+    Examples
+    --------
+    >>> _exact("25e9"), _exact(2.5e10), _exact("25_000_000_000"), _exact("2.55"), _exact("fast")
+    (25000000000, 25000000000, 25000000000, '2.55', 'fast')
+    """
+    if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_EXACT_FLOAT:
+        return int(value)
+    if isinstance(value, str) and len(value) <= LONGEST_NUMBER and NUMBER.fullmatch(value):
+        number = Decimal(value.replace("_", ""))
+        if number.adjusted() < LONGEST_NUMBER and number == number.to_integral_value():
+            return int(number)
+    return value
+
+
+NUMBER = re.compile(r"[+-]?\d[\d_]*(\.[\d_]*)?([eE][+-]?\d{1,3})?", re.ASCII)
+LONGEST_NUMBER = 40
+"""Characters and digits of a quantity; the largest has 19 digits."""
+
+LARGEST_EXACT_FLOAT = 2**53
+"""Above, a float may be another integer than the one that was written."""
+
+Size = Annotated[Count, BeforeValidator(_exact)]
+Rate = Annotated[Positive, BeforeValidator(_exact)]
+
+
 class DeviceEntry(InstancePart):
     """One device, ``count`` devices numbered from 0, or the devices in ``names``."""
 
@@ -54,7 +87,7 @@ class DeviceEntry(InstancePart):
     name: Name | None = None
     count: Annotated[int, Field(strict=True, ge=1, le=1024)] | None = None
     names: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
-    memory_bytes: Count | None = None
+    memory_bytes: Size | None = None
     is_host: Flag = False
     server: Name | None = None
 
@@ -68,7 +101,7 @@ class DeviceEntry(InstancePart):
             hint = instead_of(self.kind, sorted(catalogue()), "placegap instances")
             raise ValueError(
                 f"kind {self.kind!r} is not in the catalogue{hint} (to use it all the same, give"
-                " its memory_bytes, null for no limit)"
+                " its memory_bytes, null for no limit, and times of ops on it: --times FILE)"
             )
         return self
 
@@ -103,9 +136,9 @@ class LinkEntry(InstancePart):
     target: Name | None = None
     between: tuple[Name, Name] | None = None
     all_to_all: Literal["all"] | tuple[Name, ...] | None = None
-    matrix_bytes_per_s: dict[Name, dict[Name, Positive]] | None = None
-    bandwidth_bytes_per_s: Positive | None = None
-    latency_ns: Count = 0
+    matrix_bytes_per_s: dict[Name, dict[Name, Rate]] | None = None
+    bandwidth_bytes_per_s: Rate | None = None
+    latency_ns: Size = 0
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -1,4 +1,6 @@
-"""The integers that all costs are counted in: their limits, and the one rounding rule."""
+"""The integers that all costs are counted in: limits, the one rounding rule, bytes as people read
+them.
+"""
 
 from __future__ import annotations
 
@@ -26,3 +28,21 @@ def ceil_div(numerator: int, denominator: int) -> int:
     (4, 3)
     """
     return -(-numerator // denominator)
+
+
+def format_bytes(size: int) -> str:
+    """Bytes in decimal units.
+
+    Examples
+    --------
+    >>> format_bytes(999), format_bytes(32_000_000_000), format_bytes(1_500)
+    ('999 B', '32 GB', '1.5 kB')
+    """
+    for unit, step in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= step:
+            return f"{_strip(f'{size / step:.2f}')} {unit}"
+    return f"{size} B"
+
+
+def _strip(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -11,6 +11,7 @@ from placegap.instances.op_splitting.split import OpSplit
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, Semantics, plan_class
 from placegap.instances.referee.plan import Evaluation, Plan
+from placegap.instances.structure.explain import why_no_room
 from placegap.solvers.core.trust import describe_basis
 
 Status = Literal["optimal", "gap_met", "feasible", "infeasible", "bound", "no_plan"]
@@ -178,6 +179,25 @@ def carry_bound(result: Result, other: Result) -> Result:
         gap=relative_gap(result.value_ns, other.bound_ns),
         message="; ".join(dict.fromkeys(filter(None, words))),
     )
+
+
+def with_reason(result: Result, instance: Instance) -> Result:
+    """The result; one without a plan says what memory is missing and what would help, if it is.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> none = finish(example(), Makespan(), "mine", Outcome(message="found nothing"), solve_s=0.0)
+    >>> with_reason(none, example()).message  # its devices have no limit
+    'found nothing'
+    """
+    if result.plan is not None or result.status not in ("infeasible", "no_plan"):
+        return result
+    why = why_no_room(instance, result.semantics)
+    said = (
+        [] if not result.message or "; ".join(why).startswith(result.message) else [result.message]
+    )
+    return replace(result, message="; ".join((*said, *why))) if why else result
 
 
 def contradiction(one: Result, other: Result) -> str:

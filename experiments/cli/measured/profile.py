@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placegap.experiments.cli.options import JsonOption, with_tracing
-from placegap.experiments.show.figures import format_bytes, format_ns
+from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, plain_table, print_line, spinner
 from placegap.instances.files.document import write_text
 from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
 from placegap.instances.importers.torch_profile.device_type import DeviceType
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
@@ -83,12 +84,12 @@ def profile_command(
         profile = profile_model(model, tracing, device, kind, runs=runs, threads=threads, best=best)
     if out is not None:
         write_text(times_csv(profile), out)
-    if cluster_out is not None:
-        _write_cluster(cluster_out, processes, device)
     if as_json:
         print(json.dumps(profile_object(profile), ensure_ascii=False), flush=True)
     else:
         print_profile(profile)
+    if cluster_out is not None:  # last: it may fail, and the profile took longer
+        _write_cluster(cluster_out, processes, device)
 
 
 def _write_cluster(path: Path, count: int, device: DeviceType) -> None:
@@ -113,7 +114,7 @@ def profile_object(profile: Profile) -> dict[str, object]:
         "roofline_ns": sum(op.roofline_ns for op in profile.ops),
         "rest_ns": profile.rest_ns,
         "is_calibrated": profile.is_calibrated,
-        "rates": profile.spec.model_dump(mode="json", exclude={"memory_bytes"}),
+        "rates": profile.spec.model_dump(mode="json", exclude={"memory_bytes", "is_cpu"}),
         "ops": [vars(op) for op in profile.ops],
     }
 

@@ -160,6 +160,7 @@ def place_command(
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
     from placegap.experiments.running.exporting import (
         check_copies,
+        check_formats,
         joins_ends,
         needed_granularity,
         parse_exports,
@@ -174,9 +175,9 @@ def place_command(
         given_plan,
         place,
     )
-    from placegap.experiments.running.sources import Source, usual_rules
+    from placegap.experiments.running.sources import Source
     from placegap.instances.transforms.table import find_transform
-    from placegap.solvers.core.registry import find_method
+    from placegap.solvers.core.registry import find_method, parse_params
     from placegap.solvers.solving.default_methods import default_method, proving_method
     from placegap.solvers.solving.known_bounds import with_bounds_of
 
@@ -205,19 +206,21 @@ def place_command(
         )
     if write is not None and certificate is not None:
         raise InputError("--write solves nothing: there is no bound for --certificate")
-    source = Source(model, cluster, time_unit, dims=parse_dims(dim), tracing=tracing, times=times)
-    fine = read_instance(source)
-    check_copies(list(exports), fine.graph, model)
-    instance = with_granularity(fine, whole, join_ends=joins_ends(list(exports)))
     params = parse_pairs(param or ())
     coarsen_params = parse_pairs(coarsen_param or (), "--coarsen-param")
     if coarsen is None and coarsen_params:
         raise InputError("--coarsen-param belongs to a transform: name it by --coarsen")
     if coarsen is not None:
         find_transform(coarsen, coarsen_params)
+    if method is not None:
+        parse_params(find_method(method), params)
+    source = Source(model, cluster, time_unit, dims=parse_dims(dim), tracing=tracing, times=times)
+    fine = read_instance(source)
+    check_copies(list(exports), fine.graph, model)
+    instance = with_granularity(fine, whole, join_ends=joins_ends(list(exports)))
     is_own = is_traced(model) or instance is not fine  # a worker would trace it once more
     shares = FIRST_SHARE if second_opinion or instance is not fine else 1.0
-    semantics = choose_semantics(rules, instance.semantics, method, params, usual_rules(model))
+    semantics = choose_semantics(rules, instance.semantics, method, params)
     if instance is not fine:
         instance = with_bounds_of(fine, instance, semantics)
     first = Attempt(
@@ -231,6 +234,7 @@ def place_command(
         coarsen=coarsen,
         coarsen_params=coarsen_params,
     )
+    check_formats(list(exports), instance, first.semantics)
     if is_traced(model) and rules.objective is None and isinstance(first.semantics, LoadSemantics):
         warn(
             f"the objective is {first.semantics.label}, as is usual for models that are traced: one"

@@ -102,14 +102,14 @@ def finer_file(plan: Path) -> Path:
 
 
 def _explain(instance: Instance, result: Result) -> None:
-    """Why there is no plan, as far as cheap conditions tell."""
-    from placegap.instances.structure.additive_memory import relax_memory
-    from placegap.instances.structure.explain import explain_infeasible
+    """Why there is no plan: what the method says, and a line for each thing about memory."""
+    from placegap.instances.structure.explain import why_no_room
 
-    warn(f"{result.instance}: no feasible plan ({result.message or result.status})")
-    for sentence in explain_infeasible(relax_memory(instance, result.semantics)[0]):
-        if sentence != result.message:
-            warn(sentence)
+    why = why_no_room(instance, result.semantics)
+    said = result.message.removesuffix("; ".join(why)).removesuffix("; ")
+    warn(f"{result.instance}: no feasible plan ({said or result.status})")
+    for sentence in why:
+        warn(sentence)
 
 
 def price_object(price: ModulePrice) -> dict[str, Any]:

@@ -148,14 +148,16 @@ def _proof(method: str | None, param: list[str] | None, time_limit_s: float) -> 
 
 
 def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
-    from placegap.experiments.running.sources import find_cluster, find_model
+    from placegap.experiments.running.sources import check_rates, find_cluster, find_model
     from placegap.instances.files.document import Document
 
     with spinner(f"reading {source.model}"):
+        chosen = None if source.cluster is None else find_cluster(source.cluster)
+        check_rates(source.model, chosen)
         document = find_model(source.model, source.time_unit, source.dims, source.tracing)
         if for_plans:
             raise InputError(f"{for_plans[0]} is for plans, and this is a model", source.model)
-        chosen = document.cluster if source.cluster is None else find_cluster(source.cluster)
+        chosen = chosen or document.cluster
         if chosen is not None:
             document = Document.of(document.instance(chosen))
     summary = document_summary(document)

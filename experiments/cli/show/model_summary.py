@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from placegap.experiments.show.figures import format_bytes, format_ns
+from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.rendering import output, plain_table
+from placegap.instances.problem.integers import format_bytes
 
 if TYPE_CHECKING:
     from placegap.instances.files.document import Document

@@ -8,7 +8,7 @@ from statistics import median
 import torch
 from torch import distributed
 
-from placegap.experiments.running.pipeline_run.process_group import run_together
+from placegap.experiments.running.pipeline_run.process_group import ProcessesFailed, run_together
 from placegap.experiments.running.pipeline_run.stage_process import join_group
 from placegap.instances.importers.torch_profile.device_type import DeviceType
 from placegap.instances.problem.integers import NS_PER_S
@@ -45,14 +45,23 @@ def machine_cluster(count: int, device: DeviceType = "cpu", limit_s: float = 120
     Raises
     ------
     ProcessesFailed
-        If the processes cannot reach each other.
+        If the processes cannot reach each other, or what was measured is no link's rate.
     """
     small_ns, large_ns = run_together(ping_pong, (device,), 2, limit_s)[0]
     return cluster_text(count, device, small_ns, large_ns)
 
 
+FASTEST_BYTES_PER_S = 10**13
+"""No link and no memory of a device moves more; what seems to was disturbed."""
+
+
 def cluster_text(count: int, kind: str, small_ns: int, large_ns: int) -> str:
     """A cluster file from the times of the two messages.
+
+    Raises
+    ------
+    ProcessesFailed
+        If they are those of no link: the large one takes hardly longer.
 
     Examples
     --------
@@ -64,7 +73,12 @@ def cluster_text(count: int, kind: str, small_ns: int, large_ns: int) -> str:
     devices: [{name: process, count: 2, kind: cpu, memory_bytes: null}]
     links: [{all_to_all: all, bandwidth_bytes_per_s: 1000000000, latency_ns: 50000}]
     """
-    rate = max(1, (LARGE_BYTES - SMALL_BYTES) * NS_PER_S // max(1, large_ns - small_ns))
+    rate = (LARGE_BYTES - SMALL_BYTES) * NS_PER_S // max(1, large_ns - small_ns)
+    if rate > FASTEST_BYTES_PER_S:
+        raise ProcessesFailed(
+            f"no link is so fast: {LARGE_BYTES} bytes took {large_ns} ns, {SMALL_BYTES} bytes"
+            f" {small_ns} ns; measure again while the machine does nothing else"
+        )
     return (
         f"# measured: messages of {SMALL_BYTES} and {LARGE_BYTES} bytes between two processes\n"
         "name: this-machine\n"

@@ -7,9 +7,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from placegap.experiments.show.drawing import COLOURS, new_figure
-from placegap.experiments.show.figures import common_unit, format_bytes, format_gap, format_ns
+from placegap.experiments.show.figures import common_unit, format_gap, format_ns
 from placegap.experiments.show.plan.anatomy import Anatomy
 from placegap.experiments.show.plan.blocks import Block, blocks
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import shorten
 
 if TYPE_CHECKING:

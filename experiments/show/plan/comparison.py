@@ -10,12 +10,13 @@ import numpy as np
 from rich.console import Console
 from scipy.optimize import linear_sum_assignment
 
-from placegap.experiments.show.figures import format_bytes, format_gap, format_ns
+from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.plan.anatomy import Anatomy
 from placegap.experiments.show.plan.timeline import labels_of
 from placegap.experiments.show.plan.words import bound_sentence
 from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.semantics import LoadSemantics
 from placegap.instances.reading.errors import shorten
 from placegap.instances.referee.plan import Plan

@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from placegap.experiments.show.figures import format_bytes, format_gap, format_ns
+from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.plan.anatomy import Anatomy
 from placegap.experiments.show.plan.blocks import Block, blocks
 from placegap.experiments.show.plan.scopes import by_scope, scopes_of
@@ -34,6 +34,7 @@ from placegap.experiments.show.plan.words import (
 )
 from placegap.instances.files.exporters.memory_levels import Levels
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.semantics import PipelineIteration, memory_rule
 from placegap.instances.structure.modules import layer_of
 

@@ -7,11 +7,12 @@ from itertools import groupby
 
 from rich.console import Console
 
-from placegap.experiments.show.figures import format_bytes, format_gap, format_ns
+from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.plan.anatomy import MOST_CROSSINGS, Anatomy
 from placegap.experiments.show.plan.critical_path import PathPart
 from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.semantics import LoadSemantics, MaxLoadFwdBwd, PipelineIteration
 from placegap.instances.reading.errors import shorten
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from placegap.instances.costing.catalogue import is_cpu
 from placegap.instances.files.exporters.placed_modules import layer_devices
 from placegap.instances.problem.instance import WITHOUT_OPS, Instance
 from placegap.instances.problem.semantics import Semantics
@@ -16,7 +17,7 @@ from placegap.instances.referee.plan import Plan
 
 
 def device_map(instance: Instance, plan: Plan) -> dict[str, int | str]:
-    """The device of each layer: the number of an accelerator, or "cpu" for hosts.
+    """The device of each layer: the number of an accelerator, or "cpu".
 
     Modules that hold weights and that no op names (their ops were folded, or never run) are with
     the first layer that shares most of their path.
@@ -28,7 +29,7 @@ def device_map(instance: Instance, plan: Plan) -> dict[str, int | str]:
     """
     number: dict[int, int | str] = {}
     for k, spec in enumerate(instance.cluster.devices):
-        number[k] = "cpu" if spec.is_host else sum(isinstance(at, int) for at in number.values())
+        number[k] = "cpu" if is_cpu(spec) else sum(isinstance(at, int) for at in number.values())
     found = {layer: number[k] for layer, k in layer_devices(instance, plan).items()}
     complete = dict(found)
     for module in modules_without_ops(instance):

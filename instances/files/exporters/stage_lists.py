@@ -64,11 +64,21 @@ def write_vllm(instance: Instance, plan: Plan, semantics: Semantics) -> str:
         If devices have several stages, embeddings are not in the first stage, or norm and head not
         in the last one.
     """
-    if isinstance(semantics, PipelineIteration) and semantics.stages_per_device > 1:
-        raise InputError("vllm has one stage per device; leave out --stages-per-device")
+    refuse_several_stages(semantics)
     stages = layer_stages(instance, plan, semantics)
     counts = counts_with_ends(instance, stages, "vllm")
     return f"VLLM_PP_LAYER_PARTITION={','.join(map(str, counts))}\n"
+
+
+def refuse_several_stages(semantics: Semantics) -> None:
+    """Refuse rules by which a device has several stages: vLLM has one per rank.
+
+    Raises
+    ------
+    InputError
+    """
+    if isinstance(semantics, PipelineIteration) and semantics.stages_per_device > 1:
+        raise InputError("vllm has one stage per device; leave out --stages-per-device")
 
 
 def counts_with_ends(instance: Instance, stages: list[list[str]], kind: str) -> list[int]:

@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from placegap.instances.costing.catalogue import is_cpu
 from placegap.instances.files.exporters.chrome_trace import write_chrome_trace
 from placegap.instances.files.exporters.device_map import write_device_map
 from placegap.instances.files.exporters.megatron_layout import write_megatron
 from placegap.instances.files.exporters.onnx_devices import annotate
 from placegap.instances.files.exporters.op_table import write_op_table
+from placegap.instances.files.exporters.placed_modules import layer_list
 from placegap.instances.files.exporters.split_file import write_split
 from placegap.instances.files.exporters.stage_lists import (
+    refuse_several_stages,
     write_pipelining,
     write_torchtitan,
     write_vllm,
@@ -22,6 +25,7 @@ from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.near_names import instead_of
 from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.modules import layer_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class Exporter:
 
     `whole_layers` tells whether only plans of whole layers can be written; `join_ends`, whether
     the first stage must hold all that comes before the numbered layers, and the last one all that
-    comes after them. A format that is a copy of the model's own file has `annotate` in place of
+    comes after them; `gpus_alone`, whether a stage on a CPU is one that its tool cannot run. A
+    format that is a copy of the model's own file has `annotate` in place of
     `write`: it changes the model, as it was read from that file.
     """
 
@@ -38,14 +43,15 @@ class Exporter:
     write: Callable[[Instance, Plan, Semantics], str] | None
     whole_layers: bool = False
     join_ends: bool = False
+    gpus_alone: bool = False
     annotate: Callable[[Any, Instance, Plan, Semantics], None] | None = None
 
 
 EXPORTERS: Mapping[str, Exporter] = {
     "device_map": Exporter("accelerate's map of modules to devices", write_device_map, True),
-    "torchtitan": Exporter("module_fqns_per_model_part", write_torchtitan, True),
-    "megatron": Exporter("--pipeline-model-parallel-layout", write_megatron, True, True),
-    "vllm": Exporter("VLLM_PP_LAYER_PARTITION", write_vllm, True, True),
+    "torchtitan": Exporter("module_fqns_per_model_part", write_torchtitan, True, gpus_alone=True),
+    "megatron": Exporter("--pipeline-model-parallel-layout", write_megatron, True, True, True),
+    "vllm": Exporter("VLLM_PP_LAYER_PARTITION", write_vllm, True, True, True),
     "pipelining": Exporter("split points of torch.distributed.pipelining", write_pipelining, True),
     "onnx": Exporter("ONNX device_configurations, in a copy of the file", None, annotate=annotate),
     "dnn-partitioning": Exporter("its split file", write_split),
@@ -84,10 +90,54 @@ def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics)
     InputError
         One line: the format cannot say what the plan does, and the mend.
     """
-    write = find_exporter(kind).write
+    exporter = find_exporter(kind)
+    write = exporter.write
     if write is None:
         raise InputError("the plan goes into a copy of the model's own file", f"export {kind}")
     try:
+        if exporter.gpus_alone:
+            _refuse_cpus(instance, plan)
         return write(instance, plan, semantics)
     except InputError as error:
         raise InputError(str(error), f"export {kind}") from None
+
+
+def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
+    """Refuse, before a plan is looked for, a format that can say none of this model.
+
+    Raises
+    ------
+    InputError
+        One line: what the model or the rules lack for the format, and the mend.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> check_export("csv", example(), Makespan())
+    >>> check_export("device_map", example(), Makespan())
+    Traceback (most recent call last):
+    placegap.instances.reading.errors.InputError: export device_map: no op of diamond names its \
+module; trace the model (hf:, py:)
+    """
+    exporter = find_exporter(kind)
+    try:
+        if exporter.whole_layers and not any(layer_of(instance.graph)):
+            raise InputError(
+                f"no op of {instance.graph.name} names its module; trace the model (hf:, py:)"
+            )
+        if exporter.join_ends:
+            layer_list(instance)
+        if exporter.write is write_vllm:
+            refuse_several_stages(semantics)
+    except InputError as error:
+        raise InputError(str(error), f"export {kind}") from None
+
+
+def _refuse_cpus(instance: Instance, plan: Plan) -> None:
+    for k in sorted({k for on in plan.placement for k in on}):
+        device = instance.cluster.devices[k]
+        if is_cpu(device):
+            raise InputError(
+                f"a stage runs on {device.name!r}, a CPU, and the ranks of this tool are GPUs;"
+                " leave it out of the cluster"
+            )

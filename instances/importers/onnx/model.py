@@ -25,7 +25,7 @@ Weights are not read: files with external data need no data beside them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,9 @@ WITHOUT_RULE = "ops_without_flop_rule"
 UNNAMED_BATCH = "batch"
 """What an open first dimension without a name is called."""
 
+OPEN_SIZE = -1
+"""The value of a dimension that some exporters write where it is open."""
+
 DTYPES = {
     "FLOAT16": "float16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8",
     "UINT8": "int8", "FLOAT8E4M3FN": "float8", "FLOAT8E5M2": "float8",
@@ -64,9 +67,9 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
     ----------
     path : str or Path
     dims : mapping of str to int, optional
-        Sizes of symbolic dimensions of the inputs. A first dimension that is not known is the
-        batch, and is set to 1 unless given here; "batch" means all of them where none is called
-        so. Another unknown dimension is an error.
+        Sizes of open dimensions of the inputs, by name, or as "INPUT.AXIS" ("x.0"). A first
+        dimension that is not known is the batch, and is set to 1 unless given here; "batch" means
+        all of them where none is called so. Another unknown dimension is an error.
 
     Raises
     ------
@@ -136,38 +139,68 @@ def _fix_inputs(
         for value in data
         for axis, dim in enumerate(value.type.tensor_type.shape.dim)
     ]
-    sizes = {dim.dim_param: 1 for _, axis, dim in axes if axis == 0}
-    open_dims = [dim.dim_param for _, _, dim in axes if not dim.HasField("dim_value")]
-    assumed = {symbol: 1 for symbol in sizes if symbol in open_dims}
-    for symbol, size in dims.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"dims: {symbol!r} must be a positive integer (got {size!r})")
-        if symbol == UNNAMED_BATCH and symbol not in open_dims and assumed:
-            sizes.update((name, size) for name in assumed if name not in dims)
-            assumed.clear()
-            continue
-        if symbol not in open_dims:
-            known = ", ".join(dict.fromkeys(name or UNNAMED_BATCH for name in open_dims)) or "none"
-            raise ValueError(f"dims: no input leaves a dimension {symbol!r} open, only: {known}")
-        sizes[symbol] = size
-        assumed.pop(symbol, None)
-    changes = []
     for name, axis, dim in axes:
-        if dim.HasField("dim_value"):
-            if dim.dim_value < 0:
+        if dim.HasField("dim_value") and dim.dim_value < 0:
+            if dim.dim_value != OPEN_SIZE:
                 raise ValueError(f"input {name!r}: dimension {axis} is {dim.dim_value}")
-            continue
-        symbol = dim.dim_param
-        if axis > 0 and (not symbol or symbol not in sizes):
-            mend = f"state it (--dim {symbol}=SIZE) or " if symbol else ""
-            raise ValueError(
-                f"input {name!r}: dimension {axis} ({symbol or 'unnamed'}) is not known;"
-                f" {mend}export the model with a fixed size"
-            )
-        dim.dim_value = sizes[symbol]
+            dim.ClearField("dim_value")
+    left = [entry for entry in axes if not entry[2].HasField("dim_value")]
+    names = {(name, axis): dim.dim_param or f"{name}.{axis}" for name, axis, dim in left}
+    batch = dict.fromkeys([key for (_, axis), key in names.items() if axis == 0], 1)
+    stated = _stated_sizes(names, batch, dims)
+    missing = dict.fromkeys(key for key in names.values() if key not in stated | batch)
+    if missing:
+        raise ValueError(_ask_for(list(missing), names))
+    assumed, changes = dict[str, int](), []
+    for name, axis, dim in left:
+        key, is_named = names[name, axis], bool(dim.dim_param)
+        dim.dim_value = stated.get(key, 1)  # which takes the place of the name
         changes.append(f"dimension {axis} of input {name} set to {dim.dim_value}")
-    sizes.pop("", None)
-    return changes, [f"{symbol or UNNAMED_BATCH}={size}" for symbol, size in assumed.items()], sizes
+        if key not in stated:
+            is_batch = not is_named and UNNAMED_BATCH not in names.values()
+            assumed[UNNAMED_BATCH if is_batch else key] = 1
+    return changes, [f"{key}={size}" for key, size in assumed.items()], {**batch, **stated}
+
+
+def _stated_sizes(
+    names: Mapping[tuple[str, int], str], batch: Mapping[str, int], dims: Mapping[str, int]
+) -> dict[str, int]:
+    """The sizes that are stated, by the names of the dimensions.
+
+    A dimension goes by its name, or by its input and axis; "batch" gives way to both.
+    """
+    keys = {f"{name}.{axis}": key for (name, axis), key in names.items()}
+    keys |= {key: key for key in names.values()}
+    sizes: dict[str, int] = {}
+    for stated, size in dims.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"dims: {stated!r} must be a positive integer (got {size!r})")
+        if stated in keys:
+            if sizes.setdefault(keys[stated], size) != size:
+                raise ValueError(f"dims: {stated!r} is {size} and {sizes[keys[stated]]}; state one")
+        elif stated != UNNAMED_BATCH or not batch:
+            known = ", ".join(dict.fromkeys(names.values())) or "none"
+            raise ValueError(f"dims: no input leaves a dimension {stated!r} open, only: {known}")
+    if UNNAMED_BATCH in dims and UNNAMED_BATCH not in keys:
+        return {**dict.fromkeys(batch, dims[UNNAMED_BATCH]), **sizes}
+    return sizes
+
+
+def _ask_for(missing: Sequence[str], names: Mapping[tuple[str, int], str]) -> str:
+    """One sentence that asks for the sizes of all dimensions that nobody stated."""
+    first = {key: at for at, key in reversed(list(names.items()))}
+    options = " ".join(f"--dim {key}=SIZE" for key in missing)
+    if len(missing) == 1:
+        name, axis = first[missing[0]]
+        return (
+            f"input {name!r}: dimension {axis} ({missing[0]}) is not known; state it ({options}) or"
+            " export the model with a fixed size"
+        )
+    places = ", ".join(f"{key} (axis {first[key][1]} of {first[key][0]!r})" for key in missing)
+    return (
+        f"{len(missing)} dimensions are not known; state them ({options}) or export the model with"
+        f" fixed sizes: {places}"
+    )
 
 
 def _alive(nodes: list[Any], results: set[str]) -> list[Any]:

@@ -146,7 +146,7 @@ def read_fx_graph(
     -----
     O(nodes + edges).
     """
-    live = _live(graph)
+    live = live_nodes(graph)
     reading = _Reading(held, fold_parameters, FxProgram())
     joined = {node: target for node in live if (target := join(node)) is not None}
     parts: dict[Any, list[Any]] = {}
@@ -172,7 +172,7 @@ def read_fx_graph(
     return reading.program
 
 
-def _live(graph: Any) -> dict[Any, None]:
+def live_nodes(graph: Any) -> dict[Any, None]:
     """The nodes that an output depends on."""
     found: dict[Any, None] = {}
     waiting = [node for node in graph.nodes if node.op == "output"]

@@ -6,16 +6,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from placegap.instances.files.document import Document
-from placegap.instances.importers.torch_export.fx_reader import FxProgram, read_fx_graph
+from placegap.instances.importers.torch_export.fx_reader import FxProgram, live_nodes, read_fx_graph
 from placegap.instances.importers.torch_export.kv_cache import add_kv_cache
-from placegap.instances.importers.torch_export.options import UNCOUNTED, TraceOptions
+from placegap.instances.importers.torch_export.options import (
+    ASSUMED,
+    UNCOUNTED,
+    UNREAD,
+    TraceOptions,
+)
 from placegap.instances.importers.torch_export.presets import find_preset
 from placegap.instances.importers.torch_export.python_function import function_model
 from placegap.instances.importers.torch_export.tracing import (
@@ -26,15 +31,22 @@ from placegap.instances.importers.torch_export.tracing import (
     no_split_label,
     parameter_count,
     traced,
+    unread_in_words,
+    weights_in_words,
 )
 from placegap.instances.importers.torch_export.transformers_model import (
     config_model,
     preset_model,
 )
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph
+from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.errors import InputError, from_validation_error
 
 FOLDED = ("nodes that read only weights and constants folded into constants",)
+
+USUAL = MaxLoad(plans="chain", memory="peak")
+"""What a model that is traced is for, where nobody says more: a full pipeline, whose stages say
+what they hold when."""
 
 MOST_NAMED = 3
 """Ops without a rule for FLOPs that the provenance names."""
@@ -65,7 +77,11 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
     except ValueError as error:
         raise InputError(str(error), name) from None
     idle = modules_without_ops(model.module, (op.get("module") for op in program.ops))
-    return as_document(name, options, program, parameter_count(model.module), without_ops=idle)
+    live = {node.name for node in live_nodes(graph)}
+    read = [each.name for node, each in held.items() if node in live]
+    said = {ASSUMED: weights_in_words(model), UNREAD: unread_in_words(model.module, read)}
+    parameters = parameter_count(model.module)
+    return as_document(name, options, program, parameters, without_ops=idle, said=said)
 
 
 def build_model(name: str, options: TraceOptions) -> Traceable:
@@ -126,10 +142,12 @@ def as_document(
     changes: Sequence[str] = FOLDED,
     *,
     without_ops: Sequence[str] = (),
+    said: Mapping[str, str] | None = None,
 ) -> Document:
     """The document of a program that was read, with what was changed on the way.
 
-    `without_ops` are the modules that hold parameters and that no op names.
+    `without_ops` are the modules that hold parameters and that no op names, and `said` more that is
+    known of the model, by the names of `options`.
     """
     short = Path(name.partition(":")[2].replace(":", ".")).name.removesuffix(".json")
     raw = {
@@ -148,11 +166,12 @@ def as_document(
                 **_versions(),
                 **_uncounted(program),
                 WITHOUT_OPS: " ".join(without_ops),
+                **{key: text for key, text in (said or {}).items() if text},
             },
         },
     }
     try:
-        return Document(name=short, graph=Graph.model_validate(raw))
+        return Document(name=short, graph=Graph.model_validate(raw), semantics=USUAL)
     except ValidationError as error:
         raise from_validation_error(error, raw, name) from None
 

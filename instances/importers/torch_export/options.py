@@ -11,6 +11,13 @@ from placegap.instances.reading.errors import InputError
 UNCOUNTED = "reads_weights_without_flop_rule"
 """Parameter of the provenance that names ops whose FLOPs count as 0, though they read weights."""
 
+ASSUMED = "traced_as"
+"""Parameter of the provenance that says the sizes and number type of a traced model, and its
+weights."""
+
+UNREAD = "parameters_that_no_op_reads"
+"""Parameter of the provenance that names modules whose weights the traced inputs do not reach."""
+
 PREFIXES = ("hf:", "py:")
 
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
@@ -31,8 +38,8 @@ class TraceOptions:
         Examples in a batch.
     seq : int or None
         Tokens (or residues, or samples) of an example; None: what the model states.
-    dtype : {"float32", "float16", "bfloat16", "float64"}
-        Number type of weights and activations.
+    dtype : {"float32", "float16", "bfloat16", "float64"} or None
+        Number type of weights and activations; None: what the configuration states, else float32.
     tied : {"copy", "together"}
         Whether ops that read one parameter may each hold a copy, or form a colocation group.
     keep_modules : bool
@@ -55,7 +62,7 @@ class TraceOptions:
 
     batch: int = 1
     seq: int | None = None
-    dtype: Dtype = "float32"
+    dtype: Dtype | None = None
     tied: Tied = "copy"
     keep_modules: bool = False
     kv_tokens: int = 0
@@ -70,7 +77,7 @@ class TraceOptions:
                 raise InputError(f"{option} must be from {least} to {LARGEST_SIZE} (got {value})")
         for name, kinds in (("dtype", Dtype), ("tied", Tied), ("optimizer", Optimizer)):
             given = getattr(self, name)
-            if given not in get_args(kinds) and (name, given) != ("optimizer", None):
+            if given not in get_args(kinds) and (name == "tied" or given is not None):
                 raise InputError(f"--{name} {given!r} is none of {', '.join(get_args(kinds))}")
         if self.optimizer is not None and not self.train:
             raise InputError("--optimizer belongs to training; add --train")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from placegap.instances.importers.torch_export.fx_reader import Held, HeldKind
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.reading.input_limits import MAX_TORCH_MODULES
 
@@ -23,13 +24,18 @@ KEPT = frozenset({
 """Calls that stay one op: their kernels are one, and the table would take them apart."""
 
 
+MOST_NAMED = 3
+"""Modules without readers that are named; more are counted."""
+
+
 @dataclass(frozen=True)
 class Traceable:
-    """A module and the inputs that it is called with."""
+    """A module and the inputs that it is called with, and in words how large those are."""
 
     module: Any
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
+    sizes: str = ""
 
 
 def import_torch(source: str, *more: str) -> Any:
@@ -45,7 +51,11 @@ def import_torch(source: str, *more: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             modules = [__import__(name) for name in ("torch", *more)]
-    except ImportError:
+    except ImportError as error:
+        if error.name not in ("torch", *more):  # what they need is missing, or does not suit them
+            raise InputError(
+                f"torch cannot be imported: {_first_paragraph(str(error))}", source
+            ) from None
         raise MissingExtra("needs torch: pip install 'placegap[torch]'", source) from None
     return modules[0]
 
@@ -67,7 +77,33 @@ def built(source: str, build: Callable[[], Traceable], device: str = "meta") -> 
     with one_line(source, "cannot be built"), _limited_modules(source), torch.device(device):
         found = build()
         module = found.module.to(device).eval()
-        return Traceable(module, tree_map(moved, found.args), tree_map(moved, found.kwargs))
+        module.register_forward_hook(_tensors_for_objects)
+        args, kwargs = tree_map(moved, (found.args, found.kwargs))
+        return Traceable(module, args, kwargs, found.sizes)
+
+
+def _tensors_for_objects(module: Any, args: Any, output: Any) -> Any:
+    """A hook: in place of an output that holds objects (a cache of keys), the tensors in it.
+
+    Export knows containers and tensors alone. None, which leaves the output as it is, elsewhere.
+    """
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    simple = (torch.Tensor, int, float, complex, str, type(None))
+    if all(isinstance(leaf, simple) for leaf in tree_leaves(output)):
+        return None
+    tensors: dict[int, Any] = {}
+    seen: dict[int, Any] = {}
+    waiting = [output]
+    while waiting:
+        for leaf in tree_leaves(waiting.pop(0)):
+            if isinstance(leaf, torch.Tensor):
+                tensors.setdefault(id(leaf), leaf)
+            elif id(leaf) not in seen and hasattr(leaf, "__dict__") and not callable(leaf):
+                seen[id(leaf)] = leaf
+                waiting.append(list(vars(leaf).values()))
+    return list(tensors.values())
 
 
 def traced(source: str, model: Traceable) -> tuple[Any, dict[str, Held]]:
@@ -120,12 +156,24 @@ def one_line(source: str, what: str) -> Iterator[None]:
     except (InputError, MemoryError):
         raise
     except Exception as error:  # torch and models of users raise whatever they like
-        text = next((line for line in str(error).splitlines() if line.strip()), "")
+        text = _first_paragraph(str(error))
         if type(error).__name__.startswith("GuardOnDataDependent"):
             text = f"it branches on the values of a tensor, which no static graph holds ({text})"
         raise InputError(f"{what}: {type(error).__name__}: {text}", source) from None
     finally:
         logging.disable(disabled)
+
+
+def _first_paragraph(text: str) -> str:
+    r"""The lines up to the first that is empty, as one: the reason may stand on the second.
+
+    Examples
+    --------
+    >>> _first_paragraph("\nvalidation failed:\n  heads: 3\n\nTraceback of what was called")
+    'validation failed: heads: 3'
+    """
+    lines = [line.strip() for line in text.strip().splitlines()]
+    return " ".join(lines[: lines.index("")] if "" in lines else lines)
 
 
 @contextmanager
@@ -159,6 +207,45 @@ def _name(op: Any) -> str:
 def parameter_count(module: Any) -> int:
     """Parameters of a module; tied ones count once."""
     return sum(int(parameter.numel()) for parameter in module.parameters())
+
+
+def weights_in_words(model: Traceable) -> str:
+    """Sizes of the inputs, number type of the weights, and their bytes; tied ones count once."""
+    found = list(model.module.parameters())
+    types = dict.fromkeys(str(parameter.dtype).removeprefix("torch.") for parameter in found)
+    size = sum(int(parameter.numel()) * parameter.element_size() for parameter in found)
+    weights = f"{format_bytes(size)} of weights" if found else "no weights"
+    return ", ".join(filter(None, (model.sizes, *types, weights)))
+
+
+def unread_in_words(module: Any, read: Iterable[str]) -> str:
+    """Modules none of whose parameters is among those that are read, and their bytes; else empty.
+
+    Of such modules the outermost are named, and single parameters of others.
+    """
+    wanted = set(read)
+    names: dict[int, list[str]] = {}
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    for name, parameter in parameters.items():
+        names.setdefault(id(parameter), []).append(name)
+    unread = [own[0] for own in names.values() if wanted.isdisjoint(own)]
+    reached = {name for own in names.values() if not wanted.isdisjoint(own) for name in own}
+    holding = {prefix for name in reached for prefix in _owners(name)}
+    found: dict[str, int] = {}
+    for name in unread:
+        whole = next((owner for owner in _owners(name) if owner not in holding), name)
+        parameter = parameters[name]
+        size = int(parameter.numel()) * parameter.element_size()
+        found[whole] = found.get(whole, 0) + size
+    shown = list(found)[:MOST_NAMED]
+    more = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+    return f"{', '.join([*shown, *more])} ({format_bytes(sum(found.values()))})" if found else ""
+
+
+def _owners(name: str) -> list[str]:
+    """The modules that hold a parameter, the outermost first."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts))]
 
 
 def modules_without_ops(module: Any, op_modules: Iterable[str | None]) -> list[str]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from placegap.instances.files.document import read_json
-from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.importers.torch_export.options import Dtype, TraceOptions
 from placegap.instances.importers.torch_export.presets import Preset
 from placegap.instances.importers.torch_export.tracing import Traceable
 from placegap.instances.reading.errors import InputError
+
+USUAL_DTYPE = "float32"
+"""Where neither the user nor the configuration says."""
 
 USUAL_SEQ = 512
 """Tokens of an example, where neither the user nor the model says."""
@@ -36,12 +40,13 @@ def preset_model(preset: Preset, options: TraceOptions) -> Traceable:
         from placegap.instances.importers.torch_export.evoformer import evoformer_model
 
         residues = options.seq or preset.seq or USUAL_SEQ
-        dtype = getattr(torch, options.dtype)
-        return evoformer_model(options.batch, residues, dtype, **preset.config)
+        dtype = getattr(torch, options.dtype or USUAL_DTYPE)
+        model = evoformer_model(options.batch, residues, dtype, **preset.config)
+        return replace(model, sizes=f"batch {options.batch}, {residues} residues")
     import transformers
 
     model_class = getattr(transformers, preset.model_class)
-    return _model(model_class, model_class.config_class(**preset.config), options, preset.seq)
+    return _model(model_class, model_class.config_class(**preset.config), options, seq=preset.seq)
 
 
 def config_model(path: Path, options: TraceOptions) -> Traceable:
@@ -50,19 +55,67 @@ def config_model(path: Path, options: TraceOptions) -> Traceable:
     Raises
     ------
     InputError
-        If the file is no configuration of a model that transformers knows.
+        If the file is no configuration of a model that transformers knows, or one of quantized
+        weights.
     """
     raw = read_json(path)
     kind = raw.get("model_type") if isinstance(raw, dict) else None
     if not isinstance(kind, str):
         raise InputError("is no configuration: it has no model_type", path)
     _check_sizes(raw, path)
+    _refuse_quantized(raw, path)
+    stated = None if options.dtype else _stated_dtype(raw, path)
     from transformers import CONFIG_MAPPING
 
     if kind not in CONFIG_MAPPING:
         raise InputError(f"transformers knows no model_type {kind!r}", path)
-    config = CONFIG_MAPPING[kind].from_dict(raw)
-    return _model(_class_of(config, raw, path), config, options, None)
+    config = CONFIG_MAPPING[kind].from_dict(_without_dtype(raw))
+    return _model(_class_of(config, raw, path), config, options, dtype=stated)
+
+
+def _refuse_quantized(raw: Mapping[str, Any], path: Path) -> None:
+    """Refuse weights of fewer bits than numbers have here."""
+    for part in (raw, *_parts(raw)):
+        for name in ("quantization_config", "compression_config"):
+            found = part.get(name)
+            if found:
+                method = found.get("quant_method") if isinstance(found, dict) else None
+                how = f" ({method})" if isinstance(method, str) else ""
+                raise InputError(
+                    f"has a {name}{how}, and quantized weights cannot be read; without that field"
+                    " the model is one of whole numbers (--dtype)",
+                    path,
+                )
+
+
+def _stated_dtype(raw: Mapping[str, Any], path: Path) -> str | None:
+    """The number type that a configuration states, or else the first of its parts that does."""
+    for part in (raw, *_parts(raw)):
+        found = part.get("dtype") or part.get("torch_dtype")
+        if found:
+            name = str(found).removeprefix("torch.")
+            if name not in get_args(Dtype):
+                kinds = ", ".join(get_args(Dtype))
+                raise InputError(
+                    f"its dtype {name!r} is none of {kinds}; choose one (--dtype)", path
+                )
+            return name
+    return None
+
+
+def _without_dtype(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration without the number type, which transformers would look up in torch."""
+    return {
+        name: _without_dtype(value) if isinstance(value, dict) else value
+        for name, value in raw.items()
+        if name not in ("dtype", "torch_dtype")
+    }
+
+
+def _parts(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The configurations of parts of the model, that of its text first."""
+    names = [name for name in raw if name.endswith("_config") and isinstance(raw[name], dict)]
+    return [raw[name] for name in sorted(names, key=lambda name: name != "text_config")]
 
 
 def _check_sizes(raw: Any, path: Path, place: str = "") -> None:
@@ -102,12 +155,29 @@ def _class_of(config: Any, raw: Mapping[str, Any], path: Path) -> Any:
     raise InputError(f"transformers has no model of type {config.model_type!r}", path)
 
 
-def _model(model_class: Any, config: Any, options: TraceOptions, seq: int | None) -> Traceable:
+def _model(
+    model_class: Any,
+    config: Any,
+    options: TraceOptions,
+    *,
+    seq: int | None = None,
+    dtype: str | None = None,
+) -> Traceable:
     import torch
 
     config.use_cache = False
-    module = model_class._from_config(config).to(getattr(torch, options.dtype))
-    return Traceable(module, (), example_inputs(module, options, seq))
+    chosen = getattr(torch, options.dtype or dtype or USUAL_DTYPE)
+    module = model_class._from_config(config).to(chosen)
+    inputs = example_inputs(module, options, seq)
+    return Traceable(module, (), inputs, _in_words(inputs))
+
+
+def _in_words(inputs: Mapping[str, Any]) -> str:
+    """Batch, and tokens, frames, samples or pixels of the main input."""
+    name, main = next(iter(inputs.items()))
+    units = {"input_features": "frames", "input_values": "samples", "pixel_values": "pixels"}
+    extent = "x".join(map(str, main.shape[2:] if name == "pixel_values" else main.shape[-1:]))
+    return f"batch {main.shape[0]}, {extent} {units.get(name, 'tokens')}"
 
 
 def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -> dict[str, Any]:
@@ -124,7 +194,7 @@ def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -
 
     config = module.config
     name = module.main_input_name
-    batch, floats = options.batch, getattr(torch, options.dtype)
+    batch, floats = options.batch, module.dtype
     if name == "pixel_values":
         height, width = _image_size(config)
         channels = _first(config, ("num_channels", "in_channels", "in_chans"), 3)

@@ -6,12 +6,13 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from placegap.instances.costing.catalogue import DeviceSpec, catalogue
 from placegap.instances.costing.roofline import roofline_ns
-from placegap.instances.importers.torch_export.fx_reader import read_fx_graph
+from placegap.instances.importers.torch_export.fx_reader import FxProgram, read_fx_graph
 from placegap.instances.importers.torch_export.model import build_model
-from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.importers.torch_export.options import Dtype, TraceOptions
 from placegap.instances.importers.torch_export.tracing import traced
 from placegap.instances.importers.torch_profile.device_type import DeviceType
 from placegap.instances.reading.errors import InputError
@@ -120,7 +121,7 @@ def profile_model(
     times = measure_ops(graph, held, program, device, runs or RUNS, best=best, gradients=gradients)
     filed = device_kind or device
     known = catalogue().get(filed)
-    spec = calibrate(device, options.dtype) if known is None else known
+    spec = calibrate(device, _main_dtype(program)) if known is None else known
     ops = tuple(
         OpTime(
             op["name"],
@@ -132,6 +133,12 @@ def profile_model(
         for op in program.ops
     )
     return Profile(name, filed, spec, known is None, ops, round(times.rest_ns))
+
+
+def _main_dtype(program: FxProgram) -> Dtype:
+    """The number type in which most is computed."""
+    name = max(program.ops, key=lambda op: int(op["flops"]))["dtype"]
+    return next((known for known in get_args(Dtype) if known == name), "float32")
 
 
 def times_csv(profile: Profile) -> str:

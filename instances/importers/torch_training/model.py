@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 from placegap.instances.files.document import Document
 from placegap.instances.importers.torch_export.fx_reader import FxProgram
 from placegap.instances.importers.torch_export.model import as_document, build_model
-from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.importers.torch_export.options import ASSUMED, UNREAD, TraceOptions
 from placegap.instances.importers.torch_export.tracing import (
     Traceable,
     modules_without_ops,
     no_split_label,
     one_line,
     parameter_count,
+    unread_in_words,
+    weights_in_words,
 )
 from placegap.instances.reading.errors import InputError
 
@@ -61,20 +63,30 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
     )
     ops, modules = step.ops, step.modules
     idle = [each for each in modules if each not in {op.get("module") for op in ops.ops}]
-    return as_document(name, options, ops, step.parameters, changes, without_ops=idle)
+    return as_document(
+        name, options, ops, step.parameters, changes, without_ops=idle,
+        said={ASSUMED: f"{step.weights}, {_updated(optimizer)}", UNREAD: step.unread},
+    )  # fmt: skip
+
+
+def _updated(optimizer: str) -> str:
+    return "no update" if optimizer == "none" else f"updates by {optimizer}"
 
 
 @dataclass(frozen=True)
 class TracedStep:
     """A training step: what was traced, and what was read from it.
 
-    `parameters` counts weights, `modules` are those that hold weights themselves.
+    `parameters` counts weights, `modules` are those that hold weights themselves; `weights` and
+    `unread` say in words how large they are, and which the step does not read.
     """
 
     program: JointProgram
     ops: FxProgram
     parameters: int
     modules: tuple[str, ...]
+    weights: str
+    unread: str
 
 
 def trace_step(name: str, options: TraceOptions) -> TracedStep:
@@ -89,7 +101,7 @@ def trace_step(name: str, options: TraceOptions) -> TracedStep:
     from placegap.instances.importers.torch_training.joint_program import joint_program
     from placegap.instances.importers.torch_training.training_graph import read_training_graph
 
-    parameters = parameter_count(model.module)
+    parameters, weights = parameter_count(model.module), weights_in_words(model)
     holding = modules_without_ops(model.module, ())
     labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
     with one_line(name, "cannot be traced for training"):
@@ -98,7 +110,8 @@ def trace_step(name: str, options: TraceOptions) -> TracedStep:
         ops = read_training_graph(step, options.optimizer or "adam", options.tied, labels)
     except ValueError as error:
         raise InputError(str(error), name) from None
-    return TracedStep(step, ops, parameters, tuple(holding))
+    unread = unread_in_words(model.module, step.parameter_of.values())
+    return TracedStep(step, ops, parameters, tuple(holding), weights, unread)
 
 
 def labels_of(model: Traceable) -> Mapping[str, Any]:

@@ -14,6 +14,9 @@ from placegap.experiments.cli import main
 Capture = pytest.CaptureFixture[str]
 
 
+LINKS = "all_to_all: all, bandwidth_bytes_per_s: 1000000000"
+
+
 def one_line(capsys: Capture) -> str:
     """The only line on stderr, short; nothing may be on stdout."""
     out, err = capsys.readouterr()
@@ -62,6 +65,54 @@ def test_a_cluster_at_fault_is_blamed_itself(
     path = cluster(tmp_path, devices, links)
     assert main(["place", "squeezenet", "--cluster", path]) == 2
     assert one_line(capsys).startswith(f"{path}: {message}")
+
+
+@pytest.mark.parametrize("command", [["place"], ["convert", "OUT"], ["show"], ["coarsen"]])
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("H100", "'H100', which the catalogue does not have; did you mean 'H100-80GB'"),
+        ("own", "'own', which the catalogue does not have; "),
+    ],
+)
+def test_a_kind_without_rates_is_refused_before_anything_is_traced(
+    tmp_path: Path, capsys: Capture, command: list[str], kind: str, message: str
+) -> None:
+    devices = f"name: mine, count: 2, kind: {kind}, memory_bytes: null}}, {{name: t, kind: T4"
+    on = ["--cluster", cluster(tmp_path, devices, LINKS)]
+    name, *rest = [str(tmp_path / "o.json") if word == "OUT" else word for word in command]
+    # the model does not exist, and where there is no torch, it could not be read either
+    assert main([name, "hf:no-such-model", *rest, *on]) == 2
+    line = one_line(capsys)
+    assert line.startswith(f"{on[1]}: device 'mine0': no op of hf:no-such-model has a time on its")
+    assert message in line
+    assert "--times" in line
+
+
+def test_no_cluster_at_all_is_told_before_anything_is_traced(capsys: Capture) -> None:
+    assert main(["place", "hf:no-such-model"]) == 2
+    assert one_line(capsys).startswith("hf:no-such-model brings no devices; choose a cluster")
+
+
+def test_a_method_that_there_is_not_is_told_before_the_model_is_read(capsys: Capture) -> None:
+    for wrong in (["--method", "heff"], ["--method", "heft", "--param", "x=1"]):
+        assert main(["place", "hf:no-such-model", "--cluster", "8xH100-nvlink", *wrong]) == 2
+        assert "hf:" not in one_line(capsys)
+
+
+def test_devices_that_no_op_can_run_on_are_named(tmp_path: Path, capsys: Capture) -> None:
+    # squeezenet is costed on the T4 alone; a host may hold nothing
+    devices = (
+        "name: t, kind: T4}, {name: own, count: 2, kind: mine, memory_bytes: null},"
+        " {name: cpu, kind: theirs, memory_bytes: null, is_host: true"
+    )
+    path = cluster(tmp_path, devices, LINKS)
+    args = ["place", "squeezenet", "--cluster", path, "--method", "heft", "--json"]
+    assert main(args) == 0
+    out, err = capsys.readouterr()
+    assert "own0, own1: no op has a time on the kind 'mine', so that nothing runs there" in err
+    assert "cpu" not in err
+    assert any("no op of this model can run" in note for note in json.loads(out)["notes"])
 
 
 def test_a_plan_of_another_model_says_so(tmp_path: Path, capsys: Capture) -> None:
@@ -133,6 +184,9 @@ def test_a_study_names_itself_and_the_file_at_fault(tmp_path: Path, capsys: Capt
         ((None, 4), [], "batch: taken as 1, which net.onnx leaves open; --dim batch=8 asks"),
         (("N", 4), ["--dim", "N=8"], None),
         ((None, 4), ["--dim", "batch=8"], None),
+        ((None, 4), ["--dim", "x.0=8"], None),
+        ((-1, 4), ["--dim", "x.0=8"], None),
+        (("N", 4), ["--dim", "x.0=8"], None),
         (("N", 4), ["--dim", "batch=8"], None),
         ((2, 4), [], None),
     ],
@@ -160,6 +214,7 @@ def test_the_batch_that_was_assumed_is_printed(
         (["show", "squeezenet", "--dim", "N=8"], "squeezenet has no open dimensions"),
         (["show", "MODEL", "--dim", "M=8"], "no input leaves a dimension 'M' open, only: N, L"),
         (["show", "MODEL"], "dimension 1 (L) is not known; state it (--dim L=SIZE)"),
+        (["show", "MODEL", "--dim", "x.1=8", "--dim", "L=9"], "'L' is 9 and 8; state one"),
         (["show", "MODEL", "--dim", "L=0"], "--dim 'L': the size must be a positive integer"),
         (["show", "MODEL", "--dim", "L=" + "9" * 5000], "the size must be a positive integer"),
     ],

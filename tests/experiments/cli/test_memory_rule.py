@@ -40,7 +40,10 @@ def test_a_plan_that_fits_at_its_peak_is_found_shown_and_verified(
 ) -> None:
     plan = str(tmp_path / "plan.json")
     assert main(["place", model, "--method", "heft", "--memory", "sum"]) == 1
-    capsys.readouterr()
+    # 3 times 10 bytes of 25; every plan holds 3 times 4 of state, and 12 when b runs
+    err = capsys.readouterr().err
+    assert "all 3 ops need 30 B on d0: 25 B together, 5 B per device are missing" in err
+    assert "--memory peak (24 B in all, at least), or a device more like d0 (25 B)" in err
     assert main(["place", model, "--method", "heft", "--memory", "peak", "-o", plan]) == 0
     # three times 4 of state, and b's input and output of 6
     out = capsys.readouterr().out
@@ -59,7 +62,10 @@ def test_why_no_plan_fits_is_told_of_what_every_plan_holds(model: str, capsys: C
     Path(model).write_text(json.dumps(document))
     assert main(["place", model, "--method", "heft", "--memory", "peak"]) == 1
     # the state, and what is there when b runs
-    assert "all 3 ops need 24 bytes on d0: 20 bytes together" in capsys.readouterr().err
+    assert (
+        "all 3 ops need 24 B on d0: 20 B together, 4 B per device are missing"
+        in capsys.readouterr().err
+    )
 
 
 def test_memory_alone_asks_for_a_makespan(model: str, capsys: Capture) -> None:

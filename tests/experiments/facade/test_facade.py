@@ -183,3 +183,21 @@ def test_a_plan_file_of_another_model_is_refused_in_one_line(tmp_path: Path) -> 
     save_plan(other, Plan.on([0] * other.num_ops), MAKESPAN, tmp_path / "plan.json")
     with pytest.raises(InputError, match=r"plan.json: there is no op .* in the instance"):
         placegap.solve(example(), start=tmp_path / "plan.json")
+
+
+def test_a_solution_without_a_plan_says_what_memory_is_missing() -> None:
+    base = example()
+    ops = tuple(op.model_copy(update={"resident_bytes": 5}) for op in base.graph.ops)
+    devices = tuple(d.model_copy(update={"memory_bytes": 8}) for d in base.cluster.devices)
+    tight = base.model_copy(
+        update={
+            "graph": base.graph.model_copy(update={"ops": ops}),
+            "cluster": base.cluster.model_copy(update={"devices": devices}),
+        }
+    )
+    found = placegap.solve(tight, method="heft")
+    assert found.plan is None
+    # 4 x 5 bytes of 2 x 8, and no two of 5 fit a device
+    missing = "all 4 ops need 20 B on gpu0, gpu1: 16 B together, 2 B per device are missing"
+    assert missing in found.result.message
+    assert "what would help: 2 devices more like gpu0" in str(found)

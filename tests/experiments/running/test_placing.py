@@ -40,8 +40,7 @@ def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> Non
 
 def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> None:
     def usual(method: str | None = None, **rules: str) -> str:
-        rest = {"objective": "max_load", "memory": "peak"}
-        return choose_semantics(Rules(**rules), None, method, None, rest).label
+        return chosen(MaxLoad(memory="peak"), method, **rules)
 
     assert usual() == "max_load chain add peak"
     assert usual(memory="sum") == "max_load chain add"

@@ -144,7 +144,7 @@ def test_a_cluster_written_as_json_is_a_cluster_file(tmp_path: Path) -> None:
         ("count: 2", "names: [a]", r"devices\[0\] 'd': give either name or names"),
         ("name: d, count", "count", r"devices\[0\]: give either name or names"),
         ("T4}", "T4}\n  - {name: d1, kind: P4}", "'d1' appears twice"),
-        ("s: 1000", "s: 1e9", r"links\[0\]\.bandwidth_bytes_per_s: .*\(got '1e9'\)"),
+        ("s: 1000", "s: 1e-9", r"links\[0\]\.bandwidth_bytes_per_s: .*\(got '1e-9'\)"),
         ("s: 1000", "s: 0", r"links\[0\]\.bandwidth_bytes_per_s: .*greater than 0"),
         ("s: 1000", "s: .inf", r"links\[0\]\.bandwidth_bytes_per_s: .*integer"),
         ("s: 1000", "s: 12.5", r"links\[0\]\.bandwidth_bytes_per_s: .*integer"),
@@ -202,3 +202,51 @@ def test_a_part_of_several_names_offers_them() -> None:
 def test_a_missing_file_is_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         load_cluster(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    "rate",
+    ["25e9", "2.5e10", "2.5e+10", "25E9", "25_000_000_000", "25000000000.0", '"25e9"',
+     '"25_000_000_000"', "250_000_000e2"],
+)  # fmt: skip
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+def test_an_integer_may_be_written_with_an_exponent(tmp_path: Path, rate: str, suffix: str) -> None:
+    if suffix == ".json":
+        number = rate if "_" not in rate or '"' in rate else f'"{rate}"'
+        path = write(tmp_path, TWO_JSON.replace("RATE", number), "c.json")
+    else:
+        link = f"bandwidth_bytes_per_s: {rate}, latency_ns: 5e3"
+        text = TWO.replace("bandwidth_bytes_per_s: 1000, latency_ns: 5", link)
+        path = write(tmp_path, text.replace("kind: T4", "kind: T4, memory_bytes: 1.6e10"))
+    cluster = load_cluster(path)
+    assert cluster.links[0].bandwidth_bytes_per_s == 25_000_000_000
+    assert cluster.links[0].latency_ns == 5000
+    assert cluster.devices[0].memory_bytes == 16_000_000_000
+
+
+TWO_JSON = """{"name": "two", "devices": [{"name": "d", "count": 2, "kind": "T4",
+"memory_bytes": 1.6e10}], "links": [{"all_to_all": "all", "bandwidth_bytes_per_s": RATE,
+"latency_ns": 5e3}]}"""
+
+
+@pytest.mark.parametrize(
+    ("rate", "read"),
+    [
+        ("9007199254740993e0", 2**53 + 1),  # which no float is
+        ("4611686018427387904", 2**62),
+        ("4.611686018427387904e18", 2**62),
+        ("4611686018427387905.0", None),  # too large
+        ("2.5e-1", None), ("1e999", None), ("1e", None), ("fast", None), ("2.5", None),
+        ("-1e9", None), ("0e9", None), ("yes", None), ("1.5e400", None), ("25e9.5", None),
+    ],
+)  # fmt: skip
+def test_what_is_no_integer_is_refused_and_no_digit_is_lost(
+    tmp_path: Path, rate: str, read: int | None
+) -> None:
+    path = write(tmp_path, TWO.replace("1000", rate))
+    if read is not None:
+        assert load_cluster(path).links[0].bandwidth_bytes_per_s == read
+        return
+    with pytest.raises(InputError, match="bandwidth_bytes_per_s") as caught:
+        load_cluster(path)
+    assert str(caught.value).startswith(str(path))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from doubles.pool_jobs import run_here
@@ -106,8 +108,12 @@ def test_ops_are_placed_one_by_one_where_the_format_can_say_it(
         (["--export", "onnx=a.onnx"], "net.json: is no ONNX file, and --export onnx writes"),
         (["--export", "csv=a", "--write", "a.lp"], "there is no plan for --export"),
         (["--export", "csv=a", "--method", "m-sct-lp"], "m-sct-lp makes no plans: there is none"),
+        (["--export", "vllm=a", "--granularity", "op"],
+         "export vllm: a plan may divide layer 'h.0', and this format has whole layers; leave out"),
+        (["--export", "device_map=a", "--granularity", "module"],
+         "export device_map: a plan may divide layer 'h.0', and this format has whole layers;"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_exported_is_one_line_and_writes_nothing(
     model: Path,
     tmp_path: Path,
@@ -128,7 +134,6 @@ def test_what_cannot_be_exported_is_one_line_and_writes_nothing(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--export", "vllm=a", "--granularity", "op"], "is on two stages"),
         (["--export", "dnn-partitioning=a", "--export", "csv=b"], "op '0.a' is no number"),
     ],
 )
@@ -161,3 +166,68 @@ def test_an_onnx_file_is_copied_with_the_plan_in_it(tmp_path: Path, capsys: Capt
     assert device_faults(model) == ()
     assert [len(node.device_configurations) for node in model.graph.node] == [1, 1]
     assert capsys.readouterr().err == ""
+
+
+def changed(model: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    document = json.loads(model.read_text())
+    change(document)
+    model.write_text(json.dumps(document))
+
+
+def unsolved(*_: object, **__: object) -> None:
+    raise AssertionError("a plan was looked for")
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "options", "message"),
+    [
+        ("device_map", None, ["--granularity", "op"], "no op of net names its module; trace the"),
+        ("vllm", "s{layer}", [], "net has no layers, and this format counts the layers of one"),
+        ("megatron", "{half}.h.{layer}", [], "net has 2 lists of layers (e.h, d.h), and this"),
+        ("vllm", "h.{layer}", ["--objective", "pipeline_iteration", "--schedule", "interleaved",
+                               "--stages-per-device", "2"], "vllm has one stage per device"),
+    ],
+)  # fmt: skip
+def test_a_format_that_can_say_none_of_the_model_is_refused_before_it_is_solved(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture,
+    kind: str, module: str | None, options: list[str], message: str,
+) -> None:  # fmt: skip
+    def change(document: dict[str, Any]) -> None:
+        for op in document["graph"]["ops"]:
+            layer = int(op["name"][0])
+            path = module and module.format(layer=layer, half="ed"[layer > 1])
+            op["module"] = path
+
+    changed(model, change)
+    monkeypatch.setattr(placing, "run_pool", unsolved)
+    assert main(["place", str(model), *options, "--export", f"{kind}={model.parent}/a"]) == 2
+    err = capsys.readouterr().err
+    assert f"export {kind}: {message}" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["vllm", "megatron", "torchtitan"])
+@pytest.mark.parametrize("cpu", [{"is_host": True}, {"kind": "cpu"}, {"kind": "Xeon-5220"}])
+def test_a_cpu_is_no_rank_of_tools_whose_ranks_are_gpus(
+    model: Path, capsys: Capture, kind: str, cpu: dict[str, Any]
+) -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["cluster"]["devices"][1] |= cpu
+        for op in document["graph"]["ops"]:
+            op["time_ns"] = {"gpu": 4, **({cpu["kind"]: 4} if "kind" in cpu else {})}
+
+    changed(model, change)
+    out, plan = model.parent / "a", model.parent / "plan.json"
+    command = ["place", str(model), *CHAIN, "-o", str(plan), "--export", f"{kind}={out}"]
+    assert main(command) == 2
+    shown = capsys.readouterr()
+    assert f"export {kind}: a stage runs on 'gpu1', a CPU, and the ranks of this" in shown.err
+    assert plan.exists()  # what was found is kept
+    assert not out.exists()
+    # accelerate has a name for CPUs, and a plan on the GPU alone is one for all
+    assert main(["place", str(model), *CHAIN, "--export", f"device_map={out}"]) == 0
+    assert set(json.loads(out.read_text()).values()) == {0, "cpu"}
+    single = ["--method", "single-device"]
+    changed(model, lambda found: [op.update(time_ns={"gpu": 4}) for op in found["graph"]["ops"]])
+    if "kind" in cpu:
+        assert main(["place", str(model), *single, "--export", f"{kind}={out}"]) == 0

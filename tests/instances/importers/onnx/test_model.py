@@ -212,6 +212,54 @@ def test_another_unknown_dimension_must_be_given(tmp_path: Path) -> None:
         read_onnx(path, dims={"lenght": 7})
 
 
+def open_inputs(folder: Path, *inputs: tuple[str, list[int | str | None]]) -> Path:
+    """A net that adds inputs, of which it takes one as the other's shape; None has no name."""
+    values = [tensor(name, *(1 if dim is None else dim for dim in dims)) for name, dims in inputs]
+    for value, (_, dims) in zip(values, inputs, strict=True):
+        for axis, dim in enumerate(dims):
+            if dim is None:
+                value.type.tensor_type.shape.dim[axis].Clear()
+    nodes = [node("Relu", name, f"y{at}", f"n{at}") for at, (name, _) in enumerate(inputs)]
+    return save(folder, nodes, values, " ".join(f"y{at}" for at in range(len(inputs))))
+
+
+def sizes_of(path: Path, **dims: int) -> list[int]:
+    graph = read_onnx(path, {key.replace("_", "."): size for key, size in dims.items()}).graph
+    return [op.flops or 0 for op in graph.ops]
+
+
+def test_a_dimension_without_a_name_goes_by_its_input_and_axis(tmp_path: Path) -> None:
+    # a Relu counts one FLOP per element; the first axis is the batch, 1 if nobody says
+    path = open_inputs(tmp_path, ("ids", [None, -1]), ("mask", [-1, "L"]))
+    assert sizes_of(path, ids_1=5, L=7) == [1 * 5, 1 * 7]
+    assert sizes_of(path, ids_0=2, ids_1=5, mask_0=3, L=7) == [2 * 5, 3 * 7]
+    assert sizes_of(path, batch=4, ids_0=2, ids_1=5, mask_1=7) == [2 * 5, 4 * 7]
+    with pytest.raises(InputError, match=r"'mask.1' is 8 and 7; state one"):
+        sizes_of(path, ids_1=5, L=7, mask_1=8)
+    with pytest.raises(InputError, match=r"dimension 'ids.2' open, only: ids.0, ids.1, mask.0, L"):
+        sizes_of(path, ids_2=5)
+
+
+def test_all_sizes_that_are_missing_are_asked_for_at_once(tmp_path: Path) -> None:
+    path = open_inputs(tmp_path, ("ids", ["N", "L", None]), ("mask", ["N", "L", -1]))
+    asked = r"3 dimensions are not known; state them \(--dim L=SIZE --dim ids.2=SIZE --dim mask.2="
+    with pytest.raises(InputError, match=asked):
+        read_onnx(path)
+    with pytest.raises(
+        InputError, match=r"dimension 2 \(mask.2\) is not known; state it \(--dim m"
+    ):
+        sizes_of(path, L=2, ids_2=3)
+    # "batch" is the name of another dimension here, and so means that alone
+    path = open_inputs(tmp_path, ("ids", [None, "batch"]))
+    assert sizes_of(path, batch=3) == [3]
+    assert read_onnx(path, {"batch": 3}).graph.provenance.parameters["assumed_dims"] == "ids.0=1"
+
+
+def test_a_negative_size_other_than_minus_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="input 'ids': dimension 1 is -2"):
+        read_onnx(open_inputs(tmp_path, ("ids", [1, -2])))
+
+
 def test_ops_without_a_name_or_with_a_name_twice_get_their_own(tmp_path: Path) -> None:
     nodes = [
         node("Relu", "x", "a"), node("Relu", "a", "b", "r"), node("Relu", "b", "c", "r"),

@@ -13,6 +13,7 @@ from placegap.instances.importers.torch_export.fx_reader import read_fx_graph
 from placegap.instances.importers.torch_export.model import build_model, read_traced_model
 from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.importers.torch_export.tracing import parameter_count, traced
+from placegap.instances.importers.torch_training.model import read_training_model
 
 pytestmark = pytest.mark.torch
 
@@ -225,6 +226,11 @@ def test_a_function_that_makes_no_model_is_one_line(
         ({"n_head": 3}, "cannot be built: ValueError"),
         ({"n_layer": 10**6}, "above the limit of 100000; PLACEGAP_MAX_TORCH_MODULES"),
         ({"vocab_size": -1}, "cannot be built"),
+        # the reason stands on the second line of what transformers says
+        (
+            {"model_type": "llama", "hidden_size": 10, "num_attention_heads": 3},
+            r"ValueError: The hidden size \(10\) is not a multiple of the number of attention",
+        ),
     ],
 )
 def test_a_bad_configuration_is_one_line(
@@ -234,3 +240,160 @@ def test_a_bad_configuration_is_one_line(
     with pytest.raises(InputError, match=message) as caught:
         read_traced_model(name, TraceOptions(seq=8))
     assert str(caught.value).startswith(name.removeprefix("hf:"))
+
+
+def params(graph: Graph) -> dict[str, Any]:
+    return dict(graph.provenance.parameters)
+
+
+@pytest.mark.parametrize(
+    ("fields", "dtype", "found"),
+    [
+        ({}, None, "float32"),
+        ({"torch_dtype": "bfloat16"}, None, "bfloat16"),
+        ({"dtype": "float16"}, None, "float16"),
+        ({"torch_dtype": "torch.float16"}, None, "float16"),
+        ({"torch_dtype": "bfloat16"}, "float32", "float32"),
+        ({"torch_dtype": "auto"}, "float16", "float16"),
+    ],
+)
+def test_the_number_type_is_the_configurations_unless_another_is_asked_for(
+    fields: dict[str, Any], dtype: Any, found: str, tmp_path: Path
+) -> None:
+    graph = read_traced_model(small(tmp_path, **fields), TraceOptions(seq=8, dtype=dtype)).graph
+    product = next(op for op in graph.ops if op.kind == "addmm")
+    assert (product.dtype or "float32") == found
+    # 11 x 8 of tokens and 16 x 8 of positions; of two layers 8 x 24 + 24, 8 x 8 + 8, 8 x 32 + 32
+    # and 32 x 8 + 8 of products, two norms of 16; and a last norm
+    weights = 8 * 27 + 2 * (216 + 72 + 288 + 264 + 32) + 16
+    size = weights * (4 if found == "float32" else 2)
+    assert params(graph)["traced_as"] == (
+        f"batch 1, 8 tokens, {found}, {size / 1000:.2f}".rstrip("0") + " kB of weights"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"torch_dtype": "float8_e4m3fn"}, "its dtype 'float8_e4m3fn' is none of float32, float16"),
+        ({"torch_dtype": "auto"}, r"its dtype 'auto' is none of .*; choose one \(--dtype\)"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}},
+         r"has a quantization_config \(gptq\), and quantized weights cannot be read"),
+        ({"compression_config": {"format": "int-quantized"}}, "has a compression_config, and"),
+        ({"vision_config": {"quantization_config": {"bits": 8}}}, "has a quantization_config, and"),
+    ],
+)  # fmt: skip
+def test_weights_of_other_types_are_refused(
+    fields: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    name = small(tmp_path, **fields)
+    with pytest.raises(InputError, match=message) as caught:
+        read_traced_model(name, TraceOptions(seq=8))
+    assert str(caught.value).startswith(name.removeprefix("hf:"))
+
+
+def test_a_quantization_config_of_nothing_is_none(tmp_path: Path) -> None:
+    name = small(tmp_path, quantization_config=None)
+    assert read_traced_model(name, TraceOptions(seq=8)).graph.ops
+
+
+TOWERS = """
+import torch
+import transformers
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.text = torch.nn.ModuleDict({"a": torch.nn.Linear(4, 4), "b": torch.nn.Linear(4, 4)})
+        self.tower = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+        self.mixed = torch.nn.Linear(4, 4)
+        self.folded = torch.nn.Parameter(torch.zeros(4))
+        self.tied = torch.nn.Linear(4, 4)
+        self.tied.weight = self.mixed.weight
+
+    def forward(self, x):
+        x = self.text["a"](x) + torch.exp(self.folded)  # folded into a constant, and so read
+        return x @ self.mixed.weight
+
+def towers():
+    return Net(), (torch.zeros(2, 4),)
+
+SMALL = dict(vocab_size=11, hidden_size=16, num_attention_heads=4, num_hidden_layers=1,
+             intermediate_size=8)
+
+def keeping(use_cache):
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL, use_cache=use_cache))
+    return model, {"input_ids": torch.zeros((1, 8), dtype=torch.long)}
+
+def cached():
+    return keeping(True)
+
+def uncached():
+    return keeping(False)
+
+def both():
+    config = transformers.T5Config(d_model=16, d_kv=4, num_heads=4, num_layers=1, d_ff=8,
+                                   vocab_size=11)
+    ids = torch.zeros((1, 8), dtype=torch.long)
+    return transformers.T5ForConditionalGeneration(config), {"input_ids": ids,
+                                                             "decoder_input_ids": ids}
+
+class Own:
+    def __init__(self, x):
+        self.parts = {"x": [x]}
+        self.again = self
+
+class Wrapped(torch.nn.Linear):
+    def forward(self, x):
+        return Own(super().forward(x))
+
+def own():
+    return Wrapped(3, 5), (torch.zeros(7, 3),)
+"""
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_parameters_that_no_op_reads_are_named(
+    train: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "towers.py").write_text(TOWERS)
+    monkeypatch.chdir(tmp_path)
+    options, read = TraceOptions(train=train), read_training_model if train else read_traced_model
+    found = params(read("py:towers:towers", options).graph)
+    # of text.b 20 numbers, of the tower 2 x 72, of two biases 4 each: 172 of 4 bytes
+    assert found["parameters_that_no_op_reads"] == ("text.b, tower, mixed.bias, 1 more (688 B)")
+
+
+def test_of_a_model_that_sees_the_tower_is_named_where_it_reads_text(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 1,
+             "intermediate_size": 8}  # fmt: skip
+    text = {**sizes, "model_type": "llama", "vocab_size": 11, "torch_dtype": "bfloat16"}
+    vision = {**sizes, "model_type": "clip_vision_model", "image_size": 8, "patch_size": 4}
+    path = tmp_path / "config.json"
+    fields = {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"],
+              "image_token_index": 10, "text_config": text, "vision_config": vision}  # fmt: skip
+    path.write_text(json.dumps(fields))
+    found = params(read_traced_model(f"hf:{path}", TraceOptions(seq=8)).graph)
+    assert ", bfloat16, " in found["traced_as"]  # as its text states
+    unread = "model.vision_tower, model.multi_modal_projector ("
+    assert found["parameters_that_no_op_reads"].startswith(unread)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert-base", "t5-small", "resnet50", "swin-tiny"])
+def test_of_a_known_model_every_parameter_is_read(name: str) -> None:
+    found = params(read_traced_model(f"hf:{name}").graph)
+    assert "parameters_that_no_op_reads" not in found
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_outputs_that_hold_tensors_in_objects_can_be_traced(
+    train: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "caches.py").write_text(TOWERS)
+    monkeypatch.chdir(tmp_path)
+    options, read = TraceOptions(train=train), read_training_model if train else read_traced_model
+    kept, plain = (read(f"py:caches:{name}", options).graph for name in ("cached", "uncached"))
+    # the cache holds keys and values that are computed anyhow
+    assert flops(kept) == flops(plain)
+    assert flops(read("py:caches:own", options).graph) == 210 * (1 + train)
+    assert flops(read("py:caches:both", options).graph) > 0
