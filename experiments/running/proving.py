@@ -12,6 +12,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.bounds.cheap_bounds import Bound
+from placegap.solvers.core.result import fault_words
 
 
 class Proof(NamedTuple):
@@ -66,5 +67,5 @@ def known_bound(
             warnings = (f"no bound: {error}",)
         else:
             bounds += known.bound_of(result)
-            warnings = (*said, *result.faults)
+            warnings = (*said, *map(fault_words, result.faults))
     return known.best_bound(bounds), warnings

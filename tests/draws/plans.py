@@ -189,18 +189,14 @@ def _links(rng: random.Random, count: int, stated: str) -> tuple[Link, ...]:
     )  # fmt: skip
 
 
-def semantics_for(
-    instance: Instance, rng: random.Random, *, iterations: bool = False
-) -> Semantics:
+def semantics_for(instance: Instance, rng: random.Random, *, iterations: bool = False) -> Semantics:
     """One of all semantics of one sample that the instance can have; or of `iterations`, too."""
     kinds = ["makespan", "makespan", "load", "load", "fwd_bwd", "stages", "latency"]
     kind = rng.choice(kinds + ["iteration"] * 3 * iterations)
     if kind == "iteration":
         backward = [op for op in instance.graph.ops if op.backward]
         splits = any(op.weight_gradient for op in backward) or not backward
-        return rng.choice(
-            [each for each in ITERATIONS if splits or each.schedule != "zero_bubble"]
-        )
+        return rng.choice([each for each in ITERATIONS if splits or each.schedule != "zero_bubble"])
     if kind == "stages":
         semantics = rng.choice(STAGES)
         servers = {device.server for device in instance.cluster.devices}

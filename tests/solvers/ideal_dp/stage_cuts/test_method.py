@@ -97,6 +97,58 @@ def test_finds_and_proves_what_brute_force_finds_2000_times_under_zero_bubble() 
     compare(draws_apart(range(40, 2040)))
 
 
+SCALES_NS = (0, 1, 2, 3, 1000, 10**9, 10**12, 10**15)
+
+
+def extreme_row(seed: int) -> tuple[Instance, PipelineIteration]:
+    """A few layers, many edges that skip layers, little room; times and transfers of all scales.
+
+    Each is of one to three scales. Where edges that skip layers have their own, as in half of the
+    draws, the value may be far above all that bounds count: these leave such messages out.
+    """
+    rng = random.Random(f"extreme-{seed}")
+    rules = iteration_semantics(rng)
+    n, most = rng.randrange(3, 7), rng.choice([2, 2, 3])
+    most_ns = rng.choice([10, 10**16])
+    scales = [scale for scale in SCALES_NS if scale < most_ns]
+    times, sends = (rng.sample(scales, rng.choice([1, 2, 3])) for _ in range(2))
+    backward = [rng.choice(times) for _ in range(n)] if rng.random() < 0.5 else None
+    row = layer_row(
+        [rng.choice(times) for _ in range(n)], backward, num_devices=most, resident_bytes=1
+    )
+    skips = [(f"f{i}", f"f{j}") for i in range(n) for j in range(i + 2, n) if rng.random() < 0.6]
+    if backward:
+        skips += [(f"b{b[1:]}", f"b{a[1:]}") for a, b in skips if rng.random() < 0.6]
+    edges = [(edge.producer, edge.consumer) for edge in row.graph.edges]
+    far = rng.choice([sends, (10**15,)])
+    made = tuple(
+        Edge(producer=a, consumer=b, bytes=rng.choice(own))
+        for pairs, own in ((edges, sends), (skips, far)) for a, b in pairs
+    )  # fmt: skip
+    room = rng.choice([None, n, -(-n // most)])
+    devices = tuple(
+        device.model_copy(update={"memory_bytes": room}) for device in row.cluster.devices
+    )
+    graph = row.graph.model_copy(update={"edges": made})
+    cluster = row.cluster.model_copy(update={"devices": devices})
+    return row.model_copy(update={"graph": graph, "cluster": cluster}), rules
+
+
+def extreme_rows(seeds: range) -> Iterator[Draw]:
+    return (extreme_row(seed) for seed in seeds)
+
+
+def test_finds_and_proves_what_brute_force_finds_on_all_scales() -> None:
+    ended = compare(extreme_rows(range(120)))
+    assert ended["optimal"] >= 80
+    assert ended["infeasible"] >= 5
+
+
+@pytest.mark.deep
+def test_finds_and_proves_what_brute_force_finds_on_all_scales_3000_times() -> None:
+    compare(extreme_rows(range(120, 3120)))
+
+
 def shared_row(seed: int) -> tuple[Instance, PipelineIteration]:
     """Five or six layers on two equal devices, two stages each. A forward tensor goes to the next
     layer, and by chance to the backward op of the layer before, which may be on the same device.
