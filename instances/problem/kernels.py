@@ -31,6 +31,10 @@ UNCACHED = "PLACEGAP_UNCACHED_KERNELS"
 """Environment variable: set for processes that are started where no folder can be written."""
 
 
+_settings: dict[str, Any] = vars(config)
+"""numba's own, which are attributes of a module."""
+
+
 @overload
 def kernel(function: F) -> F: ...
 @overload
@@ -64,7 +68,7 @@ def kernel(function: Any = None, *, allocates: bool = True, **options: bool | st
         if UNCACHED not in os.environ:
             with suppress(RuntimeError):  # numba knows no folder for it
                 return njit(**chosen)(function)
-            if not config.CACHE_DIR and Path(function.__code__.co_filename).exists():
+            if not _settings["CACHE_DIR"] and Path(function.__code__.co_filename).exists():
                 _keep_elsewhere("placegap's own folder and the user's cache")
                 return compiled(function)
         return njit(**{**chosen, "cache": False})(function)
@@ -79,7 +83,7 @@ def _keep_elsewhere(why: str) -> None:
         os.environ[UNCACHED] = "1"
         what = "every process compiles its kernels anew"
     else:
-        os.environ["NUMBA_CACHE_DIR"] = config.CACHE_DIR = str(folder)
+        os.environ["NUMBA_CACHE_DIR"] = _settings["CACHE_DIR"] = str(folder)
         what = f"compiled kernels are kept in {folder}"
     if sys.stderr is not None:
         mend = "set NUMBA_CACHE_DIR to a folder that can"
@@ -113,8 +117,9 @@ def _is_writable(folder: Path) -> bool:
         return False
 
 
-if config.CACHE_DIR and not _is_writable(Path(config.CACHE_DIR)):  # numba would not say so
-    _keep_elsewhere(f"the folder NUMBA_CACHE_DIR={config.CACHE_DIR}")
+_stated = _settings["CACHE_DIR"]
+if _stated and not _is_writable(Path(_stated)):  # numba would not say so
+    _keep_elsewhere(f"the folder NUMBA_CACHE_DIR={_stated}")
 
 
 class _LessGarbage(event.Listener):
