@@ -11,6 +11,7 @@ from placegap.experiments.running.sources import Source
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics, plan_class
 from placegap.instances.referee.plan import Plan
+from placegap.solvers.core.result import fault_words
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.solving.known_bounds import KnownBound, proven_by
 
@@ -44,7 +45,7 @@ def proven(
         result, said = place(attempt)
     except RuntimeError as error:
         return [], (f"no bound: {error}",)
-    return list(proven_by(result)), (*said, *result.faults)
+    return list(proven_by(result)), (*said, *map(fault_words, result.faults))
 
 
 def certified_bounds(verdict: Verdict, semantics: Semantics) -> list[KnownBound]:

@@ -18,6 +18,7 @@ from placegap.experiments.studies.gaps import (
     summarize,
 )
 from placegap.experiments.studies.model_table import model_rows
+from placegap.solvers.core.result import fault_words
 from placegap.solvers.core.trust import describe_basis
 from placegap.solvers.solving.known_bounds import RECORDED
 
@@ -179,10 +180,10 @@ def _bases(rows: Iterable[Sequence[GapCell]]) -> Iterator[str]:
 
 
 def _faults(cells: Sequence[GapCell]) -> Iterator[str]:
-    """What a solver said that a known plan contradicts."""
+    """What a solver said that a known plan contradicts, and internal errors."""
     for cell in cells:
         for fault in cell.faults:
-            yield f"a solver was wrong: {cell.cell.instance}, {cell.cell.label}: {fault}"
+            yield fault_words(fault, f"{cell.cell.instance}, {cell.cell.label}")
 
 
 def _cell_text(cell: GapCell, size: int, notes: Notes) -> CellText:

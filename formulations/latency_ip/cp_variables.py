@@ -88,7 +88,8 @@ class LatencyModel:
 
     def host(self, u: int, k: int) -> int:
         """Units of tensor u into or out of device k, rounded down; beyond the horizon is never."""
-        return min(int(self.instance.arrays.host_ns[u, k]), self.horizon_ns + 1) // self.unit_ns
+        never = self.horizon_ns // self.unit_ns + 1
+        return min(int(self.instance.arrays.host_ns[u, k]) // self.unit_ns, never)
 
 
 def new_model(instance: Instance, semantics: LatencySubgraphs, horizon_ns: int) -> LatencyModel:

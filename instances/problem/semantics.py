@@ -185,6 +185,11 @@ class PipelineIteration(_Rules):
     """Who moves tensors: the links, beside the work of the devices; or the devices themselves, as
     under max_load with ``load: add``."""
 
+    memory: MemoryRule = "sum"
+    """What a device holds of the microbatch that it works on: the resident bytes of its ops; or
+    their state, and what is live at the fullest moment, as for max_load. And what is kept of
+    further ones (`pipeline.in_flight`)."""
+
     @model_validator(mode="after")
     def _check_stages(self) -> Self:
         if self.schedule == "interleaved" and self.stages_per_device == 1:
@@ -201,7 +206,7 @@ class PipelineIteration(_Rules):
         """Short text that names every rule that is in force."""
         stages = f" v={self.stages_per_device}" if self.stages_per_device > 1 else ""
         rules = f"{self.schedule}{stages} m={self.microbatches} {self.sending}"
-        return f"pipeline_iteration {rules}"
+        return f"pipeline_iteration {rules}{_PEAK[self.memory]}"
 
 
 LoadSemantics = MaxLoad | MaxLoadFwdBwd
@@ -269,7 +274,7 @@ def plan_class(semantics: Semantics) -> PlanClass:
 
 def memory_rule(semantics: Semantics) -> MemoryRule:
     """What a device holds; the sum where there is no choice."""
-    if isinstance(semantics, LatencySubgraphs | PipelineIteration):
+    if isinstance(semantics, LatencySubgraphs):
         return "sum"
     return semantics.memory
 

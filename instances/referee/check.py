@@ -106,7 +106,7 @@ def check_and_run(
             held = iteration_holdings(instance, plan, iteration.stages, semantics)
     except PlanError as error:
         return (*placed, Violation("order", str(error))), None, None
-    return (*in_flight_violations(instance, held), *placed), iteration, held
+    return (*in_flight_violations(instance, held, semantics), *placed), iteration, held
 
 
 def check_placement(instance: Instance, plan: Plan, semantics: Semantics) -> tuple[Violation, ...]:

@@ -77,9 +77,9 @@ def held_bytes(
         return Holdings(used, used, np.zeros_like(used))
     if semantics.objective == "makespan" and schedule is None:
         return None
-    state = _state(instance, on, op)
+    state = state_of(instance, on, op)
     spans = live_spans(instance, plan, semantics, schedule)
-    return _fullest(state, spans)
+    return fullest(state, spans)
 
 
 def memory_violations(
@@ -183,8 +183,8 @@ def _join(
     return Spans(device, tensor, begin, end, tensor_bytes[tensor])
 
 
-def _state(instance: Instance, on: Ints, op: Ints) -> Ints:
-    """State of each device, shared state once for each name."""
+def state_of(instance: Instance, on: Ints, op: Ints) -> Ints:
+    """State of each device from its pairs with ops, (K,); shared state once for each name."""
     sizes, num_devices = instance.memory_arrays, instance.num_devices
     state = np.zeros(num_devices, np.int64)
     np.add.at(state, on, sizes.state_bytes[op])
@@ -199,8 +199,8 @@ def _state(instance: Instance, on: Ints, op: Ints) -> Ints:
     return state
 
 
-def _fullest(state: Ints, spans: Spans) -> Holdings:
-    """The largest sum of each device, and the first moment of it."""
+def fullest(state: Ints, spans: Spans) -> Holdings:
+    """The state of each device and the largest sum beside it, and the first moment of that."""
     count = len(spans.device)
     device = np.tile(spans.device, 2)
     moment = np.concatenate([spans.begin, spans.end])

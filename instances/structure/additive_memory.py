@@ -12,12 +12,14 @@ ops' bytes together. They are
   the op that runs at p counts at that op.
 
 max_load counts the steps of one order, so that any step will do as p: the sum of what is live on a
-device at p is no more than its largest sum. Of a makespan only what all schedules have in common is
-certain: p is the start of an op that takes time on every device which runs it. Then "at p or
-before" means the op or an ancestor: an event that has begun when p starts; and "at p or after" the
-op or a descendant, which end later than p starts. Of the moments that are tried the one counts at
-which the most bytes are live: for max_load all steps, for a makespan the ops of longest paths at
-which the most seems to be live.
+device at p is no more than its largest sum. pipeline_iteration counts such steps of each stage by
+itself, which is the same where each device has one stage whose gradients of weights are not apart;
+else only what the op at p reads and writes is certain, and p is the op with the most of that. Of a
+makespan only what all schedules have in common is certain: p is the start of an op that takes time
+on every device which runs it. Then "at p or before" means the op or an ancestor: an event that has
+begun when p starts; and "at p or after" the op or a descendant, which end later than p starts. Of
+the moments that are tried the one counts at which the most bytes are live: for max_load all steps,
+for a makespan the ops of longest paths at which the most seems to be live.
 
 So an instance with these resident bytes, under the rule `sum`, is a relaxation: every plan that
 fits at its peak fits there. Bounds and proofs that no plan exists hold for the rule `peak`.
@@ -39,7 +41,12 @@ from placegap.instances.problem.graph_index import GraphIndex, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.semantics import LoadSemantics, Semantics, memory_rule
+from placegap.instances.problem.semantics import (
+    LoadSemantics,
+    PipelineIteration,
+    Semantics,
+    memory_rule,
+)
 
 Flags = NDArray[np.bool_]
 
@@ -104,8 +111,14 @@ def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:
     _, first = np.unique(sizes.shared_name, return_index=True)
     np.add.at(floor, sizes.shared_op[first], sizes.shared_bytes)
     uses = _uses(instance)
-    is_load = isinstance(semantics, LoadSemantics)
-    found = (_fullest_step if is_load else _fullest_start)(instance, uses)
+    found: tuple[int, Flags] | None
+    if isinstance(semantics, PipelineIteration):
+        whole = semantics.stages_per_device == 1 and semantics.schedule != "zero_bubble"
+        found = _fullest_step(instance, uses) if whole else _largest_op(instance, uses)
+    elif isinstance(semantics, LoadSemantics):
+        found = _fullest_step(instance, uses)
+    else:
+        found = _fullest_start(instance, uses)
     if found is None:
         return floor
     moment, held = found
@@ -172,6 +185,17 @@ def _fullest_step(instance: Instance, uses: _Uses) -> tuple[int, Flags] | None:
     first, last = _spans(uses, step)
     moment = int(np.argmax(_live_bytes(instance, uses, first, last, step)))
     return int(np.argmax(step == moment)), (first <= moment) & (moment <= last)
+
+
+def _largest_op(instance: Instance, uses: _Uses) -> tuple[int, Flags]:
+    """The op with the most bytes of tensors and workspace, and the rows of `uses` that it is in."""
+    sizes, index = instance.memory_arrays, instance.arrays.index
+    needs = sizes.workspace_bytes.copy()
+    np.add.at(needs, index.tensor_producer, sizes.tensor_bytes)
+    consumer, tensor = np.unique(np.stack([index.consumer, index.tensor]), axis=1)
+    np.add.at(needs, consumer, sizes.tensor_bytes[tensor])
+    largest = int(np.argmax(needs))
+    return largest, _any(np.arange(instance.num_ops) == largest, uses)
 
 
 def _fullest_start(instance: Instance, uses: _Uses) -> tuple[int, Flags] | None:

@@ -21,6 +21,10 @@ plans proved a bound. ``no_plan``: none found, and the message says why.
 """
 
 
+INTERNAL_ERROR, STORED = "an internal error in", "stored in "
+"""How a fault begins that is no claim of a solver: ours, or of a file."""
+
+
 class SolverDisagreement(AssertionError):
     """A method and the referee cannot both be right: a bug to find, never a tolerance to widen."""
 
@@ -42,13 +46,41 @@ def fault_of(by: str, instance: Instance, said: str | Exception) -> str:
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
     ...     fault_of("heft", example(), ValueError("a bug"))
-    'heft on fd-dps-figure-3: ValueError: a bug'
+    'an internal error in heft on fd-dps-figure-3: ValueError: a bug'
     """
-    if isinstance(said, Exception):
-        said = " ".join(f"{type(said).__name__}: {said}".split())
-    fault = f"{by} on {instance.name}: {said}"
+    if isinstance(said, Exception) and not isinstance(said, SolverDisagreement):
+        fault = internal_error(f"{by} on {instance.name}", said)
+    else:
+        fault = f"{by} on {instance.name}: {' '.join(str(said).split())}"
     warnings.warn(Fault(f"a method failed: {fault}"), stacklevel=3)
     return fault
+
+
+def internal_error(where: str, error: Exception) -> str:
+    """A fault that is nobody's claim: our code, or what it calls, has failed.
+
+    Examples
+    --------
+    >>> internal_error("diving", OverflowError("too large"))
+    'an internal error in diving: OverflowError: too large'
+    """
+    said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
+    return f"{INTERNAL_ERROR} {where}: {said}"
+
+
+def fault_words(fault: str, where: str = "") -> str:
+    """A fault of a result as people read it: a wrong claim, or an internal error.
+
+    Examples
+    --------
+    >>> fault_words("HiGHS 1: says infeasible, but a plan of 3 ns is known", "net")
+    'a solver was wrong: net: HiGHS 1: says infeasible, but a plan of 3 ns is known'
+    >>> fault_words(internal_error("diving", OverflowError("too large")), "net")
+    'net: an internal error in diving: OverflowError: too large'
+    """
+    words = f"{where}: {fault}" if where else fault
+    is_no_solver = fault.startswith((INTERNAL_ERROR, STORED))
+    return words if is_no_solver else f"a solver was wrong: {words}"
 
 
 @dataclass(frozen=True)
@@ -71,7 +103,7 @@ class Outcome:
         numbers our code computes in integers, or a solver's word, as `trust.word_of` names it.
     faults : tuple of str
         What a solver said that a known plan contradicts, each with its name and version; nothing
-        of it is in plan and bound.
+        of it is in plan and bound. And internal errors that cost a part of the search.
     proven_infeasible : bool
         No feasible plan exists.
     message : str

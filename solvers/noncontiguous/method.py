@@ -19,7 +19,7 @@ from placegap.solvers.core.interrupts import raise_if_stopped
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import find_method, register, why_not
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import Outcome, internal_error
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.noncontiguous.best_partition import BestPartition, least_work
 from placegap.solvers.noncontiguous.merging import merge_blocks
@@ -95,7 +95,7 @@ def _without_start(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
         outcome = method.run(task, method.params())
     except Exception as error:
         raise_if_stopped(error)
-        fault = f"the MIP ({trust.word_of('highspy')}) failed: {type(error).__name__}: {error}"
+        fault = internal_error(f"the MIP ({trust.word_of('highspy')})", error)
         return Outcome(message=f"{missing}; {fault}", faults=(fault,))
     if outcome.rests_on or (outcome.bound_ns is None and not outcome.proven_infeasible):
         return outcome

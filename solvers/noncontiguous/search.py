@@ -18,6 +18,7 @@ from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.interrupts import raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Task
 from placegap.solvers.core.registry import find_method, why_not
+from placegap.solvers.core.result import internal_error
 from placegap.solvers.noncontiguous.best_partition import BestPartition
 from placegap.solvers.noncontiguous.columns.dives import dive
 from placegap.solvers.noncontiguous.columns.generation import (
@@ -191,7 +192,7 @@ class SplitSearch:
             raise
         except Exception as error:
             raise_if_stopped(error)
-            words = f"{phase} failed: {type(error).__name__}: {error}".rstrip(": ")
+            words = internal_error(f"noncontiguous ({phase})", error)
             if words not in self.progress.faults:
                 self.progress.faults.append(words)
             return None

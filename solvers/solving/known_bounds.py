@@ -26,11 +26,11 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.modules import with_content
-from placegap.solvers.core.result import Outcome, Result, carry_bound, finish
+from placegap.solvers.core.result import STORED, Outcome, Result, carry_bound, finish
 from placegap.solvers.core.trust import PROOF, describe_basis
 
-RECORDED, STORED = "recorded: ", "stored in "
-"""How the origins of bounds begin that nobody has proven just now."""
+RECORDED = "recorded: "
+"""How the origin of a bound begins that the corpus or the instance's file records."""
 
 
 class KnownBound(NamedTuple):

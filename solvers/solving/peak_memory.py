@@ -29,7 +29,7 @@ import numpy as np
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Evaluation, Plan
 from placegap.instances.structure.additive_memory import (
@@ -267,12 +267,18 @@ def _judged(name: str, task: Task, instance: Instance, outcome: Outcome) -> _Try
         return _Try(name, outcome, verdict, 0)
     held = np.array([use.memory_bytes for use in verdict.uses], np.int64)
     too_full = held > judged.arrays.memory_bytes
-    beyond = (held - _resident(counted, plan))[too_full].max(initial=1)
+    beyond = (held - _counted(counted, plan, task.semantics))[too_full].max(initial=1)
     return _Try(name, outcome, verdict, int(beyond))
 
 
-def _resident(instance: Instance, plan: Plan) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Sum of the resident bytes of each device, (K,)."""
+def _counted(
+    instance: Instance, plan: Plan, semantics: Semantics
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """What the rule `sum` counts on each device, (K,)."""
+    if isinstance(semantics, PipelineIteration):  # microbatches in flight, too
+        plain = semantics.model_copy(update={"memory": "sum"})
+        uses = evaluate(instance, plan, plain).uses
+        return np.array([use.memory_bytes for use in uses], np.int64)
     total = np.zeros(instance.num_devices, np.int64)
     for on, size in zip(plan.placement, instance.arrays.resident_bytes.tolist(), strict=True):
         total[list(on)] += size

@@ -8,6 +8,8 @@ from itertools import permutations
 
 from draws import draw
 from draws.corners import odd_instance
+from draws.peak import add_state
+from draws.pipelines import pipeline_instance, stage_plan
 from draws.twins import CLUSTERS, twin_instance
 from references.brute_force import (
     FWD_BWD_SEMANTICS,
@@ -29,6 +31,7 @@ from placegap.instances import (
     Makespan,
     MaxLoad,
     Op,
+    PipelineIteration,
     Plan,
     Semantics,
     Transfer,
@@ -42,6 +45,14 @@ STAGES = tuple(
     for replicas, levels in ((True, 1), (False, 2), (True, 2))
 )
 LATENCY = (*LATENCY_SEMANTICS, LatencySubgraphs(subgraphs=3))
+ITERATIONS = tuple(
+    PipelineIteration(
+        schedule=schedule, microbatches=m, sending=sending,
+        stages_per_device=v if schedule == "interleaved" else 1,
+    )
+    for schedule in ("gpipe", "1f1b", "interleaved", "zero_bubble")
+    for m, v, sending in ((1, 2, "overlap"), (2, 2, "blocking"), (6, 3, "overlap"))
+)  # fmt: skip
 
 
 def instances(seed: int) -> Iterator[Instance]:
@@ -55,6 +66,32 @@ def instances(seed: int) -> Iterator[Instance]:
         cluster = list(rng.choice(CLUSTERS))
         yield twin_instance(number, num_ops=rng.randrange(3, 13), kinds=cluster, max_edges=20)
         yield from (wide_instance(number + more) for more in range(4))
+
+
+def regrouped(instance: Instance, rng: random.Random) -> Instance:
+    """The instance with one colocation group, of any three ops, and all ops on all kinds."""
+    kinds = sorted({device.kind for device in instance.cluster.devices})
+    chosen = rng.sample(range(instance.num_ops), min(3, instance.num_ops))
+    ops = tuple(
+        op.model_copy(
+            update={
+                "time_ns": {kind: op.time_ns.get(kind, 1) for kind in kinds},
+                "colocation": "group" if i in chosen else None,
+            }
+        )
+        for i, op in enumerate(instance.graph.ops)
+    )
+    graph = instance.graph.model_copy(update={"ops": ops})
+    return instance.model_copy(update={"graph": graph})
+
+
+def every_instance(seed: int) -> Iterator[Instance]:
+    """All that the other draws have, layers too: as they are, and with state."""
+    rng = random.Random(f"every-{seed}")
+    for plain in instances(seed):
+        number, weights = rng.randrange(10**9), rng.random() < 0.5
+        for instance in (plain, pipeline_instance(number, weights=weights)):
+            yield add_state(instance, number) if rng.random() < 0.3 else instance
 
 
 def wide_instance(seed: int) -> Instance:
@@ -152,9 +189,14 @@ def _links(rng: random.Random, count: int, stated: str) -> tuple[Link, ...]:
     )  # fmt: skip
 
 
-def semantics_for(instance: Instance, rng: random.Random) -> Semantics:
-    """One of all semantics that the instance can have."""
-    kind = rng.choice(["makespan", "makespan", "load", "load", "fwd_bwd", "stages", "latency"])
+def semantics_for(instance: Instance, rng: random.Random, *, iterations: bool = False) -> Semantics:
+    """One of all semantics of one sample that the instance can have; or of `iterations`, too."""
+    kinds = ["makespan", "makespan", "load", "load", "fwd_bwd", "stages", "latency"]
+    kind = rng.choice(kinds + ["iteration"] * 3 * iterations)
+    if kind == "iteration":
+        backward = [op for op in instance.graph.ops if op.backward]
+        splits = any(op.weight_gradient for op in backward) or not backward
+        return rng.choice([each for each in ITERATIONS if splits or each.schedule != "zero_bubble"])
     if kind == "stages":
         semantics = rng.choice(STAGES)
         servers = {device.server for device in instance.cluster.devices}
@@ -173,6 +215,8 @@ def semantics_for(instance: Instance, rng: random.Random) -> Semantics:
 
 def random_plan(instance: Instance, semantics: Semantics, rng: random.Random) -> Plan:
     """A plan that may break any rule, but mostly can be executed."""
+    if isinstance(semantics, PipelineIteration) and rng.random() < 0.9:
+        return _with_stages(instance, semantics, rng)
     n, count = instance.num_ops, instance.num_devices
     style = rng.choice(["free", "few", "slices", "slices", "wild"])
     runs = [
@@ -274,3 +318,40 @@ def _channel_orders(
             order = order[1:]
         orders[channel + 1000 * (rng.random() < 0.01)] = tuple(order)
     return orders
+
+
+def _with_stages(instance: Instance, semantics: PipelineIteration, rng: random.Random) -> Plan:
+    """Slices of the passes as stages, in rounds over some devices; often with something amiss."""
+    if rng.random() < 0.3 and all(op.name[1:].isdigit() for op in instance.graph.ops):
+        return stage_plan(instance, semantics, rng)
+    sizes = range(1, instance.num_devices + 1)
+    few = [p for p in sizes if p * semantics.stages_per_device <= instance.num_ops / 2]
+    whole = [p for p in few if semantics.microbatches % p == 0] or [1]
+    devices = rng.sample(
+        range(instance.num_devices), rng.choice(whole if rng.random() < 0.9 else sizes)
+    )
+    count = len(devices) * semantics.stages_per_device
+    ops, position = instance.graph.ops, instance.graph.index.topological_position.tolist()
+    passes = [sorted((position[i], i) for i, op in enumerate(ops) if op.backward == back)
+              for back in (False, True)]  # fmt: skip
+    keeps, group, stage = rng.random() < 0.5, dict[str, int](), [0] * len(ops)
+    for back, line in enumerate(passes):
+        for place, (_, i) in enumerate(line):
+            s = place * count // len(line)
+            stage[i] = count - 1 - s if back else s
+            name = ops[i].colocation
+            if keeps and name is not None:
+                stage[i] = group.setdefault(name, stage[i])
+    for _ in range(rng.choice([0, 0, 0, 1, 2])):
+        stage[rng.randrange(len(ops))] = rng.randrange(count)
+    if rng.random() < 0.05:
+        rng.shuffle(stage)
+    placement = [(devices[s % len(devices)],) for s in stage]
+    if rng.random() < 0.1:
+        placement[rng.randrange(len(ops))] = (rng.randrange(instance.num_devices),)
+    if rng.random() < 0.05:
+        stage[rng.randrange(len(ops))] = rng.choice([-1, count, len(ops), 10**20])
+    if rng.random() < 0.02:
+        stage = stage[1:]
+    states = rng.random() < (0.95 if semantics.schedule == "interleaved" else 0.7)
+    return Plan(tuple(placement), stage=tuple(stage) if states else None)

@@ -16,6 +16,7 @@ from placegap.experiments.show.place_report import (
 )
 from placegap.experiments.show.rendering import output, warn
 from placegap.instances.problem.instance import Instance
+from placegap.solvers.core.result import fault_words
 
 if TYPE_CHECKING:
     from placegap.experiments.running.exporting import ModulePrice
@@ -65,7 +66,7 @@ def report(
         if price is not None:
             output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
     for fault in result.faults:
-        warn(fault if fault.startswith("stored in ") else f"a solver was wrong: {fault}")
+        warn(fault_words(fault))
     if result.plan is None or result.evaluation is None:
         if result.status == "bound":
             warn(f"{result.method} makes no plans, only bounds")

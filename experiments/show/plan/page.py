@@ -85,7 +85,8 @@ def _texts(found: Anatomy) -> dict[str, str]:
     moments = "over time" if found.is_timed else "at each step of a sample, op by op"
     rule = "resident bytes, all the time"
     if isinstance(found.semantics, PipelineIteration):
-        rule = "resident bytes and what microbatches in flight keep"
+        own = "resident bytes" if memory_rule(found.semantics) == "sum" else "what a stage works on"
+        rule = f"{own} and what microbatches in flight keep"
     elif memory_rule(found.semantics) == "peak":
         rule = "state, live tensors and workspace"
     peaks = "; ".join(

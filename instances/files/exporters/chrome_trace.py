@@ -133,7 +133,7 @@ def _iteration(
         name = f"microbatch {message.sender.microbatch} to stage {message.receiver.stage}"
         yield _span(name, "transfer", source, SENDS, message.start_ns, message.end_ns, {})
         yield from _arrow(number, (source, message.start_ns), (target, start_of[message.receiver]))
-    yield from _counters(levels_in_flight(instance, plan, run))
+    yield from _counters(levels_in_flight(instance, plan, run, semantics))
 
 
 def _memory(

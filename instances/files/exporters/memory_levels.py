@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration, Semantics, memory_rule
 from placegap.instances.referee.memory import held_bytes, live_spans
-from placegap.instances.referee.pipeline.in_flight import kept_bytes, stash_bytes
+from placegap.instances.referee.pipeline.in_flight import alone_bytes, kept_bytes, stash_bytes
 from placegap.instances.referee.pipeline.iteration import Iteration, simulate_iteration
 from placegap.instances.referee.plan import Plan, Schedule
 
@@ -42,7 +40,8 @@ def memory_levels(
     [(0, 0), (5, 1), (6, 2), (26, 1), (27, 0)]
     """
     if isinstance(semantics, PipelineIteration):
-        return levels_in_flight(instance, plan, simulate_iteration(instance, plan, semantics))
+        run = simulate_iteration(instance, plan, semantics)
+        return levels_in_flight(instance, plan, run, semantics)
     held = held_bytes(instance, plan, semantics, schedule)
     assert held is not None  # the rules that need a schedule have one
     if memory_rule(semantics) == "sum":
@@ -55,7 +54,9 @@ def memory_levels(
     return levels_of(held.state_bytes.tolist(), changes)
 
 
-def levels_in_flight(instance: Instance, plan: Plan, run: Iteration) -> list[Levels]:
+def levels_in_flight(
+    instance: Instance, plan: Plan, run: Iteration, semantics: PipelineIteration
+) -> list[Levels]:
     """The levels of one iteration: stages keep their stash from forward to backward events.
 
     Where weight events are apart, what those read is kept until they end.
@@ -68,15 +69,14 @@ def levels_in_flight(instance: Instance, plan: Plan, run: Iteration) -> list[Lev
     for event, start, end in (span for spans in run.events if stash for span in spans):
         s = event.stage
         if event.weight:
-            # resident bytes hold all of the microbatch at work: its stash in place of what is kept
+            # the base holds all of the microbatch at work: its stash in place of what is kept
             changes += [(home[s], start, stash[s] - kept[s]), (home[s], end, -stash[s])]
         elif event.backward:
             changes.append((home[s], end, (kept[s] if s in splits else 0) - stash[s]))
         else:
             changes.append((home[s], start, stash[s]))
-    # resident bytes have one microbatch in them: while there is none, its stash counts as well
-    base = np.zeros(instance.num_devices, np.int64)
-    np.add.at(base, plan.devices, instance.arrays.resident_bytes)
+    # the base has one microbatch in it: while there is none, its stash counts as well
+    base = alone_bytes(instance, plan, run.stages, semantics)
     for s, kept in enumerate(stash):
         base[home[s]] -= kept
     return levels_of(base.tolist(), changes)

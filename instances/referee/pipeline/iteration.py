@@ -93,6 +93,10 @@ def check_iteration(instance: Instance, semantics: PipelineIteration) -> None:
     time_ns = sum(arrays.time_ns.max(axis=1).tolist()) + instance.num_devices * moves
     held = 2 * sum(instance.memory_arrays.tensor_bytes.tolist()) * instance.num_devices
     held += sum(arrays.resident_bytes.tolist())
+    if semantics.memory == "peak":
+        sizes = instance.memory_arrays
+        held += sum(sizes.workspace_bytes.tolist()) + sum(sizes.state_bytes.tolist())
+        held += sum(sizes.shared_bytes.tolist()) * instance.num_devices
     for total, what in ((time_ns, "take {} ns"), (held, "hold {} bytes")):
         if total * semantics.microbatches > LARGEST_SUM:
             most = what.format(total * semantics.microbatches)

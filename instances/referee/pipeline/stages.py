@@ -57,7 +57,8 @@ def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) ->
     backward ops of their own and of earlier stages, and no forward op. Exchanges of a shared
     weight's gradients (`exchanged_edges`) bind no stage.
 
-    A colocation group whose ops share a device is in one stage of it.
+    The ops of a colocation group that share a device are in one stage of it. (That all of them
+    share one is a rule of its own, `check`.)
 
     Raises
     ------
@@ -112,10 +113,11 @@ def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) ->
 
 
 def _check_groups(instance: Instance, stage: Ints, device: Ints) -> None:
-    first: dict[int, int] = {}
-    for i, group in enumerate(instance.arrays.group.tolist()):
-        other = first.setdefault(group, i)
-        if stage[other] != stage[i] and device[other] == device[i]:
+    first: dict[tuple[int, int], int] = {}
+    places = zip(instance.arrays.group.tolist(), device.tolist(), strict=True)
+    for i, place in enumerate(places):
+        other = first.setdefault(place, i)
+        if stage[other] != stage[i]:
             ops = instance.graph.ops
             raise PlanError(
                 f"op {ops[i].name!r} is in stage {stage[i]}, but {ops[other].name!r} of its group"

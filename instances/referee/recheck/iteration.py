@@ -17,6 +17,7 @@ from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.plan import Plan, Violation
 from placegap.instances.referee.recheck.facts import Facts
 from placegap.instances.referee.recheck.makespan import OrderError
+from placegap.instances.referee.recheck.memory import most_at_once, state_held, steps
 
 Node = tuple[int, ...]
 """(step, microbatch), or (step, microbatch, later step): an event, or what it sends there.
@@ -248,12 +249,16 @@ def _longest(duration: dict[Node, int], waits: list[tuple[Node, Node]]) -> int:
 
 def in_flight_rule(facts: Facts, plan: Plan, semantics: PipelineIteration) -> Iterator[Violation]:
     """Devices that hold more than they can: resident bytes, and the stash of microbatches beyond
-    the first that are in flight.
+    the first that are in flight; at the peak, state and what one passage needs for the former.
     """
     pipe = StageChain(facts, plan, semantics)
     held = [0] * len(facts.devices)
-    for op, k in zip(facts.ops, pipe.home, strict=True):
-        held[k] += op.resident_bytes
+    if semantics.memory == "peak":
+        for k in set(pipe.home):
+            held[k] = _one_passage(pipe, k)
+    else:
+        for op, k in zip(facts.ops, pipe.home, strict=True):
+            held[k] += op.resident_bytes
     if pipe.trains:
         flying = _in_flight(pipe)
         for s in range(pipe.count):
@@ -267,6 +272,32 @@ def in_flight_rule(facts: Facts, plan: Plan, semantics: PipelineIteration) -> It
                 "memory", f"{device.name!r} holds {most} bytes of {device.memory_bytes}",
                 device=device.name,
             )  # fmt: skip
+
+
+def _one_passage(pipe: StageChain, k: int) -> int:
+    """State of a device, and the most that one microbatch needs there: one of its stages is at the
+    fullest step of its ops, pass by pass, and each other one keeps a stash.
+    """
+    facts, ops = pipe.facts, pipe.facts.ops
+    begin = {i: span[0] for i, span in enumerate(steps(facts))}
+    late = len(ops) * 2 if pipe.splits else 0
+
+    def moment(i: int) -> int:
+        return begin[i] + ops[i].backward * len(ops) + ops[i].weight_gradient * late
+
+    most = 0
+    stages = [s for s, home in enumerate(pipe.device) if home == k]
+    for s in stages:
+        here = [i for i, at in enumerate(pipe.stage) if at == s]
+        rows = [(moment(i), moment(i) + 1, ops[i].workspace_bytes) for i in here]
+        for u, (a, edge) in enumerate(facts.tensors):
+            uses = [moment(b) for _, b, of in facts.ends if of == u and pipe.stage[b] == s]
+            uses += [moment(a)] * (pipe.stage[a] == s)
+            if uses:
+                rows.append((min(uses), max(uses) + 1, edge.bytes))
+        others = sum(_stash(pipe, other) for other in stages if other != s)
+        most = max(most, most_at_once(rows) + others)
+    return state_held(facts, [i for i, on in enumerate(pipe.home) if on == k]) + most
 
 
 def _in_flight(pipe: StageChain) -> list[int]:

@@ -43,7 +43,7 @@ def peak_bytes(facts: Facts, plan: Plan, semantics: Semantics, times: Times | No
     times : Times or None
         When ops and transfers of a makespan plan run; None counts steps.
     """
-    when = _steps(facts) if times is None else list(times.ops)
+    when = steps(facts) if times is None else list(times.ops)
     live: list[dict[int, Span]] = [{} for _ in facts.devices]
 
     def touch(k: int, u: int, span: Span) -> None:
@@ -64,11 +64,12 @@ def peak_bytes(facts: Facts, plan: Plan, semantics: Semantics, times: Times | No
         here = [i for i, on in enumerate(plan.placement) if k in on]
         rows = [(*span, facts.tensors[u][1].bytes) for u, span in live[k].items()]
         rows += [(*when[i], facts.ops[i].workspace_bytes) for i in here]
-        held.append(_state(facts, here) + _most_at_once(rows))
+        held.append(state_held(facts, here) + most_at_once(rows))
     return held
 
 
-def _state(facts: Facts, here: list[int]) -> int:
+def state_held(facts: Facts, here: list[int]) -> int:
+    """State of some ops that are on one device."""
     total, shared = 0, dict[str, int]()
     for i in here:
         op = facts.ops[i]
@@ -77,7 +78,7 @@ def _state(facts: Facts, here: list[int]) -> int:
     return total + sum(shared.values())
 
 
-def _most_at_once(rows: list[tuple[int, int, int]]) -> int:
+def most_at_once(rows: list[tuple[int, int, int]]) -> int:
     """Largest sum of the sizes of (begin, end, size) that hold at one moment."""
     now = most = 0
     open_: list[Span] = []
@@ -90,7 +91,7 @@ def _most_at_once(rows: list[tuple[int, int, int]]) -> int:
     return most
 
 
-def _steps(facts: Facts) -> list[Span]:
+def steps(facts: Facts) -> list[Span]:
     """A step of its own for each op: by changes of the pass on the way to it, then by position."""
     before: list[list[int]] = [[] for _ in facts.ops]
     for a, b, _ in facts.ends:

@@ -195,7 +195,9 @@ class PartSearch:
             walks.append(walk.pairs)
             mixture.add(walk.pairs)
             if self.judge.limit_ns is not None:
-                layers = cheap_pairs(problem, layers, weight, self.judge.limit_ns * scale - 1)
+                # messages that skip stages are in the value alone, which may be far above all costs
+                most = min(self.judge.limit_ns * scale, NEVER) - 1
+                layers = cheap_pairs(problem, layers, weight, most)
                 if cheapest_walk(problem, layers, weight).cost >= NEVER:
                     return
             if idle >= STALLED or self.clock.left_s == 0.0:

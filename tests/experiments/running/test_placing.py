@@ -47,6 +47,7 @@ def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> No
     assert usual(objective="makespan") == "makespan port per_edge peak"
     assert usual(objective="latency_subgraphs") == "latency_subgraphs 1"  # has no such rule
     assert usual(channels="link") == "makespan link per_edge peak"
+    assert usual(schedule="gpipe") == "pipeline_iteration gpipe m=8 overlap peak"
     assert usual(method="heft") == "makespan port per_edge peak"  # heft does no max_load
     assert usual(method="m-topo").startswith("max_load")
 

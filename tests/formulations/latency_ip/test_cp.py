@@ -8,7 +8,17 @@ from ortools.sat.python import cp_model
 
 from placegap.formulations.latency_ip.cp import build, read_plan, warm_start
 from placegap.formulations.latency_ip.cp_variables import LatencyModel
-from placegap.instances import Edge, Graph, Instance, Op, Semantics, evaluate, example
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Op,
+    Semantics,
+    evaluate,
+    example,
+)
 
 every_q = pytest.mark.parametrize("semantics", LATENCY_SEMANTICS, ids=["once", "twice"])
 
@@ -92,3 +102,19 @@ def test_where_times_are_rounded_the_bound_is_just_below_the_optimum() -> None:
 def test_its_unit_is_that_of_its_times_where_they_are_small() -> None:
     model = build(example(), LATENCY_SEMANTICS[0])
     assert (model.unit_ns, model.exact) == (1, True)
+
+
+def test_a_tensor_that_takes_longer_than_the_horizon_does_so_in_the_models_units() -> None:
+    # all times are multiples of 2000 ns, which is the unit: of a horizon of 5000 ns the model has 2
+    # units, and what takes 8000 takes at least 3; at a horizon of 0 it takes at least 1
+    ops = tuple(Op(name=name, time_ns={"gpu": 2000}) for name in "ab")
+    edges = (Edge(producer="a", consumer="b", host_time_ns=8000),)
+    devices = (Device(name="d", kind="gpu"), Device(name="e", kind="gpu"))
+    pair = Instance(
+        name="pair", graph=Graph(name="pair", ops=ops, edges=edges),
+        cluster=Cluster(name="two", devices=devices),
+    )  # fmt: skip
+    for horizon_ns, units in ((5000, 3), (0, 1)):
+        model = build(pair, LATENCY_SEMANTICS[0], horizon_ns=horizon_ns)
+        assert (model.unit_ns, model.exact) == (2000, True)
+        assert model.host(0, 0) == units

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 from draws.peak import add_state, with_peak
-from draws.plans import instances, random_plan, semantics_for
+from draws.plans import every_instance, instances, random_plan, semantics_for
 
 from placegap.instances import (
     Cluster,
@@ -19,6 +19,7 @@ from placegap.instances import (
     Makespan,
     MaxLoad,
     Op,
+    PipelineIteration,
     Plan,
     Semantics,
     evaluate,
@@ -70,6 +71,46 @@ def compare(seed: int, number: int) -> tuple[int, int]:
 def test_every_peak_is_between_the_floor_and_the_ceiling() -> None:
     _, reached = compare(1, 600)
     assert reached >= 60
+
+
+def compare_iterations(seed: int, number: int) -> tuple[int, int]:
+    """The same for iterations, whose sum has microbatches in flight in it."""
+    rng = random.Random(f"additive-iterations-{seed}")
+    judged, reached = 0, 0
+    for plain in every_instance(seed):
+        instance = add_state(plain, rng.randrange(10**9))
+        sum_ = semantics_for(instance, rng, iterations=True)
+        if not isinstance(sum_, PipelineIteration):
+            continue
+        semantics = with_peak(sum_)
+        low = with_resident(instance, floor_bytes(instance, semantics))
+        high = with_resident(instance, ceiling_bytes(instance))
+        for _ in range(4):
+            plan = random_plan(instance, semantics, rng)
+            verdict = evaluate(instance, plan, semantics)
+            if any(v.rule == "colocation" for v in verdict.violations) or not verdict.uses:
+                continue
+            least, held, most = (
+                np.array([use.memory_bytes for use in evaluate(of, plan, rules).uses])
+                for of, rules in ((low, sum_), (instance, semantics), (high, sum_))
+            )
+            assert (least <= held).all(), (instance.name, semantics.label, plan)
+            assert (held <= most).all(), (instance.name, semantics.label, plan)
+            judged, reached = judged + 1, reached + int((least == held).all())
+        if judged >= number:
+            return judged, reached
+    raise AssertionError
+
+
+def test_every_peak_of_an_iteration_is_between_the_floor_and_the_ceiling() -> None:
+    _, reached = compare_iterations(1, 200)
+    assert reached >= 20
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_every_peak_of_many_iterations_is_between_the_floor_and_the_ceiling(seed: int) -> None:
+    compare_iterations(seed, 2000)
 
 
 @pytest.mark.deep

@@ -293,11 +293,11 @@ def test_a_proof_of_its_own_and_the_word_of_a_solver_are_told_apart(
 @pytest.mark.parametrize(
     ("module", "phase", "words"),
     [
-        (split_search, "choose_pricer", "the pricing's set-up failed: ValueError: broken"),
-        (split_search, "cover_all", "column generation failed: ValueError: broken"),
-        (split_search, "dive", "dives failed: ValueError: broken"),
-        (partition_search, "anneal", "local search failed: ValueError: broken"),
-        (partition_search, "exchange_pairs", "local search failed: ValueError: broken"),
+        (split_search, "choose_pricer", "the pricing's set-up"),
+        (split_search, "cover_all", "column generation"),
+        (split_search, "dive", "dives"),
+        (partition_search, "anneal", "local search"),
+        (partition_search, "exchange_pairs", "local search"),
     ],
 )
 def test_a_phase_that_fails_costs_no_more_than_its_part(
@@ -308,7 +308,7 @@ def test_a_phase_that_fails_costs_no_more_than_its_part(
 
     monkeypatch.setattr(module, phase, broken)
     result = split(open_instance(), mip=False, rounds=1)
-    assert words in result.faults
+    assert f"an internal error in noncontiguous ({words}): ValueError: broken" in result.faults
     assert result.value_ns is not None
     assert result.bound_ns is not None
     assert result.bound_ns <= result.value_ns
@@ -328,7 +328,7 @@ def test_a_mip_that_fails_leaves_plan_and_bound(
     assert result.value_ns is not None
     assert result.rests_on == "proof"
     assert result.message.startswith("ended after 2 rounds of pricing; the MIP failed")
-    assert any(fault.startswith("the MIP (HiGHS ") for fault in result.faults)
+    assert any(" error in noncontiguous (the MIP (HiGHS " in fault for fault in result.faults)
 
 
 @pytest.mark.usefixtures("open_gap")

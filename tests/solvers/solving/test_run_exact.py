@@ -225,7 +225,7 @@ def test_a_placer_that_fails_costs_its_plan_and_a_sentence(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(METHODS, "heft", replace(METHODS["heft"], run=_fails))
-    fault = f"heft on {example().name}: ValueError: a bug"
+    fault = f"an internal error in heft on {example().name}: ValueError: a bug"
     with pytest.warns(Fault, match="heft on .*: ValueError: a bug"):  # of sections, too
         found = solve(example(), PORT, method, {"workers": 1})
     assert (found.value_ns, found.bound_ns) == (34, 34)

@@ -18,6 +18,7 @@ from placegap.instances import Makespan, Plan, Semantics, example
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import load_plan, load_stated_plan, save_plan
 from placegap.solvers import Result, SolverDisagreement
+from placegap.solvers.core.result import internal_error
 from placegap.solvers.solving.auto import beside
 
 Capture = pytest.CaptureFixture[str]
@@ -179,6 +180,15 @@ def test_what_a_known_plan_refutes_is_a_warning(model: Path, capsys: Capture) ->
     command = ["place", str(model), "--method", "fake", "--param", "fault=Solver 1 said no"]
     assert main(command) == 0
     assert "placegap: a solver was wrong: Solver 1 said no\n" in capsys.readouterr().err
+
+
+def test_an_internal_error_is_not_said_to_be_a_solvers(model: Path, capsys: Capture) -> None:
+    fault = internal_error("fake", OverflowError("too large"))
+    command = ["place", str(model), "--method", "fake", "--param", f"fault={fault}"]
+    assert main(command) == 0
+    err = capsys.readouterr().err
+    assert "placegap: an internal error in fake: OverflowError: too large\n" in err
+    assert "a solver was wrong" not in err
 
 
 def test_a_second_opinion_agrees_or_contradicts(model: Path, capsys: Capture) -> None:

@@ -6,15 +6,27 @@ import random
 from itertools import pairwise
 
 import pytest
+from draws.peak import add_state
 from draws.pipelines import (
     iteration_semantics,
     layer_row,
     pipeline_instance,
     shared_weight_row,
     stage_plan,
+    zero_bubble,
 )
 
-from placegap.instances import InputError, PipelineIteration, Plan, evaluate, example, recheck
+from placegap.instances import (
+    InputError,
+    Instance,
+    MaxLoad,
+    PipelineIteration,
+    Plan,
+    Semantics,
+    evaluate,
+    example,
+    recheck,
+)
 from placegap.instances.referee.check import check_and_run
 from placegap.instances.referee.pipeline.iteration import simulate_iteration
 from placegap.instances.referee.simulate import PlanError
@@ -86,6 +98,95 @@ def test_stages_hold_what_is_in_flight() -> None:
         for schedule in ("1f1b", "gpipe")
     }
     assert held == {"1f1b": [18, 14, 10], "gpipe": [38, 38, 38]}
+
+
+def held(instance: Instance, plan: Plan, semantics: Semantics) -> list[int]:
+    return [use.memory_bytes for use in evaluate(instance, plan, semantics).uses]
+
+
+def stated(instance: Instance, **sizes: int) -> Instance:
+    """The instance whose every op has these sizes."""
+    ops = tuple(op.model_copy(update=sizes) for op in instance.graph.ops)
+    return instance.model_copy(update={"graph": instance.graph.model_copy(update={"ops": ops})})
+
+
+def test_at_its_peak_a_stage_of_inference_holds_its_state_and_what_one_op_needs() -> None:
+    # four layers of 100 bytes of state, tensors of 10, workspace 1: the sum of resident bytes is
+    # 400 on each of two devices. At its peak the first holds 200 of state; its second layer reads
+    # 10, writes 10, works with 1. The other reads 10, writes 10 for its last layer
+    row = stated(
+        layer_row([1] * 4, None, num_devices=2, bytes_each=10, resident_bytes=200),
+        state_bytes=100, workspace_bytes=1,
+    )  # fmt: skip
+    plan = Plan.on([0, 0, 1, 1])
+    assert held(row, plan, PipelineIteration()) == [400, 400]
+    assert held(row, plan, PipelineIteration(memory="peak")) == [221, 221]
+
+
+def test_at_its_peak_a_stage_keeps_what_is_in_flight() -> None:
+    # a stash of 4 bytes per layer, state of 3 for each of its two ops, workspace 2. While a forward
+    # or backward op runs, one microbatch is its stash and the workspace; 1f1b keeps the stashes of
+    # min(m, S - s) - 1 others, gpipe those of 7
+    row = stated(layer_row([1] * 3, [1] * 3, stash_bytes=4), state_bytes=3, workspace_bytes=2)
+    plan = Plan.on([0, 1, 2] * 2)
+    for schedule, others in (("1f1b", [2, 1, 0]), ("gpipe", [7, 7, 7])):
+        rules = PipelineIteration.model_validate({"schedule": schedule, "memory": "peak"})
+        assert held(row, plan, rules) == [6 + 4 + 2 + 4 * each for each in others]
+
+
+def test_at_its_peak_a_device_with_two_stages_keeps_the_stash_of_the_other() -> None:
+    # as above; device 0 has stages 0 and 2 of 4. It holds 12 of state, 4 + 2 of the stage at work,
+    # 4 of the other one, and of further microbatches what the rule `sum` counts
+    row = stated(layer_row([1] * 4, [1] * 4, num_devices=2, stash_bytes=4), state_bytes=3)
+    plan = Plan.on([0, 1] * 4)
+    plan = Plan(plan.placement, stage=(0, 1, 2, 3) * 2)
+    rules = {"schedule": "interleaved", "stages_per_device": 2, "microbatches": 4}
+    further = held(row, plan, PipelineIteration.model_validate(rules))  # no resident bytes
+    peak = held(row, plan, PipelineIteration.model_validate({**rules, "memory": "peak"}))
+    assert peak == [12 + 8 + each for each in further]
+
+
+def test_one_microbatch_holds_at_its_peak_what_it_holds_under_max_load() -> None:
+    for seed in range(150):
+        rng = random.Random(f"one-{seed}")
+        instance = add_state(pipeline_instance(seed), seed)
+        schedule = rng.choice(["gpipe", "1f1b"])
+        rules = PipelineIteration.model_validate(
+            {"schedule": schedule, "memory": "peak", "microbatches": 1}
+        )
+        plan = stage_plan(instance, rules, rng)
+        if evaluate(instance, plan, rules).uses:
+            own = held(instance, Plan(plan.placement), MaxLoad(memory="peak"))
+            assert held(instance, plan, rules) == own, seed
+
+
+def test_both_referees_count_the_same_peak_to_the_byte() -> None:
+    counted = 0
+    for seed in range(150):
+        rng = random.Random(f"bytes-{seed}")
+        weights = rng.random() < 0.3
+        instance = add_state(pipeline_instance(seed, weights=weights), seed)
+        own = zero_bubble(rng) if weights else iteration_semantics(rng)
+        rules = own.model_copy(update={"memory": "peak"})
+        plan = stage_plan(instance, rules, rng)
+        try:
+            uses = held(instance, plan, rules)
+        except InputError:
+            continue  # zero_bubble of what has no gradients of weights
+        for less in (0, 1) if uses else ():
+            k = rng.choice([k for k, most in enumerate(uses) if most] or [0])
+            devices = tuple(
+                device.model_copy(update={"memory_bytes": max(0, most - less * (at == k))})
+                for at, (device, most) in enumerate(
+                    zip(instance.cluster.devices, uses, strict=True)
+                )
+            )
+            cluster = instance.cluster.model_copy(update={"devices": devices})
+            verdict = recheck(instance.model_copy(update={"cluster": cluster}), plan, rules)
+            full = [each.device for each in verdict.violations if each.rule == "memory"]
+            assert full == [devices[k].name] * (less and uses[k] > 0), (seed, rules.label)
+            counted += 1
+    assert counted >= 100
 
 
 def test_gradients_of_a_shared_weight_are_exchanged_after_the_last_microbatch() -> None:

@@ -41,6 +41,20 @@ def test_both_referees_agree_on_20_000_more() -> None:
     compare(range(1000, 21_000))
 
 
+def test_a_group_is_in_one_stage_of_each_device_that_has_some_of_it() -> None:
+    # b and c of the group a, b, c are on d1, in its stages 0 and 2; a, the first, is on d0
+    row = layer_row([1, 1, 1, 1], None, num_devices=2)
+    ops = [op.model_copy(update={"colocation": None if i == 3 else "group"})
+           for i, op in enumerate(row.graph.ops)]  # fmt: skip
+    graph = row.graph.model_copy(update={"ops": tuple(ops), "edges": ()})
+    instance = row.model_copy(update={"graph": graph})
+    rules = PipelineIteration(schedule="interleaved", stages_per_device=2, microbatches=2)
+    plan = replace(Plan.on([0, 1, 1, 0]), stage=(1, 0, 2, 3))
+    for verdict in (evaluate(instance, plan, rules), recheck(instance, plan, rules)):
+        assert {violation.rule for violation in verdict.violations} == {"colocation", "order"}
+        assert verdict.value_ns is None
+
+
 def test_stages_of_any_number_are_counted_at_once() -> None:
     rules, row = PipelineIteration(), layer_row([1, 2, 3, 2], [2, 4, 6, 4])
     plan = replace(Plan.on([0, 1, 2, 3] * 2), stage=(0, 1, 2, 10**30) * 2)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from draws.peak import add_state, with_peak
-from draws.plans import instances, random_plan, semantics_for
+from draws.plans import every_instance, instances, random_plan, regrouped, semantics_for
 
 from placegap.instances import (
     Evaluation,
@@ -72,6 +72,40 @@ def test_both_referees_agree_on_2000_random_plans() -> None:
     }  # fmt: skip
     assert min(rules.values()) >= 10
     assert rules["none"] >= 400
+
+
+def compare_everything(seed: int, number: int) -> tuple[Counter[str], Counter[str]]:
+    """Judge plans of all objectives twice; how many per objective or schedule, and per rule."""
+    rng = random.Random(f"everything-{seed}")
+    judged, rules = Counter[str](), Counter[str]()
+    for instance in islice(every_instance(seed), -(-number // PLANS_PER_INSTANCE)):
+        for draw in range(PLANS_PER_INSTANCE):
+            own = semantics_for(instance, rng, iterations=True)
+            has_peak = "memory" in type(own).model_fields
+            semantics = with_peak(own) if has_peak and rng.random() < 0.3 else own
+            plan = random_plan(instance, semantics, rng)
+            judge = regrouped(instance, rng) if rng.random() < 0.3 else instance
+            first = opinion(evaluate(judge, plan, semantics))
+            second = opinion(recheck(judge, plan, semantics))
+            assert first == second, f"{instance.name}, draw {draw}, {semantics.label}: {plan}"
+            kind = getattr(semantics, "schedule", semantics.objective)
+            judged[kind] += 1
+            rules.update({(kind, rule) for rule in first[1] or {"none"}})
+    return judged, rules
+
+
+def test_both_referees_agree_on_plans_of_every_objective_and_schedule() -> None:
+    judged, rules = compare_everything(1, 600)
+    assert len(judged) == 8
+    assert min(judged.values()) >= 25
+    for kind in ("gpipe", "1f1b", "interleaved", "zero_bubble"):
+        assert {rule for of, rule in rules if of == kind} >= {"none", "order", "colocation"}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_both_referees_agree_on_50000_plans_of_every_objective(seed: int) -> None:
+    assert compare_everything(seed, 5_000)[0].total() == 5_000
 
 
 def compare_peaks(seed: int, number: int) -> Counter[str]:

@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from draws.peak import add_state, with_peak
 from draws.pipelines import (
     iteration_semantics,
     layer_row,
@@ -32,8 +33,9 @@ from placegap.instances import (
     explain_infeasible,
 )
 from placegap.instances.structure.stage_blocks import stage_blocks
-from placegap.solvers import solve
+from placegap.solvers import METHODS, Task, solve
 from placegap.solvers.brute_force.iteration import MOST_PLANS, best_chain, count_chains
+from placegap.solvers.core.registry import why_not
 from placegap.solvers.ideal_dp.stage_cuts import method
 from placegap.solvers.ideal_dp.stage_cuts.events import (
     EventTable,
@@ -95,6 +97,122 @@ def test_finds_and_proves_what_brute_force_finds_under_zero_bubble() -> None:
 @pytest.mark.deep
 def test_finds_and_proves_what_brute_force_finds_2000_times_under_zero_bubble() -> None:
     compare(draws_apart(range(40, 2040)))
+
+
+SCALES_NS = (0, 1, 2, 3, 1000, 10**9, 10**12, 10**15)
+
+
+def extreme_row(seed: int) -> tuple[Instance, PipelineIteration]:
+    """A few layers, many edges that skip layers, little room; times and transfers of all scales.
+
+    Each is of one to three scales. Where edges that skip layers have their own, as in half of the
+    draws, the value may be far above all that bounds count: these leave such messages out.
+    """
+    rng = random.Random(f"extreme-{seed}")
+    rules = iteration_semantics(rng)
+    n, most = rng.randrange(3, 7), rng.choice([2, 2, 3])
+    most_ns = rng.choice([10, 10**16])
+    scales = [scale for scale in SCALES_NS if scale < most_ns]
+    times, sends = (rng.sample(scales, rng.choice([1, 2, 3])) for _ in range(2))
+    backward = [rng.choice(times) for _ in range(n)] if rng.random() < 0.5 else None
+    row = layer_row(
+        [rng.choice(times) for _ in range(n)], backward, num_devices=most, resident_bytes=1
+    )
+    skips = [(f"f{i}", f"f{j}") for i in range(n) for j in range(i + 2, n) if rng.random() < 0.6]
+    if backward:
+        skips += [(f"b{b[1:]}", f"b{a[1:]}") for a, b in skips if rng.random() < 0.6]
+    edges = [(edge.producer, edge.consumer) for edge in row.graph.edges]
+    far = rng.choice([sends, (10**15,)])
+    made = tuple(
+        Edge(producer=a, consumer=b, bytes=rng.choice(own))
+        for pairs, own in ((edges, sends), (skips, far)) for a, b in pairs
+    )  # fmt: skip
+    room = rng.choice([None, n, -(-n // most)])
+    devices = tuple(
+        device.model_copy(update={"memory_bytes": room}) for device in row.cluster.devices
+    )
+    graph = row.graph.model_copy(update={"edges": made})
+    cluster = row.cluster.model_copy(update={"devices": devices})
+    return row.model_copy(update={"graph": graph, "cluster": cluster}), rules
+
+
+def extreme_rows(seeds: range) -> Iterator[Draw]:
+    return (extreme_row(seed) for seed in seeds)
+
+
+def test_finds_and_proves_what_brute_force_finds_on_all_scales() -> None:
+    ended = compare(extreme_rows(range(120)))
+    assert ended["optimal"] >= 70
+    assert ended["infeasible"] >= 5
+
+
+@pytest.mark.deep
+def test_finds_and_proves_what_brute_force_finds_on_all_scales_3000_times() -> None:
+    compare(extreme_rows(range(120, 3120)))
+
+
+def compare_peaks(seeds: range) -> Counter[str]:
+    """Methods of iterations on instances whose memory binds at its peak; how many ended how."""
+    ended = Counter[str]()
+    for seed in seeds:
+        rng = random.Random(f"peak-{seed}")
+        weights = rng.random() < 0.2
+        plain = pipeline_instance(seed, most_layers=5, most_devices=3, weights=weights)
+        instance = add_state(plain, seed)
+        rules = with_peak(zero_bubble(rng) if weights else iteration_semantics(rng))
+        if count_chains(instance, rules) > MOST_PLANS:
+            continue
+        best = best_chain(instance, rules)
+        for name in ("stage-cuts", "even-split", "heaviest-stage", "simulated-moves"):
+            applies = why_not(METHODS[name], Task(instance, rules), METHODS[name].params()) is None
+            if not applies:
+                continue
+            found, where = solve(instance, rules, name), (seed, name, rules.label)
+            if best is None:
+                assert found.value_ns is None, where
+                ended[name, found.status] += 1
+                continue
+            assert found.status != "infeasible", where
+            assert found.value_ns is None or found.value_ns >= best[0], where
+            assert found.bound_ns is None or found.bound_ns <= best[0], where
+            ended[name, "best" if found.value_ns == best[0] else "not best"] += 1
+            ended[name, found.status] += found.status == "optimal"
+    return ended
+
+
+def test_at_its_peak_memory_is_kept_and_most_optima_are_proven() -> None:
+    ended = compare_peaks(range(60))
+    assert ended["stage-cuts", "best"] >= 25
+    assert ended["stage-cuts", "not best"] <= 1
+    assert ended["stage-cuts", "optimal"] >= 20
+    assert ended["stage-cuts", "infeasible"] >= 15
+    assert min(ended[name, "best"] for name in ("even-split", "simulated-moves")) >= 5
+
+
+@pytest.mark.deep
+def test_at_its_peak_memory_is_kept_3000_times() -> None:
+    compare_peaks(range(60, 3060))
+
+
+def test_inference_that_only_fits_at_its_peak_is_placed_and_proven() -> None:
+    # eight layers of 3 GB, of them 1 of state, on four devices of 4 GB: a stage of two layers sums
+    # to 6 GB. At its peak it holds 2 of state, the 1 that a layer reads and the 1 that it writes.
+    # Of 8 microbatches the first takes 8 ns, and each other one 2 more
+    row = layer_row([1] * 8, None, num_devices=4, resident_bytes=3 * 10**9)
+    edges = tuple(
+        edge.model_copy(update={"bytes": 10**9, "transfer_ns": ((0,) * 4,) * 4})
+        for edge in row.graph.edges
+    )
+    ops = tuple(op.model_copy(update={"state_bytes": 10**9}) for op in row.graph.ops)
+    devices = tuple(
+        device.model_copy(update={"memory_bytes": 4 * 10**9}) for device in row.cluster.devices
+    )
+    graph = row.graph.model_copy(update={"ops": ops, "edges": edges})
+    cluster = row.cluster.model_copy(update={"devices": devices})
+    tight = row.model_copy(update={"graph": graph, "cluster": cluster})
+    assert solve(tight, PipelineIteration(), "stage-cuts").status == "infeasible"
+    found = solve(tight, PipelineIteration(memory="peak"), "stage-cuts")
+    assert (found.status, found.value_ns, found.bound_ns) == ("optimal", 22, 22)
 
 
 def shared_row(seed: int) -> tuple[Instance, PipelineIteration]:
