@@ -153,14 +153,15 @@ def choose_semantics(
     """
     own, params = stated or instance.semantics, params or {}
     found = find_method(method or DEFAULT_METHOD)
-    of_method = found.usual_rules(params)
-    if found.name == DEFAULT_METHOD and stated is None:
-        of_method = DEFAULT_RULES
+    does_all = found.name == DEFAULT_METHOD
+    of_method = DEFAULT_RULES if does_all else found.usual_rules(params)
     usually = "makespan" if own is None else own.objective
     able = [one for one in (usually, "makespan", *found.objectives) if one in found.objectives]
 
     def ask(asked: Rules, default: str) -> Semantics:
-        return asked.fill(asked.override(own, default), of_method)
+        semantics = asked.override(own, default)
+        is_of_plan = stated is not None and stated.objective == semantics.objective
+        return semantics if does_all and is_of_plan else asked.fill(semantics, of_method)
 
     def suits(semantics: Semantics) -> bool:
         return why_refused(instance, semantics, found.name, params) is None

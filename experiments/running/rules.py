@@ -60,7 +60,7 @@ class Rules:
 
         Examples
         --------
-        >>> from placegap.instances import Makespan
+        >>> from placegap.instances import Makespan, MaxLoad
         >>> own = Makespan(channels="link")
         >>> Rules(transfers="per_tensor").override(own).label
         'makespan link per_tensor'

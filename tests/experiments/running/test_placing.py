@@ -155,6 +155,9 @@ def test_a_plan_to_start_from_brings_its_rules(tmp_path: Path) -> None:
     )
     asked = placegap.solve(chains, objective="max_load", method="m-topo", start=start)
     assert asked.result.semantics.objective == "max_load"
+    pair = tmp_path / "any.json"
+    placegap.solve(chains, method="noncontiguous").save(pair)
+    assert placegap.solve(chains, start=pair).result.semantics == MaxLoad()  # auto keeps plans: any
 
 
 def real() -> Instance:
