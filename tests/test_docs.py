@@ -3,23 +3,50 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
+import importlib.util
 import inspect
 import io
 import pkgutil
 import re
+import runpy
+import shlex
+import signal
+import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
+from references.page_commands import (
+    LEFT_OUT,
+    Command,
+    commands,
+    furnish,
+    inline_commands,
+    python_blocks,
+)
+from references.page_commands import PAGES as WITH_CODE
+from typer.core import TyperGroup
+from typer.main import get_command
 
 import placegap.formulations
+from placegap.experiments.cli import main
+from placegap.experiments.cli.app import app
+from placegap.experiments.running.pool import Ending, run_here
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 README = ROOT / "README.md"
+NAMES: dict[str, dict[str, object]] = {
+    "CONTRIBUTING.md": {"register": repr, "Method": dict, "run": repr, "Params": dict}
+}
+"""What code of a page takes from the file that it would stand in."""
+
+NO_PYTHON = {"docs/dask.md": "needs dask_jobqueue and Slurm"}
+"""Pages whose code is compiled alone, and why."""
+
 TEXTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "experiments" / "README.md", *PAGES]
 """All that people read before the code."""
 
@@ -37,11 +64,132 @@ FORMULATIONS = placegap.formulations.__path__
 MODULES = [module.name for module in pkgutil.walk_packages(FORMULATIONS, "placegap.formulations.")]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_code_of_a_page_runs(page: Path) -> None:
-    names: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL):
-        exec(compile(block, str(page), "exec"), names)
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A reader's folder; what runs in processes of its own elsewhere runs here."""
+    furnish(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("placegap.experiments.running.placing.run_pool", run_as_worker)
+    monkeypatch.setattr("placegap.experiments.studies.run.run_pool", run_as_worker)
+    return tmp_path
+
+
+def run_as_worker(*given: Any, **options: Any) -> Iterator[Ending[Any]]:
+    """Run tasks here, with the interrupts of a worker: `auto` ends a proof by one."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield from run_here(*given, **options)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_CODE if python_blocks(page)])
+def test_the_python_of_a_page_runs_and_prints_what_it_shows(page: str, folder: Path) -> None:
+    names: dict[str, object] = dict(NAMES.get(page, {}))
+    for code, shown in python_blocks(page):
+        if page in NO_PYTHON:
+            compile(code, page, "exec")
+            continue
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, page, "exec"), names)
+        if shown:
+            assert settled(printed.getvalue()) == settled(shown)
+
+
+def settled(text: str) -> str:
+    """What a program prints, without times, and who of several was first to find a plan."""
+    return re.sub(r"^time .*$| \(by [\w-]+\)$", "", text, flags=re.MULTILINE)
+
+
+def chains(needs_torch: bool) -> dict[str, list[Command]]:
+    """What runs, by page."""
+    run = {page: [one for one in commands(page) if one.left_out is None] for page in WITH_CODE}
+    return {
+        page: chosen
+        for page, found in run.items()
+        if (chosen := [one for one in found if one.needs_torch == needs_torch])
+    }
+
+
+@pytest.mark.parametrize("page", chains(needs_torch=False))
+def test_the_commands_of_a_page_run_in_their_order(
+    page: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_all(chains(needs_torch=False)[page], monkeypatch, capsys)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("page", chains(needs_torch=True))
+def test_the_commands_of_a_page_that_need_torch_run_in_their_order(
+    page: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_all(chains(needs_torch=True)[page], monkeypatch, capsys)
+
+
+def run_all(
+    chain: list[Command], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run commands one after another; a failing one, or other figures than shown, is an error."""
+    for command in chain:
+        status = status_of(command.words, monkeypatch)
+        out, err = capsys.readouterr()
+        place = f"{command.page}:{command.line}: {shlex.join(command.words)}"
+        assert status == 0, f"{place}\n{err}"
+        if command.shown:
+            assert figures(out) == figures(command.shown), place
+
+
+def status_of(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    if words[0] == "placegap":
+        return main(words[1:])
+    assert words[0] == "python", words
+    is_module = words[1] == "-m"
+    monkeypatch.setattr(sys, "argv", words[2:] if is_module else words[1:])
+    run = runpy.run_module if is_module else runpy.run_path
+    try:
+        run(sys.argv[0], run_name="__main__")
+    except SystemExit as ending:
+        return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    return 0
+
+
+def figures(text: str) -> list[list[str]]:
+    """Status, value, bound and gap; who found them may differ, and optima have many plans."""
+    lines = re.findall(r"^ *(status|value|bound|gap) +([^(\n]+)", text, re.MULTILINE)
+    return [[name, figure.strip()] for name, figure in lines]
+
+
+@pytest.mark.parametrize("page", WITH_CODE)
+def test_a_command_in_a_sentence_has_options_that_exist(page: str) -> None:
+    known = get_command(app)
+    assert isinstance(known, TyperGroup)
+    for text in inline_commands(page):
+        words = shlex.split(text.replace("...", ""))
+        if words[:2] == ["python", "-m"]:
+            assert importlib.util.find_spec(words[2]) is not None, text
+        if words[0] == "make":
+            assert re.search(f"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), text
+        if words[0] != "placegap":
+            continue
+        options = {
+            name
+            for parameter in known.commands[words[1]].params
+            for name in (*parameter.opts, *parameter.secondary_opts)
+        }
+        asked = {word.partition("=")[0] for word in words if word.startswith("-")}
+        assert asked <= options, text
+
+
+def test_what_is_left_out_is_printed_and_exists() -> None:
+    printed = [one for page in WITH_CODE for one in commands(page)]
+    assert len(printed) > 80
+    for form in LEFT_OUT:
+        assert any(re.fullmatch(form, one.text) for one in printed), form
+    for one in printed:
+        if one.left_out is not None and one.text.startswith("python -m placegap"):
+            assert importlib.util.find_spec(one.text.split()[2]) is not None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -169,20 +317,6 @@ def plain(text: str) -> str:
     """A name without its accents, as BibTeX or as Unicode writes them."""
     text = re.sub(r"\{\\[`'\"^c](?:\{(\w)\}|(\w))\}", r"\1\2", text)
     return text.translate(str.maketrans("èáçéüôí", "eaceuoi"))
-
-
-def test_the_python_of_the_readme_prints_what_it_shows() -> None:
-    blocks = re.findall(r"```python\n(.*?)```\n+```text\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 2
-    for code, shown in blocks:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, str(README), "exec"), {})
-        assert without_times(printed.getvalue()) == without_times(shown)
-
-
-def without_times(text: str) -> str:
-    return re.sub(r"^time .*$", "time", text, flags=re.MULTILINE)
 
 
 def test_every_constraint_family_stands_in_the_page_of_formulations() -> None:

@@ -17,6 +17,7 @@ from placegap.experiments.running.placing import (
     given_plan,
     judged_plan,
     place,
+    rules_of_start,
 )
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.rules import Rules
@@ -48,7 +49,7 @@ class Solution:
     result : Result
         All that is known: method, status, what the bound rests on, times, versions.
     warnings : tuple of str
-        What went wrong on the way, if anything did.
+        What went wrong on the way, and what a method was asked in place of the model's usual rules.
     """
 
     instance: Instance
@@ -192,13 +193,13 @@ def solve(
         plans, channels, transfers, load, replicas, levels, subgraphs, memory, schedule,
         stages_per_device, microbatches, sending,
     )  # fmt: skip
-    own = instance.semantics
     if isinstance(objective, Semantics):
         if rules != Rules():
             raise InputError("give the rules in the semantics, or one by one, not both")
-        semantics = objective
-    else:
-        semantics = choose_semantics(rules, own, method, params)
+        rules = Rules(**objective.model_dump())
+    stated = None if start is None or isinstance(start, Plan) else rules_of_start(str(start))
+    chosen = choose_semantics(rules, instance, method, params, stated=stated)
+    semantics = chosen.semantics
     first = Attempt(
         source=instance,
         semantics=semantics,
@@ -221,6 +222,8 @@ def solve(
         if not control.is_stopped or stopped.best is None:
             raise KeyboardInterrupt from None
         result, warnings = stopped.best, ()
+    if chosen.note:
+        warnings = (chosen.note, *warnings)
     fine = instance if result.split is None else result.split.fine
     return Solution(fine, result, (*said, *warnings))
 

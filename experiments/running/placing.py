@@ -12,19 +12,25 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from pydantic import ValidationError
+
 from placegap.experiments.running.pool import Ending, run_pool, send_news
-from placegap.experiments.running.rules import Rules
+from placegap.experiments.running.rules import Rules, as_options, nearest, option
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
+from placegap.instances.files.document import read_json
+from placegap.instances.files.plan_file import is_plan
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import FIELDS, Objective, Semantics
+from placegap.instances.problem.semantics import FIELDS, Makespan, Semantics, parse_semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
+from placegap.instances.referee.servers import check_semantics
 from placegap.solvers import Result, solve
 from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once
-from placegap.solvers.core.registry import find_method
+from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import (
     Outcome,
     SolverDisagreement,
@@ -34,6 +40,7 @@ from placegap.solvers.core.result import (
 )
 from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
 from placegap.solvers.solving.coarsened import solve_coarse
+from placegap.solvers.solving.default_methods import default_method
 from placegap.solvers.solving.known_bounds import with_known_bound, with_stored_bound
 from placegap.solvers.solving.second_opinion import (
     Opinion,
@@ -45,6 +52,9 @@ from placegap.solvers.solving.second_opinion import (
 
 DEFAULT_TIME_LIMIT_S = 60.0
 COMPILING = "compiling kernels, once on a machine"
+DEFAULT_METHOD = default_method(Makespan())  # whatever the semantics
+DEFAULT_RULES = {"plans": "chain"}
+"""Rules for where no method is named and no option says others."""
 
 STOP_S = 5.0
 """What a method gets after Ctrl-C to return what it has; a second Ctrl-C ends it at once."""
@@ -87,38 +97,129 @@ class Stopped(Exception):
         self.best = best
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """What the value will mean, and a line where that is not what is usual for the model."""
+
+    semantics: Semantics
+    note: str = ""
+
+
 def choose_semantics(
     rules: Rules,
-    own: Semantics | None,
+    instance: Instance,
     method: str | None,
     params: Mapping[str, object] | None = None,
-) -> Semantics:
+    *,
+    stated: Semantics | None = None,
+    is_final: bool = True,
+) -> Chosen:
     """What the value will mean, from the options, the file and the method, in this order.
 
-    Where a rule is not stated, it is the one that the named method, with its parameters, is for;
-    max_load means chains where no method is named. A method that does not do the file's objective
-    is asked for one that it does.
+    Where a rule is not stated, it is the one that the method, with its parameters, is for. A method
+    that cannot do what is usual for a model gets the nearest that it can. What options ask for
+    stands.
+
+    Parameters
+    ----------
+    rules : Rules
+        What the options ask for.
+    instance : Instance
+        Its semantics are those of its file.
+    method : str or None
+        None: the default.
+    params : mapping, optional
+        The method's own parameters.
+    stated : Semantics, optional
+        Those of a plan to start from; they stand before the file's.
+    is_final : bool
+        Whether the method is given this very instance, and not a coarser one.
+
+    Raises
+    ------
+    InputError
+        If the method does not apply; the line names an option that would change that.
 
     Examples
     --------
-    >>> choose_semantics(Rules(), None, None).label
+    >>> from placegap.instances import MaxLoad, example
+    >>> choose_semantics(Rules(), example(), None).semantics.label
     'makespan port per_edge'
-    >>> choose_semantics(Rules(objective="max_load"), None, None).label
+    >>> choose_semantics(Rules(objective="max_load"), example(), None).semantics.label
     'max_load chain add'
-    >>> choose_semantics(Rules(objective="max_load"), None, "throughput-ip").label
-    'max_load any add'
+    >>> pipeline = example().model_copy(update={"semantics": MaxLoad()})
+    >>> choose_semantics(Rules(), pipeline, "etf").note.partition(",")[0]
+    'etf is run under makespan port per_edge (--objective makespan)'
     """
-    objectives = () if method is None else find_method(method).objectives
-    usual: tuple[Objective, ...] = () if own is None else (own.objective,)
-    wanted = [each for each in (*usual, "makespan") if each in objectives or not objectives]
-    semantics = rules.override(own, wanted[0] if wanted else objectives[0])
-    rest = {"plans": "chain"} if method is None else find_method(method).usual_rules(params or {})
-    update = {
-        name: rule
-        for name, rule in rest.items()
-        if name in FIELDS[semantics.objective] and getattr(rules, name) is None
-    }
-    return semantics.model_copy(update=update)
+    own, params = stated or instance.semantics, params or {}
+    found = find_method(method or DEFAULT_METHOD)
+    does_all = found.name == DEFAULT_METHOD
+    of_method = DEFAULT_RULES if does_all else found.usual_rules(params)
+    usually = "makespan" if own is None else own.objective
+    able = [one for one in (usually, "makespan", *found.objectives) if one in found.objectives]
+
+    def ask(asked: Rules, default: str) -> Semantics:
+        semantics = asked.override(own, default)
+        is_of_plan = stated is not None and stated.objective == semantics.objective
+        return semantics if does_all and is_of_plan else asked.fill(semantics, of_method)
+
+    def suits(semantics: Semantics) -> bool:
+        return why_refused(instance, semantics, found.name, params) is None
+
+    def nearest_to(asked: Rules) -> Semantics | None:
+        wished = ask(asked, able[0]).objective
+        for one in [wished] if wished in able or asked.objective is not None else able:
+            if one in able and asked.given.keys() <= {"objective", *FIELDS[one]}:
+                kept = {"memory", *asked.given}  # `run_at_peak` keeps that rule for any method
+                near = nearest(ask(replace(asked, objective=one), one), suits, kept)
+                if near is not None:
+                    return near
+        return None
+
+    wished, near = ask(rules, able[0]), nearest_to(rules)
+    if near is not None:
+        plain = wished
+        if own is not None:
+            plain = rules.fill(rules.override(instance.semantics), DEFAULT_RULES)
+        if near == plain:
+            return Chosen(near)
+        options = as_options(near, plain)
+        return Chosen(
+            near,
+            f"{found.name} is run under {near.label} ({options}), not under the usual"
+            f" {plain.label}",
+        )
+    if not is_final:
+        return Chosen(wished)
+    reason = why_refused(instance, wished, found.name, params)
+    other = nearest_to(Rules())
+    mend = f"leave out --method: {DEFAULT_METHOD} chooses one"
+    if other is not None:
+        has = {"objective", *FIELDS[other.objective]}
+        lost = [option(name, rule) for name, rule in rules.given.items() if name not in has]
+        mend = f"it does with {as_options(other, wished)}"
+        mend += f", without {' '.join(lost)}" if lost else ""
+    raise InputError(f"{found.name} does not apply to {instance.name}: {reason}; {mend}")
+
+
+def why_refused(
+    instance: Instance, semantics: Semantics, method: str, params: Mapping[str, object]
+) -> str | None:
+    """Why a method cannot do a task, or None; what has to be installed is for `solve` to say.
+
+    Examples
+    --------
+    >>> from placegap.instances import MaxLoad, example
+    >>> why_refused(example(), MaxLoad(), "etf", {})
+    'does not do max_load'
+    """
+    found = find_method(method)
+    try:
+        check_semantics(instance, semantics)
+    except InputError as error:
+        return str(error)
+    reason = why_not(found, Task(instance, semantics), parse_params(found, params))
+    return None if reason == found.missing() else reason
 
 
 def place(
@@ -290,6 +391,15 @@ def given_plan(
     if found.plan is None:
         raise InputError(f"cannot be the start for {instance.name}: {found.message}", path)
     return with_stored_bound(instance, replace(found, method=START), path, fine)
+
+
+def rules_of_start(path: str) -> Semantics | None:
+    """The semantics that a plan file states; None where it is none, which `given_plan` tells."""
+    try:
+        raw = read_json(path)
+        return parse_semantics(raw["semantics"]) if is_plan(raw) else None
+    except (InputError, KeyError, ValidationError):
+        return None
 
 
 def judged_plan(instance: Instance, semantics: Semantics, plan: Plan) -> Result:

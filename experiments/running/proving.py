@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from placegap.experiments.running.certifying import Verdict
-from placegap.experiments.running.placing import Attempt, place
-from placegap.experiments.running.sources import Source
+from placegap.experiments.running.placing import Attempt, place, why_refused
+from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics, plan_class
+from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.result import fault_words
 from placegap.solvers.core.trust import PROOF
@@ -37,7 +38,19 @@ def proven(
     proof : Proof
     start : Plan, optional
         A feasible plan that it may start from.
+
+    Raises
+    ------
+    InputError
+        If the method does not do the semantics, which are those of a plan.
     """
+    instance = source if isinstance(source, Instance) else load_source(source)
+    reason = why_refused(instance, semantics, proof.method, proof.params)
+    if reason is not None:
+        raise InputError(
+            f"{proof.method} does not apply to {instance.name}: {reason}; leave out --method, or"
+            f" name one that does {semantics.label}"
+        )
     attempt = Attempt(
         source, semantics, proof.method, proof.params, proof.time_limit_s, incumbent=start
     )

@@ -174,6 +174,7 @@ def place_command(
         choose_semantics,
         given_plan,
         place,
+        rules_of_start,
     )
     from placegap.experiments.running.sources import Source
     from placegap.instances.transforms.table import find_transform
@@ -220,13 +221,22 @@ def place_command(
     instance = with_granularity(fine, whole, join_ends=joins_ends(list(exports)))
     is_own = is_traced(model) or instance is not fine  # a worker would trace it once more
     shares = FIRST_SHARE if second_opinion or instance is not fine else 1.0
-    semantics = choose_semantics(rules, instance.semantics, method, params)
+    chosen = choose_semantics(
+        rules,
+        instance,
+        method,
+        params,
+        stated=None if start is None else rules_of_start(start),
+        is_final=coarsen is None,
+    )
+    if chosen.note:
+        warn(chosen.note)
     if instance is not fine:
-        instance = with_bounds_of(fine, instance, semantics)
+        instance = with_bounds_of(fine, instance, chosen.semantics)
     first = Attempt(
         source=instance if is_own else source,
-        semantics=semantics,
-        method=method or default_method(semantics),
+        semantics=chosen.semantics,
+        method=method or default_method(chosen.semantics),
         params=params,
         time_limit_s=time_limit * shares,
         gap=gap,

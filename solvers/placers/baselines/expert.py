@@ -56,7 +56,7 @@ def _is_plan_file(path: str) -> bool:
 def applies(task: Task, params: ExpertParams) -> str | None:
     """Why there is no plan to read, or None."""
     if params.path is None:
-        return "needs the parameter path: a split file of dnn-partitioning, or a plan file"
+        return "needs --param path=FILE: a split file of dnn-partitioning, or a plan file"
     return None
 
 

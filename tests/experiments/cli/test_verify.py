@@ -223,3 +223,14 @@ def test_something_must_be_named(files: list[str], capsys: Capture) -> None:
     assert "name a plan to judge, or a certificate" in capsys.readouterr().err
     assert main(["verify", files[0], "--certificate", files[1]]) == 2  # a plan
     assert "is a plan; name a certificate here" in capsys.readouterr().err
+
+
+def test_a_method_that_cannot_bound_the_plans_objective_is_one_line_with_the_option(
+    files: list[str], capsys: Capture
+) -> None:
+    for command in (["verify", *files], ["show", files[1], "--model", files[0]]):
+        assert main([*command, "--method", "ideal-dp"]) == 2
+        assert capsys.readouterr().err.endswith(
+            "ideal-dp does not apply to fd-dps-figure-3: does not do makespan; leave out --method,"
+            " or name one that does makespan port per_edge\n"
+        )

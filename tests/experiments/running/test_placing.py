@@ -6,10 +6,19 @@ from pathlib import Path
 
 import pytest
 
+import placegap
 from placegap.experiments.running import placing
-from placegap.experiments.running.placing import Attempt, choose_semantics, judged_plan, place
+from placegap.experiments.running.placing import (
+    Attempt,
+    choose_semantics,
+    judged_plan,
+    place,
+    why_refused,
+)
 from placegap.experiments.running.rules import Rules
+from placegap.experiments.running.sources import Source, load_source
 from placegap.instances import (
+    InputError,
     Instance,
     Makespan,
     MaxLoad,
@@ -17,10 +26,12 @@ from placegap.instances import (
     Semantics,
     example,
 )
+from placegap.solvers import METHODS
 
 
 def chosen(own: Semantics | None = None, method: str | None = None, **rules: str) -> str:
-    return choose_semantics(Rules(**rules), own, method).label
+    instance = example().model_copy(update={"semantics": own})
+    return choose_semantics(Rules(**rules), instance, method).semantics.label
 
 
 def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> None:
@@ -50,6 +61,103 @@ def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> No
     assert usual(schedule="gpipe") == "pipeline_iteration gpipe m=8 overlap peak"
     assert usual(method="heft") == "makespan port per_edge peak"  # heft does no max_load
     assert usual(method="m-topo").startswith("max_load")
+
+
+KINDS = {
+    "no rules of its own": Source("squeezenet", "celeritas-4xV100-pcie"),
+    "a chain of stages": Source("bert_l-3_inference"),  # a file of dnn-partitioning
+    "a training step at its peak": Source("gnmt-layers-train", "8xH100-nvlink"),
+    "calls of one sample": Source("bert24_inference_latency"),
+}
+TOO_LARGE = {
+    "brute-force",
+    "moirai",
+    "pesto",
+    "throughput-ip",
+    "latency-ip",
+    "getf-milp",
+    "getf-lp",
+}
+NEEDS_MORE = {"expert", "data-parallel", "archer-exact"}
+"""A plan, a batch, a cluster without hosts."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_method_gets_rules_that_it_can_do_or_one_line_with_an_option(kind: str) -> None:
+    instance = load_source(KINDS[kind])
+    refused = {}
+    for method in METHODS:
+        try:
+            chosen = choose_semantics(Rules(), instance, method)
+        except InputError as error:
+            refused[method] = str(error)
+        else:
+            assert why_refused(instance, chosen.semantics, method, {}) is None
+            changed = instance.semantics not in (None, chosen.semantics)
+            assert bool(chosen.note) == changed, method
+            assert (f"--objective {chosen.semantics.objective}" in chosen.note) == (
+                changed and chosen.semantics.objective != instance.semantics.objective
+            )
+    assert {"brute-force", "expert"} <= refused.keys() <= TOO_LARGE | NEEDS_MORE
+    assert all("; leave out --method" in line for line in refused.values())
+
+
+def test_every_method_runs_on_a_file_of_chains_or_says_what_it_needs() -> None:
+    chains = example().model_copy(update={"semantics": MaxLoad(plans="chain")})
+    ran, refused = set(), {}
+    for method in METHODS:
+        try:
+            found = placegap.solve(chains, method=method, time_limit_s=0.2)
+        except InputError as error:
+            refused[method] = str(error)
+        else:
+            ran.add(method)
+            assert (found.result.semantics == chains.semantics) != bool(found.warnings), method
+    assert "--param path=FILE" in refused.pop("expert")
+    for method, line in refused.items():  # not installed
+        assert line == f"{method} {METHODS[method].missing()}"
+    assert len(ran) >= len(METHODS) - 6  # expert, scotch, two that learn, two partitioners
+    assert {"etf", "noncontiguous", "latency", "stage-cuts"} <= ran
+
+
+@pytest.mark.parametrize(
+    ("rules", "method", "mend"),
+    [
+        ({"objective": "max_load"}, "etf", "max_load; it does with --objective makespan"),
+        ({"plans": "chain"}, "noncontiguous", "not chain; it does with --plans any"),
+        ({"plans": "any"}, "heft", "it does with --objective makespan, without --plans any"),
+        ({"channels": "free"}, "moirai", None),  # it does all channels
+        ({"transfers": "per_tensor"}, "moirai", "it does with --transfers per_edge"),
+        ({"schedule": "interleaved", "stages_per_device": 2}, "heaviest-stage",
+         "it does with --schedule 1f1b --stages-per-device 1"),
+    ],
+)  # fmt: skip
+def test_what_a_user_asks_for_stands_and_the_message_names_the_option(
+    rules: dict[str, str], method: str, mend: str | None
+) -> None:
+    if mend is None:
+        assert choose_semantics(Rules(**rules), example(), method).note == ""
+        return
+    with pytest.raises(InputError, match=f"{mend}$"):
+        choose_semantics(Rules(**rules), example(), method)
+
+
+def test_a_plan_to_start_from_brings_its_rules(tmp_path: Path) -> None:
+    chains = example().model_copy(update={"semantics": MaxLoad(plans="chain")})
+    start = tmp_path / "etf.json"
+    placegap.solve(chains, method="etf").save(start)
+    better = placegap.solve(chains, method="heft", start=start)
+    assert better.result.semantics == Makespan()
+    (note,) = better.warnings
+    assert note == (
+        "heft is run under makespan port per_edge (--objective makespan), not under the usual"
+        " max_load chain add"
+    )
+    asked = placegap.solve(chains, objective="max_load", method="m-topo", start=start)
+    assert asked.result.semantics.objective == "max_load"
+    pair = tmp_path / "any.json"
+    placegap.solve(chains, method="noncontiguous").save(pair)
+    assert placegap.solve(chains, start=pair).result.semantics == MaxLoad()  # auto keeps plans: any
 
 
 def real() -> Instance:

@@ -61,7 +61,7 @@ def test_a_split_file_may_be_followed_by_messages(tmp_path: Path) -> None:
 
 
 def test_without_a_file_there_is_no_expert(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="needs the parameter path"):
+    with pytest.raises(InputError, match="needs --param path=FILE"):
         solve(example(), ANY, "expert")
     with pytest.raises(InputError, match=r"nowhere\.json"):
         solve(example(), ANY, "expert", {"path": str(tmp_path / "nowhere.json")})

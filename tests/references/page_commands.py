@@ -1,0 +1,252 @@
+"""The commands that README and pages print, and how tests run them: what stands in for the files
+that a page speaks of, and what is left out, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx.helper
+import yaml
+
+from placegap.instances import Document, example, save_document
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = tuple(
+    path.relative_to(ROOT).as_posix()
+    for path in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "experiments" / "README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    )
+)
+"""All that people read before the code, by path."""
+
+PROGRAMS = r"placegap|python3?|pip|pytest|ruff|mypy|mkdocs|make|dask"
+COMMAND = re.compile(rf"(?P<mark>\$ )?(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(?:{PROGRAMS}) .*")
+INLINE = re.compile(rf"`((?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(?:{PROGRAMS}) [^`]+)`")
+STUDY = re.compile(r"\*\*`(placegap study [^`]+)`\*\*")
+
+LEFT_OUT: Mapping[str, str] = {
+    r"make .*|python3 -m venv .*|pip install .*": "installs, or runs what takes minutes",
+    r"ruff .*|mypy|pytest .*|UPDATE_.*": "is what runs these tests",
+    r"dask (scheduler|worker).*|.* --(scheduler|dask) .*": "the tests of on_dask start a cluster",
+    r"python -m placegap\.instances\.corpus\.build .*": "makes all files of the corpus",
+    r"python -m placegap\.experiments\.ours\.\w+.*": "minutes, or rewrites what is recorded",
+    r"python -m placegap\.experiments\.papers --record": "rewrites the pages of docs/papers",
+    r"python -m placegap\.experiments\.show\.tables\.\w+": "solves for minutes",
+    r"placegap standard-evaluation MODEL CSV.*": "a pattern of what may be said; README has a case",
+}
+"""Patterns of commands that no test runs, and why."""
+
+WITH_TORCH = re.compile(
+    r".*\b(hf|py):.*|.* --method (hrl|placeto) .*|placegap run .*|.*--times times\.csv.*"
+)
+"""Commands that need PyTorch: `make test-torch` runs them."""
+
+SMALLER: Mapping[str, Mapping[str, str]] = {
+    "README.md": {"MODEL": "net.json"},
+    "docs/pipeline-iteration.md": {"MODEL": "bvlc_alexnet"},
+    "docs/certificates.md": {"20": "0.2"},
+    "docs/learned.md": {"evaluations=6000": "evaluations=8"},
+    "docs/measured.md": {"8": "2"},
+}
+"""Words of a page that stand for a file of the reader's, or that ask for minutes, and what a test
+says there.
+"""
+
+NAMED = {"hf:gpt2": "hf:./config.json", "hf:llama-7b": "hf:./config.json"}
+"""What is traced in place of the models whose trace takes long."""
+
+LIMIT_S = "0.5"
+"""What `place` gets where the page shows no output of it."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a page.
+
+    Attributes
+    ----------
+    text : str
+        Without its comment, and on one line.
+    shown : str
+        What the page shows as its output.
+    """
+
+    page: str
+    line: int
+    text: str
+    shown: str = ""
+
+    @property
+    def left_out(self) -> str | None:
+        """Why no test runs it, or None."""
+        found = (why for form, why in LEFT_OUT.items() if re.fullmatch(form, self.text))
+        return next(found, None)
+
+    @property
+    def needs_torch(self) -> bool:
+        """Whether it runs in `make test-torch` alone."""
+        return WITH_TORCH.fullmatch(self.text) is not None
+
+    @property
+    def words(self) -> list[str]:
+        """As a test runs it: smaller models, and the limits of a test."""
+        smaller = {**NAMED, **SMALLER.get(self.page, {})}
+        if ".gantt " in self.text:
+            smaller["inception_v1"] = "squeezenet"
+        words = [smaller.get(word, word) for word in shlex.split(self.text)]
+        if words[:2] == ["placegap", "place"]:
+            proof = ["--method", "decomposition"] if self.shown else ["--time-limit", LIMIT_S]
+            words += proof
+        return words
+
+
+def commands(page: str) -> list[Command]:
+    """The commands of a page in code blocks, in indented blocks and under titles, in order."""
+    found = []
+    lines = _code(ROOT / page)
+    for number, line in lines:
+        text = line
+        while text.endswith("\\"):
+            text = text[:-1].rstrip() + " " + next(lines)[1].strip()
+        match = COMMAND.match(text)
+        if match is None:
+            if found and found[-1].shown and line:
+                found[-1] = replace(found[-1], shown=found[-1].shown + line + "\n")
+            continue
+        for part in text.removeprefix("$ ").split(" && "):
+            words = shlex.split(part, comments=True)
+            plain = shlex.join(words).replace(".venv/bin/", "")
+            found.append(Command(page, number, plain, "\n" if match["mark"] else ""))
+    return found
+
+
+def _code(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines of code blocks without a language or of a shell, and of indented blocks."""
+    fence = ""
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        start = re.match(r"\s*```(\w*)$", line)
+        if start is not None:
+            fence = "" if fence else start[1] or "bash"
+        elif fence == "bash" or (not fence and line.startswith("    ")):
+            yield number, line.strip()
+        elif not fence and STUDY.match(line):
+            yield number, STUDY.sub(r"\1", line)
+
+
+def inline_commands(page: str) -> list[str]:
+    """The commands in the sentences of a page."""
+    return INLINE.findall((ROOT / page).read_text())
+
+
+def python_blocks(page: str) -> list[tuple[str, str]]:
+    """The Python of a page, and what the page shows that it prints."""
+    form = r"^( *)```python\n(.*?)^ *```(?:\n+```text\n(.*?)```)?"
+    found = re.findall(form, (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    return [(re.sub(f"^{indent}", "", code, flags=re.M), shown) for indent, code, shown in found]
+
+
+def yaml_blocks(page: str) -> list[str]:
+    """The YAML of a page."""
+    return re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+def furnish(folder: Path) -> None:
+    """Put the files there of which the pages speak: what a reader has, and smaller studies."""
+    (folder / "docs").mkdir()
+    (folder / "my-cluster.yaml").write_text(yaml_blocks("README.md")[0])
+    save_document(Document.of(example()), folder / "net.json")
+    save_document(Document.of(example()), folder / "model.json")
+    _save_onnx(folder / "model.onnx")
+    rows = ["op,device,batch,time_us,memory_bytes"]
+    for op in example().graph.ops:
+        rows += [f"{op.name},gpu,{batch},{2 * batch},{10 * batch}" for batch in (1, 2, 4)]
+    (folder / "small-batches.csv").write_text("\n".join(rows) + "\n")
+    checker = ROOT / "instances/files/certificate_checker.py"
+    for file in (checker, checker.with_name("certificate_ideals.py")):
+        shutil.copy(file, folder)
+    (folder / "config.json").write_text(
+        '{"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 2, "vocab_size": 11}'
+    )
+    (folder / "my_models.py").write_text(
+        "import torch\n\n\ndef build():\n    return torch.nn.Linear(4, 4), (torch.zeros(2, 4),)\n"
+    )
+    for name, study in _studies():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(study)
+
+
+@cache
+def _studies() -> tuple[tuple[str, str], ...]:
+    """The smallest forms of the studies, by their paths."""
+    files = (ROOT / "experiments").rglob("*.yaml")
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in files}
+    (texts["my-study.yaml"],) = yaml_blocks("experiments/README.md")
+    return tuple(
+        (name, yaml.safe_dump(smallest(yaml.safe_load(text))))
+        for name, text in texts.items()
+        if not name.endswith("published.yaml")
+    )
+
+
+def _save_onnx(path: Path) -> None:
+    make, number = onnx.helper, onnx.TensorProto.FLOAT
+    sizes = (64, 64, 64, 8)
+    nodes, weights, shown = [], [], "x"
+    for layer, (rows, columns) in enumerate(pairwise(sizes)):
+        weights.append(
+            make.make_tensor(f"w{layer}", number, [rows, columns], [0.0] * rows * columns)
+        )
+        nodes.append(make.make_node("MatMul", [shown, f"w{layer}"], [f"y{layer}"], f"layer{layer}"))
+        shown = f"y{layer}"
+    graph = make.make_graph(
+        nodes,
+        "net",
+        [make.make_tensor_value_info("x", number, ["batch", sizes[0]])],
+        [make.make_tensor_value_info(shown, number, ["batch", sizes[-1]])],
+        weights,
+    )
+    path.write_bytes(make.make_model(graph).SerializeToString())
+
+
+def smallest(study: dict[str, Any]) -> dict[str, Any]:
+    """A study of one run: the first table, instance, cluster and method, and a second."""
+    tables = [table for table in study["tables"] if table.get("published") is None]
+    table = next(one for one in tables if _at_hand(one["instances"]))
+    (instance, *_) = _at_hand(table["instances"])
+    if isinstance(instance, dict) and isinstance(instance.get("device_memory"), list):
+        instance = {**instance, "device_memory": instance["device_memory"][:1]}
+    few = {
+        "instances": [instance],
+        "methods": table["methods"][:1],
+        "limits": {"time_limit_s": 1},
+    }
+    if "clusters" in table:
+        few["clusters"] = table["clusters"][:1]
+    name = instance if isinstance(instance, str) else instance["model"]
+    small = {**study, "tables": [{**table, **few}]}
+    small.pop("published", None)
+    if "smoke" in study:
+        small["smoke"] = {"instances": [name], "time_limit_s": 1}
+    return small
+
+
+def _at_hand(instances: list[Any]) -> list[Any]:
+    """Those that ship with placegap."""
+    return [
+        one
+        for one in instances
+        if isinstance(one, str) or not (one.get("optional") or "generate" in one)
+    ]
