@@ -242,10 +242,11 @@ def idle_devices(instance: Instance) -> str | None:
     --------
     >>> from placegap.instances import Device, example
     >>> net = example()
-    >>> devices = (*net.cluster.devices, Device(name="odd", kind="odd"))
-    >>> cluster = net.cluster.model_copy(update={"devices": devices})
+    >>> gpu0, gpu1 = net.cluster.devices
+    >>> odd = Device(name=gpu1.name, kind="odd")
+    >>> cluster = net.cluster.model_copy(update={"devices": (gpu0, odd)})
     >>> idle_devices(net.model_copy(update={"cluster": cluster}))
-    "odd: no op has a time on the kind 'odd', so that nothing runs there"
+    "gpu1: no op has a time on the kind 'odd', so that nothing runs there"
     """
     kinds = {kind for op in instance.graph.ops for kind in op.time_ns}
     found = [d for d in instance.cluster.devices if d.kind not in kinds and not d.is_host]

@@ -11,7 +11,6 @@ from placegap.instances.op_splitting.split import OpSplit
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, Semantics, plan_class
 from placegap.instances.referee.plan import Evaluation, Plan
-from placegap.instances.structure.explain import why_no_room
 from placegap.solvers.core.trust import describe_basis
 
 Status = Literal["optimal", "gap_met", "feasible", "infeasible", "bound", "no_plan"]
@@ -225,6 +224,8 @@ def with_reason(result: Result, instance: Instance) -> Result:
     """
     if result.plan is not None or result.status not in ("infeasible", "no_plan"):
         return result
+    from placegap.instances.structure.explain import why_no_room  # brings numba
+
     why = why_no_room(instance, result.semantics)
     said = (
         [] if not result.message or "; ".join(why).startswith(result.message) else [result.message]
