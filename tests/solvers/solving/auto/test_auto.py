@@ -237,7 +237,7 @@ def test_the_other_process_finds_plans_by_itself() -> None:
     with beside_of(board, 3.0) as search:
         search.wait()
     assert board.value_ns is not None
-    assert board.notes == {}
+    assert set(board.notes.values()) <= {"interrupted"}  # its last search, at the end of the time
 
 
 def test_a_process_that_dies_costs_a_sentence() -> None:
