@@ -65,14 +65,18 @@ MODULES = [module.name for module in pkgutil.walk_packages(FORMULATIONS, "placeg
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A reader's folder; what runs in processes of its own elsewhere runs here."""
     furnish(tmp_path)
+    others = sys.modules.pop("my_models", None)  # another test has such a module, too
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("placegap.experiments.running.placing.run_pool", run_as_worker)
     monkeypatch.setattr("placegap.experiments.studies.run.run_pool", run_as_worker)
-    return tmp_path
+    yield tmp_path
+    sys.modules.pop("my_models", None)
+    if others is not None:
+        sys.modules["my_models"] = others
 
 
 def run_as_worker(*given: Any, **options: Any) -> Iterator[Ending[Any]]:
