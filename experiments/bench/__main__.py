@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from placegap.experiments.bench.default import print_rows
 from placegap.experiments.bench.exact import HEADER
 from placegap.experiments.bench.ideals import ideal_rows
 from placegap.experiments.bench.inputs import workbooks
@@ -96,6 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
                 if options.only in bench[0]:
                     rows.append(_run(bench, unit_s, last))
             rows += _exact(unit_s, options)
+            print_rows(options.only)
         except KeyboardInterrupt:
             print("\nstopped: the rows so far are kept")
         with held():

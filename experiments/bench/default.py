@@ -50,9 +50,9 @@ class DefaultCase:
 
     @property
     def name(self) -> str:
-        """Model, cluster, semantics and what stays together."""
+        """The default, model, cluster, semantics and what stays together."""
         whole = "" if self.granularity == "op" else self.granularity
-        words = (self.model, self.cluster or "", self.semantics.label, whole)
+        words = ("auto", self.model, self.cluster or "", self.semantics.label, whole)
         return " ".join(filter(None, words))
 
 
@@ -117,13 +117,13 @@ class DefaultRow:
             "-" if row.gap is None else f"{100 * row.gap:.2f} %" for row in (self.alone, self.auto)
         ]
         return (
-            f"{self.case.name:66} {proving_method(self.case.semantics):14}"
+            f"{self.case.name:71} {proving_method(self.case.semantics):14}"
             f" {gaps[0]:>9} {self.alone.cpu_s:7.2f} {gaps[1]:>9} {self.auto.cpu_s:7.2f}"
             f"{'  BEHIND' if self.falls_behind else ''}"
         )
 
 
-HEADER = f"{'case':66} {'method':14} {'its gap':>9} {'CPU s':>7} {'of auto':>9} {'CPU s':>7}"
+HEADER = f"{'case':71} {'method':14} {'its gap':>9} {'CPU s':>7} {'of auto':>9} {'CPU s':>7}"
 
 
 def default_rows(only: str = "", limit_s: float = LIMIT_S) -> Iterator[DefaultRow]:
@@ -156,18 +156,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.cores is not None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
-    behind = 0
     with ExitStack() as stack:
         for _ in range(options.busy):
             loop = multiprocessing.Process(target=_spin, daemon=True)
             loop.start()
             stack.callback(loop.kill)
-        print(HEADER)
-        for row in default_rows(options.only, options.limit):
-            print(row, flush=True)
-            behind += row.falls_behind
-    print(f"{behind} rows behind")
+        behind = print_rows(options.only, options.limit)
     return int(behind > 0)
+
+
+def print_rows(only: str = "", limit_s: float = LIMIT_S) -> int:
+    """Print the rows whose names contain `only`; how many are behind."""
+    behind, number = 0, 0
+    for number, row in enumerate(default_rows(only, limit_s), start=1):
+        if number == 1:
+            print(f"\n{HEADER}")
+        print(row, flush=True)
+        behind += row.falls_behind
+    if number:
+        print(f"{behind} of {number} rows behind")
+    return behind
 
 
 if __name__ == "__main__":

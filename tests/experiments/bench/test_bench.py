@@ -4,11 +4,13 @@ import gc
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from placegap.experiments.bench import __main__ as bench
+from placegap.experiments.bench import default as bench_default
 from placegap.experiments.bench import ideals as bench_ideals
 from placegap.experiments.bench import optima as bench_optima
 from placegap.experiments.bench import placers as bench_placers
@@ -180,3 +182,23 @@ def test_generated_networks_are_the_same_each_time(case: bench_splits.NetworkCas
     # no accelerator holds all, but together they do, with the margin asked for
     assert case.memory is None or held <= limits.sum() <= held * case.memory
     assert case.memory is None or limits.max() < held
+
+
+def test_the_default_is_held_against_the_method_that_proves_most(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # that one proves in 2 CPU s: the default may take 1.5 * 2 + 1
+    case = next(case for case in bench_default.CASES if case.model == "densenet121")
+    alone = bench_default.run(case, 10.0, "heft")
+    proven = replace(alone, status="optimal", cpu_s=2.0)
+    for auto, behind in (
+        (replace(proven, cpu_s=3.9), False),
+        (replace(proven, cpu_s=4.1), True),
+        (replace(proven, status="feasible"), True),
+    ):
+        row = bench_default.DefaultRow(case, proven, auto)
+        assert (row.falls_behind, "BEHIND" in str(row)) == (behind, behind)
+        monkeypatch.setattr(bench_default, "default_rows", lambda *of, row=row: iter([row]))
+        assert bench_default.print_rows() == behind
+        assert f"{int(behind)} of 1 rows behind" in capsys.readouterr().out
+    assert not bench_default.DefaultRow(case, alone, alone).falls_behind  # heft proves nothing
