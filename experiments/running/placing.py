@@ -333,6 +333,8 @@ def _told(
 ) -> Result | None:
     """What a method had told before it ended some way, as its result: a plan, a bound, or both."""
     bound_ns = news.bound_ns if attempt.coarsen is None else None
+    if bound_ns is not None and news.value_ns is not None and bound_ns > news.value_ns:
+        bound_ns = None  # a plan has refuted it since
     if not plans and bound_ns is None:
         return None
     source = attempt.source
@@ -366,7 +368,9 @@ def _news(result: Result) -> News:
     if result.split is not None:
         return News()
     proven_by = result.bound_origin or result.method
-    return News(result.value_ns, result.bound_ns, result.method, result.plan, proven_by)
+    return News(
+        result.value_ns, result.bound_ns, result.method, result.plan, proven_by, result.rests_on
+    )
 
 
 def given_plan(

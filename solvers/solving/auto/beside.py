@@ -35,8 +35,8 @@ from placegap.solvers.solving.auto.steps import BOUNDS, AutoStep, plans
 from placegap.solvers.solving.solve import solve
 
 NICE = 19
-"""Beside a likely proof, the search has the cores that nothing else wants: on one core that is a
-seventieth, so that a proof takes the time that it takes alone."""
+"""Beside a likely proof, the search has the cores that nothing else wants: of a busy one that is a
+seventieth, so that the proof takes the time that it takes alone."""
 
 DIES_FIRST = "500"
 """Where memory runs out, Linux ends the search before the process that holds the best plan."""

@@ -53,8 +53,8 @@ USUAL_S = 60.0
 """The limit where none is given."""
 
 HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
-"""Of the limit, and seconds at most, that a likely proof works alone: so all processes together
-take at most 1.5 times what it takes by itself. What is not proven in half a minute rarely is."""
+"""Of the limit, and seconds at most, that a likely proof works alone: both processes take at most
+1.5 times what a proof of up to a minute takes by itself, and no search waits longer."""
 
 SECOND_SEED = 1_000
 """Searches of this process have seeds so far beyond those of the other one."""

@@ -27,6 +27,7 @@ from placegap.instances import (
     example,
 )
 from placegap.solvers import METHODS
+from placegap.solvers.core.progress import News
 
 
 def chosen(own: Semantics | None = None, method: str | None = None, **rules: str) -> str:
@@ -179,6 +180,15 @@ def test_a_worker_that_is_killed_costs_nothing_that_it_had_told(
     assert (result.value_ns, result.bound_ns, result.bound_origin) == (43, 34, "fake")
     assert len(warnings) == 1
     assert "what it had told before stands" in warnings[0]
+
+
+def test_a_bound_that_was_told_and_then_refuted_by_a_plan_is_not_kept() -> None:
+    attempt, plan = Attempt(real(), Makespan(), "heft"), Plan.on([0, 1, 0, 0])
+    # under ports that plan takes 35 ns, and paths prove 33
+    for bound_ns, kept in ((34, 34), (36, 33)):
+        found = placing._told(attempt, News(35, bound_ns, "x"), [plan], "failed", 0.0)
+        assert found is not None
+        assert (found.value_ns, found.bound_ns) == (35, kept)
 
 
 def test_a_start_stands_if_the_method_crashes(fakes: list[str]) -> None:
