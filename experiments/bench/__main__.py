@@ -78,9 +78,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     parser.add_argument("--only", default="", help="run the rows whose name contains this")
     parser.add_argument(
-        "--inputs", type=Path, default=Path("../shared/instances"),
+        "--inputs",
+        type=Path,
+        default=Path("../shared/instances"),
         help="folder with published inputs (dnn-partitioning/, moirai/), if at hand",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--large", action="store_true", help="placers on a million ops, ten million ideals as well"
     )

@@ -68,9 +68,14 @@ def apart(cases: Iterable[T], measure: Callable[[T], ExactRow]) -> Iterator[Exac
 
 
 def measure(
-    name: str, instance: Instance, semantics: Semantics, method: str,
-    params: dict[str, object], time_limit_s: float, shown: int = 1,
-) -> ExactRow:  # fmt: skip
+    name: str,
+    instance: Instance,
+    semantics: Semantics,
+    method: str,
+    params: dict[str, object],
+    time_limit_s: float,
+    shown: int = 1,
+) -> ExactRow:
     """Solve once, in this process; so many of `COUNTS` are shown."""
     solve(example(), semantics, method, time_limit_s=SMALL_S)
     cpu, wall = cpu_s(), time.perf_counter()
@@ -78,6 +83,14 @@ def measure(
     cpu, wall = cpu_s() - cpu, time.perf_counter() - wall
     counts = [f"{found.details[key]} {key}" for key in COUNTS if key in found.details][:shown]
     return ExactRow(
-        name, ", ".join(counts), found.status, found.value_ns,
-        found.bound_ns, found.bound_origin, found.gap, cpu, wall, peak_bytes(),
-    )  # fmt: skip
+        name,
+        ", ".join(counts),
+        found.status,
+        found.value_ns,
+        found.bound_ns,
+        found.bound_origin,
+        found.gap,
+        cpu,
+        wall,
+        peak_bytes(),
+    )

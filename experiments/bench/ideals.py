@@ -67,9 +67,13 @@ def cases(*, large: bool = False) -> Iterator[IdealCase]:
     long = (("blocks", 10), ("branches", 4), ("length", 17))
     chains, blocks = "parallel-chains", "blocks"
     for family, params in (
-        (chains, five), (blocks, short), (blocks, long), (chains, two), (chains, three),
+        (chains, five),
+        (blocks, short),
+        (blocks, long),
+        (chains, two),
+        (chains, three),
         (chains, six),
-    ):  # fmt: skip
+    ):
         for ratio in (0.1, 1.0):
             yield IdealCase(family, params, 8, 1, ratio)
     for accelerators in (2, 8, 32):

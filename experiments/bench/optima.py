@@ -166,9 +166,17 @@ def run_recorded(case: RecordedCase) -> ExactRow:
     is_behind = found.ns > (entry.bound_ns or 0) and entry.content_hash == instance.content_hash
     said = f"; the recorded bound is BEHIND: {entry.bound_ns} ns" if is_behind else ""
     return ExactRow(
-        case.name, "", BEHIND if is_behind else "kept", entry.value_ns, found.ns,
-        found.origin + said, relative_gap(entry.value_ns, found.ns), cpu, wall, peak_bytes(),
-    )  # fmt: skip
+        case.name,
+        "",
+        BEHIND if is_behind else "kept",
+        entry.value_ns,
+        found.ns,
+        found.origin + said,
+        relative_gap(entry.value_ns, found.ns),
+        cpu,
+        wall,
+        peak_bytes(),
+    )
 
 
 def run_wide(case: Wide) -> ExactRow:

@@ -86,9 +86,13 @@ def makespan_by(instance: Instance, rank: Ints) -> int:
     """HEFT's makespan, placing by these ranks."""
     arrays = instance.arrays
     times = schedule_by_insertion(
-        problem_of(arrays), admission_of(arrays), order_by(rank, arrays),
-        idle_devices(instance.num_devices, instance.num_ops), np.empty((0, 0), np.int64), 1,
-    )  # fmt: skip
+        problem_of(arrays),
+        admission_of(arrays),
+        order_by(rank, arrays),
+        idle_devices(instance.num_devices, instance.num_ops),
+        np.empty((0, 0), np.int64),
+        1,
+    )
     return int(times.end_ns.max())
 
 

@@ -41,18 +41,22 @@ class Network:
         time_ns = int(1000 * time_us * self.rng.uniform(0.8, 1.2))
         self.ops.append(
             Op(
-                name=f"op{number}", time_ns={"acc": time_ns, "cpu": 10 * time_ns},
-                resident_bytes=size, parameter_bytes=size if time_ns else 0,
+                name=f"op{number}",
+                time_ns={"acc": time_ns, "cpu": 10 * time_ns},
+                resident_bytes=size,
+                parameter_bytes=size if time_ns else 0,
             )
-        )  # fmt: skip
+        )
         self.output_ns.append(int(1000 * output_us * self.rng.uniform(0.8, 1.2)))
         self.edges += [
             Edge(
-                producer=f"op{source}", consumer=f"op{number}", tensor="out",
+                producer=f"op{source}",
+                consumer=f"op{number}",
+                tensor="out",
                 bytes=BYTES_PER_NS * self.output_ns[source],
             )
             for source in inputs
-        ]  # fmt: skip
+        ]
         return number
 
 

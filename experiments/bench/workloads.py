@@ -20,9 +20,19 @@ from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.structure.mean_costs import communication_ratio, flow_of
 
 HEADS = (
-    "workload", "ops", "paper", "edges", "paper", "parameters, M", "published", "GFLOP", "CCR",
-    "paper", "memory", "s",
-)  # fmt: skip
+    "workload",
+    "ops",
+    "paper",
+    "edges",
+    "paper",
+    "parameters, M",
+    "published",
+    "GFLOP",
+    "CCR",
+    "paper",
+    "memory",
+    "s",
+)
 
 
 def table_rows(only: str = "") -> Iterator[tuple[str, ...]]:
@@ -41,8 +51,9 @@ def table_rows(only: str = "") -> Iterator[tuple[str, ...]]:
         seconds, graph = time.process_time() - began, document.graph
         instance = document.instance(load_cluster(workload.cluster))
         kept = sum(op.resident_bytes for op in graph.ops)
-        room = sum(device.memory_bytes or 0 for device in instance.cluster.devices
-                   if not device.is_host)  # fmt: skip
+        room = sum(
+            device.memory_bytes or 0 for device in instance.cluster.devices if not device.is_host
+        )
         millions = count_parameters(name) / 1e6
         yield (
             name,

@@ -148,10 +148,15 @@ def print_report(found: Estimate) -> None:
         console.print(f"no row is of batch {found.batch}: the estimates are not checked")
     if found.links:
         rows = [
-            (f"{fit.source} -> {fit.target}", f"{format_bytes(fit.bandwidth_bytes_per_s)}/s",
-             format_ns(fit.latency_ns), f"{fit.r2:.4f}", str(fit.points))
+            (
+                f"{fit.source} -> {fit.target}",
+                f"{format_bytes(fit.bandwidth_bytes_per_s)}/s",
+                format_ns(fit.latency_ns),
+                f"{fit.r2:.4f}",
+                str(fit.points),
+            )
             for fit in found.links
-        ]  # fmt: skip
+        ]
         console.print(plain_table("links", ("link", "bandwidth", "latency", "R2", "rows"), rows))
     for caution in found.warnings:
         print_line(f"warning  {caution}")

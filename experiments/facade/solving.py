@@ -103,9 +103,14 @@ class Solution:
             raise InputError(f"there is no plan of {self.instance.name} to write")
         result = self.result
         save_plan(
-            self.instance, self.plan, result.semantics, path, result.method,
-            value_ns=result.value_ns, bound=bound_to_store(result),
-        )  # fmt: skip
+            self.instance,
+            self.plan,
+            result.semantics,
+            path,
+            result.method,
+            value_ns=result.value_ns,
+            bound=bound_to_store(result),
+        )
 
     def __str__(self) -> str:
         text = io.StringIO()
@@ -190,9 +195,19 @@ def solve(
     instance = _instance(model, cluster)
     rules = Rules(
         None if isinstance(objective, Semantics) else objective,
-        plans, channels, transfers, load, replicas, levels, subgraphs, memory, schedule,
-        stages_per_device, microbatches, sending,
-    )  # fmt: skip
+        plans,
+        channels,
+        transfers,
+        load,
+        replicas,
+        levels,
+        subgraphs,
+        memory,
+        schedule,
+        stages_per_device,
+        microbatches,
+        sending,
+    )
     if isinstance(objective, Semantics):
         if rules != Rules():
             raise InputError("give the rules in the semantics, or one by one, not both")

@@ -25,9 +25,19 @@ PORT = Makespan(channels="port")
 CLUSTERS = ("celeritas-4xV100-pcie", "moirai-inter-server")
 GRAPHS = ("densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet")
 PLACERS = (
-    "single-device", "m-topo", "metis", "etf", "m-etf", "heft", "peft", "cpop", "m-sct",
-    "order-place", "celeritas", "mp-dps",
-)  # fmt: skip
+    "single-device",
+    "m-topo",
+    "metis",
+    "etf",
+    "m-etf",
+    "heft",
+    "peft",
+    "cpop",
+    "m-sct",
+    "order-place",
+    "celeritas",
+    "mp-dps",
+)
 EXACT = "decomposition"
 OFF = (0.0, 0.1, 0.2, 0.3)
 SEEDS = (1, 2, 3)
@@ -42,9 +52,12 @@ def tasks(smoke: bool) -> Iterator[Mapping[str, Any]]:
                 for seed in SEEDS[:1] if smoke or off == 0 else SEEDS:
                     for method in (*(PLACERS[:6] if smoke else PLACERS), EXACT):
                         yield {
-                            "instance": graph, "cluster": cluster, "off": off, "seed": seed,
+                            "instance": graph,
+                            "cluster": cluster,
+                            "off": off,
+                            "seed": seed,
                             "method": method,
-                        }  # fmt: skip
+                        }
 
 
 @lru_cache(maxsize=2)

@@ -45,9 +45,11 @@ def write_certificate(
     from placegap.solvers.bounds.certificates.write import certify
 
     found = certify(
-        instance, result.semantics, min(MOST_S, SHARE * time_limit_s),
+        instance,
+        result.semantics,
+        min(MOST_S, SHARE * time_limit_s),
         float("inf") if result.bound_ns is None else result.bound_ns,
-    )  # fmt: skip
+    )
     if found is None:
         return None
     if result.bound_ns is not None and result.bound_ns > found.bound_ns:

@@ -450,9 +450,12 @@ def ask_second(
         alone=True,
     )
     endings = run_pool(
-        [attempt], run_attempt, workers=1, modules=modules,
+        [attempt],
+        run_attempt,
+        workers=1,
+        modules=modules,
         hard_limit_s=lambda attempt: attempt.time_limit_s + GRACE_S,
-    )  # fmt: skip
+    )
     with closing(endings):
         answer = _answer(next(iter(endings)))
     if isinstance(answer, Failure):

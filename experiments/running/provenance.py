@@ -41,8 +41,10 @@ def _commit() -> str:
         # a wheel may lie in somebody else's repository
         tracked = subprocess.run(
             (*ask[:3], "ls-files", "--error-unmatch", Path(__file__).name),
-            capture_output=True, timeout=GIT_S, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            timeout=GIT_S,
+            check=False,
+        )
         said = subprocess.run(ask, capture_output=True, text=True, timeout=GIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""

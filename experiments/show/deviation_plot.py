@@ -24,9 +24,14 @@ def plot_deviations(found: Mapping[str, Deviations], title: str) -> bytes:
     for name, one in found.items():
         at, share = distribution(one)
         axis.step(
-            at, share, where="post", linewidth=1.8, label=f"{name} ({len(one.relative)})",
-            color=style[name].color, linestyle=style[name].linestyle,
-        )  # fmt: skip
+            at,
+            share,
+            where="post",
+            linewidth=1.8,
+            label=f"{name} ({len(one.relative)})",
+            color=style[name].color,
+            linestyle=style[name].linestyle,
+        )
     axis.set_xlim(0, LARGEST_PERCENT)
     axis.set_ylim(0, 1.02)
     axis.set_xlabel("relative deviation, %", fontsize=9)

@@ -16,9 +16,19 @@ if TYPE_CHECKING:
 NO_FIGURES = "figures need matplotlib: pip install 'placegap[plots]'"
 
 COLOURS = (
-    "#2a6f97", "#e07a1f", "#6a994e", "#9b5de5", "#c1121f", "#8d6e63",
-    "#17becf", "#555555", "#e377c2", "#bcbd22", "#1b3a8c", "#7a0045",
-)  # fmt: skip
+    "#2a6f97",
+    "#e07a1f",
+    "#6a994e",
+    "#9b5de5",
+    "#c1121f",
+    "#8d6e63",
+    "#17becf",
+    "#555555",
+    "#e377c2",
+    "#bcbd22",
+    "#1b3a8c",
+    "#7a0045",
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", ":", "-.")
 

@@ -115,23 +115,35 @@ def kind_colours(shown: Sequence[Scheduled]) -> dict[str, str]:
 def _draw_ops(axis: Axes, one: Scheduled, colours: Mapping[str, str], unit_ns: int) -> None:
     schedule, devices = one.schedule, range(one.instance.num_devices)
     axis.barh(
-        devices, schedule.makespan_ns / unit_ns, height=OP_HEIGHT, color=IDLE, linewidth=0,
+        devices,
+        schedule.makespan_ns / unit_ns,
+        height=OP_HEIGHT,
+        color=IDLE,
+        linewidth=0,
         zorder=0.8,
-    )  # fmt: skip
+    )
     axis.barh(
-        schedule.device, (schedule.end_ns - schedule.start_ns) / unit_ns,
-        left=schedule.start_ns / unit_ns, height=OP_HEIGHT, linewidth=0.4, edgecolor="white",
+        schedule.device,
+        (schedule.end_ns - schedule.start_ns) / unit_ns,
+        left=schedule.start_ns / unit_ns,
+        height=OP_HEIGHT,
+        linewidth=0.4,
+        edgecolor="white",
         color=[colours.get(op.kind, OTHER) for op in one.instance.graph.ops],
-    )  # fmt: skip
+    )
 
 
 def _draw_transfers(axis: Axes, schedule: Schedule, unit_ns: int) -> None:
     moved = schedule.transfers
     for device in (moved.source, moved.destination):
         axis.barh(
-            device + TRANSFER_AT, (moved.end_ns - moved.start_ns) / unit_ns,
-            left=moved.start_ns / unit_ns, height=TRANSFER_HEIGHT, color=INK, linewidth=0,
-        )  # fmt: skip
+            device + TRANSFER_AT,
+            (moved.end_ns - moved.start_ns) / unit_ns,
+            left=moved.start_ns / unit_ns,
+            height=TRANSFER_HEIGHT,
+            color=INK,
+            linewidth=0,
+        )
 
 
 def _mark(axis: Axes, one: Scheduled, bound_ns: int | None, unit_ns: int) -> None:
@@ -141,9 +153,15 @@ def _mark(axis: Axes, one: Scheduled, bound_ns: int | None, unit_ns: int) -> Non
     text = format_ns(end_ns) if gap is None else f"{format_ns(end_ns)}, gap {format_gap(gap)}"
     axis.axvline(end_ns / unit_ns, color=INK, linewidth=1.6, clip_on=False)
     axis.annotate(
-        text, (end_ns / unit_ns, 1), xycoords=("data", "axes fraction"),
-        xytext=(0, 4), textcoords="offset points", ha="right", fontsize=9.5, fontweight="bold",
-    )  # fmt: skip
+        text,
+        (end_ns / unit_ns, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(0, 4),
+        textcoords="offset points",
+        ha="right",
+        fontsize=9.5,
+        fontweight="bold",
+    )
     if bound_ns is not None:
         axis.axvline(bound_ns / unit_ns, color=PROVEN, linewidth=1.4, linestyle=(0, (4, 2)))
         lost = bound_ns / unit_ns, end_ns / unit_ns
@@ -171,9 +189,15 @@ def _add_legend(figure: Figure, colours: Mapping[str, str], bound_ns: int | None
         label = f"no plan ends before {format_ns(bound_ns)}"
         marks.append(Line2D([], [], color=PROVEN, linestyle=(0, (4, 2)), label=label))
     figure.legend(
-        handles=marks, loc="outside lower center", ncols=len(marks), frameon=False, fontsize=8.5,
-        handlelength=1.3, columnspacing=1.3, handletextpad=0.5,
-    )  # fmt: skip
+        handles=marks,
+        loc="outside lower center",
+        ncols=len(marks),
+        frameon=False,
+        fontsize=8.5,
+        handlelength=1.3,
+        columnspacing=1.3,
+        handletextpad=0.5,
+    )
 
 
 def draw_gap(instance: Instance, heuristic: str) -> Figure:
@@ -190,9 +214,13 @@ def draw_gap(instance: Instance, heuristic: str) -> Figure:
     if before.plan is None:
         raise InputError(f"{heuristic} finds no plan: {with_reason(before, instance).message}")
     after = solve(
-        instance, MAKESPAN, "decomposition", {"workers": 1}, time_limit_s=TIME_LIMIT_S,
+        instance,
+        MAKESPAN,
+        "decomposition",
+        {"workers": 1},
+        time_limit_s=TIME_LIMIT_S,
         incumbent=before.plan,
-    )  # fmt: skip
+    )
     best = "the proven optimum of the same problem"
     bound, _ = known_bound(instance, MAKESPAN, after.value_ns, proven_by(after))
     if bound is None or bound.ns != after.value_ns:

@@ -140,9 +140,7 @@ def _gap_cell(
     best: Mapping[tuple[str, str, PlanClass], BestBound],
 ) -> GapCell:
     bound_ns, by, rests_on = best.get((*_problem(cell), plan_class(cell.semantics)), (None, "", ""))
-    empty = GapCell(
-        cell, NOT_RUN, best_bound_ns=bound_ns, best_bound_by=by, best_rests_on=rests_on
-    )  # fmt: skip
+    empty = GapCell(cell, NOT_RUN, best_bound_ns=bound_ns, best_bound_by=by, best_rests_on=rests_on)
     if cell.run is None:
         status = NOT_INSTALLED if cell.is_missing else NOT_APPLICABLE
         return replace(empty, status=status, message=cell.reason)

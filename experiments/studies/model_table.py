@@ -9,9 +9,17 @@ from placegap.experiments.studies.gaps import GapCell
 from placegap.solvers.core.result import relative_gap
 
 MODEL_HEAD = (
-    "instance", "cluster", "model", "rows", "columns", "build", "solve", "value", "bound",
+    "instance",
+    "cluster",
+    "model",
+    "rows",
+    "columns",
+    "build",
+    "solve",
+    "value",
+    "bound",
     "own gap",
-)  # fmt: skip
+)
 
 
 def model_rows(cells: Sequence[GapCell]) -> list[tuple[str, ...]]:

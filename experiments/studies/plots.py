@@ -63,20 +63,32 @@ def draw_panel(
         # each cluster has its own lane, so that dots do not hide one another
         lane = (clusters.index(cell.cell.cluster) - (len(clusters) - 1) / 2) * 0.36 / len(clusters)
         axis.plot(
-            100 * cell.gap, place[cell.cell.label] + lane, **style[cell.cell.cluster].dots,
-            markersize=5.5, alpha=0.75, markeredgewidth=0, clip_on=False,
-        )  # fmt: skip
+            100 * cell.gap,
+            place[cell.cell.label] + lane,
+            **style[cell.cell.cluster].dots,
+            markersize=5.5,
+            alpha=0.75,
+            markeredgewidth=0,
+            clip_on=False,
+        )
     for row, summary in enumerate(order):
         median = 100 * (summary.median_gap or 0.0)
         axis.plot(
-            [median, median], [row - 0.34, row + 0.34], color="#222222", linewidth=1.8,
-            zorder=1, clip_on=False,
-        )  # fmt: skip
+            [median, median],
+            [row - 0.34, row + 0.34],
+            color="#222222",
+            linewidth=1.8,
+            zorder=1,
+            clip_on=False,
+        )
         axis.annotate(
             f"{summary.num_optimal}/{summary.num_gaps}",
-            (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=9,
+            (1.01, row),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=9,
             color="#444444",
-        )  # fmt: skip
+        )
     axis.annotate(
         "optimal", (1.01, 1.0), xycoords="axes fraction", va="bottom", fontsize=9, color="#444444"
     )

@@ -73,8 +73,12 @@ def _record_portfolio(limit_s: float, target: Path) -> int:
         for plans in PLAN_CLASSES[: PLAN_CLASSES.index(own) + 1]:
             narrower = with_plans(entry.semantics, plans)
             if plan_class(narrower) == plans:
-                known = BestKnown(semantics=narrower, bound_ns=found.ns,
-                                  bound_origin=found.origin, rests_on=found.rests_on)  # fmt: skip
+                known = BestKnown(
+                    semantics=narrower,
+                    bound_ns=found.ns,
+                    bound_origin=found.origin,
+                    rests_on=found.rests_on,
+                )
                 record_best(instance, known, target)
     return 0
 

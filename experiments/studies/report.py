@@ -21,14 +21,44 @@ from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers.core.result import relative_gap
 
 CSV_COLUMNS = (
-    "study", "table", "objective", *DEFAULTS, "instance", "cluster",
-    "num_ops", "num_devices",
-    "ccr", "memory_pressure", "method", "label", "params", "seed", "time_limit_s", "gap_limit",
-    "status", "value_ns", "bound_ns", "bound_class", "own_gap", "best_bound_ns", "best_bound_by",
-    "bound_origin", "rests_on", "best_rests_on", "faults",
-    "gap", "build_s", "solve_s", "setup_s", "rows", "columns", "message", "instance_hash", "key",
+    "study",
+    "table",
+    "objective",
+    *DEFAULTS,
+    "instance",
+    "cluster",
+    "num_ops",
+    "num_devices",
+    "ccr",
+    "memory_pressure",
+    "method",
+    "label",
+    "params",
+    "seed",
+    "time_limit_s",
+    "gap_limit",
+    "status",
+    "value_ns",
+    "bound_ns",
+    "bound_class",
+    "own_gap",
+    "best_bound_ns",
+    "best_bound_by",
+    "bound_origin",
+    "rests_on",
+    "best_rests_on",
+    "faults",
+    "gap",
+    "build_s",
+    "solve_s",
+    "setup_s",
+    "rows",
+    "columns",
+    "message",
+    "instance_hash",
+    "key",
     "made_by",
-)  # fmt: skip
+)
 
 
 def write_report(study: Study, cells: Sequence[GapCell], folder: str | Path) -> tuple[Path, ...]:
@@ -156,8 +186,15 @@ def _markdown_table(table: TableText) -> Iterator[str]:
 
 
 SUMMARY_HEAD = (
-    "method", "plans", "gaps", "mean gap", "median gap", "optimal", "proved by it", "total time",
-)  # fmt: skip
+    "method",
+    "plans",
+    "gaps",
+    "mean gap",
+    "median gap",
+    "optimal",
+    "proved by it",
+    "total time",
+)
 
 
 def summary_row(summary: MethodSummary) -> tuple[str, ...]:

@@ -106,8 +106,9 @@ def build_units(instance: Instance, *, alike: bool = False) -> Units:
         accelerators, hosts = np.arange(instance.num_devices), np.zeros(0, np.int64)
 
     def kind(devices: Ints) -> LeastCosts:
-        return _kind(blocks.time_ns, blocks.resident_bytes, nets.weight_ns, arrays.memory_bytes,
-                     devices)  # fmt: skip
+        return _kind(
+            blocks.time_ns, blocks.resident_bytes, nets.weight_ns, arrays.memory_bytes, devices
+        )
 
     return Units(
         unit=blocks.block.tolist(),

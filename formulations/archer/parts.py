@@ -239,10 +239,11 @@ def load_budget(
     terms = [
         (g, what)
         for g in range(len(budgets))
-        for what in ([compute[g] + communication[g]] if load == "add"
-                     else [compute[g], communication[g]])
+        for what in (
+            [compute[g] + communication[g]] if load == "add" else [compute[g], communication[g]]
+        )
         if what
-    ]  # fmt: skip
+    ]
 
     @model.Constraint(range(len(terms)))
     def load_budget(model: pyo.ConcreteModel, row: int) -> Linear:

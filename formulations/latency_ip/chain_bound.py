@@ -128,10 +128,19 @@ class _ChainBound:
         self.alone = times[:, arrays.is_host].min(axis=1, initial=NEVER)[chain]
         self.calls = min(len(accelerators) * semantics.subgraphs, len(chain))
         self.costs = _intervals(
-            chain, after, own, able, arrays.group, arrays.group_bytes,
-            semantics.subgraphs == 1, room, index.tensor_ptr,
-            index.consumer[index.tensor_edge], index.tensor_producer, move,
-        )  # fmt: skip
+            chain,
+            after,
+            own,
+            able,
+            arrays.group,
+            arrays.group_bytes,
+            semantics.subgraphs == 1,
+            room,
+            index.tensor_ptr,
+            index.consumer[index.tensor_edge],
+            index.tensor_producer,
+            move,
+        )
         self.cuts = CallCuts(index, own, able, move)
 
     def value(self) -> tuple[int, list[tuple[int, int]]]:
@@ -160,9 +169,19 @@ class _ChainBound:
 
 @kernel
 def _intervals(
-    chain: Ints, after: Bools, own: Ints, able: Bools, group: Ints, size: Ints, once: bool,
-    room: int, tensor_ptr: Ints, consumer: Ints, producer: Ints, move: Ints,
-) -> Ints:  # fmt: skip
+    chain: Ints,
+    after: Bools,
+    own: Ints,
+    able: Bools,
+    group: Ints,
+    size: Ints,
+    once: bool,
+    room: int,
+    tensor_ptr: Ints,
+    consumer: Ints,
+    producer: Ints,
+    move: Ints,
+) -> Ints:
     """What a call that meets the chain from i to j takes at least, (L, L); `NEVER`: it cannot.
 
     It has the memory of all colocation groups that it holds an op of, and if accelerators make one

@@ -117,7 +117,12 @@ def new_model(instance: Instance, semantics: LatencySubgraphs, horizon_ns: int) 
     leaving = [(u, k) for u, k in sets.leaving if instance.arrays.host_ns[u, k] >= unit]
     clock = {at: cp.new_int_var(0, horizon, f"start{at}") for at in sets.calls}
     return LatencyModel(
-        cp, sets, horizon_ns, unit, unit == granularity, x,
+        cp,
+        sets,
+        horizon_ns,
+        unit,
+        unit == granularity,
+        x,
         member={(i, k, 0): x[i][k] for i, k in members} if once else literals("m", members),
         enters=literals("enters", sets.entering),
         leaves=literals("leaves", leaving),
@@ -126,7 +131,7 @@ def new_model(instance: Instance, semantics: LatencySubgraphs, horizon_ns: int) 
         end=[cp.new_int_var(0, horizon, f"end{i}") for i in range(n)],
         done=[cp.new_int_var(0, horizon, f"done{i}") for i in range(n)],
         latency=cp.new_int_var(0, horizon, "latency"),
-    )  # fmt: skip
+    )
 
 
 def _longest_row_ns(sets: CallSets, horizon_ns: int) -> int:

@@ -89,18 +89,24 @@ def index_sets(
     producer, may = index.tensor_producer.tolist(), window.possible
     tensors = range(len(producer))
     return CallSets(
-        instance, semantics.subgraphs, unit_ns, horizon_ns / unit_ns, window,
+        instance,
+        semantics.subgraphs,
+        unit_ns,
+        horizon_ns / unit_ns,
+        window,
         calls=[(k, c) for k in accelerators for c in range(semantics.subgraphs)],
         producer=producer,
         consumers=consumers,
         entering=[(u, k) for u in tensors for k in accelerators if may[consumers[u], k].any()],
         leaving=[
-            (u, k) for u in tensors for k in accelerators
+            (u, k)
+            for u in tensors
+            for k in accelerators
             if may[producer[u], k] and arrays.host_ns[u, k]
         ],
         time=(arrays.time_ns / unit_ns).tolist(),
         host=(arrays.host_ns / unit_ns).tolist(),
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------------------------------- variables
@@ -164,9 +170,12 @@ def inside_call(model: pyo.ConcreteModel, i: int, k: int, c: int) -> Linear:
 def tensor_enters(model: pyo.ConcreteModel, sets: CallSets) -> None:
     """enters[u, k, c] >= in_call[j, k, c] - in_call[i, k, c], i producer, j consumer of u."""
     rows = [
-        (u, j, k, c) for u, k in sets.entering for j in sets.consumers[u]
-        if sets.window.possible[j, k] for c in range(sets.num_calls)
-    ]  # fmt: skip
+        (u, j, k, c)
+        for u, k in sets.entering
+        for j in sets.consumers[u]
+        if sets.window.possible[j, k]
+        for c in range(sets.num_calls)
+    ]
 
     @model.Constraint(rows)
     def tensor_enters(model: pyo.ConcreteModel, u: int, j: int, k: int, c: int) -> Linear:
@@ -177,9 +186,11 @@ def tensor_enters(model: pyo.ConcreteModel, sets: CallSets) -> None:
 def tensor_leaves(model: pyo.ConcreteModel, sets: CallSets) -> None:
     """leaves[u, k, c] >= in_call[i, k, c] - in_call[j, k, c], i producer, j consumer of u."""
     rows = [
-        (u, j, k, c) for u, k in sets.leaving for j in sets.consumers[u]
+        (u, j, k, c)
+        for u, k in sets.leaving
+        for j in sets.consumers[u]
         for c in range(sets.num_calls)
-    ]  # fmt: skip
+    ]
 
     @model.Constraint(rows)
     def tensor_leaves(model: pyo.ConcreteModel, u: int, j: int, k: int, c: int) -> Linear:
@@ -207,8 +218,14 @@ def call_convex(model: pyo.ConcreteModel, sets: CallSets) -> None:
         i, j = ends[e]
         return model.reached[j, k, c] <= model.reached[i, k, c]
 
-    @model.Constraint([(e, k, c) for e in range(len(ends)) for k, c in sets.calls
-                       if sets.window.possible[ends[e][0], k]])  # fmt: skip
+    @model.Constraint(
+        [
+            (e, k, c)
+            for e in range(len(ends))
+            for k, c in sets.calls
+            if sets.window.possible[ends[e][0], k]
+        ]
+    )
     def call_convex_leaves(model: pyo.ConcreteModel, e: int, k: int, c: int) -> Linear:
         i, j = ends[e]
         return model.reached[j, k, c] <= inside_call(model, j, k, c) - model.in_call[i, k, c] + 1

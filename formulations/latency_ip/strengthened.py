@@ -99,8 +99,12 @@ def equal_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
     if sets.num_calls > 1:
         return
-    rows = [(g, p, i, j) for g, members in enumerate(classes) for p in range(1, len(members))
-            for i, j in ends]  # fmt: skip
+    rows = [
+        (g, p, i, j)
+        for g, members in enumerate(classes)
+        for p in range(1, len(members))
+        for i, j in ends
+    ]
 
     @model.Constraint(rows)
     def equal_in_order(model: pyo.ConcreteModel, g: int, p: int, i: int, j: int) -> Linear:

@@ -85,11 +85,16 @@ def plan_values(instance: Instance, plan: Plan, semantics: LatencySubgraphs) -> 
     of_call, count = dict(zip(where, rank, strict=True)), max(rank) + 1
     span_ns = _spans(instance, where, schedule, semantics.subgraphs)
     return PlanValues(
-        tidied, schedule, where, index.tensor_producer.tolist(), consumers, span_ns,
+        tidied,
+        schedule,
+        where,
+        index.tensor_producer.tolist(),
+        consumers,
+        span_ns,
         done_ns=_done(instance, where, schedule),
         rank=rank,
         rank_call={at: of_call.get(at, count + at[1]) for at in span_ns},
-    )  # fmt: skip
+    )
 
 
 def tidy(

@@ -163,9 +163,21 @@ def new_model(instance: Instance, semantics: Makespan, horizon_ns: int) -> Makes
             end.append(end_variable[i])
     makespan = cp.new_int_var(0, horizon, "makespan")
     return MakespanModel(
-        cp, instance, semantics, horizon_ns, unit, unit == granularity, window, time, x, start,
-        end, end_variable, makespan, in_time,
-    )  # fmt: skip
+        cp,
+        instance,
+        semantics,
+        horizon_ns,
+        unit,
+        unit == granularity,
+        window,
+        time,
+        x,
+        start,
+        end,
+        end_variable,
+        makespan,
+        in_time,
+    )
 
 
 def _longest_row_ns(

@@ -244,9 +244,12 @@ def refuse_large_rows(cp: cp_model.CpModel) -> None:
             for part in (row.interval.start, row.interval.size, row.interval.end):
                 check(f"interval {number}", part.vars, part.coeffs, part.offset)
         elif not (
-            row.has_bool_or() or row.has_bool_and() or row.has_exactly_one()
-            or row.has_at_most_one() or row.has_no_overlap()
-        ):  # fmt: skip
+            row.has_bool_or()
+            or row.has_bool_and()
+            or row.has_exactly_one()
+            or row.has_at_most_one()
+            or row.has_no_overlap()
+        ):
             raise RowTooLarge(f"row {number} is of a kind that is not checked")
     objective = proto.objective
     check("the objective", objective.vars, objective.coeffs, 0)

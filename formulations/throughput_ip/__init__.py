@@ -84,8 +84,16 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.referee.servers import why_not_two_levels
 
-__all__ = ["Contiguous", "build", "count_rows", "extract", "horizon_ns", "value_step_ns",
-           "warm_start", "why_not"]  # fmt: skip
+__all__ = [
+    "Contiguous",
+    "build",
+    "count_rows",
+    "extract",
+    "horizon_ns",
+    "value_step_ns",
+    "warm_start",
+    "why_not",
+]
 
 Contiguous = Literal["convex", "chain", "no"]
 

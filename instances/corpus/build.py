@@ -27,9 +27,16 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.near_names import instead_of
 
 ONNX_LIGHT = (
-    "bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet",
-    "squeezenet", "vgg19", "zfnet512",
-)  # fmt: skip
+    "bvlc_alexnet",
+    "densenet121",
+    "inception_v1",
+    "inception_v2",
+    "resnet50",
+    "shufflenet",
+    "squeezenet",
+    "vgg19",
+    "zfnet512",
+)
 """Architectures that ship inside the onnx wheel, with their weights replaced by constants."""
 
 

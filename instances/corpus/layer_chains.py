@@ -160,8 +160,10 @@ def pipeline_of(graph: Graph, count: int, kind: str = "H200") -> Instance:
         devices=tuple(Device(name=name, kind=kind, memory_bytes=memory_bytes) for name in names),
         links=tuple(
             Link(source=a, target=b, bandwidth_bytes_per_s=50 * 10**9, latency_ns=5000)
-            for a in names for b in names if a != b
+            for a in names
+            for b in names
+            if a != b
         ),
-    )  # fmt: skip
+    )
     graph = cost_graph(graph, cluster, compute_percent=50, bandwidth_percent=80)
     return Instance(name=f"{graph.name}-{count}", graph=graph, cluster=cluster)

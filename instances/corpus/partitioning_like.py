@@ -32,9 +32,16 @@ class _Sketch:
         self.output: list[int] = []
 
     def op(
-        self, kind: str, time_us: float, out_bytes: float, inputs: Sequence[int] = (), *,
-        weights: float = 0, apart: bool = False, colour: str | None = None,
-    ) -> int:  # fmt: skip
+        self,
+        kind: str,
+        time_us: float,
+        out_bytes: float,
+        inputs: Sequence[int] = (),
+        *,
+        weights: float = 0,
+        apart: bool = False,
+        colour: str | None = None,
+    ) -> int:
         """Add an op, its weights as an op of their own if `apart`; its number."""
         if weights and apart:
             stored = self.op(f"{kind}.weight", 0, weights, weights=weights, colour=colour)
@@ -181,9 +188,14 @@ KINDS: Mapping[str, tuple[Callable[[_Sketch, int, bool], None], int, str]] = {
 
 
 def partitioning_graph(
-    family: str, seed: int = 0, *, layers: int | None = None, apart: bool = True,
-    training: bool = False, transfers: str | None = None,
-) -> Graph:  # fmt: skip
+    family: str,
+    seed: int = 0,
+    *,
+    layers: int | None = None,
+    apart: bool = True,
+    training: bool = False,
+    transfers: str | None = None,
+) -> Graph:
     """A graph of one of `KINDS`; the same arguments always give the same graph.
 
     Parameters

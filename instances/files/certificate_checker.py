@@ -44,10 +44,19 @@ def _vector(value: Any, length: int) -> list[int]:
 
 def digest(parts: dict[str, Any]) -> str:
     """SHA-256 of devices, edges, links and ops as JSON, without fields at their defaults."""
-    kept = {name: [
-        {f: v for f, v in row.items() if v is not None and (f in NULL or v not in (0, [], {}))
-         and (name, f, v) != ("ops", "kind", "op")} for row in rows
-    ] for name, rows in parts.items()}  # fmt: skip
+    kept = {
+        name: [
+            {
+                f: v
+                for f, v in row.items()
+                if v is not None
+                and (f in NULL or v not in (0, [], {}))
+                and (name, f, v) != ("ops", "kind", "op")
+            }
+            for row in rows
+        ]
+        for name, rows in parts.items()
+    }
     text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -70,8 +79,10 @@ class Terms:
         self.groups, self.group = list(groups.values()), dict[int, int]()
         for g, members in enumerate(self.groups):
             size, rows = sum(self.bytes[i] for i in members), [self.time[i] for i in members]
-            runs = [size <= self.room[k] and all(row[k] is not None for row in rows)
-                    for k in range(self.num)]  # fmt: skip
+            runs = [
+                size <= self.room[k] and all(row[k] is not None for row in rows)
+                for k in range(self.num)
+            ]
             for i in members:
                 self.able[i], self.group[i] = frozenset(k for k, run in enumerate(runs) if run), g
         links, place = self._links(parts), dict[Any, int]()
@@ -83,12 +94,21 @@ class Terms:
             u = place.setdefault((i, edge.get("tensor") or e), len(place))
             given, hop = edge.get("transfer_ns"), edge.get("host_time_ns")
             if u == len(self.moves):
-                self.moves.append([[
-                    0 if a == b else given[a][b] if given is not None
-                    else hop * (2 - host[a] - host[b]) if hop is not None
-                    else links[a, b][1] - -edge.get("bytes", 0) * 10**9 // links[a, b][0]
-                    for b in range(self.num)
-                ] for a in range(self.num)])  # fmt: skip
+                self.moves.append(
+                    [
+                        [
+                            0
+                            if a == b
+                            else given[a][b]
+                            if given is not None
+                            else hop * (2 - host[a] - host[b])
+                            if hop is not None
+                            else links[a, b][1] - -edge.get("bytes", 0) * 10**9 // links[a, b][0]
+                            for b in range(self.num)
+                        ]
+                        for a in range(self.num)
+                    ]
+                )
             self.edges.append((i, j, u))
             self.out[i].append(e)
             self.into[j].append(e)
@@ -99,8 +119,10 @@ class Terms:
     def _links(self, parts: Any) -> dict[tuple[int, int], tuple[int, int]]:
         """Bandwidth and latency of pairs: the link, else the widest and then shortest path."""
         at = {device["name"]: k for k, device in enumerate(parts["devices"])}
-        link = {(at[x["source"]], at[x["target"]]): (x["bandwidth_bytes_per_s"],
-                x.get("latency_ns", 0)) for x in parts["links"]}  # fmt: skip
+        link = {
+            (at[x["source"]], at[x["target"]]): (x["bandwidth_bytes_per_s"], x.get("latency_ns", 0))
+            for x in parts["links"]
+        }
         found, complete = dict(link), len(link) == self.num * (self.num - 1)
         for wide in [] if complete else sorted({w for w, _ in link.values()}, reverse=True):
             least = {pair: latency for pair, (w, latency) in link.items() if w >= wide}
@@ -127,8 +149,10 @@ class Terms:
     def path(self, _: Any) -> Any:
         """The longest path, every op on the device that is best for the path as a whole."""
         head, tail = self.ends(self.order), self.ends(self.order[::-1], back=True)
-        return max(min(max(head[i][k] + tail[i][k] - self.time[i][k] for i in g)
-                       for k in self.able[g[0]]) for g in self.groups)  # fmt: skip
+        return max(
+            min(max(head[i][k] + tail[i][k] - self.time[i][k] for i in g) for k in self.able[g[0]])
+            for g in self.groups
+        )
 
     def longest(self, _: Any) -> Any:
         """The longest colocation group, where it is fastest."""
@@ -202,8 +226,10 @@ class Terms:
         i, cases = node["op"], [frozenset(case) for case in node["cases"]]
         _need(able[i] <= frozenset().union(*cases), f"the cases of op {i} leave out a device")
         _need(len(cases) == len(node["nodes"]), f"op {i} has {len(cases)} cases, but not leaves")
-        return min(self.tree({"tree": child}, able | {i: able[i] & case}, first)
-                   for case, child in zip(cases, node["nodes"], strict=True))  # fmt: skip
+        return min(
+            self.tree({"tree": child}, able | {i: able[i] & case}, first)
+            for case, child in zip(cases, node["nodes"], strict=True)
+        )
 
     def leaf(self, node: Any, able: Able, first: int) -> Any:
         """What multipliers prove: a flow along edges and windows, weights, prices of placements."""
@@ -251,8 +277,12 @@ class Terms:
         for e in {**flow, **sent, **dict.fromkeys(e for e, _, _ in price)}:
             (i, j, u), rows = edges[e], list[Any]()
             for a, b in product(able[i], able[j]):
-                on = {"port": (a, num + b), "half_duplex": (a, b), "link": (a * num + b,),
-                      "free": ()}[self.rules["channels"]]  # fmt: skip
+                on = {
+                    "port": (a, num + b),
+                    "half_duplex": (a, b),
+                    "link": (a * num + b,),
+                    "free": (),
+                }[self.rules["channels"]]
                 held = [Fraction(busy.get(c, 0), n) for busy, n in sent[e] for c in on]
                 paid = (flow.get(e, 0) + sum(held)) * self.moves[u][a][b]
                 rows.append(paid + price[e, 0, a] + price[e, 1, b])
@@ -264,8 +294,12 @@ def check(document: Any, certificate: Any) -> list[str]:
     """Reject what does not prove its bound, else name the solvers on whose word it relies."""
     try:
         graph, cluster, proof = document["graph"], document["cluster"], certificate["proof"]
-        parts = {"devices": cluster["devices"], "edges": graph.get("edges", []),
-                 "links": cluster.get("links", []), "ops": graph["ops"]}  # fmt: skip
+        parts = {
+            "devices": cluster["devices"],
+            "edges": graph.get("edges", []),
+            "links": cluster.get("links", []),
+            "ops": graph["ops"],
+        }
         _need(certificate["format"] == "placegap-certificate", "it is no certificate of placegap")
         _need(_whole(certificate["version"]) == 1, "its version is unknown")
         _need(certificate["instance_hash"] == digest(parts), "it is for another instance")

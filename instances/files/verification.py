@@ -67,9 +67,7 @@ def verify(instance: Instance, stated: StatedPlan, *, any_content: bool = False)
         again = recheck_times(instance, plan, semantics, times)
         if not broken and not again and plan == Plan(plan.placement):
             spans = [(move, *span) for move, span in times.transfers.items()]
-            plan = plan_from_times(
-                instance, semantics, plan.devices.tolist(), times.ops, spans
-            )  # fmt: skip
+            plan = plan_from_times(instance, semantics, plan.devices.tolist(), times.ops, spans)
             first, second = evaluate(instance, plan, semantics), recheck(instance, plan, semantics)
         first, second = _add(first, broken), _add(second, again)
     first, second = (_add(verdict, _claims(stated, verdict)) for verdict in (first, second))
@@ -88,6 +86,9 @@ def _claims(stated: StatedPlan, verdict: Evaluation) -> list[Violation]:
 
 def _add(verdict: Evaluation, more: Sequence[Violation]) -> Evaluation:
     return Evaluation(
-        verdict.value_ns, (*verdict.violations, *more), verdict.uses, verdict.schedule,
+        verdict.value_ns,
+        (*verdict.violations, *more),
+        verdict.uses,
+        verdict.schedule,
         verdict.servers,
-    )  # fmt: skip
+    )

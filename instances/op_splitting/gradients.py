@@ -15,10 +15,22 @@ from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Edge, Graph, Op
 from placegap.instances.problem.integers import ceil_div
 
-OPTIMIZERS = frozenset({
-    "adadelta", "adagrad", "adam", "adam8bit", "adamw", "gradientdescent", "lamb", "lion",
-    "momentum", "rmsprop", "sgd", "update",
-})  # fmt: skip
+OPTIMIZERS = frozenset(
+    {
+        "adadelta",
+        "adagrad",
+        "adam",
+        "adam8bit",
+        "adamw",
+        "gradientdescent",
+        "lamb",
+        "lion",
+        "momentum",
+        "rmsprop",
+        "sgd",
+        "update",
+    }
+)
 """Kinds of update ops, without TensorFlow's "ResourceApply" and "Apply" before them."""
 
 WEIGHT_SOURCES = frozenset({"const", "constant", "variable", "variablev2"})

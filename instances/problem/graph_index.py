@@ -64,9 +64,20 @@ def index_graph(graph: Graph) -> GraphIndex:
     position = np.empty(n, np.int64)
     position[order] = np.arange(n)
     index = GraphIndex(
-        producer, consumer, tensor, succ_ptr, succ_edge, pred_ptr, pred_edge, tensor_ptr,
-        tensor_edge, producer[first], first, order, position,
-    )  # fmt: skip
+        producer,
+        consumer,
+        tensor,
+        succ_ptr,
+        succ_edge,
+        pred_ptr,
+        pred_edge,
+        tensor_ptr,
+        tensor_edge,
+        producer[first],
+        first,
+        order,
+        position,
+    )
     freeze(index)
     return index
 
@@ -138,8 +149,10 @@ def _tensors(graph: Graph, producer: Ints) -> tuple[Ints, Ints]:
         tensor[number] = at
         other = graph.edges[first[at]]
         if (edge.bytes, edge.host_time_ns, edge.transfer_ns) != (
-            other.bytes, other.host_time_ns, other.transfer_ns,
-        ):  # fmt: skip
+            other.bytes,
+            other.host_time_ns,
+            other.transfer_ns,
+        ):
             raise ValueError(
                 f"{_edge(number, edge)}: tensor {edge.tensor!r} has another size or time on the"
                 f" edge to {other.consumer!r}"

@@ -211,8 +211,9 @@ def _colocation(instance: Instance, device: Ints, pooled: bool) -> Iterator[Viol
                 "colocation",
                 f"op {op.name!r} is on {here!r}, but {instance.graph.ops[first].name!r} of its"
                 f" group {op.colocation!r} is on {there!r}",
-                op=op.name, device=here,
-            )  # fmt: skip
+                op=op.name,
+                device=here,
+            )
 
 
 def _transfers_cover_edges(
@@ -238,16 +239,21 @@ def _transfers_cover_edges(
         name = instance.cluster.devices[where].name
         if ready is None:
             yield Violation(
-                "transfer", f"{ops[b].name!r} never receives the output of {ops[a].name!r}",
-                op=ops[b].name, device=name, time_ns=start,
-            )  # fmt: skip
+                "transfer",
+                f"{ops[b].name!r} never receives the output of {ops[a].name!r}",
+                op=ops[b].name,
+                device=name,
+                time_ns=start,
+            )
         elif start < ready:
             yield Violation(
                 "precedence",
                 f"op {ops[b].name!r} starts at {start} ns, before its input from {ops[a].name!r}"
                 f" is there at {ready} ns",
-                op=ops[b].name, device=name, time_ns=start,
-            )  # fmt: skip
+                op=ops[b].name,
+                device=name,
+                time_ns=start,
+            )
 
 
 def _durations(instance: Instance, schedule: Schedule, semantics: Makespan) -> Iterator[Violation]:
@@ -256,9 +262,12 @@ def _durations(instance: Instance, schedule: Schedule, semantics: Makespan) -> I
         k, start = int(schedule.device[i]), int(schedule.start_ns[i])
         if start < 0 or schedule.end_ns[i] - start != arrays.time_ns[i, k]:
             yield Violation(
-                "duration", f"op {op.name!r} does not run for its time from {start} ns on",
-                op=op.name, device=devices[k].name, time_ns=start,
-            )  # fmt: skip
+                "duration",
+                f"op {op.name!r} does not run for its time from {start} ns on",
+                op=op.name,
+                device=devices[k].name,
+                time_ns=start,
+            )
     table = schedule.transfers
     for row in range(len(table.item)):
         item, a, b = int(table.item[row]), int(table.source[row]), int(table.destination[row])
@@ -267,14 +276,20 @@ def _durations(instance: Instance, schedule: Schedule, semantics: Makespan) -> I
         needed = int(arrays.transfer_ns[tensor, arrays.link_class[a, b]])
         if a != schedule.device[producer] or start < schedule.end_ns[producer]:
             yield Violation(
-                "transfer", f"the output of {ops[producer].name!r} is sent before it is there",
-                op=ops[producer].name, device=devices[a].name, time_ns=start,
-            )  # fmt: skip
+                "transfer",
+                f"the output of {ops[producer].name!r} is sent before it is there",
+                op=ops[producer].name,
+                device=devices[a].name,
+                time_ns=start,
+            )
         if table.end_ns[row] - start != needed:
             yield Violation(
-                "duration", f"the transfer of {ops[producer].name!r} does not take {needed} ns",
-                op=ops[producer].name, device=devices[b].name, time_ns=start,
-            )  # fmt: skip
+                "duration",
+                f"the transfer of {ops[producer].name!r} does not take {needed} ns",
+                op=ops[producer].name,
+                device=devices[b].name,
+                time_ns=start,
+            )
 
 
 def _exclusive(instance: Instance, schedule: Schedule, semantics: Makespan) -> Iterator[Violation]:
@@ -287,9 +302,10 @@ def _exclusive(instance: Instance, schedule: Schedule, semantics: Makespan) -> I
     for row_number in range(len(table.item)):
         pair = int(table.source[row_number]), int(table.destination[row_number])
         row = (
-            int(table.start_ns[row_number]), int(table.end_ns[row_number]),
+            int(table.start_ns[row_number]),
+            int(table.end_ns[row_number]),
             int(table.producer[row_number]),
-        )  # fmt: skip
+        )
         for channel in channels_of(semantics.channels, instance.num_devices, *pair):
             if channel >= 0:
                 uses.setdefault(("channel", channel), []).append(row)
@@ -299,13 +315,16 @@ def _exclusive(instance: Instance, schedule: Schedule, semantics: Makespan) -> I
         for row in rows[1:]:
             if row[0] < latest[1]:
                 name = (
-                    devices[number].name if what == "device"
+                    devices[number].name
+                    if what == "device"
                     else channel_name(semantics.channels, instance.cluster, number)
-                )  # fmt: skip
+                )
                 yield Violation(
                     f"{what}_overlap",
                     f"{what} '{name}' serves {ops[latest[2]].name!r} and {ops[row[2]].name!r} at"
                     f" once at {row[0]} ns",
-                    op=ops[row[2]].name, device=name if what == "device" else None, time_ns=row[0],
-                )  # fmt: skip
+                    op=ops[row[2]].name,
+                    device=name if what == "device" else None,
+                    time_ns=row[0],
+                )
             latest = max(latest, row, key=lambda r: r[1])

@@ -96,8 +96,10 @@ def memory_violations(
                 "memory",
                 f"device {name!r} holds {int(held.bytes[k])} bytes, {over}, from time 0 on; its"
                 f" largest op is {largest!r}",
-                op=largest, device=name, time_ns=0,
-            )  # fmt: skip
+                op=largest,
+                device=name,
+                time_ns=0,
+            )
             continue
         op, doing = _at_peak(instance, plan, semantics, schedule, k, int(held.moment[k]))
         state = int(held.state_bytes[k])
@@ -107,8 +109,10 @@ def memory_violations(
             "memory",
             f"device {name!r} holds {int(held.bytes[k])} bytes at its peak, {over}: {state} of"
             f" state, and {int(held.bytes[k]) - state} of tensors and workspace {doing}{at}",
-            op=op, device=name, time_ns=int(held.moment[k]) if is_timed else None,
-        )  # fmt: skip
+            op=op,
+            device=name,
+            time_ns=int(held.moment[k]) if is_timed else None,
+        )
 
 
 def live_spans(
@@ -141,9 +145,13 @@ def live_spans(
             first.append(moves.start_ns)
             last.append(moves.end_ns)
     joined = _join(
-        np.concatenate(tensors), np.concatenate(device), np.concatenate(first),
-        np.concatenate(last), sizes.tensor_bytes, instance.num_devices,
-    )  # fmt: skip
+        np.concatenate(tensors),
+        np.concatenate(device),
+        np.concatenate(first),
+        np.concatenate(last),
+        sizes.tensor_bytes,
+        instance.num_devices,
+    )
     work = Spans(on, np.full(len(op), -1), begin[op], end[op], sizes.workspace_bytes[op])
     both = (np.concatenate(parts) for parts in zip(joined, work, strict=True))
     spans = Spans(*both)
@@ -224,9 +232,13 @@ def _largest(instance: Instance, plan: Plan, k: int, size: Ints) -> str:
 
 
 def _at_peak(
-    instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule | None, k: int,
+    instance: Instance,
+    plan: Plan,
+    semantics: Semantics,
+    schedule: Schedule | None,
+    k: int,
     moment: int,
-) -> tuple[str, str]:  # fmt: skip
+) -> tuple[str, str]:
     """The op that a device runs at a moment, or whose output is there, and that in words."""
     ops = instance.graph.ops
     on, op = _pairs(plan)

@@ -52,9 +52,11 @@ def _convex(
         if left[i] >> int(region[i]) & 1:
             op, name = instance.graph.ops[i].name, names[region[i]]
             yield Violation(
-                "convex", f"a path leaves {noun} {name!r} and comes back to it at op {op!r}",
-                op=op, device=name if noun == "device" else None,
-            )  # fmt: skip
+                "convex",
+                f"a path leaves {noun} {name!r} and comes back to it at op {op!r}",
+                op=op,
+                device=name if noun == "device" else None,
+            )
 
 
 def _chain(
@@ -91,5 +93,6 @@ def _chain(
         "chain",
         f"the {noun}s feed each other in a cycle: {' -> '.join([*around, around[0]])}"
         f" (for instance {a!r} feeds {b!r})",
-        op=a, device=around[0] if noun == "device" else None,
-    )  # fmt: skip
+        op=a,
+        device=around[0] if noun == "device" else None,
+    )

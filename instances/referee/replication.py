@@ -85,8 +85,9 @@ def check_replicas(instance: Instance, plan: Plan, semantics: Semantics) -> Iter
                     "replicas",
                     f"device {names[k]!r} belongs to the stage of op {op!r} on"
                     f" {_list(names, devices)} and to that of {there!r} on {_list(names, other)}",
-                    op=op, device=names[k],
-                )  # fmt: skip
+                    op=op,
+                    device=names[k],
+                )
     shared = {devices: ops for devices, ops in stages.items() if len(devices) > 1}
     if not shared:
         return
@@ -99,8 +100,9 @@ def check_replicas(instance: Instance, plan: Plan, semantics: Semantics) -> Iter
                 "replicas",
                 f"op {op!r} is on {_list(names, devices)}, but {names[odd[0]]!r} is not equal to"
                 f" {names[devices[0]]!r}",
-                op=op, device=names[odd[0]],
-            )  # fmt: skip
+                op=op,
+                device=names[odd[0]],
+            )
         heavy = [i for i in ops if instance.graph.ops[i].parameter_bytes]
         if heavy and narrowest_bandwidth(paths, devices) is None:
             op = instance.graph.ops[heavy[0]].name
@@ -108,8 +110,9 @@ def check_replicas(instance: Instance, plan: Plan, semantics: Semantics) -> Iter
                 "replicas",
                 f"op {op!r} has parameters, and the links lead not from each of"
                 f" {_list(names, devices)} to each: their sum cannot be formed",
-                op=op, device=names[devices[0]],
-            )  # fmt: skip
+                op=op,
+                device=names[devices[0]],
+            )
 
 
 def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:

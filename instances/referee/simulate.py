@@ -154,9 +154,16 @@ class _Items:
         )
         self.channels: Ints = pairs[transfers.source * k + transfers.destination]
         level = bottom_levels(
-            index.topological_order, index.succ_ptr, index.succ_edge, index.consumer, index.tensor,
-            device, time_ns, arrays.transfer_ns, arrays.link_class,
-        )  # fmt: skip
+            index.topological_order,
+            index.succ_ptr,
+            index.succ_edge,
+            index.consumer,
+            index.tensor,
+            device,
+            time_ns,
+            arrays.transfer_ns,
+            arrays.link_class,
+        )
         remote = np.flatnonzero(device[index.producer] != device[index.consumer])
         carrier = self._carrier(remote)
         priority = np.zeros(len(transfers.item), np.int64)
@@ -171,8 +178,10 @@ class _Items:
         local = np.flatnonzero(device[index.producer] == device[index.consumer])
         self.before: list[Ints] = [index.producer[local], transfers.producer, n + carrier]
         self.after: list[Ints] = [
-            index.consumer[local], n + np.arange(len(transfers.item)), index.consumer[remote],
-        ]  # fmt: skip
+            index.consumer[local],
+            n + np.arange(len(transfers.item)),
+            index.consumer[remote],
+        ]
 
     def _carrier(self, remote: Ints) -> Ints:
         """The transfer (row) that serves each remote edge."""
@@ -240,10 +249,19 @@ class _Items:
         touch_ptr, touched = group_by(flat[used], num_resources)
         queue_ptr, _ = group_by(queue.ravel(), len(queue_resources))
         start = _run_events(
-            self.duration, self.rank, np.argsort(self.rank), next_ptr, after[by_before],
-            np.bincount(after, minlength=num_items), queue.ravel(), queue_ptr, queue_resources,
-            touch_ptr, owner[used][touched], num_resources,
-        )  # fmt: skip
+            self.duration,
+            self.rank,
+            np.argsort(self.rank),
+            next_ptr,
+            after[by_before],
+            np.bincount(after, minlength=num_items),
+            queue.ravel(),
+            queue_ptr,
+            queue_resources,
+            touch_ptr,
+            owner[used][touched],
+            num_resources,
+        )
         if (start < 0).any():
             raise PlanError(f"the orders contradict each other: {self._cycle(before, after)}")
         return start
@@ -272,9 +290,16 @@ def _ranks(priority: Ints, position: Ints, destination: Ints) -> Ints:
 
 @kernel
 def bottom_levels(
-    topological_order: Ints, succ_ptr: Ints, succ_edge: Ints, consumer: Ints, tensor: Ints,
-    device: Ints, time_ns: Ints, transfer_ns: Ints, link_class: Ints,
-) -> Ints:  # fmt: skip
+    topological_order: Ints,
+    succ_ptr: Ints,
+    succ_edge: Ints,
+    consumer: Ints,
+    tensor: Ints,
+    device: Ints,
+    time_ns: Ints,
+    transfer_ns: Ints,
+    link_class: Ints,
+) -> Ints:
     """Longest path from the start of each op to the end of the graph, remote transfers included."""
     level = np.zeros(len(time_ns), np.int64)
     for at in range(len(time_ns) - 1, -1, -1):
@@ -290,10 +315,19 @@ def bottom_levels(
 
 @kernel
 def _run_events(
-    duration: Ints, rank: Ints, item_of_rank: Ints, next_ptr: Ints, next_item: Ints, waiting: Ints,
-    queue: Ints, queue_ptr: Ints, queue_resources: Ints, touch_ptr: Ints, touched: Ints,
+    duration: Ints,
+    rank: Ints,
+    item_of_rank: Ints,
+    next_ptr: Ints,
+    next_item: Ints,
+    waiting: Ints,
+    queue: Ints,
+    queue_ptr: Ints,
+    queue_resources: Ints,
+    touch_ptr: Ints,
+    touched: Ints,
     num_resources: int,
-) -> Ints:  # fmt: skip
+) -> Ints:
     """Start of every item, -1 for items that never become ready.
 
     Items with the same resources share a queue, a heap of ranks. Only queues whose top or whose

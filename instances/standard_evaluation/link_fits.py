@@ -76,10 +76,15 @@ def fit_links(table: Table, cluster: Cluster, min_r2: float = MIN_R2) -> tuple[L
         bandwidth = min(LARGEST_SUM, max(1, round(NS_PER_S / slope)))
         found.append(
             LinkFit(
-                source, target, bandwidth, max(0, round(latency)), float(lines.r2[g]),
-                int(lines.points[g]), tuple(doubts),
+                source,
+                target,
+                bandwidth,
+                max(0, round(latency)),
+                float(lines.r2[g]),
+                int(lines.points[g]),
+                tuple(doubts),
             )
-        )  # fmt: skip
+        )
     return tuple(found)
 
 
@@ -87,11 +92,13 @@ def with_links(cluster: Cluster, fits: Sequence[LinkFit]) -> tuple[Cluster, tupl
     """The cluster with the fitted links, and the names of links that kept their own figures."""
     fitted = {
         (fit.source, fit.target): Link(
-            source=fit.source, target=fit.target, latency_ns=fit.latency_ns,
+            source=fit.source,
+            target=fit.target,
+            latency_ns=fit.latency_ns,
             bandwidth_bytes_per_s=fit.bandwidth_bytes_per_s,
         )
         for fit in fits
-    }  # fmt: skip
+    }
     MAX_LINKS.check(len(cluster.links), f"cluster {cluster.name!r}, written link by link,")
     own = {(link.source, link.target): link for link in cluster.links}
     kept = tuple(f"{a} -> {b}" for a, b in own if (a, b) not in fitted)

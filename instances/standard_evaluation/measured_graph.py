@@ -60,8 +60,9 @@ def check_ops(graph: Graph, cluster: Cluster, ops: Table) -> None:
         if kind not in kinds:
             raise InputError(
                 f"the cluster has no device of kind {kind!r}, only {', '.join(kinds)};"
-                " correct it or drop the row", place,
-            )  # fmt: skip
+                " correct it or drop the row",
+                place,
+            )
 
 
 def check_tensors(graph: Graph, tensors: Table) -> None:
@@ -76,14 +77,18 @@ def check_tensors(graph: Graph, tensors: Table) -> None:
         if number > 1:
             raise InputError(
                 f"the model has {number} edges {name}; their sizes cannot be told apart: drop the"
-                " row", place,
-            )  # fmt: skip
+                " row",
+                place,
+            )
 
 
 def costed_ops(
-    graph: Graph, cluster: Cluster, times: Mapping[Key, int], memory: Mapping[Key, int],
+    graph: Graph,
+    cluster: Cluster,
+    times: Mapping[Key, int],
+    memory: Mapping[Key, int],
     notes: Warnings,
-) -> tuple[Op, ...]:  # fmt: skip
+) -> tuple[Op, ...]:
     """The ops with what was found; what was not found stays and is noted."""
     kinds = list(dict.fromkeys(device.kind for device in cluster.devices))
     made = []

@@ -150,9 +150,15 @@ def standard_evaluation(
 
 
 def _at_batch(
-    table: Table, figure: str, batch: int, what: str, notes: Warnings,
-    compared: dict[str, Deviations], use_measured: bool, min_r2: float,
-) -> dict[Key, int]:  # fmt: skip
+    table: Table,
+    figure: str,
+    batch: int,
+    what: str,
+    notes: Warnings,
+    compared: dict[str, Deviations],
+    use_measured: bool,
+    min_r2: float,
+) -> dict[Key, int]:
     """The figure of every key at the batch; doubts are noted, measured values compared."""
     held = table.size == batch
     measured = _means(table.rows(held), figure)
@@ -219,9 +225,13 @@ def _item(what: str, key: Key, lines: Lines, group: int, doubt: Doubt) -> str:
 
 
 def _evaluated(
-    graph: Graph, ops: tuple[Op, ...], edges: tuple[Edge, ...], batch: int,
-    fitted: Sequence[int], use_measured: bool,
-) -> Graph:  # fmt: skip
+    graph: Graph,
+    ops: tuple[Op, ...],
+    edges: tuple[Edge, ...],
+    batch: int,
+    fitted: Sequence[int],
+    use_measured: bool,
+) -> Graph:
     origin = f"lines through batches {', '.join(map(str, fitted))}" if fitted else ""
     if use_measured:
         origin = f"measured, else {origin}" if origin else "measured"

@@ -56,9 +56,12 @@ class Blocks:
 
 
 def contract(
-    instance: Instance, *, merge_idle: bool = True, one_pass: bool = False,
+    instance: Instance,
+    *,
+    merge_idle: bool = True,
+    one_pass: bool = False,
     rule: IdleRule | None = None,
-) -> Blocks:  # fmt: skip
+) -> Blocks:
     """Contract an instance to the blocks of its chain plans.
 
     1. A colour class (colocation group) is one block. Arcs are the edges between forward ops; a

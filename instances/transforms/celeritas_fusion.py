@@ -80,9 +80,14 @@ def fusion_segments(
 
 @kernel
 def _cuts(
-    flow: Flow, order: Ints, size: Ints, patterns: NDArray[np.bool_], kind: Ints,
-    reach: int, most: int,
-) -> NDArray[np.bool_]:  # fmt: skip
+    flow: Flow,
+    order: Ints,
+    size: Ints,
+    patterns: NDArray[np.bool_],
+    kind: Ints,
+    reach: int,
+    most: int,
+) -> NDArray[np.bool_]:
     """Whether a segment begins at each position of the order.
 
     `patterns[kind[i]]` are the devices that op i can be on.

@@ -125,10 +125,12 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
         time = time.min(axis=1, keepdims=True)
         link, moves = np.zeros((1, 1), np.int64), np.zeros((len(moves), 1), np.int64)
     order = index.topological_order
-    head = _heads(time, order, index.pred_ptr, index.pred_edge, index.producer, index.tensor, link,
-                  moves)  # fmt: skip
-    tail = _tails(time, order, index.succ_ptr, index.succ_edge, index.consumer, index.tensor, link,
-                  moves)  # fmt: skip
+    head = _heads(
+        time, order, index.pred_ptr, index.pred_edge, index.producer, index.tensor, link, moves
+    )
+    tail = _tails(
+        time, order, index.succ_ptr, index.succ_edge, index.consumer, index.tensor, link, moves
+    )
     through = np.minimum(head + tail - time, NEVER)
     if not transfers:
         return int(through.max())
@@ -139,9 +141,15 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
 
 @kernel
 def _heads(
-    time: Ints, order: Ints, pointer: Ints, edges: Ints, producer: Ints, tensor: Ints, link: Ints,
+    time: Ints,
+    order: Ints,
+    pointer: Ints,
+    edges: Ints,
+    producer: Ints,
+    tensor: Ints,
+    link: Ints,
     moves: Ints,
-) -> Ints:  # fmt: skip
+) -> Ints:
     """Least end of every op on every device, by what comes before; `NEVER` where it cannot be."""
     end, num_devices = time.copy(), time.shape[1]
     for j in order:
@@ -159,9 +167,15 @@ def _heads(
 
 @kernel
 def _tails(
-    time: Ints, order: Ints, pointer: Ints, edges: Ints, consumer: Ints, tensor: Ints, link: Ints,
+    time: Ints,
+    order: Ints,
+    pointer: Ints,
+    edges: Ints,
+    consumer: Ints,
+    tensor: Ints,
+    link: Ints,
     moves: Ints,
-) -> Ints:  # fmt: skip
+) -> Ints:
     """Least time from the start of every op on every device to the end of all."""
     rest, num_devices = time.copy(), time.shape[1]
     for i in order[::-1]:

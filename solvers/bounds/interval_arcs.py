@@ -102,10 +102,22 @@ def interval_arcs(
     pointer = np.concatenate([[0], np.cumsum([len(part.inner) for part in chosen])])
     keep = len(inner) if len(inner) * classes**2 <= MOST_CELLS else 0
     gap, apart, head, tail = _gaps(
-        entry, leave, inner, pointer.astype(np.int64), np.ascontiguousarray(time[:, :classes]),
-        mass, weights[:classes] * multiple, index.pred_ptr, index.pred_edge, index.producer,
-        index.tensor, np.ascontiguousarray(link), arrays.transfer_ns, 2 if alike else classes, keep,
-    )  # fmt: skip
+        entry,
+        leave,
+        inner,
+        pointer.astype(np.int64),
+        np.ascontiguousarray(time[:, :classes]),
+        mass,
+        weights[:classes] * multiple,
+        index.pred_ptr,
+        index.pred_edge,
+        index.producer,
+        index.tensor,
+        np.ascontiguousarray(link),
+        arrays.transfer_ns,
+        2 if alike else classes,
+        keep,
+    )
     if alike:
         stay = np.eye(num_devices, dtype=np.bool_)
         gap = np.where(stay, gap[:, 0, 0, None, None], gap[:, 0, 1, None, None])
@@ -146,10 +158,22 @@ def chain_arcs(
 
 @kernel
 def _gaps(
-    entry: Ints, leave: Ints, inner: Ints, pointer: Ints, time: Ints, mass: Ints, weights: Ints,
-    pred_ptr: Ints, pred_edge: Ints, producer: Ints, tensor: Ints, link: Ints, moves: Ints,
-    ends: int, keep: int,
-) -> tuple[Ints, Ints, Ints, Ints]:  # fmt: skip
+    entry: Ints,
+    leave: Ints,
+    inner: Ints,
+    pointer: Ints,
+    time: Ints,
+    mass: Ints,
+    weights: Ints,
+    pred_ptr: Ints,
+    pred_edge: Ints,
+    producer: Ints,
+    tensor: Ints,
+    link: Ints,
+    moves: Ints,
+    ends: int,
+    keep: int,
+) -> tuple[Ints, Ints, Ints, Ints]:
     """Least times of all intervals, for the first `ends` devices as ends; and with an op apart."""
     num_devices = time.shape[1]
     gap = np.zeros((len(entry), ends, ends), np.int64)
@@ -167,11 +191,22 @@ def _gaps(
         for x in range(size):
             own[x] = time[ops[x]]
         head, direct = _from_entry(
-            entry[r], leave[r], ops, own, local, pred_ptr, pred_edge, producer, tensor, link,
-            moves, ends,
-        )  # fmt: skip
-        tail = _to_exit(leave[r], ops, own, local, pred_ptr, pred_edge, producer, tensor, link,
-                        moves, ends)  # fmt: skip
+            entry[r],
+            leave[r],
+            ops,
+            own,
+            local,
+            pred_ptr,
+            pred_edge,
+            producer,
+            tensor,
+            link,
+            moves,
+            ends,
+        )
+        tail = _to_exit(
+            leave[r], ops, own, local, pred_ptr, pred_edge, producer, tensor, link, moves, ends
+        )
         total: Any = np.int64(0)  # no literal: `by_work` is compiled once
         for x in range(size):
             total += mass[ops[x]]
@@ -205,9 +240,19 @@ def _gaps(
 
 @kernel
 def _from_entry(
-    entry: int, leave: int, ops: Ints, own: Ints, local: Ints, pred_ptr: Ints, pred_edge: Ints,
-    producer: Ints, tensor: Ints, link: Ints, moves: Ints, ends: int,
-) -> tuple[Ints, Ints]:  # fmt: skip
+    entry: int,
+    leave: int,
+    ops: Ints,
+    own: Ints,
+    local: Ints,
+    pred_ptr: Ints,
+    pred_edge: Ints,
+    producer: Ints,
+    tensor: Ints,
+    link: Ints,
+    moves: Ints,
+    ends: int,
+) -> tuple[Ints, Ints]:
     """Least time from the end of the entry on a to the start of x on c, and to that of the exit."""
     size, num_devices = own.shape
     head = np.zeros((ends, size, num_devices), np.int64)
@@ -235,9 +280,18 @@ def _from_entry(
 
 @kernel
 def _to_exit(
-    leave: int, ops: Ints, own: Ints, local: Ints, pred_ptr: Ints, pred_edge: Ints, producer: Ints,
-    tensor: Ints, link: Ints, moves: Ints, ends: int,
-) -> Ints:  # fmt: skip
+    leave: int,
+    ops: Ints,
+    own: Ints,
+    local: Ints,
+    pred_ptr: Ints,
+    pred_edge: Ints,
+    producer: Ints,
+    tensor: Ints,
+    link: Ints,
+    moves: Ints,
+    ends: int,
+) -> Ints:
     """Least time from the end of x on c to the start of the exit on b."""
     size, num_devices = own.shape
     tail = np.zeros((ends, size, num_devices), np.int64)

@@ -14,9 +14,16 @@ from placegap.instances.problem.kernels import kernel
 
 @kernel
 def least_runs(
-    unary: Ints, pair: Ints, cost: Ints, held: Ints, size: Ints, room: Ints, pool: Ints,
-    pool_room: Ints, most: int,
-) -> tuple[int, Ints, Ints]:  # fmt: skip
+    unary: Ints,
+    pair: Ints,
+    cost: Ints,
+    held: Ints,
+    size: Ints,
+    room: Ints,
+    pool: Ints,
+    pool_room: Ints,
+    most: int,
+) -> tuple[int, Ints, Ints]:
     """Least cost of runs that fit, the device of each stop, and the mode after it, -1 for a cut.
 
     A label is the cost so far, the bytes of the current run, and those of all runs since the path

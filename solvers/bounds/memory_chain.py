@@ -46,9 +46,13 @@ def memory_bound(instance: Instance, windows: WorkWindows) -> int:
     alike = max(map(len, identical_devices(instance)), default=1) == instance.num_devices
     for fold in (True, False):
         runs = memory_runs(
-            instance, sections[: len(parts)], np.minimum(before, NEVER), np.minimum(after, NEVER),
-            through, fold=fold,
-        )  # fmt: skip
+            instance,
+            sections[: len(parts)],
+            np.minimum(before, NEVER),
+            np.minimum(after, NEVER),
+            through,
+            fold=fold,
+        )
         least = NEVER if runs is None else runs.cheapest(tables).ns
         if runs is None or least >= NEVER:
             continue  # no plan at all: nothing that the portfolio says

@@ -176,9 +176,16 @@ class MemoryRuns:
         labels = _labels(len(self.size_bytes), len(self.room_bytes))
         charged, worth = self._charged(costs) if self.prices.each else (costs, 0)
         total, at, mode = least_runs(
-            charged.stop_ns, charged.cut_ns, charged.stay_ns, charged.held_bytes, self.size_bytes,
-            self.room_bytes, self.pools.pool, self.pools.room_bytes, labels,
-        )  # fmt: skip
+            charged.stop_ns,
+            charged.cut_ns,
+            charged.stay_ns,
+            charged.held_bytes,
+            self.size_bytes,
+            self.room_bytes,
+            self.pools.pool,
+            self.pools.room_bytes,
+            labels,
+        )
         if total >= NEVER:
             return Cheapest(NEVER, [], np.zeros(len(self.room_bytes), np.int64))
         least = max(0, min(NEVER, int(total) + costs.apart_ns - worth))
@@ -271,9 +278,14 @@ def _labels(num: int, num_devices: int) -> int:
 
 
 def memory_runs(
-    instance: Instance, sections: Sequence[Section], before_ns: Ints, after_ns: Ints,
-    through: Through, *, fold: bool = True,
-) -> MemoryRuns | None:  # fmt: skip
+    instance: Instance,
+    sections: Sequence[Section],
+    before_ns: Ints,
+    after_ns: Ints,
+    through: Through,
+    *,
+    fold: bool = True,
+) -> MemoryRuns | None:
     """What memory asks of a chain; None if it asks nothing, or the chain is too long.
 
     Without `fold` each op of the chain is a stop of its own, wherever others of its group are, and
@@ -330,11 +342,21 @@ def memory_runs(
         )
         links.append(BetweenStops(passages, size[groups]))
     room = np.where(
-        instance.arrays.memory_bytes == NO_LIMIT, np.iinfo(np.int64).max,
+        instance.arrays.memory_bytes == NO_LIMIT,
+        np.iinfo(np.int64).max,
         instance.arrays.memory_bytes,
-    )  # fmt: skip
+    )
     first, last = stop[nodes[0]], stop[nodes[-1]]
     return MemoryRuns(
-        tuple(sections), before_ns, after_ns, tuple(links), tuple(inside), tuple(other),
-        holds, room, _pools(instance.arrays, room), first, last,
-    )  # fmt: skip
+        tuple(sections),
+        before_ns,
+        after_ns,
+        tuple(links),
+        tuple(inside),
+        tuple(other),
+        holds,
+        room,
+        _pools(instance.arrays, room),
+        first,
+        last,
+    )

@@ -52,9 +52,15 @@ class BetweenStops(NamedTuple):
 
 
 def passage_of(
-    at: tuple[int, bool], section: Section, groups: tuple[list[int], list[int]], group: Ints,
-    time: Ints, through: tuple[Ints, Ints] | None, *, is_wide: bool,
-) -> Passage:  # fmt: skip
+    at: tuple[int, bool],
+    section: Section,
+    groups: tuple[list[int], list[int]],
+    group: Ints,
+    time: Ints,
+    through: tuple[Ints, Ints] | None,
+    *,
+    is_wide: bool,
+) -> Passage:
     """What a section says of the groups of its link, and of those of its two stops."""
     inner, stops = groups
     num_devices = time.shape[1]

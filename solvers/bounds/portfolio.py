@@ -19,8 +19,11 @@ from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Limits, Task
 
 WINDOWS, LAYERS, MEMORY, FRONTIER = (
-    "work windows", "nested layers", "memory chain", "memory frontier"
-)  # fmt: skip
+    "work windows",
+    "nested layers",
+    "memory chain",
+    "memory frontier",
+)
 """Origins of bounds: work between heads and tails; a chain that comes back, and the work beside it;
 memory along a chain of intervals, and along the order of the colocation groups."""
 

@@ -99,13 +99,38 @@ def work_windows(
     arcs = interval_arcs(instance, found, time, mass, weights)
     # copies, which may be written to, as the arrays of the second call: one kernel for both
     order, link = index.topological_order.copy(), arrays.link_class.copy()
-    head = _heads(time, mass, width, order, index.pred_ptr, index.pred_edge, index.producer,
-                  index.tensor, link, arrays.transfer_ns, *group_by(arcs.exit, num_ops), arcs.entry,
-                  arcs.gap_ns, most)  # fmt: skip
-    tail = _heads(time, mass, width, np.ascontiguousarray(order[::-1]), index.succ_ptr,
-                  index.succ_edge, index.consumer, index.tensor, np.ascontiguousarray(link.T),
-                  arrays.transfer_ns, *group_by(arcs.entry, num_ops), arcs.exit,
-                  np.ascontiguousarray(arcs.gap_ns.transpose(0, 2, 1)), most)  # fmt: skip
+    head = _heads(
+        time,
+        mass,
+        width,
+        order,
+        index.pred_ptr,
+        index.pred_edge,
+        index.producer,
+        index.tensor,
+        link,
+        arrays.transfer_ns,
+        *group_by(arcs.exit, num_ops),
+        arcs.entry,
+        arcs.gap_ns,
+        most,
+    )
+    tail = _heads(
+        time,
+        mass,
+        width,
+        np.ascontiguousarray(order[::-1]),
+        index.succ_ptr,
+        index.succ_edge,
+        index.consumer,
+        index.tensor,
+        np.ascontiguousarray(link.T),
+        arrays.transfer_ns,
+        *group_by(arcs.entry, num_ops),
+        arcs.exit,
+        np.ascontiguousarray(arcs.gap_ns.transpose(0, 2, 1)),
+        most,
+    )
     return WorkWindows(time, mass, weights, head, tail, found)
 
 
@@ -129,10 +154,22 @@ def window_bound(windows: WorkWindows) -> int:
 
 @kernel
 def _heads(
-    time: Ints, mass: Ints, width: int, order: Ints, pointer: Ints, edges: Ints, other: Ints,
-    tensor: Ints, link: Ints, moves: Ints, arc_ptr: Ints, arcs: Ints, arc_other: Ints, gap: Ints,
+    time: Ints,
+    mass: Ints,
+    width: int,
+    order: Ints,
+    pointer: Ints,
+    edges: Ints,
+    other: Ints,
+    tensor: Ints,
+    link: Ints,
+    moves: Ints,
+    arc_ptr: Ints,
+    arcs: Ints,
+    arc_other: Ints,
+    gap: Ints,
     most: int,
-) -> Ints:  # fmt: skip
+) -> Ints:
     """Least start of every op on every device, by paths and by the work of its ancestors."""
     num_ops, num_devices = time.shape
     start = np.zeros((num_ops, num_devices), np.int64)

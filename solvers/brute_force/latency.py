@@ -52,9 +52,16 @@ def best_calls(instance: Instance, semantics: LatencySubgraphs) -> tuple[int, Pl
             call.append(c)
     edges = np.column_stack([index.producer, index.consumer, index.tensor])
     value, slot = _search(
-        arrays.time_ns, arrays.resident_bytes, arrays.memory_bytes, arrays.group, edges,
-        arrays.host_ns, arrays.is_host.astype(np.int64), np.array(device), np.array(call),
-    )  # fmt: skip
+        arrays.time_ns,
+        arrays.resident_bytes,
+        arrays.memory_bytes,
+        arrays.group,
+        edges,
+        arrays.host_ns,
+        arrays.is_host.astype(np.int64),
+        np.array(device),
+        np.array(call),
+    )
     if value == NEVER:
         return None
     plan = Plan.on(device[s] for s in slot.tolist())
@@ -63,9 +70,16 @@ def best_calls(instance: Instance, semantics: LatencySubgraphs) -> tuple[int, Pl
 
 @kernel
 def _search(
-    time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints, edges: Ints,
-    host_ns: Ints, is_host: Ints, device_of: Ints, call_of: Ints,
-) -> tuple[int, Ints]:  # fmt: skip
+    time_ns: Ints,
+    resident_bytes: Ints,
+    memory_bytes: Ints,
+    group: Ints,
+    edges: Ints,
+    host_ns: Ints,
+    is_host: Ints,
+    device_of: Ints,
+    call_of: Ints,
+) -> tuple[int, Ints]:
     """Try every assignment, counting in base (number of slots)."""
     n, slots = len(time_ns), len(device_of)
     slot, device = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -88,9 +102,13 @@ def _search(
 
 @kernel
 def _allowed(
-    device: Ints, time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints,
+    device: Ints,
+    time_ns: Ints,
+    resident_bytes: Ints,
+    memory_bytes: Ints,
+    group: Ints,
     is_host: Ints,
-) -> bool:  # fmt: skip
+) -> bool:
     """Ops are where they run, groups together or all on hosts, memory suffices."""
     used = np.zeros(len(memory_bytes), np.int64)
     for i in range(len(device)):
@@ -106,9 +124,14 @@ def _allowed(
 
 @kernel
 def _latency(
-    slot: Ints, device: Ints, call_of: Ints, time_ns: Ints, edges: Ints, host_ns: Ints,
+    slot: Ints,
+    device: Ints,
+    call_of: Ints,
+    time_ns: Ints,
+    edges: Ints,
+    host_ns: Ints,
     is_host: Ints,
-) -> int:  # fmt: skip
+) -> int:
     """The latest end; `NEVER` if some ops wait for each other.
 
     Node i stands for the call of op i, which is that of its first op, or for op i on a host.

@@ -31,11 +31,19 @@ def best_assignment(instance: Instance, semantics: LoadSemantics) -> tuple[int, 
     position, order = index.topological_position, index.topological_order
     edges = np.column_stack([position[index.producer], position[index.consumer], index.tensor])
     value, device = _search(
-        arrays.time_ns[order], arrays.resident_bytes[order], arrays.memory_bytes,
-        arrays.group[order], edges, arrays.host_ns, arrays.is_host.astype(np.int64),
-        _class_arcs(instance, semantics), semantics.plans == "chain", semantics.load == "overlap",
-        _passes(instance, semantics)[order], peak_sizes(instance, semantics, order),
-    )  # fmt: skip
+        arrays.time_ns[order],
+        arrays.resident_bytes[order],
+        arrays.memory_bytes,
+        arrays.group[order],
+        edges,
+        arrays.host_ns,
+        arrays.is_host.astype(np.int64),
+        _class_arcs(instance, semantics),
+        semantics.plans == "chain",
+        semantics.load == "overlap",
+        _passes(instance, semantics)[order],
+        peak_sizes(instance, semantics, order),
+    )
     return None if value == NEVER else (int(value), Plan.on(device[position].tolist()))
 
 
@@ -63,10 +71,19 @@ def _class_arcs(instance: Instance, semantics: LoadSemantics) -> Ints:
 
 @kernel
 def _search(
-    time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints, edges: Ints,
-    host_ns: Ints, is_host: Ints, arcs: Ints, chain: bool, overlap: bool, passes: Ints,
+    time_ns: Ints,
+    resident_bytes: Ints,
+    memory_bytes: Ints,
+    group: Ints,
+    edges: Ints,
+    host_ns: Ints,
+    is_host: Ints,
+    arcs: Ints,
+    chain: bool,
+    overlap: bool,
+    passes: Ints,
     sizes: PeakSizes,
-) -> tuple[int, Ints]:  # fmt: skip
+) -> tuple[int, Ints]:
     """Try every assignment; row e of `edges` is (producer, consumer, tensor)."""
     home, device = np.zeros(group.max() + 1, np.int64), np.zeros(len(group), np.int64)
     best, best_device = NEVER, device.copy()
@@ -89,9 +106,14 @@ def _search(
 
 @kernel
 def _largest_load(
-    device: Ints, time_ns: Ints, edges: Ints, host_ns: Ints, is_host: Ints, overlap: bool,
+    device: Ints,
+    time_ns: Ints,
+    edges: Ints,
+    host_ns: Ints,
+    is_host: Ints,
+    overlap: bool,
     counts: Ints,
-) -> int:  # fmt: skip
+) -> int:
     """The heaviest device; a tensor counts once per device that it leaves or enters.
 
     Only ops that count, and tensors that they produce, are looked at.

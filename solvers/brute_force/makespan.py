@@ -52,11 +52,16 @@ def best_schedule(instance: Instance, semantics: Makespan) -> tuple[int, Plan] |
         [position[index.producer], position[index.consumer], carried, index.tensor]
     )
     value, device, start, duration, move = _search(
-        arrays.time_ns[order], arrays.resident_bytes[order], arrays.memory_bytes,
-        arrays.group[order], np.ascontiguousarray(edges[np.argsort(edges[:, 0], kind="stable")]),
-        arrays.transfer_ns, arrays.link_class, _channel_table(instance, semantics),
+        arrays.time_ns[order],
+        arrays.resident_bytes[order],
+        arrays.memory_bytes,
+        arrays.group[order],
+        np.ascontiguousarray(edges[np.argsort(edges[:, 0], kind="stable")]),
+        arrays.transfer_ns,
+        arrays.link_class,
+        _channel_table(instance, semantics),
         peak_sizes(instance, semantics, order),
-    )  # fmt: skip
+    )
     if value == NEVER:
         return None
     is_op, end = move[:, 0] < 0, start + duration
@@ -78,9 +83,16 @@ def _channel_table(instance: Instance, semantics: Makespan) -> Ints:
 
 @kernel
 def _search(
-    time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, group: Ints, edges: Ints,
-    transfer_ns: Ints, link_class: Ints, channels: Ints, sizes: PeakSizes,
-) -> tuple[int, Ints, Ints, Ints, Ints]:  # fmt: skip
+    time_ns: Ints,
+    resident_bytes: Ints,
+    memory_bytes: Ints,
+    group: Ints,
+    edges: Ints,
+    transfer_ns: Ints,
+    link_class: Ints,
+    channels: Ints,
+    sizes: PeakSizes,
+) -> tuple[int, Ints, Ints, Ints, Ints]:
     """Try every placement of the ops, which are numbered topologically.
 
     Row e of `edges` is (producer, consumer, carried, tensor), ordered by producer; edges with the
@@ -213,9 +225,16 @@ def _tails(duration: Ints, lag: Ints) -> Ints:
 
 @kernel
 def _best_order(
-    duration: Ints, resources: Ints, lag: Ints, tail: Ints, num_resources: int, best: int,
-    sizes: PeakSizes, touches: Ints, left: Ints,
-) -> tuple[int, Ints]:  # fmt: skip
+    duration: Ints,
+    resources: Ints,
+    lag: Ints,
+    tail: Ints,
+    num_resources: int,
+    best: int,
+    sizes: PeakSizes,
+    touches: Ints,
+    left: Ints,
+) -> tuple[int, Ints]:
     """Append items depth first; the least makespan below `best`, or `best`, and the starts.
 
     At depth d, `sequence[:d]` has been appended, and ``candidate[d]`` is the next item to try.
@@ -268,9 +287,14 @@ def _may_follow(i: int, at: int, last: int, start: Ints, duration: Ints, lag: In
 
 @kernel
 def _earliest(
-    start: Ints, duration: Ints, resources: Ints, lag: Ints, tail: Ints, num_resources: int,
+    start: Ints,
+    duration: Ints,
+    resources: Ints,
+    lag: Ints,
+    tail: Ints,
+    num_resources: int,
     earliest: Ints,
-) -> int:  # fmt: skip
+) -> int:
     """Fill in when each item can start after those that have a start (>= 0); a makespan bound.
 
     A resource is free when the last started item on it has ended, as items are only appended.

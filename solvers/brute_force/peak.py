@@ -38,9 +38,14 @@ def peak_sizes(instance: Instance, semantics: Semantics, order: Ints) -> PeakSiz
     holds = np.zeros((instance.num_ops, len(sizes.shared_bytes)), np.int64)
     holds[position[sizes.shared_op], sizes.shared_name] = 1
     return PeakSizes(
-        memory_rule(semantics) == "peak", sizes.state_bytes[order], sizes.workspace_bytes[order],
-        sizes.tensor_bytes, holds, sizes.shared_bytes, sizes.step[order],
-    )  # fmt: skip
+        memory_rule(semantics) == "peak",
+        sizes.state_bytes[order],
+        sizes.workspace_bytes[order],
+        sizes.tensor_bytes,
+        holds,
+        sizes.shared_bytes,
+        sizes.step[order],
+    )
 
 
 @kernel
@@ -156,9 +161,10 @@ def too_full(
             for slot in range(num_tensors + n):
                 if first[slot, k] <= now < last[slot, k]:
                     size = (
-                        sizes.tensor[slot] if slot < num_tensors
+                        sizes.tensor[slot]
+                        if slot < num_tensors
                         else sizes.workspace[slot - num_tensors]
-                    )  # fmt: skip
+                    )
                     live += size
             if live > left[k]:
                 return True

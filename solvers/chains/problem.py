@@ -164,9 +164,14 @@ def build_problem(
     weight = nets.weight_ns[:, kinds[0][0]].copy() if kinds[0] else np.zeros(e, np.int64)
     cut_nets = CutNets(nets.block_ptr.copy(), nets.net.copy(), np.diff(nets.net_ptr), weight)
     return assemble(
-        blocks, (tuple(kinds[0]), tuple(kinds[1])), (time, need, room), cut_nets, nets.net_ptr,
-        nets.pin, overlap=overlap,
-    )  # fmt: skip
+        blocks,
+        (tuple(kinds[0]), tuple(kinds[1])),
+        (time, need, room),
+        cut_nets,
+        nets.net_ptr,
+        nets.pin,
+        overlap=overlap,
+    )
 
 
 def with_roomy(instance: Instance, problem: ChainProblem, roomy: Flags) -> ChainProblem:
@@ -182,9 +187,15 @@ def with_roomy(instance: Instance, problem: ChainProblem, roomy: Flags) -> Chain
 
 
 def assemble(
-    blocks: Blocks, devices: tuple[tuple[int, ...], tuple[int, ...]],
-    costs: tuple[Ints, Ints, Ints], nets: CutNets, net_ptr: Ints, pin: Ints, *, overlap: bool,
-) -> ChainProblem:  # fmt: skip
+    blocks: Blocks,
+    devices: tuple[tuple[int, ...], tuple[int, ...]],
+    costs: tuple[Ints, Ints, Ints],
+    nets: CutNets,
+    net_ptr: Ints,
+    pin: Ints,
+    *,
+    overlap: bool,
+) -> ChainProblem:
     """A problem from its parts; `costs` are time, need and room."""
     b, (time, need, room) = blocks.num_blocks, costs
     succ_ptr, succ_arc = group_by(blocks.arc_tail, b)

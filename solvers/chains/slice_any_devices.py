@@ -43,8 +43,10 @@ class Slicer:
         self.alike = why_not_two_kinds(instance) is None
         arrays, blocks = instance.arrays, self.problem.blocks
         self.time_ns, self.size, self.memory = (
-            blocks.time_ns, blocks.resident_bytes, arrays.memory_bytes,
-        )  # fmt: skip
+            blocks.time_ns,
+            blocks.resident_bytes,
+            arrays.memory_bytes,
+        )
         paid = np.where(arrays.is_host, 0, arrays.host_ns).max(axis=1, initial=0)
         self.largest = int(self.time_ns.max(axis=1, initial=0).sum()) + 2 * int(paid.sum())
         if not self.alike:
@@ -76,9 +78,17 @@ class Slicer:
         stops = places_to_cut(order, self.problem.time.max(axis=0), self.problem.nets)
         for sequence in self.sequences:
             value, origin = _in_sequence(
-                order, stops, self.time_ns, self.size, self.memory, self.problem.nets, self.weight,
-                sequence, self.overlap, limit,
-            )  # fmt: skip
+                order,
+                stops,
+                self.time_ns,
+                self.size,
+                self.memory,
+                self.problem.nets,
+                self.weight,
+                sequence,
+                self.overlap,
+                limit,
+            )
             if value <= limit:
                 best = value, _devices(order, stops, sequence, origin)[self.problem.blocks.block]
                 limit = value - 1
@@ -109,9 +119,17 @@ def _devices(order: Ints, stops: Ints, sequence: Ints, origin: Ints) -> Ints:
 
 @kernel
 def _in_sequence(
-    order: Ints, stops: Ints, time: Ints, size: Ints, memory: Ints, nets: CutNets, weight: Ints,
-    sequence: Ints, overlap: bool, limit: int,
-) -> tuple[int, Ints]:  # fmt: skip
+    order: Ints,
+    stops: Ints,
+    time: Ints,
+    size: Ints,
+    memory: Ints,
+    nets: CutNets,
+    weight: Ints,
+    sequence: Ints,
+    overlap: bool,
+    limit: int,
+) -> tuple[int, Ints]:
     """Least max_load of devices in sequence, and where the last segment of each state begins.
 
     ``value[p, j]`` is that of the first p devices with the order up to stop j. O((s^2 + pins) K)

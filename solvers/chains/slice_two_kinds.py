@@ -54,9 +54,17 @@ def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Slices | None
     stops = places_to_cut(order, problem.time.max(axis=0), problem.nets)
     accelerators, hosts = problem.counts
     value, k, c, origin = _slice(
-        order, stops, problem.time, problem.need, problem.room, problem.nets,
-        accelerators, hosts, problem.overlap, limit,
-    )  # fmt: skip
+        order,
+        stops,
+        problem.time,
+        problem.need,
+        problem.room,
+        problem.nets,
+        accelerators,
+        hosts,
+        problem.overlap,
+        limit,
+    )
     if value > limit:
         return None
     kind, number = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
@@ -72,9 +80,17 @@ def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Slices | None
 
 @kernel
 def _slice(
-    order: Ints, stops: Ints, time: Ints, need: Ints, room: Ints,
-    nets: CutNets, accelerators: int, hosts: int, overlap: bool, limit: int,
-) -> tuple[int, int, int, Indices]:  # fmt: skip
+    order: Ints,
+    stops: Ints,
+    time: Ints,
+    need: Ints,
+    room: Ints,
+    nets: CutNets,
+    accelerators: int,
+    hosts: int,
+    overlap: bool,
+    limit: int,
+) -> tuple[int, int, int, Indices]:
     """Shortest chain of segments: the value, the devices of each kind in use, and where from.
 
     ``value[j, k, c]`` is the least load of k accelerators and c hosts that share the order up to

@@ -67,15 +67,26 @@ def moves(costs: ChainCosts, kinds: Ints) -> Moves:
     pred_ptr, pred_arc = group_by(costs.arcs.head, b)
     succ_ptr, succ_arc = group_by(costs.arcs.tail, b)
     return Moves(
-        costs.time[kinds], costs.need[kinds], costs.fits[kinds], costs.room[kinds],
-        costs.weight[kinds], block_ptr, np.repeat(np.arange(len(sizes)), sizes)[at], sizes,
-        pred_ptr, costs.arcs.tail[pred_arc], succ_ptr, costs.arcs.head[succ_arc], costs.overlap,
-    )  # fmt: skip
+        costs.time[kinds],
+        costs.need[kinds],
+        costs.fits[kinds],
+        costs.room[kinds],
+        costs.weight[kinds],
+        block_ptr,
+        np.repeat(np.arange(len(sizes)), sizes)[at],
+        sizes,
+        pred_ptr,
+        costs.arcs.tail[pred_arc],
+        succ_ptr,
+        costs.arcs.head[succ_arc],
+        costs.overlap,
+    )
 
 
 @kernel
-def anneal(m: Moves, stage: Ints, best: int, steps: int, heat: float, rng: np.random.Generator
-) -> tuple[int, Ints]:  # fmt: skip
+def anneal(
+    m: Moves, stage: Ints, best: int, steps: int, heat: float, rng: np.random.Generator
+) -> tuple[int, Ints]:
     """The best value found in so many steps, and the stage of each block: O(steps x degree).
 
     Parameters

@@ -88,6 +88,8 @@ def interval_chain(table: ArcTable, sections: Sequence[Section], limit_ns: int) 
     before = np.where(window.possible[first], window.head_ns[first] + times[first], NEVER)
     after = np.where(window.possible[last], window.tail_ns[last], NEVER)
     return Chain(
-        tuple(sections), tuple(table.uses(section) for section in sections),
-        np.minimum(before, NEVER), after,
-    )  # fmt: skip
+        tuple(sections),
+        tuple(table.uses(section) for section in sections),
+        np.minimum(before, NEVER),
+        after,
+    )

@@ -67,10 +67,12 @@ def _planned(semantics: Makespan, maker: SectionMaker, use: Use) -> Timed:
     schedule = simulate(maker.make(arc.section, arc.entry, arc.leave), arc.plan, semantics)
     ops = list(
         zip(
-            schedule.device.tolist(), schedule.start_ns.tolist(), schedule.end_ns.tolist(),
+            schedule.device.tolist(),
+            schedule.start_ns.tolist(),
+            schedule.end_ns.tolist(),
             strict=True,
         )
-    )  # fmt: skip
+    )
     table = schedule.transfers
     columns = (table.item, table.destination, table.start_ns, table.end_ns)
     transfers = [

@@ -40,9 +40,14 @@ class SideWork:
     """
 
     def __init__(
-        self, instance: Instance, semantics: Makespan, chain: Chain, limit_ns: int,
-        is_over: Callable[[], bool], most_nodes: int = MOST_NODES,
-    ) -> None:  # fmt: skip
+        self,
+        instance: Instance,
+        semantics: Makespan,
+        chain: Chain,
+        limit_ns: int,
+        is_over: Callable[[], bool],
+        most_nodes: int = MOST_NODES,
+    ) -> None:
         self.chain, self.limit_ns = chain, limit_ns
         self.is_over, self.most_nodes = is_over, most_nodes
         entries = [section.entry for section in chain.sections]

@@ -180,9 +180,12 @@ def _walk(
 
 
 def _traced(
-    instance: Instance, blocks: Blocks, value: float, stages: Iterator[tuple[int, int]],
+    instance: Instance,
+    blocks: Blocks,
+    value: float,
+    stages: Iterator[tuple[int, int]],
     names: tuple[str, ...],
-) -> ChainOfStages:  # fmt: skip
+) -> ChainOfStages:
     devices = instance.cluster.devices
     free = {name: [k for k, d in enumerate(devices) if d.kind == name] for name in names}
     device_of = [0] * blocks.num_blocks

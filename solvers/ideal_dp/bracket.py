@@ -231,9 +231,15 @@ class Bracket(ABC):
 
         relaxed = costs if few_states(costs) else as_one_kind(costs)
         raise_bound(
-            relaxed, self.lower, best, lambda bound: self.prove(bound, ORIGIN), suggested.see,
-            self.clock, self.gap, self._rounds,
-        )  # fmt: skip
+            relaxed,
+            self.lower,
+            best,
+            lambda bound: self.prove(bound, ORIGIN),
+            suggested.see,
+            self.clock,
+            self.gap,
+            self._rounds,
+        )
         self.move_blocks(costs, self.clock.part(MOVE_SHARE))
 
     def move_blocks(self, costs: ChainCosts, clock: Clock) -> None:

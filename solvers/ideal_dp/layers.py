@@ -86,9 +86,15 @@ class LayerSearch(ABC):
     """
 
     def __init__(
-        self, problem: ChainProblem, pool: Pool, ideals: Ideals, views: list[View],
-        parameter_bytes: int, clock: Clock, max_nodes: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        problem: ChainProblem,
+        pool: Pool,
+        ideals: Ideals,
+        views: list[View],
+        parameter_bytes: int,
+        clock: Clock,
+        max_nodes: int | None = None,
+    ) -> None:
         self.blocks, self.pool, self.ideals = problem.blocks, pool, ideals
         self.views, self.clock, self.nodes_left = views, clock, max_nodes
         self.sharings = [share(stage, parameter_bytes) for stage in pool.stages]
@@ -155,9 +161,14 @@ class LayerSearch(ABC):
         return None if found is None else self._trace(*found, layers, strides)
 
     def _layer(
-        self, used: tuple[int, ...], layers: list[Layer], strides: list[int], chosen: Ints,
-        known: Ints, enough: int,
-    ) -> Layer:  # fmt: skip
+        self,
+        used: tuple[int, ...],
+        layers: list[Layer],
+        strides: list[int],
+        chosen: Ints,
+        known: Ints,
+        enough: int,
+    ) -> Layer:
         """The new states with these devices."""
         targets, value = chosen.astype(np.int32), known[chosen]
         origin, last = (np.full(len(targets), -1, np.int32) for _ in range(2))
@@ -172,9 +183,20 @@ class LayerSearch(ABC):
             at = 0
             while at < len(targets):
                 at, looked = relax(
-                    view, sources, self.sharings[mark], targets, value, origin, last, mark,
-                    enough, at, BUDGET, self.peak, int(self.peak_room[stage.kind]),
-                )  # fmt: skip
+                    view,
+                    sources,
+                    self.sharings[mark],
+                    targets,
+                    value,
+                    origin,
+                    last,
+                    mark,
+                    enough,
+                    at,
+                    BUDGET,
+                    self.peak,
+                    int(self.peak_room[stage.kind]),
+                )
                 self.clock.check()
                 if self.nodes_left is not None:
                     self.nodes_left -= looked

@@ -24,10 +24,20 @@ from placegap.solvers.ideal_dp.sharing import (
 
 @kernel(allocates=False)
 def relax(
-    d: View, s: Sources, sharing: Sharing, targets: Indices, value: Ints, origin: Indices,
-    stage_of: Indices, mark: int, enough: int, begin: int, budget: int, peak: StagePeak,
+    d: View,
+    s: Sources,
+    sharing: Sharing,
+    targets: Indices,
+    value: Ints,
+    origin: Indices,
+    stage_of: Indices,
+    mark: int,
+    enough: int,
+    begin: int,
+    budget: int,
+    peak: StagePeak,
     most_bytes: int,
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, int]:
     """Improve ``value[t]`` of the ideals ``targets[t]``, t >= begin, by one more stage.
 
     An improvement from source i writes ``origin[t] = i`` and ``stage_of[t] = mark``. A target whose

@@ -76,17 +76,33 @@ def anneal_calls(
     held = np.zeros(len(problem.data.memory_bytes), np.int64)
     np.add.at(held, problem.data.device[start], problem.data.size_bytes)
     best: Ints = _anneal(
-        problem.data, new_scratch(problem.data), problem.group, problem.group_ptr, problem.member,
-        start.copy(), held, np.random.default_rng(seed), moves, hot,
-    )  # fmt: skip
+        problem.data,
+        new_scratch(problem.data),
+        problem.group,
+        problem.group_ptr,
+        problem.member,
+        start.copy(),
+        held,
+        np.random.default_rng(seed),
+        moves,
+        hot,
+    )
     return best
 
 
 @kernel(nogil=True)
 def _anneal(
-    data: CallData, scratch: Scratch, group: Ints, group_ptr: Ints, member: Ints,
-    place: Ints, held: Ints, rng: np.random.Generator, moves: int, hot: float,
-) -> Ints:  # fmt: skip
+    data: CallData,
+    scratch: Scratch,
+    group: Ints,
+    group_ptr: Ints,
+    member: Ints,
+    place: Ints,
+    held: Ints,
+    rng: np.random.Generator,
+    moves: int,
+    hot: float,
+) -> Ints:
     n = len(place)
     zero = np.zeros(n, np.int64)
     chosen = _Group(zero, zero.copy(), zero.copy(), zero.copy())
@@ -151,9 +167,15 @@ def _choose(
 
 @kernel(nogil=True, allocates=False)
 def _spread(
-    ptr: Ints, neighbour: Ints, place: Ints, chosen: _Group, w: int, count: int, most: int,
+    ptr: Ints,
+    neighbour: Ints,
+    place: Ints,
+    chosen: _Group,
+    w: int,
+    count: int,
+    most: int,
     stamp: int,
-) -> int:  # fmt: skip
+) -> int:
     """Neighbours of an op in the same place join the group; how many are in it."""
     for at in range(ptr[w], ptr[w + 1]):
         u = neighbour[at]
@@ -199,9 +221,14 @@ def _target(
 
 @kernel(nogil=True, allocates=False)
 def _followers(
-    data: CallData, place: Ints, rng: np.random.Generator, chosen: _Group, leaders: int,
-    count: int, to: int,
-) -> None:  # fmt: skip
+    data: CallData,
+    place: Ints,
+    rng: np.random.Generator,
+    chosen: _Group,
+    leaders: int,
+    count: int,
+    to: int,
+) -> None:
     """The calls of one accelerator that the others of colocation groups go to."""
     kind, first = draw(rng, 3), to - to % data.subgraphs
     if kind == TO:

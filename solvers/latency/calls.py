@@ -131,11 +131,21 @@ def build_call_problem(instance: Instance, subgraphs: int) -> CallProblem:
             hosts.append(k)
     device = np.concatenate([np.repeat(accelerators, subgraphs), np.array(hosts, np.int64)])
     data = CallData(
-        device, len(accelerators) * subgraphs, subgraphs, arrays.time_ns, arrays.resident_bytes,
-        arrays.memory_bytes, arrays.host_ns, index.tensor_producer, index.tensor_ptr,
-        index.consumer[index.tensor_edge], index.succ_ptr, index.consumer[index.succ_edge],
-        index.pred_ptr, index.producer[index.pred_edge],
-    )  # fmt: skip
+        device,
+        len(accelerators) * subgraphs,
+        subgraphs,
+        arrays.time_ns,
+        arrays.resident_bytes,
+        arrays.memory_bytes,
+        arrays.host_ns,
+        index.tensor_producer,
+        index.tensor_ptr,
+        index.consumer[index.tensor_edge],
+        index.succ_ptr,
+        index.consumer[index.succ_edge],
+        index.pred_ptr,
+        index.producer[index.pred_edge],
+    )
     count = np.bincount(arrays.group, minlength=arrays.num_groups)
     group_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(count)])
     member = np.argsort(arrays.group, kind="stable")

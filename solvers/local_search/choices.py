@@ -58,9 +58,13 @@ class ScheduleWindow(NamedTuple):
 
 @kernel(nogil=True, allocates=False)
 def choose(
-    machines: Machines, orders: Orders, window: ScheduleWindow, chosen: Ints,
-    rng: np.random.Generator, v: int,
-) -> int:  # fmt: skip
+    machines: Machines,
+    orders: Orders,
+    window: ScheduleWindow,
+    chosen: Ints,
+    rng: np.random.Generator,
+    v: int,
+) -> int:
     """An op, alone or with others around it on its device, breadth first; how many."""
     item, device = orders.item, orders.device
     chosen[0] = v
@@ -123,9 +127,15 @@ def _degree(machines: Machines, v: int) -> int:
 
 @kernel(nogil=True, allocates=False)
 def admitted(
-    machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, chosen: Ints,
-    begin: int, end: int, to: int,
-) -> int:  # fmt: skip
+    machines: Machines,
+    orders: Orders,
+    rooms: Rooms,
+    window: ScheduleWindow,
+    chosen: Ints,
+    begin: int,
+    end: int,
+    to: int,
+) -> int:
     """Complete the ops chosen from `begin` to `end` by those colocated with them, in the order of
     all; the end of those that move to a device. It is `begin` where one cannot run there, or is
     outside the window.
@@ -167,9 +177,15 @@ def admitted(
 
 @kernel(nogil=True, allocates=False)
 def exchanged(
-    machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, chosen: Ints,
-    rng: np.random.Generator, count: int, to: int,
-) -> int:  # fmt: skip
+    machines: Machines,
+    orders: Orders,
+    rooms: Rooms,
+    window: ScheduleWindow,
+    chosen: Ints,
+    rng: np.random.Generator,
+    count: int,
+    to: int,
+) -> int:
     """How many of the chosen ops move, with others behind them that make room; 0 if there is none.
 
     Those others, which the device does a little sooner or later, go where the first ones come from.

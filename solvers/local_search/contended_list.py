@@ -48,9 +48,16 @@ def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
     for weight in WEIGHTS if k > 1 else WEIGHTS[:1]:
         home = np.full(arrays.num_groups, NONE, np.int64)
         fits = _place(
-            machines, order, arrays.group, group_bytes, group_runs, home,
-            arrays.memory_bytes.copy(), int(machines.channel.max()) + 1, weight,
-        )  # fmt: skip
+            machines,
+            order,
+            arrays.group,
+            group_bytes,
+            group_runs,
+            home,
+            arrays.memory_bytes.copy(),
+            int(machines.channel.max()) + 1,
+            weight,
+        )
         if fits:
             yield Plan(tuple((d,) for d in home[arrays.group].tolist()))
 
@@ -95,9 +102,16 @@ def _levels(order: Ints, machines: Machines, mean_ns: Floats, transfer_ns: Float
 
 @kernel
 def _place(
-    machines: Machines, order: Ints, group: Ints, group_bytes: Ints, group_runs: Flags, home: Ints,
-    room: Ints, num_machines: int, weight: float,
-) -> bool:  # fmt: skip
+    machines: Machines,
+    order: Ints,
+    group: Ints,
+    group_bytes: Ints,
+    group_runs: Flags,
+    home: Ints,
+    room: Ints,
+    num_machines: int,
+    weight: float,
+) -> bool:
     """Fill in `home`, the device of each group; whether all of them fit."""
     n, k = machines.time_ns.shape
     end = np.zeros(n, np.int64)
@@ -132,9 +146,16 @@ def _place(
 
 @kernel(allocates=False)
 def _arrival(
-    machines: Machines, v: int, b: int, home: Ints, group: Ints, end: Ints, clock: Ints,
-    there: Ints, book: bool,
-) -> tuple[int, int]:  # fmt: skip
+    machines: Machines,
+    v: int,
+    b: int,
+    home: Ints,
+    group: Ints,
+    end: Ints,
+    clock: Ints,
+    there: Ints,
+    book: bool,
+) -> tuple[int, int]:
     """When all inputs of an op are on a device, and how long they are sent; clocks go on."""
     k = machines.time_ns.shape[1]
     ready, sent = np.int64(0), np.int64(0)

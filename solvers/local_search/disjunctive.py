@@ -104,11 +104,23 @@ def machines_of(instance: Instance, semantics: Makespan) -> Machines:
     per_tensor, free = semantics.transfers == "per_tensor", semantics.channels == "free"
     transfers = num_transfers(instance, semantics)
     return Machines(
-        arrays.time_ns, arrays.transfer_ns, arrays.link_class, index.producer, index.consumer,
-        index.tensor, index.succ_ptr, index.succ_edge, index.pred_ptr, index.pred_edge,
-        index.tensor_ptr, index.tensor_edge, channel, free, per_tensor,
+        arrays.time_ns,
+        arrays.transfer_ns,
+        arrays.link_class,
+        index.producer,
+        index.consumer,
+        index.tensor,
+        index.succ_ptr,
+        index.succ_edge,
+        index.pred_ptr,
+        index.pred_edge,
+        index.tensor_ptr,
+        index.tensor_edge,
+        channel,
+        free,
+        per_tensor,
         instance.num_ops + (0 if free else transfers),
-    )  # fmt: skip
+    )
 
 
 def num_transfers(instance: Instance, semantics: Makespan) -> int:

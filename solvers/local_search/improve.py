@@ -45,9 +45,15 @@ MOVES_PER_OP = 5
 
 
 def improve_start(
-    task: Task[Makespan], found: Sequence[Start], by: str, clock: Clock, *, steps: int | None,
-    usual: int, workers: int,
-) -> tuple[Plan, int, str]:  # fmt: skip
+    task: Task[Makespan],
+    found: Sequence[Start],
+    by: str,
+    clock: Clock,
+    *,
+    steps: int | None,
+    usual: int,
+    workers: int,
+) -> tuple[Plan, int, str]:
     """The best plan that `improve` finds from a start until the time is over, as the referee says.
 
     Parameters
@@ -72,10 +78,15 @@ def improve_start(
     start = best_at_peak(task, found)
     best, least, plans, message = start.plan, start.value_ns, 0, ""
     better = improve(
-        task.instance, task.semantics, [best], deadline=deadline,
-        steps=usual if deadline is None and steps is None else steps, seed=task.limits.seed,
-        workers=workers, at_peak=task.at_peak if fits_at_peak(task, best) else None,
-    )  # fmt: skip
+        task.instance,
+        task.semantics,
+        [best],
+        deadline=deadline,
+        steps=usual if deadline is None and steps is None else steps,
+        seed=task.limits.seed,
+        workers=workers,
+        at_peak=task.at_peak if fits_at_peak(task, best) else None,
+    )
     try:
         for plan in better:
             value_ns = evaluate(task.instance, plan, task.semantics).value_ns
@@ -228,9 +239,14 @@ class _Rounds:
                 length *= GROWTH
 
     def _walk(
-        self, pool: ThreadPoolExecutor, windows: Sequence[ScheduleWindow], length: int,
-        hot_ns: float, *, whole: bool,
-    ) -> Iterator[Plan]:  # fmt: skip
+        self,
+        pool: ThreadPoolExecutor,
+        windows: Sequence[ScheduleWindow],
+        length: int,
+        hot_ns: float,
+        *,
+        whole: bool,
+    ) -> Iterator[Plan]:
         """One cooling of all searches, fitted to the time where little more than that is left."""
         done, chunk, began = 0, FIRST_CHUNK, now_s()
         total = length if self.left is None else min(length, self.left)
@@ -308,9 +324,12 @@ def adapted(instance: Instance, plan: Plan, found: Makespan, semantics: Makespan
     sent = schedule.transfers
     first: dict[Transfer, tuple[int, int]] = {}
     for item, target, start, end in zip(
-        sent.item.tolist(), sent.destination.tolist(), sent.start_ns.tolist(),
-        sent.end_ns.tolist(), strict=True,
-    ):  # fmt: skip
+        sent.item.tolist(),
+        sent.destination.tolist(),
+        sent.start_ns.tolist(),
+        sent.end_ns.tolist(),
+        strict=True,
+    ):
         same = found.transfers == semantics.transfers
         transfer = Transfer(item if same else int(tensor[item]), target)
         if transfer not in first or end < first[transfer][1]:

@@ -65,24 +65,35 @@ class Search:
     """
 
     def __init__(
-        self, instance: Instance, semantics: Makespan, seed: Sequence[int],
+        self,
+        instance: Instance,
+        semantics: Makespan,
+        seed: Sequence[int],
         at_peak: Instance | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.instance, self.semantics = instance, semantics
         arrays, k = instance.arrays, instance.num_devices
         self.machines = machines_of(instance, semantics)
         self.orders = empty_orders(instance, semantics, self.machines)
         member_ptr, member = group_by(arrays.group, arrays.num_groups)
         self.rooms = Rooms(
-            arrays.group, member_ptr, member, arrays.resident_bytes, arrays.memory_bytes,
+            arrays.group,
+            member_ptr,
+            member,
+            arrays.resident_bytes,
+            arrays.memory_bytes,
             np.zeros(k, np.int64),
-        )  # fmt: skip
+        )
         item, ends, device, *_ = self.orders
         self.trace = Trace(
-            np.zeros(2, np.int64), np.zeros(MOST_TOGETHER, np.int64),
-            np.zeros(MOST_TOGETHER, np.int64), np.empty_like(item), np.empty_like(ends),
-            np.empty_like(device), np.zeros(k, np.int64),
-        )  # fmt: skip
+            np.zeros(2, np.int64),
+            np.zeros(MOST_TOGETHER, np.int64),
+            np.zeros(MOST_TOGETHER, np.int64),
+            np.empty_like(item),
+            np.empty_like(ends),
+            np.empty_like(device),
+            np.zeros(k, np.int64),
+        )
         is_used, times = at_peak is not None, 0
         if is_used:
             times = instance.num_ops + num_transfers(instance, semantics)
@@ -152,9 +163,21 @@ class Search:
     ) -> None:
         """Go on by some steps of a walk of `total` steps."""
         self.saved = anneal(
-            self.machines, self.orders, self.rooms, window, self.trace, self.peak, self.rng,
-            done, steps, total, hot_ns, hot_ns * COLD / HOT, self.saved, not self.in_part,
-        )  # fmt: skip
+            self.machines,
+            self.orders,
+            self.rooms,
+            window,
+            self.trace,
+            self.peak,
+            self.rng,
+            done,
+            steps,
+            total,
+            hot_ns,
+            hot_ns * COLD / HOT,
+            self.saved,
+            not self.in_part,
+        )
 
     def enter(self, window: ScheduleWindow) -> None:
         """Begin with a part of the schedule: its state is saved once, and not at each best."""

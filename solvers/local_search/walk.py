@@ -142,10 +142,21 @@ def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
 
 @kernel(nogil=True, allocates=False)
 def anneal(
-    machines: Machines, orders: Orders, rooms: Rooms, window: ScheduleWindow, trace: Trace,
-    peak: Peak, rng: np.random.Generator, done: int, steps: int, total: int, hot_ns: float,
-    cold_ns: float, saved: bool, saves: bool,
-) -> bool:  # fmt: skip
+    machines: Machines,
+    orders: Orders,
+    rooms: Rooms,
+    window: ScheduleWindow,
+    trace: Trace,
+    peak: Peak,
+    rng: np.random.Generator,
+    done: int,
+    steps: int,
+    total: int,
+    hot_ns: float,
+    cold_ns: float,
+    saved: bool,
+    saves: bool,
+) -> bool:
     """Try moves number `done` to `done + steps` of `total`, cooling from `hot_ns` to `cold_ns`.
 
     Whether the best state is saved; else it is the current one. Where it `saves` nothing, the

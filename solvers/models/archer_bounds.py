@@ -260,9 +260,12 @@ def applies(task: Task[MaxLoad], params: Params) -> str | None:
 
 
 def _register(
-    name: str, summary: str, run: Callable[[Task[MaxLoad], P], Outcome], params: type[P],
+    name: str,
+    summary: str,
+    run: Callable[[Task[MaxLoad], P], Outcome],
+    params: type[P],
     packages: tuple[str, ...],
-) -> None:  # fmt: skip
+) -> None:
     register(
         Method(
             name=f"archer-{name}",

@@ -58,10 +58,16 @@ class _State(NamedTuple):
 
 
 def anneal(
-    problem: SplitProblem, start: Ints, *, seed: int, moves: int,
-    hot: float = 0.02, power: float = 20.0, clock: Clock | None = None,
+    problem: SplitProblem,
+    start: Ints,
+    *,
+    seed: int,
+    moves: int,
+    hot: float = 0.02,
+    power: float = 20.0,
+    clock: Clock | None = None,
     doublings: int = 6,
-) -> Ints:  # fmt: skip
+) -> Ints:
     """The best plan seen, never heavier than the start.
 
     Parameters
@@ -97,9 +103,16 @@ def anneal(
         return start.copy()
     nets, device = problem.nets, start.copy()
     data = _Data(
-        problem.overlap, problem.time_ns, problem.size_bytes, problem.memory_bytes,
-        nets.net_ptr, nets.pin, nets.block_ptr, nets.net, nets.weight_ns,
-    )  # fmt: skip
+        problem.overlap,
+        problem.time_ns,
+        problem.size_bytes,
+        problem.memory_bytes,
+        nets.net_ptr,
+        nets.pin,
+        nets.block_ptr,
+        nets.net,
+        nets.weight_ns,
+    )
     held = np.zeros(problem.num_devices, np.int64)
     np.add.at(held, device, problem.size_bytes)
     inside = np.zeros((nets.num_nets, problem.num_devices), np.int64)
@@ -123,9 +136,20 @@ def anneal(
 
 @kernel(nogil=True)
 def _anneal(
-    data: _Data, state: _State, best: Ints, mark: Ints, least: int, rng: np.random.Generator,
-    done: int, count: int, part: float, moves: int, hot: float, power: float, doublings: int,
-) -> int:  # fmt: skip
+    data: _Data,
+    state: _State,
+    best: Ints,
+    mark: Ints,
+    least: int,
+    rng: np.random.Generator,
+    done: int,
+    count: int,
+    part: float,
+    moves: int,
+    hot: float,
+    power: float,
+    doublings: int,
+) -> int:
     """So many moves more, from a part of the way on; the least load seen, its plan in `best`."""
     num_blocks = len(state.device)
     group = np.zeros(num_blocks + 1, np.int64)
@@ -184,9 +208,16 @@ def _destination(data: _Data, state: _State, rng: np.random.Generator, v: int) -
 
 @kernel(nogil=True, allocates=False)
 def _choose(
-    data: _Data, state: _State, rng: np.random.Generator, v: int, to: int, group: Ints,
-    mark: Ints, stamp: int, doublings: int,
-) -> int:  # fmt: skip
+    data: _Data,
+    state: _State,
+    rng: np.random.Generator,
+    v: int,
+    to: int,
+    group: Ints,
+    mark: Ints,
+    stamp: int,
+    doublings: int,
+) -> int:
     """Blocks that move: v with others around it, v and one in exchange, or v alone; how many."""
     group[0] = v
     kind = draw(rng, 8)

@@ -57,10 +57,14 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     merged = merge_blocks(whole, start.value_ns + 1, [device], clock.part(MERGE_SHARE))
     problem = merged.problem
     progress = BestPartition(
-        problem=problem, gap=task.limits.gap, value_ns=start.value_ns, origin="work",
-        devices=start.plan.devices, merged=merged.plans[0],
+        problem=problem,
+        gap=task.limits.gap,
+        value_ns=start.value_ns,
+        origin="work",
+        devices=start.plan.devices,
+        merged=merged.plans[0],
         on_news=teller(task.instance, task.semantics, "noncontiguous"),
-    )  # fmt: skip
+    )
     progress.prove(least_work(problem), "work")
     progress.prove(task.floor_ns, FLOOR)
     progress.details.update(blocks=problem.num_blocks, nets=problem.nets.num_nets)

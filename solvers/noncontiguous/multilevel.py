@@ -41,9 +41,14 @@ MOVES = 300
 
 
 def search_levels(
-    problem: SplitProblem, start: Ints, *, seed: int, clock: Clock, heat: float = 1.0,
+    problem: SplitProblem,
+    start: Ints,
+    *,
+    seed: int,
+    clock: Clock,
+    heat: float = 1.0,
     afresh: bool = False,
-) -> Ints:  # fmt: skip
+) -> Ints:
     """The best plan seen, (b,), never heavier than the start, unless it is made afresh.
 
     Parameters
@@ -90,9 +95,15 @@ def search_levels(
         left = sum(level.num_blocks for level, _ in levels)
         share = max(0.3, coarse.num_blocks / (coarse.num_blocks + left))
         device = anneal(
-            coarse, device, seed=int(rng.integers(2**62)), moves=MOVES * coarse.num_blocks,
-            hot=heat * hot, power=40.0, clock=clock.part(share), doublings=DOUBLINGS,
-        )  # fmt: skip
+            coarse,
+            device,
+            seed=int(rng.integers(2**62)),
+            moves=MOVES * coarse.num_blocks,
+            hot=heat * hot,
+            power=40.0,
+            clock=clock.part(share),
+            doublings=DOUBLINGS,
+        )
         if not levels:
             return device
         coarse, home = levels.pop()
@@ -124,9 +135,17 @@ def match(problem: SplitProblem, device: Ints, rng: np.random.Generator) -> Ints
     heaviest = HEAVIEST * time.sum() / problem.num_devices
     order = rng.permutation(problem.num_blocks)
     mate = _match(
-        order, device, rules, time, heaviest, rating, nets.net_ptr, nets.pin, nets.block_ptr,
+        order,
+        device,
+        rules,
+        time,
+        heaviest,
+        rating,
+        nets.net_ptr,
+        nets.pin,
+        nets.block_ptr,
         nets.net,
-    )  # fmt: skip
+    )
     first = np.minimum(mate, np.arange(problem.num_blocks))
     home: Ints = np.unique(first, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return home
@@ -134,9 +153,17 @@ def match(problem: SplitProblem, device: Ints, rng: np.random.Generator) -> Ints
 
 @kernel
 def _match(
-    order: Ints, device: Ints, rules: Ints, time: np.ndarray, heaviest: float, rating: np.ndarray,
-    net_ptr: Ints, pin: Ints, block_ptr: Ints, net: Ints,
-) -> Ints:  # fmt: skip
+    order: Ints,
+    device: Ints,
+    rules: Ints,
+    time: np.ndarray,
+    heaviest: float,
+    rating: np.ndarray,
+    net_ptr: Ints,
+    pin: Ints,
+    block_ptr: Ints,
+    net: Ints,
+) -> Ints:
     num_blocks = len(order)
     mate = np.full(num_blocks, -1, np.int64)
     worth = np.zeros(num_blocks)
@@ -193,9 +220,13 @@ def contract(problem: SplitProblem, home: Ints) -> SplitProblem:
     pin, owner = pin[kept[owner]], owner[kept[owner]]
     merged = _join_equal(owner, pin, nets.weight_ns, b)
     return assemble(
-        home[problem.block], time_ns, size_bytes, merged, problem.memory_bytes,
+        home[problem.block],
+        time_ns,
+        size_bytes,
+        merged,
+        problem.memory_bytes,
         overlap=problem.overlap,
-    )  # fmt: skip
+    )
 
 
 def _join_equal(owner: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:

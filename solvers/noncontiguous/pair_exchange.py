@@ -61,10 +61,18 @@ class PairSplit:
 
 
 def split_pair(
-    problem: SplitProblem, device: Ints, pair: tuple[int, int], order: Ints,
-    *, limit_ns: int, num_cells: int, max_moves: int, mean: tuple[int, int] = (1, 1),
-    rent_ns: Ints | None = None, clock: Clock | None = None,
-) -> PairSplit | None:  # fmt: skip
+    problem: SplitProblem,
+    device: Ints,
+    pair: tuple[int, int],
+    order: Ints,
+    *,
+    limit_ns: int,
+    num_cells: int,
+    max_moves: int,
+    mean: tuple[int, int] = (1, 1),
+    rent_ns: Ints | None = None,
+    clock: Clock | None = None,
+) -> PairSplit | None:
     """All that two devices can do with the blocks that they hold; None if they are too entangled.
 
     None as well if the clock is over before the moves of the DP are there.
@@ -140,9 +148,16 @@ def _is_short(problem: SplitProblem, factor: int) -> bool:
 
 
 def _build_moves(
-    problem: SplitProblem, device: Ints, pair: tuple[int, int], order: Ints, max_moves: int,
-    work: int, transfer: int, rent_ns: Ints, clock: Clock | None,
-) -> tuple[Frontier, Ints, Ints] | None:  # fmt: skip
+    problem: SplitProblem,
+    device: Ints,
+    pair: tuple[int, int],
+    order: Ints,
+    max_moves: int,
+    work: int,
+    transfer: int,
+    rent_ns: Ints,
+    clock: Clock | None,
+) -> tuple[Frontier, Ints, Ints] | None:
     """The DP's moves, and what each adds to the first load and to the second."""
     first, second = pair
     shared = (device == first) | (device == second)
@@ -198,9 +213,13 @@ class _Nets:
     """The nets of the shared blocks, with a place in the state while they are open."""
 
     def __init__(
-        self, problem: SplitProblem, shared: NDArray[np.bool_], pair: tuple[int, int], own: Ints,
+        self,
+        problem: SplitProblem,
+        shared: NDArray[np.bool_],
+        pair: tuple[int, int],
+        own: Ints,
         transfer: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         nets = problem.nets
         self.net_of = [
             nets.net[nets.block_ptr[v] : nets.block_ptr[v + 1]].tolist() for v in own.tolist()

@@ -50,9 +50,15 @@ SHAKES = 40
 
 
 def exchange_pairs(
-    problem: SplitProblem, start: Ints, order: Ints,
-    *, seed: int, patience: int, clock: Clock, enough_ns: int = 0,
-) -> Ints:  # fmt: skip
+    problem: SplitProblem,
+    start: Ints,
+    order: Ints,
+    *,
+    seed: int,
+    patience: int,
+    clock: Clock,
+    enough_ns: int = 0,
+) -> Ints:
     """The best plan seen, (b,), never heavier than the start.
 
     Parameters
@@ -99,11 +105,17 @@ def exchange_pairs(
         rent_ns = _rent(problem, least, RENTS[int(rng.integers(len(RENTS)))] if tight else 0.0)
         paid_ns = np.array([rent_ns[device == k].sum() for k in pair])
         found = split_pair(
-            problem, device, pair, order,
-            limit_ns=least + int(paid_ns.max()), num_cells=num_cells, max_moves=MOST_MOVES,
-            mean=MEANS[int(rng.integers(len(MEANS)))], rent_ns=rent_ns,
+            problem,
+            device,
+            pair,
+            order,
+            limit_ns=least + int(paid_ns.max()),
+            num_cells=num_cells,
+            max_moves=MOST_MOVES,
+            mean=MEANS[int(rng.integers(len(MEANS)))],
+            rent_ns=rent_ns,
             clock=clock,
-        )  # fmt: skip
+        )
         if found is None:
             entangled += 1
             if entangled == MOST_ENTANGLED:
@@ -146,17 +158,29 @@ def can_split(problem: SplitProblem, device: Ints, order: Ints, clock: Clock) ->
     others = [k for k in np.argsort(load, kind="stable").tolist() if k != heaviest]
     return any(
         split_pair(
-            problem, device, (heaviest, other), order,
-            limit_ns=int(load.max()), num_cells=1, max_moves=MOST_MOVES, clock=clock,
+            problem,
+            device,
+            (heaviest, other),
+            order,
+            limit_ns=int(load.max()),
+            num_cells=1,
+            max_moves=MOST_MOVES,
+            clock=clock,
         )
         for other in others[:TRIED_PAIRS]
-    )  # fmt: skip
+    )
 
 
 def shake(
-    problem: SplitProblem, start: Ints, order: Ints,
-    *, seed: int, noise: float, patience: int, clock: Clock,
-) -> Ints:  # fmt: skip
+    problem: SplitProblem,
+    start: Ints,
+    order: Ints,
+    *,
+    seed: int,
+    noise: float,
+    patience: int,
+    clock: Clock,
+) -> Ints:
     """A plan that fits, good where times and transfers are up to `noise` of them lower, (b,).
 
     Parameters are those of `exchange_pairs`; devices of a kind stay alike.

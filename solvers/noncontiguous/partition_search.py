@@ -103,9 +103,14 @@ class PartitionSearch:
             return self.anneal(self.progress.merged, HEAT[others % len(HEAT)], clock)
         noise = NOISE[(self.kicks - 1 - others) % len(NOISE)]
         return shake(
-            self.progress.problem, self.progress.merged, self.order,
-            seed=self.next_seed(), noise=noise, patience=self.patience, clock=clock,
-        )  # fmt: skip
+            self.progress.problem,
+            self.progress.merged,
+            self.order,
+            seed=self.next_seed(),
+            noise=noise,
+            patience=self.patience,
+            clock=clock,
+        )
 
     def split_pairs(self, device: Ints, clock: Clock) -> None:
         """Pairs of devices share their blocks anew, unless all are too entangled."""
@@ -114,10 +119,15 @@ class PartitionSearch:
             return
         progress.offer(
             exchange_pairs(
-                progress.problem, device, self.order, seed=self.next_seed(),
-                patience=self.patience, clock=clock, enough_ns=progress.bound_ns,
+                progress.problem,
+                device,
+                self.order,
+                seed=self.next_seed(),
+                patience=self.patience,
+                clock=clock,
+                enough_ns=progress.bound_ns,
             )
-        )  # fmt: skip
+        )
 
     def search_levels(self, device: Ints, clock: Clock) -> Ints:
         """Anneal from a plan on coarser problems, then on finer and finer ones.
@@ -128,9 +138,13 @@ class PartitionSearch:
         again, afresh = divmod(self.level_searches, 2)
         self.level_searches += 1
         found = search_levels(
-            self.progress.problem, device, seed=seed, clock=clock,
-            heat=HEATS[again % len(HEATS)], afresh=bool(afresh),
-        )  # fmt: skip
+            self.progress.problem,
+            device,
+            seed=seed,
+            clock=clock,
+            heat=HEATS[again % len(HEATS)],
+            afresh=bool(afresh),
+        )
         self.progress.offer(found)
         return found
 

@@ -124,9 +124,14 @@ def build_split_problem(instance: Instance, *, overlap: bool = False) -> SplitPr
 
 
 def assemble(
-    block: Ints, time_ns: Ints, size_bytes: Ints, nets: Nets, memory_bytes: Ints,
-    *, overlap: bool = False,
-) -> SplitProblem:  # fmt: skip
+    block: Ints,
+    time_ns: Ints,
+    size_bytes: Ints,
+    nets: Nets,
+    memory_bytes: Ints,
+    *,
+    overlap: bool = False,
+) -> SplitProblem:
     """A problem of these arrays; which devices are alike is found here."""
     number: dict[tuple[bytes, bytes, int], int] = {}
     kind = [

@@ -114,11 +114,15 @@ def with_bounds_of(fine: Instance, whole: Instance, semantics: Semantics) -> Ins
     It has fewer plans, so the bounds hold.
     """
     bounds = (
-        BestKnown(semantics=known.semantics, bound_ns=known.bound_ns,
-                  bound_origin=known.bound_origin, rests_on=known.rests_on)
+        BestKnown(
+            semantics=known.semantics,
+            bound_ns=known.bound_ns,
+            bound_origin=known.bound_origin,
+            rests_on=known.rests_on,
+        )
         for plans in PLAN_CLASSES
         for known in known_of(fine, with_plans(semantics, plans))
-    )  # fmt: skip
+    )
     return whole.model_copy(update={"best_known": tuple(dict.fromkeys(bounds))})
 
 
@@ -163,9 +167,11 @@ def proven_by(result: Result) -> Iterator[KnownBound]:
 
 def _as_result(instance: Instance, semantics: Semantics, by: str, bound: KnownBound) -> Result:
     outcome = Outcome(
-        bound_ns=bound.ns, bound_origin=bound.origin, rests_on=bound.rests_on,
+        bound_ns=bound.ns,
+        bound_origin=bound.origin,
+        rests_on=bound.rests_on,
         bound_class=bound.plans,
-    )  # fmt: skip
+    )
     return finish(instance, semantics, by, outcome, solve_s=0.0, bound_only=True)
 
 

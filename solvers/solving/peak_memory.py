@@ -179,9 +179,13 @@ def _instances(
 
 
 def _settled(
-    task: Task, settle: Callable[[Task, Outcome, Plan | None], Outcome | None], first: Outcome,
-    tries: list[_Try], clock: Clock, by: str,
-) -> tuple[Outcome, bool]:  # fmt: skip
+    task: Task,
+    settle: Callable[[Task, Outcome, Plan | None], Outcome | None],
+    first: Outcome,
+    tries: list[_Try],
+    clock: Clock,
+    by: str,
+) -> tuple[Outcome, bool]:
     """The outcome on the floor with the bound of what settles `peak`, and whether that is all."""
     limits = task.limits.left(clock)
     if limits.time_limit_s is not None:
@@ -195,9 +199,12 @@ def _settled(
         tries.append(_judged(SETTLED, task, task.instance, outcome))
     if outcome.bound_ns is not None and outcome.bound_ns > (first.bound_ns or 0):
         first = replace(
-            first, bound_ns=outcome.bound_ns, bound_origin=outcome.bound_origin,
-            rests_on=outcome.rests_on, message=outcome.message,
-        )  # fmt: skip
+            first,
+            bound_ns=outcome.bound_ns,
+            bound_origin=outcome.bound_origin,
+            rests_on=outcome.rests_on,
+            message=outcome.message,
+        )
         tell(task.instance, task.semantics, by, bound_ns=first.bound_ns)
     best = _best(tries)
     gap = None if best is None else relative_gap(best.verdict.value_ns, first.bound_ns)
@@ -211,9 +218,13 @@ def _placed(task: Task, part: Task) -> Iterator[_Try]:
 
 
 def _part(
-    task: Task, instance: Instance, plain: Semantics, tries: Sequence[_Try], clock: Clock,
+    task: Task,
+    instance: Instance,
+    plain: Semantics,
+    tries: Sequence[_Try],
+    clock: Clock,
     share: float,
-) -> Task:  # fmt: skip
+) -> Task:
     """The task of one run: its share of the time, and the best plan known, if it fits there."""
     limits = task.limits.left(clock)
     if limits.time_limit_s is not None:
@@ -310,6 +321,10 @@ def _with_best(first: Outcome, tries: Sequence[_Try], runs: int) -> Outcome:
         )
     words = [f"of memory at its peak: the plan is from {WORDS[best.run]}", first.message]
     return replace(
-        first, plan=best.outcome.plan, claim_ns=None, split=best.outcome.split,
-        message="; ".join(filter(None, words)), details=details,
-    )  # fmt: skip
+        first,
+        plan=best.outcome.plan,
+        claim_ns=None,
+        split=best.outcome.split,
+        message="; ".join(filter(None, words)),
+        details=details,
+    )

@@ -117,9 +117,14 @@ def second_opinion(
     name, params = asked
     try:
         second = solve(
-            instance, semantics, name, params, time_limit_s=time_limit_s, seed=seed,
+            instance,
+            semantics,
+            name,
+            params,
+            time_limit_s=time_limit_s,
+            seed=seed,
             incumbent=result.plan,
-        )  # fmt: skip
+        )
     except SolverDisagreement as error:
         return Opinion("CONTRADICTS", str(error), name)
     return compare(result, second)

@@ -113,9 +113,12 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
         from placegap.solvers.solving.peak_memory import run_at_peak  # loads the referee
 
         return run_at_peak(
-            task, lambda part: _run(method, part, params), method.name, is_exact=is_exact,
+            task,
+            lambda part: _run(method, part, params),
+            method.name,
+            is_exact=is_exact,
             settle=method.settle,
-        )  # fmt: skip
+        )
     if method.claim != "exact":
         return method.run(task, params)
     from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS

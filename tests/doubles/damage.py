@@ -18,19 +18,94 @@ from typing import Any
 from doubles.bad_files import good_rows, workbook
 
 ODD_VALUES: list[Any] = [
-    None, True, False, -1, 0, 1, 2**31, 2**53 + 1, 2**62, 2**62 + 1, 2**63, 2**64, 10**30, -(2**63),
-    10**4000, 10**9, 0.5, -0.0, 1e-400, 1e308, 5e-324, float("nan"), float("inf"), float("-inf"),
-    "", " ", "x", "x" * 3000, "a b " * 900, "\0", "\n", "\r\n\t", "é\u2028", "\ud800", " -> ",
-    "gpu", "first", "1", "1e5", "NaN", "../../etc/passwd", "/dev/zero", "all", "placegap", [], {},
-    [[]], [1], ["x"], {"x": 1}, {"": None}, {"name": "first"},
-]  # fmt: skip
+    None,
+    True,
+    False,
+    -1,
+    0,
+    1,
+    2**31,
+    2**53 + 1,
+    2**62,
+    2**62 + 1,
+    2**63,
+    2**64,
+    10**30,
+    -(2**63),
+    10**4000,
+    10**9,
+    0.5,
+    -0.0,
+    1e-400,
+    1e308,
+    5e-324,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    "",
+    " ",
+    "x",
+    "x" * 3000,
+    "a b " * 900,
+    "\0",
+    "\n",
+    "\r\n\t",
+    "é\u2028",
+    "\ud800",
+    " -> ",
+    "gpu",
+    "first",
+    "1",
+    "1e5",
+    "NaN",
+    "../../etc/passwd",
+    "/dev/zero",
+    "all",
+    "placegap",
+    [],
+    {},
+    [[]],
+    [1],
+    ["x"],
+    {"x": 1},
+    {"": None},
+    {"name": "first"},
+]
 ODD_TEXTS = [
-    b"-", b"1" * 5000, b"1e999999", b"1e99999999999999999999", b"NaN", b"-Infinity", b"0x1F",
-    b"1:59:59", b"[" * 3000, b"{" * 3000, b"\xff\xfe", b"\x00", b"\xef\xbb\xbf", b"null", b'"',
+    b"-",
+    b"1" * 5000,
+    b"1e999999",
+    b"1e99999999999999999999",
+    b"NaN",
+    b"-Infinity",
+    b"0x1F",
+    b"1:59:59",
+    b"[" * 3000,
+    b"{" * 3000,
+    b"\xff\xfe",
+    b"\x00",
+    b"\xef\xbb\xbf",
+    b"null",
+    b'"',
     b"&a ",
-    b"*a", b"<<: *a", b"!!python/object:os.system x", b"!!binary x", b"2001-99-99", b"? ", b"|\n",
-    b",,,,", b"\r", b"\n\n", b"9" * 300, b"--- ", b"%YAML 9.9\n", b"\\ud800", b"1_000", b"=", b"'",
-]  # fmt: skip
+    b"*a",
+    b"<<: *a",
+    b"!!python/object:os.system x",
+    b"!!binary x",
+    b"2001-99-99",
+    b"? ",
+    b"|\n",
+    b",,,,",
+    b"\r",
+    b"\n\n",
+    b"9" * 300,
+    b"--- ",
+    b"%YAML 9.9\n",
+    b"\\ud800",
+    b"1_000",
+    b"=",
+    b"'",
+]
 
 
 def damage_bytes(rng: random.Random, data: bytes) -> bytes:
@@ -51,8 +126,9 @@ def damage_bytes(rng: random.Random, data: bytes) -> bytes:
             case 4:
                 other = rng.randrange(len(changed) + 1)
                 changed[at : at + 12], changed[other : other + 12] = (
-                    changed[other : other + 12], changed[at : at + 12],
-                )  # fmt: skip
+                    changed[other : other + 12],
+                    changed[at : at + 12],
+                )
             case 5:
                 changed = changed[:at] if rng.random() < 0.2 else changed
             case _ if changed:
@@ -236,9 +312,24 @@ def damaged_transformer(rng: random.Random) -> bytes:
                 constant.CopyFrom(_int64s(dims, value))
             case 2:
                 node.op_type = rng.choice(
-                    [*chain, "Tile", "ConstantOfShape", "Pad", "Resize", "OneHot", "NonZero", "Pow",
-                     "Split", "Squeeze", "Compress", "EyeLike", "TopK", "Trilu", "Where"]
-                )  # fmt: skip
+                    [
+                        *chain,
+                        "Tile",
+                        "ConstantOfShape",
+                        "Pad",
+                        "Resize",
+                        "OneHot",
+                        "NonZero",
+                        "Pow",
+                        "Split",
+                        "Squeeze",
+                        "Compress",
+                        "EyeLike",
+                        "TopK",
+                        "Trilu",
+                        "Where",
+                    ]
+                )
             case 3:
                 other = rng.choice(model.graph.node)
                 if node.input:
@@ -282,9 +373,26 @@ def damage_message(rng: random.Random, model: Any) -> bytes:
                 rng.choice(dims).dim_value = rng.choice(sizes)
             case 3:
                 node.op_type = rng.choice(
-                    ["If", "Loop", "Reshape", "Range", "Tile", "Expand", "NoOp", "", "Concat",
-                     "Resize", "ConstantOfShape", "Pad", "Slice", "Split", "MatMul", "LSTM", "Conv"]
-                )  # fmt: skip
+                    [
+                        "If",
+                        "Loop",
+                        "Reshape",
+                        "Range",
+                        "Tile",
+                        "Expand",
+                        "NoOp",
+                        "",
+                        "Concat",
+                        "Resize",
+                        "ConstantOfShape",
+                        "Pad",
+                        "Slice",
+                        "Split",
+                        "MatMul",
+                        "LSTM",
+                        "Conv",
+                    ]
+                )
             case 4:
                 del node.input[:1]
             case 5:

@@ -24,9 +24,14 @@ CHAIN, CONVEX, ANY = load("chain"), load("convex"), load("any")
 def plan(value: int, bound: int | None = None, plan_class: str = "chain") -> dict[str, Any]:
     status = "optimal" if bound == value else "feasible"
     return {
-        "status": status, "value_ns": value, "bound_ns": bound, "bound_class": plan_class,
-        "build_s": 0.25, "solve_s": 1.0, "message": "",
-    }  # fmt: skip
+        "status": status,
+        "value_ns": value,
+        "bound_ns": bound,
+        "bound_class": plan_class,
+        "build_s": 0.25,
+        "solve_s": 1.0,
+        "message": "",
+    }
 
 
 def cells_of(results: Results, semantics: dict[str, Semantics]) -> list[GapCell]:
@@ -37,16 +42,30 @@ def cells_of(results: Results, semantics: dict[str, Semantics]) -> list[GapCell]
         applies = not isinstance(result, str)
         cells.append(
             Cell(
-                table, semantics[table], instance, "pair", instance, 4, 2, method, method, {}, 0,
-                run if applies else None, "" if applies else str(result),
+                table,
+                semantics[table],
+                instance,
+                "pair",
+                instance,
+                4,
+                2,
+                method,
+                method,
+                {},
+                0,
+                run if applies else None,
+                "" if applies else str(result),
             )
-        )  # fmt: skip
+        )
         if applies and result:
             records[run.key] = result
     return gap_cells(cells, records)
 
 
 TABLE = {
-    "name": "t", "semantics": {"objective": "max_load"}, "instances": ["net"], "methods": ["m"],
-}  # fmt: skip
+    "name": "t",
+    "semantics": {"objective": "max_load"},
+    "instances": ["net"],
+    "methods": ["m"],
+}
 STUDY = Study.model_validate({"name": "small", "tables": [TABLE]})

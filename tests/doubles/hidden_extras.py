@@ -58,6 +58,9 @@ def without_extras(code: str, *arguments: str, cwd: Path) -> subprocess.Complete
     prelude += "from doubles import hidden_extras; hidden_extras.hide()\n"
     return subprocess.run(
         [sys.executable, "-c", prelude + code, *arguments],
-        cwd=cwd, capture_output=True, text=True, check=False,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
         env=dict(os.environ),  # readline, loaded by pytest, sets COLUMNS behind it
-    )  # fmt: skip
+    )

@@ -121,9 +121,7 @@ def good_plan() -> dict[str, Any]:
     content = describe_plan(instance, plan, semantics, "heft", value_ns=26)
     raw: dict[str, Any] = content.model_dump(mode="json", exclude_none=True)
     raw["device_order"] = {"g0": ["first"], "g1": ["second", "third"]}
-    raw["channel_order"] = {
-        "g0 -> g1": [{"producer": "first", "consumer": "second", "to": "g1"}]
-    }  # fmt: skip
+    raw["channel_order"] = {"g0 -> g1": [{"producer": "first", "consumer": "second", "to": "g1"}]}
     raw["times"] = {
         "ops": {name: {"start_ns": 0, "end_ns": 5} for name in ("first", "second", "third")},
         "transfers": [
@@ -244,14 +242,39 @@ def read_best(path: Path) -> object:
 
 
 CONFIGS: list[Any] = [
-    {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 1, "n_embd": 8,
-     "n_head": 2, "n_positions": 16, "vocab_size": 11, "activation_function": "gelu_new"},
-    {"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4,
-     "num_key_value_heads": 2, "intermediate_size": 8, "vocab_size": 11, "hidden_act": "silu",
-     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
-    {"model_type": "swin", "image_size": 8, "patch_size": 2, "depths": [1, 1], "window_size": 2,
-     "num_heads": [1, 2], "embed_dim": 4, "num_labels": 3, "architectures": ["SwinModel"]},
-]  # fmt: skip
+    {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "n_layer": 1,
+        "n_embd": 8,
+        "n_head": 2,
+        "n_positions": 16,
+        "vocab_size": 11,
+        "activation_function": "gelu_new",
+    },
+    {
+        "model_type": "llama",
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 8,
+        "vocab_size": 11,
+        "hidden_act": "silu",
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    },
+    {
+        "model_type": "swin",
+        "image_size": 8,
+        "patch_size": 2,
+        "depths": [1, 1],
+        "window_size": 2,
+        "num_heads": [1, 2],
+        "embed_dim": 4,
+        "num_labels": 3,
+        "architectures": ["SwinModel"],
+    },
+]
 
 
 def damaged_config(rng: random.Random) -> bytes:
@@ -300,12 +323,21 @@ T4: {peak_flops_per_s: 8_100_000_000_000, bandwidth_bytes_per_s: 320_000_000_000
      memory_bytes: 16_000_000_000, launch_overhead_ns: 5_000, source: a datasheet}
 """
 BEST = [
-    {"graph": "g", "cluster": "c", "content_hash": "0" * 64, "value_ns": 5, "bound_ns": 4,
-     "semantics": {"objective": "makespan"}, "value_origin": "heft"},
-]  # fmt: skip
+    {
+        "graph": "g",
+        "cluster": "c",
+        "content_hash": "0" * 64,
+        "value_ns": 5,
+        "bound_ns": 4,
+        "semantics": {"objective": "makespan"},
+        "value_origin": "heft",
+    },
+]
 SPLIT = {
-    "fpgas": [{"load": 1.5, "nodes": [1, 4]}, {"nodes": [2, 3]}], "cpus": [], "maxLoad": 2.5,
-}  # fmt: skip
+    "fpgas": [{"load": 1.5, "nodes": [1, 4]}, {"nodes": [2, 3]}],
+    "cpus": [],
+    "maxLoad": 2.5,
+}
 LOG = '{"key":"a","value":1}\n{"key":"b","status":"ok"}\n'
 
 IMPORTERS: dict[str, Importer] = {
@@ -320,8 +352,11 @@ IMPORTERS: dict[str, Importer] = {
     "cluster-json": Importer(
         "c.json",
         json_damage(
-            {"name": "c", "devices": [{"name": "g", "count": 2, "kind": "T4"}],
-             "links": [{"all_to_all": "all", "bandwidth_bytes_per_s": 9, "latency_ns": 1}]}
+            {
+                "name": "c",
+                "devices": [{"name": "g", "count": 2, "kind": "T4"}],
+                "links": [{"all_to_all": "all", "bandwidth_bytes_per_s": 9, "latency_ns": 1}],
+            }
         ),
         read_cluster,
     ),
@@ -334,7 +369,7 @@ IMPORTERS: dict[str, Importer] = {
     "best-known": Importer("best.json", json_damage(BEST), read_best),
     "run-log": Importer("runs.jsonl", text_damage(LOG), read_log),
     "hf-config": Importer("config.json", damaged_config, read_config, needs_torch=True),
-}  # fmt: skip
+}
 """Every kind of file that is read."""
 
 

@@ -25,8 +25,13 @@ def bottleneck_instance(seed: int, *, num_ops: int = 7, most_edges: int = 9) -> 
     layers = _layers(rng, num_ops)
     pairs = _pairs(rng, layers)
     if spoils in ("skip", "everything"):
-        far = [(a, b) for s, layer in enumerate(layers) for a in layer
-               for later in layers[s + 2 :] for b in later]  # fmt: skip
+        far = [
+            (a, b)
+            for s, layer in enumerate(layers)
+            for a in layer
+            for later in layers[s + 2 :]
+            for b in later
+        ]
         pairs += rng.sample(far, min(len(far), rng.choice([1, 2])))
     pairs = draw.some(rng, pairs, most_edges)
     shares = [rng.random() < 0.5 for _ in range(num_ops)]

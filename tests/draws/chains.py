@@ -34,26 +34,30 @@ def chain_instance(seed: int, *, most_ops: int = 7) -> Instance:
             Op(
                 name=f"op{i}",
                 time_ns=draw.times(
-                    rng, kinds,
+                    rng,
+                    kinds,
                     lambda: rng.choice([0, 0, 0, *range(1, 10)]) * rng.choice([1, 1, 3]),
-                    chance=0.85, always=always,
+                    chance=0.85,
+                    always=always,
                 ),
                 resident_bytes=rng.choice([0, 0, 1, 2, 3]),
                 colocation=groups[i],
                 backward=i >= first_backward,
             )
-        )  # fmt: skip
+        )
     edges, dearest, density = [], rng.choice([5, 15, 100]), rng.choice([0.15, 0.3, 0.5])
     for a in range(n):
         shared, cost = rng.random() < 0.6, rng.randrange(dearest)
         edges += [
             Edge(
-                producer=f"op{a}", consumer=f"op{b}", tensor="out" if shared else None,
+                producer=f"op{a}",
+                consumer=f"op{b}",
+                tensor="out" if shared else None,
                 host_time_ns=cost if shared else rng.randrange(dearest),
             )
             for b in range(a + 1, n)
             if rng.random() < density
-        ]  # fmt: skip
+        ]
     total = sum(op.resident_bytes for op in ops)
     share = draw.share_of(ops, rng.choice([5, 7, 9]), 5 * max(1, accelerators))
     memory = rng.choice([None, None, None, share])

@@ -44,11 +44,13 @@ def odd_instance(seed: int, *, largest: int = 7) -> Instance:
     widths, latencies = [10**9, 5 * 10**8, 10**7], [0, 0, 1, 5]
     delays = [
         Link(
-            source=a.name, target=b.name, latency_ns=rng.choice(latencies),
+            source=a.name,
+            target=b.name,
+            latency_ns=rng.choice(latencies),
             bandwidth_bytes_per_s=rng.choice(widths),
         )
         for a, b in permutations(devices, 2)
-    ]  # fmt: skip
+    ]
     return draw.instance_of(f"odd-{seed}", ops, _edges(rng, n), devices, delays)
 
 
@@ -65,10 +67,13 @@ def _devices(rng: random.Random, total: int) -> tuple[Device, ...]:
             limit = 0
         devices.append(
             Device(
-                name=f"d{k}", kind="cpu" if k < hosts else kind, memory_bytes=limit,
-                is_host=k < hosts, server=f"s{k % 2}",
+                name=f"d{k}",
+                kind="cpu" if k < hosts else kind,
+                memory_bytes=limit,
+                is_host=k < hosts,
+                server=f"s{k % 2}",
             )
-        )  # fmt: skip
+        )
     rng.shuffle(devices)
     return tuple(devices)
 
@@ -84,9 +89,10 @@ def _edges(rng: random.Random, n: int) -> tuple[Edge, ...]:
             if rng.random() < density:
                 edges.append(
                     Edge(
-                        producer=f"op{order[a]}", consumer=f"op{order[b]}",
+                        producer=f"op{order[a]}",
+                        consumer=f"op{order[b]}",
                         bytes=size if shares else rng.randrange(6),
                         tensor="out" if shares else None,
                     )
-                )  # fmt: skip
+                )
     return tuple(edges)

@@ -92,11 +92,13 @@ def devices(
     """A device of each kind in turn; the first ones are hosts, which have no limit of memory."""
     return [
         Device(
-            name=f"d{k}", kind=kind, is_host=k < hosts,
+            name=f"d{k}",
+            kind=kind,
+            is_host=k < hosts,
             memory_bytes=None if k < hosts else memory_bytes(k),
         )
         for k, kind in enumerate(kinds)
-    ]  # fmt: skip
+    ]
 
 
 def together(

@@ -51,9 +51,13 @@ def peak_instances(seed: int, semantics: Semantics) -> Iterator[Instance]:
         seed += 1
         num_ops, num_devices = next(sizes)
         plain = tiny_instance(
-            seed, num_ops=num_ops, num_devices=num_devices, density=0.5,
-            max_edges=5 if is_makespan else 10, backward=seed % 2 == 0,
-        )  # fmt: skip
+            seed,
+            num_ops=num_ops,
+            num_devices=num_devices,
+            density=0.5,
+            max_edges=5 if is_makespan else 10,
+            backward=seed % 2 == 0,
+        )
         rng = random.Random(f"peak-{seed}")
         ops = tuple(_with_state(op, 6, rng) for op in plain.graph.ops)
         edges = plain.graph.edges

@@ -21,9 +21,13 @@ SCALES = (3, 1000, 10**9)
 
 
 def pipeline_instance(
-    seed: int, *, most_layers: int = 7, most_devices: int = 4, wide: bool | None = None,
+    seed: int,
+    *,
+    most_layers: int = 7,
+    most_devices: int = 4,
+    wide: bool | None = None,
     weights: bool = False,
-) -> Instance:  # fmt: skip
+) -> Instance:
     """Layers with or without backward ops, in a row with skips, or (`wide`) in a random DAG.
 
     Zero times, devices of several kinds, hosts, unlike links, tight memory, shared tensors, host
@@ -47,9 +51,12 @@ def pipeline_instance(
     def op(name: str, backward: bool, group: str | None) -> Op:
         runs = able[int(name[1:])]
         return Op(
-            name=name, time_ns={kind: number() for kind in runs}, resident_bytes=rng.randrange(5),
-            backward=backward, colocation=group,
-        )  # fmt: skip
+            name=name,
+            time_ns={kind: number() for kind in runs},
+            resident_bytes=rng.randrange(5),
+            backward=backward,
+            colocation=group,
+        )
 
     groups = [f"layer{i}" if rng.random() < 0.95 else None for i in range(n)]
     ops = [op(f"f{i}", False, groups[i] if trains else None) for i in range(n)]
@@ -66,8 +73,9 @@ def pipeline_instance(
     if trains and weights:
         own = random.Random(f"weights-{seed}")
         split = [i for i in range(n) if own.random() < 0.8] or [0]
-        ops += [op(f"w{i}", True, groups[i]).model_copy(update={"weight_gradient": True})
-                for i in split]  # fmt: skip
+        ops += [
+            op(f"w{i}", True, groups[i]).model_copy(update={"weight_gradient": True}) for i in split
+        ]
         named += [(f"b{b}", f"w{a}") for a, b in sorted(pairs) if a in split and own.random() < 0.9]
         named += [(f"{of}{i}", f"w{i}") for of in "fb" for i in split if own.random() < 0.6]
         named += [(f"w{a}", f"w{b}") for a in split for b in split if a > b and own.random() < 0.1]
@@ -82,30 +90,40 @@ def pipeline_instance(
     moves = {one.name: (number() if stated == "host" else None, matrix()) for one in ops}
     edges = tuple(
         Edge(
-            producer=a, consumer=b, tensor="t" if shares[a] else None, bytes=sizes[a],
-            host_time_ns=moves[a][0], transfer_ns=moves[a][1],
+            producer=a,
+            consumer=b,
+            tensor="t" if shares[a] else None,
+            bytes=sizes[a],
+            host_time_ns=moves[a][0],
+            transfer_ns=moves[a][1],
         )
         for a, b in dict.fromkeys(named)
-    )  # fmt: skip
+    )
     speed = [10**9] if alike else [10**9, 5 * 10**8]
     links = tuple(
         Link(
-            source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=rng.choice(speed),
+            source=f"d{a}",
+            target=f"d{b}",
+            bandwidth_bytes_per_s=rng.choice(speed),
             latency_ns=rng.choice([0, 0, 1]) if not alike else 0,
         )
-        for a in range(count) for b in range(count) if a != b
-    )  # fmt: skip
+        for a in range(count)
+        for b in range(count)
+        if a != b
+    )
     needed = sum(one.resident_bytes for one in ops)
     limit = None
     if rng.random() < 0.5:
         limit = max(needed // count, 1) + rng.randrange(2 + needed // 2) + rng.choice([0, scale])
     devices = tuple(
         Device(
-            name=f"d{k}", kind=kind, is_host=host,
+            name=f"d{k}",
+            kind=kind,
+            is_host=host,
             memory_bytes=None if limit is None else limit + (0 if alike else rng.randrange(3)),
         )
         for k, (kind, host) in enumerate(zip(kinds, hosts, strict=True))
-    )  # fmt: skip
+    )
     graph = Graph(name="layers", ops=tuple(ops), edges=edges)
     cluster = Cluster(name="devices", devices=devices, links=links)
     return Instance(name=f"pipeline-{seed}", graph=graph, cluster=cluster)
@@ -165,10 +183,14 @@ def layer_row(
     """
     n = len(forward_ns)
     ops = [
-        Op(name=f"f{i}", time_ns={"gpu": time}, colocation=f"layer{i}",
-           resident_bytes=resident_bytes)
+        Op(
+            name=f"f{i}",
+            time_ns={"gpu": time},
+            colocation=f"layer{i}",
+            resident_bytes=resident_bytes,
+        )
         for i, time in enumerate(forward_ns)
-    ]  # fmt: skip
+    ]
     edges = [Edge(producer=f"f{i}", consumer=f"f{i + 1}", bytes=bytes_each) for i in range(n - 1)]
     for i, time in enumerate(backward_ns or ()):
         ops.append(Op(name=f"b{i}", time_ns={"gpu": time}, colocation=f"layer{i}", backward=True))
@@ -189,22 +211,38 @@ def layer_row(
 
 
 def split_row(
-    forward_ns: list[int], backward_ns: list[int], weight_ns: list[int], *,
-    num_devices: int | None = None, bytes_each: int = 0, stash_bytes: int = 0, read_bytes: int = 0,
+    forward_ns: list[int],
+    backward_ns: list[int],
+    weight_ns: list[int],
+    *,
+    num_devices: int | None = None,
+    bytes_each: int = 0,
+    stash_bytes: int = 0,
+    read_bytes: int = 0,
     gradient_bytes: int = 0,
-) -> Instance:  # fmt: skip
+) -> Instance:
     """A `layer_row` whose layers have weight gradients of their own.
 
     They read a tensor of the forward op, `read_bytes`, and one of the backward op.
     """
     row = layer_row(
-        forward_ns, backward_ns, num_devices=num_devices, bytes_each=bytes_each,
+        forward_ns,
+        backward_ns,
+        num_devices=num_devices,
+        bytes_each=bytes_each,
         stash_bytes=stash_bytes,
-    )  # fmt: skip
+    )
     ops, edges = list(row.graph.ops), list(row.graph.edges)
     for i, time in enumerate(weight_ns):
-        ops.append(Op(name=f"w{i}", time_ns={"gpu": time}, colocation=f"layer{i}", backward=True,
-                      weight_gradient=True))  # fmt: skip
+        ops.append(
+            Op(
+                name=f"w{i}",
+                time_ns={"gpu": time},
+                colocation=f"layer{i}",
+                backward=True,
+                weight_gradient=True,
+            )
+        )
         for of, size in (("f", read_bytes), ("b", gradient_bytes)):
             edges.append(Edge(producer=f"{of}{i}", consumer=f"w{i}", bytes=size, tensor="read"))
     graph = Graph(name="row", ops=tuple(ops), edges=tuple(edges))
@@ -218,8 +256,10 @@ def shared_weight_row(forward_ns: list[int], backward_ns: list[int], bytes_each:
     """
     row, last = layer_row(forward_ns, backward_ns), len(forward_ns) - 1
     layers = ("layer0", f"layer{last}")
-    updates = [Op(name=f"u{at}", time_ns={"gpu": 0}, backward=True, colocation=layer)
-               for at, layer in enumerate(layers)]  # fmt: skip
+    updates = [
+        Op(name=f"u{at}", time_ns={"gpu": 0}, backward=True, colocation=layer)
+        for at, layer in enumerate(layers)
+    ]
     sums = [Edge(producer="b0", consumer=f"u{at}", bytes=bytes_each, tensor="sum") for at in (0, 1)]
     graph = row.graph.model_copy(
         update={"ops": (*row.graph.ops, *updates), "edges": (*row.graph.edges, *sums)}

@@ -47,12 +47,14 @@ STAGES = tuple(
 LATENCY = (*LATENCY_SEMANTICS, LatencySubgraphs(subgraphs=3))
 ITERATIONS = tuple(
     PipelineIteration(
-        schedule=schedule, microbatches=m, sending=sending,
+        schedule=schedule,
+        microbatches=m,
+        sending=sending,
         stages_per_device=v if schedule == "interleaved" else 1,
     )
     for schedule in ("gpipe", "1f1b", "interleaved", "zero_bubble")
     for m, v, sending in ((1, 2, "overlap"), (2, 2, "blocking"), (6, 3, "overlap"))
-)  # fmt: skip
+)
 
 
 def instances(seed: int) -> Iterator[Instance]:
@@ -111,12 +113,14 @@ def wide_instance(seed: int) -> Instance:
         runs = [kind for kind in sorted(set(kinds)) if rng.random() < 0.9] or kinds[:1]
         ops.append(
             Op(
-                name=f"op{i}", time_ns={kind: _number(rng, largest) for kind in runs},
-                resident_bytes=_number(rng, largest), parameter_bytes=_number(rng, largest),
+                name=f"op{i}",
+                time_ns={kind: _number(rng, largest) for kind in runs},
+                resident_bytes=_number(rng, largest),
+                parameter_bytes=_number(rng, largest),
                 backward=rng.random() < 0.3,
                 colocation=f"g{rng.randrange(n)}" if rng.random() < 0.15 else None,
             )
-        )  # fmt: skip
+        )
     ops = _possible_groups(ops)
     order = rng.sample(range(n), n)
     edges: dict[tuple[int, int, str | None], Edge] = {}
@@ -133,12 +137,14 @@ def wide_instance(seed: int) -> Instance:
     total = sum(op.resident_bytes for op in ops)
     devices = tuple(
         Device(
-            name=f"d{k}", kind=kind, is_host=kind == "cpu" and rng.random() < 0.7,
+            name=f"d{k}",
+            kind=kind,
+            is_host=kind == "cpu" and rng.random() < 0.7,
             memory_bytes=rng.choice([None, None, total // count, total, 2 * total // count]),
             server=f"s{rng.randrange(servers)}",
         )
         for k, kind in enumerate(kinds)
-    )  # fmt: skip
+    )
     links = _links(rng, count, stated)
     return draw.instance_of(f"wide-{seed}", ops, edges.values(), devices, links)
 
@@ -176,17 +182,20 @@ def _links(rng: random.Random, count: int, stated: str) -> tuple[Link, ...]:
     """All links; or a ring and some more; or, where no tensor needs them, only some."""
     style = rng.choice(["all", "ring", "some"] if stated in ("host", "matrix") else ["all", "ring"])
     pairs = [
-        (a, b) for a, b in permutations(range(count), 2)
+        (a, b)
+        for a, b in permutations(range(count), 2)
         if style == "all" or rng.random() < 0.3 or (style == "ring" and (b - a) % count == 1)
-    ]  # fmt: skip
+    ]
     widths = [10**9, 3 * 10**8, rng.randrange(1, 10**12)]
     return tuple(
         Link(
-            source=f"d{a}", target=f"d{b}", latency_ns=rng.choice([0, 1, 7, 10**6]),
+            source=f"d{a}",
+            target=f"d{b}",
+            latency_ns=rng.choice([0, 1, 7, 10**6]),
             bandwidth_bytes_per_s=rng.choice([10**9, *widths]),
         )
         for a, b in rng.sample(pairs, len(pairs))
-    )  # fmt: skip
+    )
 
 
 def semantics_for(instance: Instance, rng: random.Random, *, iterations: bool = False) -> Semantics:
@@ -207,10 +216,12 @@ def semantics_for(instance: Instance, rng: random.Random, *, iterations: bool = 
         return semantics.model_copy(update={"levels": 1}) if lacks else semantics
     return rng.choice(
         {
-            "makespan": MAKESPAN_SEMANTICS, "load": MAX_LOAD_SEMANTICS,
-            "fwd_bwd": FWD_BWD_SEMANTICS, "latency": LATENCY,
+            "makespan": MAKESPAN_SEMANTICS,
+            "load": MAX_LOAD_SEMANTICS,
+            "fwd_bwd": FWD_BWD_SEMANTICS,
+            "latency": LATENCY,
         }[kind]
-    )  # fmt: skip
+    )
 
 
 def random_plan(instance: Instance, semantics: Semantics, rng: random.Random) -> Plan:
@@ -230,9 +241,11 @@ def random_plan(instance: Instance, semantics: Semantics, rng: random.Random) ->
     group: dict[str, int] = {}
     for i, op in enumerate(instance.graph.ops):
         wish = {
-            "free": rng.randrange(count), "wild": rng.randrange(count), "few": rng.choice(few),
+            "free": rng.randrange(count),
+            "wild": rng.randrange(count),
+            "few": rng.choice(few),
             "slices": order[topological[i] * count // n],
-        }[style]  # fmt: skip
+        }[style]
         k = wish if wish in runs[i] else rng.choice(runs[i])
         if op.colocation is not None and rng.random() < 0.9:
             k = group.setdefault(op.colocation, k)
@@ -241,7 +254,7 @@ def random_plan(instance: Instance, semantics: Semantics, rng: random.Random) ->
         kind = rng.choice([None, *(device.kind for device in instance.cluster.devices)])
         alike = [
             k for k, d in enumerate(instance.cluster.devices) if kind is None or d.kind == kind
-        ]  # fmt: skip
+        ]
         shared = tuple(sorted(rng.sample(alike, min(len(alike), rng.choice([2, 2, 3])))))
         placement = [shared if on[0] in shared else on for on in placement]
     if style == "wild" and rng.random() < 0.3:
@@ -302,9 +315,11 @@ def _channel_orders(
             continue
         item = e if semantics.transfers == "per_edge" else int(index.tensor[e])
         channels = {
-            "free": [], "link": [home[a] * count + home[b]],
-            "port": [home[a], count + home[b]], "half_duplex": [home[a], home[b]],
-        }[semantics.channels]  # fmt: skip
+            "free": [],
+            "link": [home[a] * count + home[b]],
+            "port": [home[a], count + home[b]],
+            "half_duplex": [home[a], home[b]],
+        }[semantics.channels]
         for channel in channels:
             on.setdefault(channel, {})[Transfer(item, home[b])] = position[a]
     orders = {}
@@ -332,8 +347,10 @@ def _with_stages(instance: Instance, semantics: PipelineIteration, rng: random.R
     )
     count = len(devices) * semantics.stages_per_device
     ops, position = instance.graph.ops, instance.graph.index.topological_position.tolist()
-    passes = [sorted((position[i], i) for i, op in enumerate(ops) if op.backward == back)
-              for back in (False, True)]  # fmt: skip
+    passes = [
+        sorted((position[i], i) for i, op in enumerate(ops) if op.backward == back)
+        for back in (False, True)
+    ]
     keeps, group, stage = rng.random() < 0.5, dict[str, int](), [0] * len(ops)
     for back, line in enumerate(passes):
         for place, (_, i) in enumerate(line):

@@ -75,7 +75,9 @@ def instance(
             ),
             links=tuple(
                 Link(
-                    source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=BYTES_PER_NS,
+                    source=f"d{a}",
+                    target=f"d{b}",
+                    bandwidth_bytes_per_s=BYTES_PER_NS,
                     latency_ns=latency_ns,
                 )
                 for a in range(devices)
@@ -83,7 +85,7 @@ def instance(
                 if a != b
             ),
         ),
-    )  # fmt: skip
+    )
 
 
 FEATURES = [

@@ -34,9 +34,13 @@ def executed(name: str, kernel: KernelManager | None = None) -> NotebookNode:
     """
     notebook = committed(name)
     client = NotebookClient(
-        notebook, km=kernel, timeout=TIME_LIMIT_S, kernel_name="python3", record_timing=False,
+        notebook,
+        km=kernel,
+        timeout=TIME_LIMIT_S,
+        kernel_name="python3",
+        record_timing=False,
         resources={"metadata": {"path": str(FOLDER)}},
-    )  # fmt: skip
+    )
     if kernel is None:
         client.execute()
     else:

@@ -50,10 +50,13 @@ class Facts:
         self._transfer, self._link_class = arrays.transfer_ns, arrays.link_class
         names = [op.name if op.colocation is None else op.colocation for op in graph.ops]
         self.group = [
-            [j for j in range(self.n) if names[j] == names[i] and
-             (i == j or graph.ops[i].colocation is not None)]
+            [
+                j
+                for j in range(self.n)
+                if names[j] == names[i] and (i == j or graph.ops[i].colocation is not None)
+            ]
             for i in range(self.n)
-        ]  # fmt: skip
+        ]
         self.memory = [d.memory_bytes for d in instance.cluster.devices]
         self.bytes = [op.resident_bytes for op in graph.ops]
 

@@ -57,21 +57,40 @@ TRAINED = TraceOptions(train=True, optimizer="none", seq=128)
 MODELS = (
     MeasuredModel(
         "gpt2-small",
-        {"model_type": "gpt2", "n_layer": 6, "n_embd": 256, "n_head": 4, "n_positions": 128,
-         "vocab_size": 4096, "architectures": ["GPT2LMHeadModel"]},
+        {
+            "model_type": "gpt2",
+            "n_layer": 6,
+            "n_embd": 256,
+            "n_head": 4,
+            "n_positions": 128,
+            "vocab_size": 4096,
+            "architectures": ["GPT2LMHeadModel"],
+        },
         TRAINED,
         (_blocks(1), _blocks(3), _blocks(5), _blocks(1, 2), _blocks(2, 4), _blocks(4, 5)),
     ),
     MeasuredModel(
         "resnet-small",
-        {"model_type": "resnet", "embedding_size": 32, "hidden_sizes": [32, 64, 128, 256],
-         "depths": [2, 2, 2, 2], "layer_type": "basic", "image_size": 64,
-         "architectures": ["ResNetForImageClassification"]},
+        {
+            "model_type": "resnet",
+            "embedding_size": 32,
+            "hidden_sizes": [32, 64, 128, 256],
+            "depths": [2, 2, 2, 2],
+            "layer_type": "basic",
+            "image_size": 64,
+            "architectures": ["ResNetForImageClassification"],
+        },
         TraceOptions(train=True, optimizer="none", batch=4),
-        (_layers((0, 1)), _layers((1, 1)), _layers((3, 0)), _layers((0, 0), (0, 1)),
-         _layers((1, 0), (2, 1)), _layers((2, 1), (3, 1))),
+        (
+            _layers((0, 1)),
+            _layers((1, 1)),
+            _layers((3, 0)),
+            _layers((0, 0), (0, 1)),
+            _layers((1, 0), (2, 1)),
+            _layers((2, 1), (3, 1)),
+        ),
     ),
-)  # fmt: skip
+)
 
 
 def plan_with_cuts(instance: Instance, begins: Sequence[str]) -> Plan:
@@ -143,8 +162,10 @@ def main() -> None:
     """Print the table."""
     chosen = sys.argv[1:] or [model.name for model in MODELS]
     print(f"{RULES.label}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start")
-    print("| model | stages | cuts before | error of each stage's work | predicted ms | best ms"
-          " | error | median ms |")  # fmt: skip
+    print(
+        "| model | stages | cuts before | error of each stage's work | predicted ms | best ms"
+        " | error | median ms |"
+    )
     print("|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory(prefix="placegap-") as folder:
         for model in MODELS:

@@ -21,25 +21,78 @@ from placegap.instances.reading.errors import InputError
 
 OF_TEXT = (
     # decoders
-    "gpt2", "gpt_neo", "gpt_neox", "gptj", "opt", "bloom", "llama", "mistral", "mixtral", "qwen2",
-    "qwen3", "qwen3_moe", "gemma", "gemma2", "phi", "phi3", "falcon", "mpt", "stablelm", "olmo",
-    "cohere", "granite", "starcoder2", "codegen", "deepseek_v3",
+    "gpt2",
+    "gpt_neo",
+    "gpt_neox",
+    "gptj",
+    "opt",
+    "bloom",
+    "llama",
+    "mistral",
+    "mixtral",
+    "qwen2",
+    "qwen3",
+    "qwen3_moe",
+    "gemma",
+    "gemma2",
+    "phi",
+    "phi3",
+    "falcon",
+    "mpt",
+    "stablelm",
+    "olmo",
+    "cohere",
+    "granite",
+    "starcoder2",
+    "codegen",
+    "deepseek_v3",
     # encoders
-    "bert", "roberta", "distilbert", "albert", "electra", "deberta-v2", "mpnet", "modernbert",
+    "bert",
+    "roberta",
+    "distilbert",
+    "albert",
+    "electra",
+    "deberta-v2",
+    "mpnet",
+    "modernbert",
     # both
-    "t5", "bart", "pegasus", "marian", "m2m_100", "blenderbot",
-)  # fmt: skip
+    "t5",
+    "bart",
+    "pegasus",
+    "marian",
+    "m2m_100",
+    "blenderbot",
+)
 OF_IMAGES_AND_SOUND = (
-    "vit", "deit", "swin", "resnet", "beit", "convnext", "dinov2", "regnet", "mobilenet_v2",
-    "segformer", "wav2vec2", "hubert", "whisper",
-)  # fmt: skip
+    "vit",
+    "deit",
+    "swin",
+    "resnet",
+    "beit",
+    "convnext",
+    "dinov2",
+    "regnet",
+    "mobilenet_v2",
+    "segformer",
+    "wav2vec2",
+    "hubert",
+    "whisper",
+)
 TYPES = OF_TEXT + OF_IMAGES_AND_SOUND
 """52 types that people use."""
 
-LAYERS = frozenset({
-    "num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers",
-    "num_decoder_layers", "num_encoder_layers",
-})  # fmt: skip
+LAYERS = frozenset(
+    {
+        "num_hidden_layers",
+        "n_layer",
+        "n_layers",
+        "num_layers",
+        "encoder_layers",
+        "decoder_layers",
+        "num_decoder_layers",
+        "num_encoder_layers",
+    }
+)
 """Fields that count layers."""
 
 DERIVED = frozenset({"stage_names", "out_features", "out_indices"})

@@ -10,8 +10,15 @@ from functools import partial
 from placegap.solvers.core.extras import why_not_installed
 
 MODELS = (
-    "gpt2", "bert-base", "vit-base", "resnet50", "swin-tiny", "t5-small", "llama-7b", "gpt3-13b",
-)  # fmt: skip
+    "gpt2",
+    "bert-base",
+    "vit-base",
+    "resnet50",
+    "swin-tiny",
+    "t5-small",
+    "llama-7b",
+    "gpt3-13b",
+)
 
 TRAINED = ("gpt2", "bert-base", "vit-base", "resnet50", "swin-tiny", "t5-small", "llama-7b")
 

@@ -99,13 +99,17 @@ def check_devices(device: DeviceType, count: int) -> None:
 
         found = torch.cuda.device_count()
         if found < count:
-            raise InputError(f"--device cuda: {count} processes need a GPU each, and torch finds"
-                             f" {found}; run on cpu")  # fmt: skip
+            raise InputError(
+                f"--device cuda: {count} processes need a GPU each, and torch finds"
+                f" {found}; run on cpu"
+            )
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if cores is not None and count > cores:
-        warn(f"{count} stages at a time share {cores} cores, which the prediction does not know:"
-             " expect more than it says")  # fmt: skip
+        warn(
+            f"{count} stages at a time share {cores} cores, which the prediction does not know:"
+            " expect more than it says"
+        )
 
 
 def comparison_object(model: str, found: PipelineComparison) -> dict[str, object]:
@@ -148,10 +152,16 @@ def print_comparison(model: str, found: PipelineComparison) -> None:
         ):
             if predicted_ns or measured_ns:
                 rows.append(
-                    (str(stage.stage), stage.device, stage.begins or "the first op", name,
-                     format_ns(predicted_ns), format_ns(measured_ns),
-                     error_text(predicted_ns, measured_ns))
-                )  # fmt: skip
+                    (
+                        str(stage.stage),
+                        stage.device,
+                        stage.begins or "the first op",
+                        name,
+                        format_ns(predicted_ns),
+                        format_ns(measured_ns),
+                        error_text(predicted_ns, measured_ns),
+                    )
+                )
     head = ("stage", "device", "begins at", "pass", "predicted", "measured", "error")
     title = f"{model}: {found.semantics.label}, work of all microbatches"
     output().print(plain_table(title, head, rows))

@@ -84,9 +84,14 @@ def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> No
     from placegap.solvers.solving.known_bounds import bound_to_store
 
     save_plan(
-        instance, plan, result.semantics, out, result.method, value_ns=result.value_ns,
+        instance,
+        plan,
+        result.semantics,
+        out,
+        result.method,
+        value_ns=result.value_ns,
         bound=bound_to_store(result),
-    )  # fmt: skip
+    )
     if result.split is not None:
         save_document(Document.of(instance), finer_file(out))
 

@@ -98,8 +98,13 @@ def show_command(
     plan = read_plan(file)
     if plan is None:
         given_model = Source(file, cluster, time_unit, dims=parse_dims(dim), tracing=tracing)
-        only = {"--gantt": gantt, "--html": html, "--model": model, "--method": method,
-                "--times": times}  # fmt: skip
+        only = {
+            "--gantt": gantt,
+            "--html": html,
+            "--model": model,
+            "--method": method,
+            "--times": times,
+        }
         given = [option for option, value in only.items() if value is not None]
         _show_model(given_model, as_json, given)
         return

@@ -66,14 +66,16 @@ def compare_command(
     if one.instance_hash and other.instance_hash and one.instance_hash != other.instance_hash:
         raise InputError(
             f"it is a plan of {other.instance!r}, and {first} one of another content,"
-            f" {one.instance!r}: compare plans of one model on one cluster", second,
-        )  # fmt: skip
+            f" {one.instance!r}: compare plans of one model on one cluster",
+            second,
+        )
     instance = instance_of(one, first, source)
     if instance is None:
         raise InputError(
             f"the plan is of {one.instance!r}, which is no graph of the corpus with this content:"
-            " name its model (--model) and cluster (--cluster)", first,
-        )  # fmt: skip
+            " name its model (--model) and cluster (--cluster)",
+            first,
+        )
     before, after = judged(instance, [(first, one), (second, other)], source, num_moves=0)
     if as_json:
         print(json.dumps(comparison_object(before, after), ensure_ascii=False), flush=True)

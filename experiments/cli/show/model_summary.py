@@ -78,8 +78,12 @@ def print_summary(summary: dict[str, Any]) -> None:
     for name, value in summary.items():
         if value in (None, "", 0, [], {}):
             continue
-        rows.append((name.replace("_", " ").removesuffix(" bytes").removesuffix(" ns"),
-                     _summary_text(name, value)))  # fmt: skip
+        rows.append(
+            (
+                name.replace("_", " ").removesuffix(" bytes").removesuffix(" ns"),
+                _summary_text(name, value),
+            )
+        )
     console.print(plain_table(None, ("", ""), rows))
     if devices is not None:
         memory = [d["memory_bytes"] for d in devices]
@@ -88,12 +92,16 @@ def print_summary(summary: dict[str, Any]) -> None:
                 None,
                 ("device", "kind", "memory", "host"),
                 [
-                    (d["name"], d["kind"], "no limit" if m is None else format_bytes(m),
-                     "host" if d["is_host"] else "")
+                    (
+                        d["name"],
+                        d["kind"],
+                        "no limit" if m is None else format_bytes(m),
+                        "host" if d["is_host"] else "",
+                    )
                     for d, m in zip(devices, memory, strict=True)
                 ],
             )
-        )  # fmt: skip
+        )
 
 
 def _summary_text(name: str, value: Any) -> str:

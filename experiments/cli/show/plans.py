@@ -78,9 +78,13 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
 
 
 def judged(
-    instance: Instance, plans: Sequence[tuple[str, PlanFile]], source: Source | None,
-    proof: Proof | None = None, *, num_moves: int,
-) -> list[Anatomy]:  # fmt: skip
+    instance: Instance,
+    plans: Sequence[tuple[str, PlanFile]],
+    source: Source | None,
+    proof: Proof | None = None,
+    *,
+    num_moves: int,
+) -> list[Anatomy]:
     """The anatomies of plans of one instance and one semantics, each with the best bound at hand.
 
     What one file says no plan is below counts for the others, too.
@@ -120,9 +124,14 @@ def judged(
             whole = next((claim.whole for claim in mine if claim.bound == bound), None)
             with spinner(f"looking at the plan of {content.method or content.instance}"):
                 anatomy = take_apart(
-                    instance, stated.plan, semantics, bound, content.method, num_moves=num_moves,
+                    instance,
+                    stated.plan,
+                    semantics,
+                    bound,
+                    content.method,
+                    num_moves=num_moves,
                     whole=whole,
-                )  # fmt: skip
+                )
             assert anatomy is not None  # it has a value
             found.append(anatomy)
     for sentence in dict.fromkeys((*said, *left_out, *wrong, *refuted)):

@@ -35,10 +35,14 @@ def plot_profile(rows: Sequence[Record]) -> bytes:
     for label in order:
         at = sorted({0.0, *(gap for gap in gaps[label] if gap is not None), 1.0})
         axis.step(
-            [100 * gap for gap in at], [100 * share_within(gaps[label], gap) for gap in at],
-            where="post", linewidth=2.2 if label in order[:FEW] else 1.2, label=label,
-            color=style[label].color, linestyle=style[label].linestyle,
-        )  # fmt: skip
+            [100 * gap for gap in at],
+            [100 * share_within(gaps[label], gap) for gap in at],
+            where="post",
+            linewidth=2.2 if label in order[:FEW] else 1.2,
+            label=label,
+            color=style[label].color,
+            linestyle=style[label].linestyle,
+        )
     _gap_axis(axis, "x")
     axis.set_ylim(0, 101)
     axis.set_xlabel("gap to the best bound, at most", fontsize=9)
@@ -62,9 +66,12 @@ def plot_time(rows: Sequence[Record]) -> bytes:
         if not known or not times:
             continue
         axis.plot(
-            1000 * statistics.median(times), 100 * statistics.fmean(known), markersize=7,
-            label=f"{label} ({len(known)})", **style[label].dots,
-        )  # fmt: skip
+            1000 * statistics.median(times),
+            100 * statistics.fmean(known),
+            markersize=7,
+            label=f"{label} ({len(known)})",
+            **style[label].dots,
+        )
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter("{x:g}")
     _gap_axis(axis, "y", _lowest(axis))
@@ -144,9 +151,15 @@ def _draw_line(
 ) -> None:
     own = style[label] if label else list(style.values())[len(axis.lines)]
     axis.plot(
-        [x for x, _ in points], [y for _, y in points], label=label or None,
-        color=own.color, marker=own.marker, linestyle=own.linestyle, markersize=5, linewidth=1.5,
-    )  # fmt: skip
+        [x for x, _ in points],
+        [y for _, y in points],
+        label=label or None,
+        color=own.color,
+        marker=own.marker,
+        linestyle=own.linestyle,
+        markersize=5,
+        linewidth=1.5,
+    )
 
 
 def _lowest(axis: Axes) -> float:

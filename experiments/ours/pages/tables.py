@@ -66,10 +66,18 @@ def corpus(rows: Sequence[Record]) -> Iterator[str]:
         yield from () if table == rows[0]["table"] else ("",)
         yield from (f"**{table}**", "")
         yield from markdown_grid(
-            ("placer", "plans", "optimal", "within 1 %", "within 10 %", "mean gap", "median gap",
-             "median time"),
+            (
+                "placer",
+                "plans",
+                "optimal",
+                "within 1 %",
+                "within 10 %",
+                "mean gap",
+                "median gap",
+                "median time",
+            ),
             [_placer(label, gaps[label], mine) for label in by_share(gaps)],
-        )  # fmt: skip
+        )
 
 
 def _placer(label: str, gaps: Sequence[float | None], rows: Sequence[Record]) -> tuple[str, ...]:
@@ -121,17 +129,30 @@ def forms(rows: Sequence[Record]) -> Iterator[str]:
 def congestion(records: Sequence[Record]) -> Iterator[str]:
     """A line per method: its blind plans under ports; then what becomes of the ranking."""
     yield from markdown_grid(
-        ("method", "plans", "above its promise: mean", "worst", "mean gap",
-         "plans for ports alike", "above its plan for ports: mean", "worst"),
+        (
+            "method",
+            "plans",
+            "above its promise: mean",
+            "worst",
+            "mean gap",
+            "plans for ports alike",
+            "above its plan for ports: mean",
+            "worst",
+        ),
         [
             (
-                row.method, str(row.promised.num_pairs), percent(row.promised.mean),
-                percent(row.promised.worst), percent(row.gap), str(row.num_alike),
-                percent(row.aware.mean), percent(row.aware.worst),
+                row.method,
+                str(row.promised.num_pairs),
+                percent(row.promised.mean),
+                percent(row.promised.worst),
+                percent(row.gap),
+                str(row.num_alike),
+                percent(row.aware.mean),
+                percent(row.aware.worst),
             )
             for row in blind_rows(records)
         ],
-    )  # fmt: skip
+    )
     order = orders_under_ports(records)
     same, ties, turned = (percent(count / max(1, order.num_pairs)) for count in order)
     yield ""
@@ -178,12 +199,13 @@ def rankings(records: Sequence[Record]) -> Iterator[str]:
     lines = [
         (
             f"more than {100 * least:.0f} % apart" if least else "all",
-            f"{100 * off:.0f} %", str(order.num_pairs),
+            f"{100 * off:.0f} %",
+            str(order.num_pairs),
             *(percent(count / max(1, order.num_pairs)) for count in order),
         )
         for least in (0.0, 0.05)
         for off, order in orders_by_error(records, least).items()
-    ]  # fmt: skip
+    ]
     yield from markdown_grid(("pairs", "off by", "number", "same order", "ties", "turned"), lines)
 
 

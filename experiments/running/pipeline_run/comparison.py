@@ -111,8 +111,9 @@ def pipeline_job(
         )
     backward = bool(instance.arrays.backward.any())
     if semantics.schedule == "zero_bubble":
-        raise InputError("zero_bubble: torch has no such schedule for one stage per device; run a"
-                         " plan for 1f1b")  # fmt: skip
+        raise InputError(
+            "zero_bubble: torch has no such schedule for one stage per device; run a plan for 1f1b"
+        )
     if semantics.schedule == "interleaved" and not backward:
         raise InputError("interleaved: torch runs it for training only; add --train")
     try:
@@ -162,6 +163,10 @@ def compared(
     )
     (difference,) = (r.difference for r in reports if r.difference is not None)
     return PipelineComparison(
-        job.semantics, tuple(stages), predicted.value_ns, iterations_ns, job.num_processes,
+        job.semantics,
+        tuple(stages),
+        predicted.value_ns,
+        iterations_ns,
+        job.num_processes,
         difference,
-    )  # fmt: skip
+    )

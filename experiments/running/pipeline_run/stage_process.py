@@ -83,9 +83,10 @@ def run_stages(job: PipelineJob, store: str, rank: int) -> ProcessReport:
     is_last = rank == job.num_processes - 1
     wanted = _outputs(model.module, batches) if is_last else []
     pipe = pipeline(
-        model.module, *batches[0],
+        model.module,
+        *batches[0],
         split_spec={prefix + name: SplitPoint.BEGINNING for name in job.begins},
-    )  # fmt: skip
+    )
     _use_generated_code(pipe.split_gm)
     if pipe.num_stages != job.num_stages:
         raise ValueError(f"torch makes {pipe.num_stages} stages of the plan's {job.num_stages}")
@@ -106,9 +107,11 @@ def run_stages(job: PipelineJob, store: str, rank: int) -> ProcessReport:
         begin = time.perf_counter_ns()
         with torch.set_grad_enabled(job.tracing.train):
             schedule.step(
-                *given["args"], **given["kwargs"], **(target if is_last else {}),
+                *given["args"],
+                **given["kwargs"],
+                **(target if is_last else {}),
                 return_outputs=False,
-            )  # fmt: skip
+            )
         if job.device == "cuda":
             torch.cuda.synchronize()
         spans.append((begin, time.perf_counter_ns()))
@@ -133,9 +136,12 @@ def join_group(device: str, store: str, rank: int, count: int) -> torch.device:
     if device == "cuda":
         torch.cuda.set_device(own)
     distributed.init_process_group(
-        "gloo" if device == "cpu" else "nccl", init_method=f"file://{store}", rank=rank,
-        world_size=count, timeout=PATIENCE,
-    )  # fmt: skip
+        "gloo" if device == "cpu" else "nccl",
+        init_method=f"file://{store}",
+        rank=rank,
+        world_size=count,
+        timeout=PATIENCE,
+    )
     return own
 
 

@@ -127,21 +127,36 @@ def take_apart(
         busy = busy_ns(drawn, instance.num_devices)
     rows = zip(verdict.uses, instance.cluster.devices, busy, into, out, strict=True)
     devices = tuple(
-        DeviceShare(use.device, spec.kind, use.num_ops, time_ns / max(1, verdict.value_ns), a, b,
-                    use.memory_bytes, spec.memory_bytes)
+        DeviceShare(
+            use.device,
+            spec.kind,
+            use.num_ops,
+            time_ns / max(1, verdict.value_ns),
+            a,
+            b,
+            use.memory_bytes,
+            spec.memory_bytes,
+        )
         for use, spec, time_ns, a, b in rows
-    )  # fmt: skip
+    )
     tried = Tried((), 0, 0)
     if num_moves:
         tried = single_moves(whole or instance, plan, semantics, verdict, num_moves)
     return Anatomy(
-        instance, plan, semantics, verdict, bound, devices, drawn,
+        instance,
+        plan,
+        semantics,
+        verdict,
+        bound,
+        devices,
+        drawn,
         memory_levels(instance, plan, semantics, verdict.schedule),
         not isinstance(semantics, LoadSemantics),
         critical_path(instance, plan, semantics, verdict),
         tuple(sorted(crossed, key=lambda each: (-each.time_ns, each.tensor, each.targets))),
-        tried, method,
-    )  # fmt: skip
+        tried,
+        method,
+    )
 
 
 def anatomy_object(found: Anatomy) -> dict[str, Any]:
@@ -158,21 +173,37 @@ def anatomy_object(found: Anatomy) -> dict[str, Any]:
         "gap": found.gap,
         "devices": [{**each._asdict(), "idle": each.idle} for each in found.devices],
         "critical_path": [
-            {"name": link.name, "device": names[link.device],
-             "to": None if link.target < 0 else names[link.target], "start_ns": link.start_ns,
-             "end_ns": link.end_ns, "why": link.why}
+            {
+                "name": link.name,
+                "device": names[link.device],
+                "to": None if link.target < 0 else names[link.target],
+                "start_ns": link.start_ns,
+                "end_ns": link.end_ns,
+                "why": link.why,
+            }
             for link in found.path
         ],
         "transfers": [
-            {"op": ops[each.producer].name, "from": names[each.source],
-             "to": [names[k] for k in each.targets], "bytes": each.bytes, "time_ns": each.time_ns}
+            {
+                "op": ops[each.producer].name,
+                "from": names[each.source],
+                "to": [names[k] for k in each.targets],
+                "bytes": each.bytes,
+                "time_ns": each.time_ns,
+            }
             for each in found.crossings[:MOST_CROSSINGS]
         ],
         "moves": [
-            {"what": move.what, "ops": move.num_ops, "from": names[move.source],
-             "to": names[move.target], "value_ns": move.value_ns, "gain_ns": move.gain_ns}
+            {
+                "what": move.what,
+                "ops": move.num_ops,
+                "from": names[move.source],
+                "to": names[move.target],
+                "value_ns": move.value_ns,
+                "gain_ns": move.gain_ns,
+            }
             for move in found.next_moves.moves
         ],
         "moves_tried": found.next_moves.tried,
         "moves_in_all": found.next_moves.all,
-    }  # fmt: skip
+    }

@@ -55,29 +55,44 @@ def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> lis
         block = None if at is None else found[at]
         same = block is not None and (block.label, block.text) == (bar.label, bar.text)
         if (
-            block is not None and at is not None
+            block is not None
+            and at is not None
             and bar.start_ns - block.end_ns <= least_ns
             and (longest_ns is None or bar.end_ns - block.start_ns <= longest_ns)
-            and (same
-                 or max(bar.end_ns, block.end_ns) - block.start_ns <= least_ns
-                 or others[at] + bar.time_ns <= least_ns // 4)
-        ):  # fmt: skip
+            and (
+                same
+                or max(bar.end_ns, block.end_ns) - block.start_ns <= least_ns
+                or others[at] + bar.time_ns <= least_ns // 4
+            )
+        ):
             others[at] = 0 if same else others[at] + bar.time_ns
             ends[at] = ends[at][0], bar.name
             longer = bar.time_ns > longest[at]
             longest[at] = max(longest[at], bar.time_ns)
             found[at] = block._replace(
-                end_ns=max(block.end_ns, bar.end_ns), num_bars=block.num_bars + 1,
+                end_ns=max(block.end_ns, bar.end_ns),
+                num_bars=block.num_bars + 1,
                 filled_ns=block.filled_ns + bar.time_ns,
                 name=f"{ends[at][0]} to {bar.name}",
                 label=bar.label if longer else block.label,
                 text=bar.text if longer else block.text,
-            )  # fmt: skip
+            )
             continue
         last[bar.row, bar.is_move] = len(found)
         longest.append(bar.time_ns)
         others.append(0)
         ends.append((bar.name, bar.name))
-        found.append(Block(bar.row, bar.is_move, bar.start_ns, bar.end_ns, bar.name, bar.label,
-                           bar.text, 1, bar.time_ns))  # fmt: skip
+        found.append(
+            Block(
+                bar.row,
+                bar.is_move,
+                bar.start_ns,
+                bar.end_ns,
+                bar.name,
+                bar.label,
+                bar.text,
+                1,
+                bar.time_ns,
+            )
+        )
     return found

@@ -70,21 +70,25 @@ def draw_plan(found: Anatomy, width: float = WIDTH) -> Figure:
         axis.barh(
             [block.row + below for block in shown],
             [(block.end_ns - block.start_ns) / unit_ns for block in shown],
-            left=[block.start_ns / unit_ns for block in shown], height=height,
+            left=[block.start_ns / unit_ns for block in shown],
+            height=height,
             color=[_shade(block, colours) for block in shown],
             edgecolor="white",
             linewidth=[
                 0.5 if not is_move and block.end_ns - block.start_ns > end_ns // 150 else 0.0
                 for block in shown
             ],
-        )  # fmt: skip
+        )
     for _, stretch in groupby(found.path, lambda link: (link.device, link.target)):
         links = list(stretch)
         if links[0].target < 0:
             axis.plot(
                 [links[0].start_ns / unit_ns, links[-1].end_ns / unit_ns],
-                [links[0].device + PATH_AT] * 2, color=PATH, linewidth=1.6, solid_capstyle="butt",
-            )  # fmt: skip
+                [links[0].device + PATH_AT] * 2,
+                color=PATH,
+                linewidth=1.6,
+                solid_capstyle="butt",
+            )
     _write_texts(axis, merged, end_ns, unit_ns, colours, width)
     if found.bound is not None:
         axis.axvline(found.bound.ns / unit_ns, color=PROVEN, linewidth=1.3, linestyle=(0, (4, 2)))
@@ -150,10 +154,16 @@ def _write_texts(
         if block.is_move or not text:
             continue
         axis.text(
-            (block.start_ns + block.end_ns) / 2 / unit_ns, block.row, text, ha="center",
-            va="center_baseline", fontsize=7, color=_ink_on(_shade(block, colours)), clip_on=True,
+            (block.start_ns + block.end_ns) / 2 / unit_ns,
+            block.row,
+            text,
+            ha="center",
+            va="center_baseline",
+            fontsize=7,
+            color=_ink_on(_shade(block, colours)),
+            clip_on=True,
             parse_math=False,
-        )  # fmt: skip
+        )
 
 
 def _dress(axis: Axes, found: Anatomy, label: str, end: float) -> None:
@@ -163,9 +173,11 @@ def _dress(axis: Axes, found: Anatomy, label: str, end: float) -> None:
     by = f", {found.method}" if found.method else ""
     title = f"{found.instance.name}: {found.semantics.label}{by}"
     axis.set_title(
-        f"{shorten(title, 110)}\n{format_ns(found.value_ns)}{gap}{broken}", loc="left",
-        fontsize=10, parse_math=False,
-    )  # fmt: skip
+        f"{shorten(title, 110)}\n{format_ns(found.value_ns)}{gap}{broken}",
+        loc="left",
+        fontsize=10,
+        parse_math=False,
+    )
     axis.set_ylim(len(names) - 0.4, -0.5)
     axis.set_xlim(0, end * 1.005)
     axis.set_yticks(range(len(names)), names, fontsize=8.5)
@@ -178,10 +190,16 @@ def _dress(axis: Axes, found: Anatomy, label: str, end: float) -> None:
         axis.spines[side].set_visible(False)
     for row, share in enumerate(found.devices):
         axis.annotate(
-            f"{100 * share.busy:.0f} % busy\n{format_bytes(share.memory_bytes)}", (1, row),
-            xycoords=("axes fraction", "data"), xytext=(5, 0), textcoords="offset points",
-            va="center", fontsize=7, color=INK, annotation_clip=False,
-        )  # fmt: skip
+            f"{100 * share.busy:.0f} % busy\n{format_bytes(share.memory_bytes)}",
+            (1, row),
+            xycoords=("axes fraction", "data"),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7,
+            color=INK,
+            annotation_clip=False,
+        )
 
 
 def _add_legend(figure: Figure, found: Anatomy, colours: dict[str, str]) -> None:
@@ -201,6 +219,12 @@ def _add_legend(figure: Figure, found: Anatomy, colours: dict[str, str]) -> None
         label = f"no plan is below {format_ns(found.bound.ns)}"
         marks.append(Line2D([], [], color=PROVEN, linestyle=(0, (4, 2)), label=label))
     figure.legend(
-        handles=marks, loc="outside lower center", ncols=min(len(marks), 8), frameon=False,
-        fontsize=8, handlelength=1.3, columnspacing=1.3, handletextpad=0.5,
-    )  # fmt: skip
+        handles=marks,
+        loc="outside lower center",
+        ncols=min(len(marks), 8),
+        frameon=False,
+        fontsize=8,
+        handlelength=1.3,
+        columnspacing=1.3,
+        handletextpad=0.5,
+    )

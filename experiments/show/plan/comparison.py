@@ -54,12 +54,14 @@ def moved_ops(instance: Instance, first: Plan, second: Plan) -> list[Moved]:
             found.setdefault((labels[i], a, b), []).append(i)
     moved = [
         Moved(
-            label, ", ".join(names[k] for k in a), ", ".join(names[k] for k in b),
+            label,
+            ", ".join(names[k] for k in a),
+            ", ".join(names[k] for k in b),
             tuple(instance.graph.ops[i].name for i in ops),
             sum(int(instance.arrays.time_ns[i, b[0]]) for i in ops),
         )
         for (label, a, b), ops in found.items()
-    ]  # fmt: skip
+    ]
     return sorted(moved, key=lambda each: (-each.time_ns, each.label, each.source, each.target))
 
 
@@ -80,8 +82,11 @@ def renamed_devices(instance: Instance, first: Plan, second: Plan) -> tuple[int,
     for a, one in enumerate(devices):
         for b, other in enumerate(devices):
             if (one.kind, one.server, one.memory_bytes, one.is_host) != (
-                other.kind, other.server, other.memory_bytes, other.is_host,
-            ):  # fmt: skip
+                other.kind,
+                other.server,
+                other.memory_bytes,
+                other.is_host,
+            ):
                 common[a, b] = -instance.num_ops
     common += np.eye(count) / (2 * count)  # names stay where nothing is gained
     taken, given = linear_sum_assignment(common, maximize=True)
@@ -91,8 +96,9 @@ def renamed_devices(instance: Instance, first: Plan, second: Plan) -> tuple[int,
         tuple(sorted(name[k] for k in b)) != a
         for a, b in zip(first.placement, second.placement, strict=True)
     )
-    swaps = [f"{devices[b].name} for {devices[a].name}" for a, b in name.items()
-             if a != b and a in used]  # fmt: skip
+    swaps = [
+        f"{devices[b].name} for {devices[a].name}" for a, b in name.items() if a != b and a in used
+    ]
     return apart, swaps
 
 
@@ -104,17 +110,23 @@ def comparison_object(first: Anatomy, second: Anatomy) -> dict[str, Any]:
         "instance": first.instance.name,
         "semantics": first.semantics.model_dump(mode="json"),
         "plans": [
-            {"method": each.method, "value_ns": each.value_ns, "feasible": each.verdict.feasible,
-             "bound_ns": None if each.bound is None else each.bound.ns,
-             "bound_origin": "" if each.bound is None else each.bound.origin,
-             "rests_on": "" if each.bound is None else each.bound.rests_on, "gap": each.gap,
-             **time_parts(each), "devices": [share._asdict() for share in each.devices]}
+            {
+                "method": each.method,
+                "value_ns": each.value_ns,
+                "feasible": each.verdict.feasible,
+                "bound_ns": None if each.bound is None else each.bound.ns,
+                "bound_origin": "" if each.bound is None else each.bound.origin,
+                "rests_on": "" if each.bound is None else each.bound.rests_on,
+                "gap": each.gap,
+                **time_parts(each),
+                "devices": [share._asdict() for share in each.devices],
+            }
             for each in (first, second)
         ],
         "moved_ops": sum(len(each.ops) for each in moved),
         "moved_ops_but_for_names": apart,
         "moved": [vars(each) for each in moved],
-    }  # fmt: skip
+    }
 
 
 def time_parts(found: Anatomy) -> dict[str, int]:
@@ -170,10 +182,14 @@ def print_comparison(
         for violation in each.verdict.violations:
             print_line(f"{name} breaks a rule: {violation}")
     shares = [
-        (a.name, f"{a.num_ops} / {b.num_ops}", f"{format_gap(a.busy)} / {format_gap(b.busy)}",
-         f"{format_bytes(a.memory_bytes)} / {format_bytes(b.memory_bytes)}")
+        (
+            a.name,
+            f"{a.num_ops} / {b.num_ops}",
+            f"{format_gap(a.busy)} / {format_gap(b.busy)}",
+            f"{format_bytes(a.memory_bytes)} / {format_bytes(b.memory_bytes)}",
+        )
         for a, b in zip(first.devices, second.devices, strict=True)
-    ]  # fmt: skip
+    ]
     console.print(plain_table(None, ("device", "ops", "busy", "peak memory"), shares))
     _print_moved(console, first, second)
 
@@ -183,8 +199,10 @@ def _print_moved(console: Console, first: Anatomy, second: Anatomy) -> None:
     count = sum(len(each.ops) for each in moved)
     if not count:
         same = first.plan == second.plan
-        print_line("All ops are on the same devices" + ("." if same else "; other parts differ:"
-                   " orders, stages or calls."))  # fmt: skip
+        print_line(
+            "All ops are on the same devices"
+            + ("." if same else "; other parts differ: orders, stages or calls.")
+        )
         return
     apart, swaps = renamed_devices(first.instance, first.plan, second.plan)
     line = f"{count} of {first.instance.num_ops} ops are on other devices"
@@ -192,10 +210,16 @@ def _print_moved(console: Console, first: Anatomy, second: Anatomy) -> None:
         line += f"; {apart} but for the names of like devices ({', '.join(swaps)})"
     print_line(f"{line}.")
     rows = [
-        (shorten(each.label, 40), str(len(each.ops)), each.source, each.target,
-         format_ns(each.time_ns), shorten(each.ops[0], 40) + (", ..." if each.ops[1:] else ""))
+        (
+            shorten(each.label, 40),
+            str(len(each.ops)),
+            each.source,
+            each.target,
+            format_ns(each.time_ns),
+            shorten(each.ops[0], 40) + (", ..." if each.ops[1:] else ""),
+        )
         for each in moved[:MOST_GROUPS]
-    ]  # fmt: skip
+    ]
     console.print(plain_table(None, ("moved", "ops", "from", "to", "time", "such as"), rows))
     if len(moved) > MOST_GROUPS:
         print_line(f"... and {len(moved) - MOST_GROUPS} more groups; --json lists all")

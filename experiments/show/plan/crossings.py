@@ -92,10 +92,16 @@ def crossings(instance: Instance, plan: Plan, semantics: Semantics) -> list[Cros
             continue
         found.append(
             Crossing(
-                u, producer, home, tuple(away), tuple(targets), size, int(cost[u, home]),
+                u,
+                producer,
+                home,
+                tuple(away),
+                tuple(targets),
+                size,
+                int(cost[u, home]),
                 tuple(cost[u, targets].tolist()),
             )
-        )  # fmt: skip
+        )
     return found
 
 

@@ -129,36 +129,43 @@ def _num_drawn(drawn: Timeline) -> int:
 def _lists(found: Anatomy) -> dict[str, str]:
     gap = "unknown" if found.gap is None else format_gap(found.gap)
     facts = [
-        ("value", format_ns(found.value_ns)), ("gap", gap), ("bound", bound_sentence(found)),
+        ("value", format_ns(found.value_ns)),
+        ("gap", gap),
+        ("bound", bound_sentence(found)),
         ("ops", f"{found.instance.num_ops:,}"),
         ("devices used", f"{sum(d.num_ops > 0 for d in found.devices)} of {len(found.devices)}"),
-    ]  # fmt: skip
+    ]
     broken = "".join(
         f"<li>{html.escape(str(violation))}</li>" for violation in found.verdict.violations
     )
     graph, cluster = found.instance.graph, found.instance.cluster
     origin = [
-        ("model", graph.name), ("source", graph.provenance.source),
+        ("model", graph.name),
+        ("source", graph.provenance.source),
         ("licence", graph.provenance.licence),
         ("changes", "; ".join(graph.provenance.changes)),
         ("cluster", f"{cluster.name}: {_kinds(found.instance)}"),
         ("cluster's source", cluster.provenance.source),
-        ("rules", found.semantics.label), ("method", found.method),
+        ("rules", found.semantics.label),
+        ("method", found.method),
         ("judged by", f"the referee of placegap {version('placegap')}"),
-        ("bound", bound_sentence(found)), ("content", found.instance.content_hash),
-    ]  # fmt: skip
+        ("bound", bound_sentence(found)),
+        ("content", found.instance.content_hash),
+    ]
     return {
         "facts": "\n".join(
             f"<li><span>{name}</span><b>{html.escape(text)}</b></li>" for name, text in facts
         ),
         "broken": f'<p class="warn">The plan breaks rules:</p><ul class="warn plain">{broken}</ul>'
-        if broken else "",
+        if broken
+        else "",
         "path": "\n".join(f"<li>{html.escape(line)}</li>" for line in path_sentences(found)),
         "provenance": "\n".join(
             f"<dt class=soft>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>"
-            for name, text in origin if text
+            for name, text in origin
+            if text
         ),
-    }  # fmt: skip
+    }
 
 
 def _kinds(instance: Instance) -> str:
@@ -195,10 +202,15 @@ def _block_rows(drawn: Timeline) -> list[tuple[str, ...]]:
         key=lambda block: (block.row, block.start_ns),
     )
     rows: list[tuple[str, ...]] = [
-        (drawn.rows[block.row], _block_name(block), format_ns(block.start_ns),
-         format_ns(block.end_ns), format_ns(block.end_ns - block.start_ns))
+        (
+            drawn.rows[block.row],
+            _block_name(block),
+            format_ns(block.start_ns),
+            format_ns(block.end_ns),
+            format_ns(block.end_ns - block.start_ns),
+        )
         for block in merged[:MOST_ROWS]
-    ]  # fmt: skip
+    ]
     if len(merged) > MOST_ROWS:
         rows.append((f"and {len(merged) - MOST_ROWS} more", "", "", "", ""))
     return rows
@@ -223,11 +235,13 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for text, mark in zip(head, marks, strict=True)
     )
     body = "\n".join(
-        "<tr>" + "".join(
+        "<tr>"
+        + "".join(
             f"<td{mark}>{html.escape(text)}</td>" for text, mark in zip(row, marks, strict=True)
-        ) + "</tr>"
+        )
+        + "</tr>"
         for row in rows
-    )  # fmt: skip
+    )
     return f"<table><thead><tr>{top}</tr></thead><tbody>\n{body}\n</tbody></table>"
 
 
@@ -259,14 +273,30 @@ def page_data(found: Anatomy) -> dict[str, Any]:
     bars: list[int] = []
     for bar in shown:
         label = labels.setdefault(bar.label, len(labels)) if not bar.is_move else -1
-        bars += [2 * bar.row + bar.is_move, bar.start_ns, bar.end_ns - bar.start_ns,
-                 text(bar.name), label, text(bar.text) if bar.text else -1]  # fmt: skip
+        bars += [
+            2 * bar.row + bar.is_move,
+            bar.start_ns,
+            bar.end_ns - bar.start_ns,
+            text(bar.name),
+            label,
+            text(bar.text) if bar.text else -1,
+        ]
     arrows: list[int] = []
     for move in moves:
-        arrows += [move.source, move.target, move.start_ns, move.end_ns - move.start_ns,
-                   text(move.name), move.bytes]  # fmt: skip
-    path = [at for link in found.path if link.target < 0
-            for at in (link.device, link.start_ns, link.end_ns)]  # fmt: skip
+        arrows += [
+            move.source,
+            move.target,
+            move.start_ns,
+            move.end_ns - move.start_ns,
+            text(move.name),
+            move.bytes,
+        ]
+    path = [
+        at
+        for link in found.path
+        if link.target < 0
+        for at in (link.device, link.start_ns, link.end_ns)
+    ]
     last = drawn.end_ns if found.is_timed else 2 * instance.num_ops
     numbered = [text(label) for label in labels]
     return {
@@ -281,12 +311,13 @@ def page_data(found: Anatomy) -> dict[str, Any]:
         "fills": fills,
         "moves": arrows,
         "path": path,
-        "memory": [[at for pair in _thinned(levels, last) for at in pair]
-                   for levels in found.memory],
+        "memory": [
+            [at for pair in _thinned(levels, last) for at in pair] for levels in found.memory
+        ],
         "limits": [spec.memory_bytes for spec in instance.cluster.devices],
         "graph": graph,
         "texts": list(number),
-    }  # fmt: skip
+    }
 
 
 def _thinned(levels: Levels, last: int) -> Levels:
@@ -330,9 +361,13 @@ def _graph(found: Anatomy, text: Callable[[str], int]) -> dict[str, Any]:
         for position, d in enumerate(ranked):
             place[d] = position - (len(ranked) - 1) / 2
     return {
-        "x": column, "y": place, "device": home, "name": [text(name) for name in names],
-        "edges": [end for pair in pairs for end in pair], "used": sorted(set(device)),
-    }  # fmt: skip
+        "x": column,
+        "y": place,
+        "device": home,
+        "name": [text(name) for name in names],
+        "edges": [end for pair in pairs for end in pair],
+        "used": sorted(set(device)),
+    }
 
 
 def _dots(found: Anatomy) -> tuple[list[int], list[str]]:

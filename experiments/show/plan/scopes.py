@@ -54,8 +54,9 @@ def by_scope(drawn: Timeline, names: Sequence[str]) -> Timeline:
     if scopes is None:
         return drawn
     bars = tuple(
-        bar if bar.op < 0 or bar.is_move
+        bar
+        if bar.op < 0 or bar.is_move
         else bar._replace(label=scopes[bar.op], text=short_label(scopes[bar.op].replace("/", ".")))
         for bar in drawn.bars
-    )  # fmt: skip
+    )
     return Timeline(drawn.rows, bars, drawn.moves, drawn.end_ns, drawn.meaning, by_layer=True)

@@ -86,8 +86,12 @@ def single_moves(
     if verdict.value_ns is None:
         return Tried((), 0, 0)
     units = _ranked(instance, plan, verdict)
-    options = [(unit, k) for unit in units for k in range(instance.num_devices)
-               if k != plan.placement[unit.ops[0]][0]]  # fmt: skip
+    options = [
+        (unit, k)
+        for unit in units
+        for k in range(instance.num_devices)
+        if k != plan.placement[unit.ops[0]][0]
+    ]
     size = instance.num_ops + len(instance.graph.edges)
     if isinstance(semantics, PipelineIteration):
         size += instance.num_devices * semantics.microbatches * 20  # events are slow
@@ -145,10 +149,10 @@ def _ranked(instance: Instance, plan: Plan, verdict: Evaluation) -> list[_Unit]:
             known.add(members)
             units.append(_Unit(layer, members))
     alone = [
-        unit for unit in units
-        if len({plan.placement[i] for i in unit.ops}) == 1
-        and len(plan.placement[unit.ops[0]]) == 1
-    ]  # fmt: skip
+        unit
+        for unit in units
+        if len({plan.placement[i] for i in unit.ops}) == 1 and len(plan.placement[unit.ops[0]]) == 1
+    ]
     index, device = instance.arrays.index, plan.devices
     remote = device[index.producer] != device[index.consumer]
     border = set(index.producer[remote].tolist()) | set(index.consumer[remote].tolist())
@@ -163,15 +167,20 @@ def _ranked(instance: Instance, plan: Plan, verdict: Evaluation) -> list[_Unit]:
 
 
 def _changed(
-    instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule | None, unit: _Unit,
+    instance: Instance,
+    plan: Plan,
+    semantics: Semantics,
+    schedule: Schedule | None,
+    unit: _Unit,
     target: int,
-) -> Iterator[Plan]:  # fmt: skip
+) -> Iterator[Plan]:
     """Plans with a unit on another device: one for each stage or call that it may join there."""
     moved = set(unit.ops)
     placement = tuple((target,) if i in moved else on for i, on in enumerate(plan.placement))
     if isinstance(semantics, PipelineIteration) and plan.stage is not None:
-        for s in sorted({s for s, on in zip(plan.stage, plan.placement, strict=True)
-                         if on == (target,)}):  # fmt: skip
+        for s in sorted(
+            {s for s, on in zip(plan.stage, plan.placement, strict=True) if on == (target,)}
+        ):
             stage = tuple(s if i in moved else at for i, at in enumerate(plan.stage))
             yield Plan(placement, stage=stage)
         return
@@ -185,8 +194,9 @@ def _changed(
         yield replace(plan, placement=placement, device_order=None, channel_order=None)
         return
     start = schedule.start_ns.tolist()
-    order = [None if kept is None else [i for i in kept if i not in moved]
-             for kept in plan.device_order]  # fmt: skip
+    order = [
+        None if kept is None else [i for i in kept if i not in moved] for kept in plan.device_order
+    ]
     joined = order[target]
     if joined is not None:
         position = instance.arrays.index.topological_position.tolist()

@@ -147,12 +147,14 @@ def timeline(
             moves = tuple(_transfers(instance, verdict.schedule, semantics))
             bars += tuple(
                 Bar(k, True, move.start_ns, move.end_ns, move.name, "communication")
-                for move in moves for k in (move.source, move.target)
-            )  # fmt: skip
+                for move in moves
+                for k in (move.source, move.target)
+            )
             meaning = "one pass"
     if by_layer:
-        bars = tuple(bar if bar.is_move else bar._replace(text=short_label(bar.label))
-                     for bar in bars)  # fmt: skip
+        bars = tuple(
+            bar if bar.is_move else bar._replace(text=short_label(bar.label)) for bar in bars
+        )
     end_ns = max((bar.end_ns for bar in bars), default=0)
     return Timeline(tuple(rows), bars, moves, end_ns, meaning, by_layer)
 
@@ -194,8 +196,14 @@ def _ops(instance: Instance, schedule: Schedule, labels: Sequence[str]) -> Itera
 def _transfers(instance: Instance, schedule: Schedule, semantics: Semantics) -> Iterator[Move]:
     moved, index = schedule.transfers, instance.arrays.index
     per_edge = isinstance(semantics, Makespan) and semantics.transfers == "per_edge"
-    columns = (moved.item, moved.producer, moved.source, moved.destination, moved.start_ns,
-               moved.end_ns)  # fmt: skip
+    columns = (
+        moved.item,
+        moved.producer,
+        moved.source,
+        moved.destination,
+        moved.start_ns,
+        moved.end_ns,
+    )
     for item, producer, a, b, start, end in zip(*(c.tolist() for c in columns), strict=True):
         edge = instance.graph.edges[item if per_edge else index.tensor_first_edge[item]]
         name = instance.graph.ops[producer].name + (f" to {edge.consumer}" if per_edge else "")
@@ -229,9 +237,17 @@ def _iteration(
         for event, start, end in spans:
             name = f"{event.part} of stage {event.stage}, microbatch {event.microbatch}"
             bars.append(
-                Bar(home[event.stage], False, start, end, name, event.part, NO_OP,
-                    str(event.microbatch))
-            )  # fmt: skip
+                Bar(
+                    home[event.stage],
+                    False,
+                    start,
+                    end,
+                    name,
+                    event.part,
+                    NO_OP,
+                    str(event.microbatch),
+                )
+            )
     moves = []
     for message in run.messages:
         name = f"microbatch {message.sender.microbatch} to stage {message.receiver.stage}"
@@ -244,9 +260,13 @@ def _iteration(
 
 
 def _loads(
-    instance: Instance, plan: Plan, semantics: LoadSemantics, verdict: Evaluation,
-    found: Sequence[Crossing], labels: Sequence[str],
-) -> Iterator[Bar]:  # fmt: skip
+    instance: Instance,
+    plan: Plan,
+    semantics: LoadSemantics,
+    verdict: Evaluation,
+    found: Sequence[Crossing],
+    labels: Sequence[str],
+) -> Iterator[Bar]:
     """Rows of loads; the backward loads of max_load_fwd_bwd begin where the last forward one ends.
 
     Devices that share a stage have equal rows, each bar as long as its share.
@@ -274,9 +294,13 @@ def _loads(
 
 
 def _pieces(
-    instance: Instance, plan: Plan, found: Sequence[Crossing], labels: Sequence[str], k: int,
+    instance: Instance,
+    plan: Plan,
+    found: Sequence[Crossing],
+    labels: Sequence[str],
+    k: int,
     backward: bool | None,
-) -> Iterator[tuple[str, str, int, int]]:  # fmt: skip
+) -> Iterator[tuple[str, str, int, int]]:
     """Name, label, time and op of all that one device does in a pass, or in both (None)."""
     arrays, ops = instance.arrays, instance.graph.ops
     counted = [each for each in found if backward in (None, bool(arrays.backward[each.producer]))]

@@ -31,12 +31,17 @@ def device_rows(found: Anatomy) -> list[tuple[str, ...]]:
     """One row per device, under `DEVICE_HEAD`."""
     return [
         (
-            each.name, each.kind, str(each.num_ops), format_gap(each.busy),
-            format_gap(max(0.0, each.idle)), format_bytes(each.in_bytes),
-            format_bytes(each.out_bytes), _memory(each.memory_bytes, each.limit_bytes),
+            each.name,
+            each.kind,
+            str(each.num_ops),
+            format_gap(each.busy),
+            format_gap(max(0.0, each.idle)),
+            format_bytes(each.in_bytes),
+            format_bytes(each.out_bytes),
+            _memory(each.memory_bytes, each.limit_bytes),
         )
         for each in found.devices
-    ]  # fmt: skip
+    ]
 
 
 def _memory(used: int, limit: int | None) -> str:
@@ -48,12 +53,14 @@ def crossing_rows(found: Anatomy) -> list[tuple[str, ...]]:
     names = _devices(found.instance)
     return [
         (
-            _name(found.instance.graph.ops[each.producer].name), names[each.source],
-            ", ".join(names[k] for k in each.targets), format_bytes(each.bytes),
+            _name(found.instance.graph.ops[each.producer].name),
+            names[each.source],
+            ", ".join(names[k] for k in each.targets),
+            format_bytes(each.bytes),
             format_ns(each.time_ns),
         )
         for each in found.crossings[:MOST_CROSSINGS]
-    ]  # fmt: skip
+    ]
 
 
 def move_rows(found: Anatomy) -> list[tuple[str, ...]]:
@@ -62,12 +69,15 @@ def move_rows(found: Anatomy) -> list[tuple[str, ...]]:
     return [
         (
             _name(move.what) + (f" ({move.num_ops} ops)" if move.num_ops > 1 else ""),
-            names[move.source], names[move.target], format_ns(move.value_ns),
-            "breaks no rule" if move.gain_ns is None
+            names[move.source],
+            names[move.target],
+            format_ns(move.value_ns),
+            "breaks no rule"
+            if move.gain_ns is None
             else f"{format_ns(move.gain_ns)} ({format_gap(move.gain_ns / found.value_ns)})",
         )
         for move in found.next_moves.moves
-    ]  # fmt: skip
+    ]
 
 
 def move_sentence(found: Anatomy) -> str:

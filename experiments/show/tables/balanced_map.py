@@ -50,8 +50,13 @@ def balanced_map(module: Any, memory_bytes: Sequence[int]) -> dict[str, int]:
         room = limits[device] - used
         if device == 0:
             room -= max((sizes[at] for at, _ in _layers(todo, whole)), default=0)
-        others = [p for group in tied if any(_within(p, name) for p in group)
-                  for p in group if not _within(p, name)]  # fmt: skip
+        others = [
+            p
+            for group in tied
+            if any(_within(p, name) for p in group)
+            for p in group
+            if not _within(p, name)
+        ]
         mates = [next(at for at in todo if _within(p, at[0])) for p in others]
         size = sizes[name]
         together = size + sum(

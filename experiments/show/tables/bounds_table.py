@@ -89,11 +89,15 @@ def main(arguments: list[str]) -> None:
         spent, best = now_s() - began, found[-1]
         gap = relative_gap(row.value_ns, best.ns)
         table.add_row(
-            row.instance.name, row.semantics.label, f"{found[0].ns / 1e6:.3f}",
-            f"{best.ns / 1e6:.3f}", best.origin, f"{spent:.1f}",
+            row.instance.name,
+            row.semantics.label,
+            f"{found[0].ns / 1e6:.3f}",
+            f"{best.ns / 1e6:.3f}",
+            best.origin,
+            f"{spent:.1f}",
             "none" if row.value_ns is None else f"{row.value_ns / 1e6:.3f}",
             "unknown" if gap is None else format_gap(gap),
-        )  # fmt: skip
+        )
     output().print(table)
 
 

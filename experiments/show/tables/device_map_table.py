@@ -25,17 +25,30 @@ from placegap.solvers import Result, solve
 V100, H100 = "celeritas-4xV100-pcie", "8xH100-nvlink"
 
 MODELS = {
-    "gpt2": (V100, H100), "bert-base": (V100,), "t5-small": (V100,), "vit-base": (V100,),
-    "resnet50": (V100,), "swin-tiny": (V100,), "llama-7b": (H100,), "gpt3-13b": (H100,),
-}  # fmt: skip
+    "gpt2": (V100, H100),
+    "bert-base": (V100,),
+    "t5-small": (V100,),
+    "vit-base": (V100,),
+    "resnet50": (V100,),
+    "swin-tiny": (V100,),
+    "llama-7b": (H100,),
+    "gpt3-13b": (H100,),
+}
 
 CHAIN = MaxLoad(plans="chain", memory="peak")
 
 ANY = MaxLoad(plans="any", memory="peak")
 """For accelerate's maps: layers with shared weights may be on one device, out of order."""
 
-HEADS = ("model", "cluster", "accelerate, ms", "ours, ms", "accelerate is above", "op by op, ms",
-         "whole layers cost")  # fmt: skip
+HEADS = (
+    "model",
+    "cluster",
+    "accelerate, ms",
+    "ours, ms",
+    "accelerate is above",
+    "op by op, ms",
+    "whole layers cost",
+)
 
 TIME_LIMIT_S = 60.0
 
@@ -51,10 +64,14 @@ def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
             ours = solve(layers, CHAIN, "auto", time_limit_s=TIME_LIMIT_S)
             fine = solve(instance, CHAIN, "auto", time_limit_s=TIME_LIMIT_S, incumbent=ours.plan)
             yield (
-                name, cluster, "does not fit" if theirs is None else f"{theirs / 1e6:.3f}",
-                _ms(ours), _above(theirs, ours.value_ns), _ms(fine),
+                name,
+                cluster,
+                "does not fit" if theirs is None else f"{theirs / 1e6:.3f}",
+                _ms(ours),
+                _above(theirs, ours.value_ns),
+                _ms(fine),
                 _above(ours.value_ns, fine.value_ns),
-            )  # fmt: skip
+            )
 
 
 def balanced_value_ns(model: str, instance: Instance) -> int | None:

@@ -38,9 +38,20 @@ EVEN_SPLIT = "m-topo"
 """The placer that gives each device an equal share of the bytes, in topological order."""
 
 HEADS = (
-    "network", "cluster", "ops", "edges", "width", "rule", "memory", "CCR", "one device, ms",
-    "best chain, ms", "gain", "even split, ms", "gain",
-)  # fmt: skip
+    "network",
+    "cluster",
+    "ops",
+    "edges",
+    "width",
+    "rule",
+    "memory",
+    "CCR",
+    "one device, ms",
+    "best chain, ms",
+    "gain",
+    "even split, ms",
+    "gain",
+)
 
 KNOWN_HEADS = ("network", "max_load chain", "max_load any", "makespan")
 

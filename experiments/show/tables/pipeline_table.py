@@ -39,9 +39,13 @@ def rows(names: Sequence[str], stages: Sequence[int] = STAGES) -> Iterator[tuple
                     for method in METHODS
                 ]
                 yield (
-                    name, str(count), str(factor * count), *(_above(o, best) for o in others),
-                    *_proof(best), f"{best.solve_s:.1f}",
-                )  # fmt: skip
+                    name,
+                    str(count),
+                    str(factor * count),
+                    *(_above(o, best) for o in others),
+                    *_proof(best),
+                    f"{best.solve_s:.1f}",
+                )
 
 
 def _above(result: Result, best: Result) -> str:

@@ -43,9 +43,14 @@ def rows(
                 verdict = None if one.plan is None else evaluate(instance, one.plan, apart)
                 moved = verdict.value_ns if verdict is not None and verdict.feasible else None
                 yield (
-                    name, str(count), str(factor * count), *_proof(one), _ms(moved), *_proof(other),
+                    name,
+                    str(count),
+                    str(factor * count),
+                    *_proof(one),
+                    _ms(moved),
+                    *_proof(other),
                     _gain(one, other),
-                )  # fmt: skip
+                )
 
 
 def _ms(value_ns: int | None) -> str:

@@ -203,10 +203,17 @@ class _Backward:
         if self.tape.dialect.framework != "onnx":
             return [whole] * len(targets)
         return [
-            self.draft.add(f"{name}/output_{k}", "Output", [_output(whole, target)],
-                           size_of(target), view=True, group=group, backward=True)
+            self.draft.add(
+                f"{name}/output_{k}",
+                "Output",
+                [_output(whole, target)],
+                size_of(target),
+                view=True,
+                group=group,
+                backward=True,
+            )
             for k, target in enumerate(targets)
-        ]  # fmt: skip
+        ]
 
     def _chain(
         self,
@@ -277,10 +284,17 @@ class _Backward:
             after=list(dict.fromkeys(made)),
         )
         return [
-            self.draft.add(f"{name}/tuple/control_dependency", "Identity", [source],
-                           size_of(target), view=True, backward=True, after=[barrier])
+            self.draft.add(
+                f"{name}/tuple/control_dependency",
+                "Identity",
+                [source],
+                size_of(target),
+                view=True,
+                backward=True,
+                after=[barrier],
+            )
             for source, target in zip(sources, targets, strict=True)
-        ]  # fmt: skip
+        ]
 
 
 def _output(whole: int, target: Tensor | Weight) -> Input:

@@ -36,21 +36,41 @@ class GradientRule(NamedTuple):
 
 BROADCAST = ("Shape", "Shape", "BroadcastGradientArgs")
 REDUCTION = (
-    "Shape", "Size", "add", "mod", "Shape", "range/start", "range/delta", "range", "Fill/value",
-    "Fill", "DynamicStitch", "Maximum/y", "Maximum", "floordiv",
-)  # fmt: skip
+    "Shape",
+    "Size",
+    "add",
+    "mod",
+    "Shape",
+    "range/start",
+    "range/delta",
+    "range",
+    "Fill/value",
+    "Fill",
+    "DynamicStitch",
+    "Maximum/y",
+    "Maximum",
+    "floordiv",
+)
 """How a reduction's gradient finds the shape to repeat to."""
-AVERAGE = ("Shape", "Shape", "Const", "Prod", "Const", "Prod", "Maximum/y", "Maximum", "floordiv",
-           "Cast")  # fmt: skip
+AVERAGE = (
+    "Shape",
+    "Shape",
+    "Const",
+    "Prod",
+    "Const",
+    "Prod",
+    "Maximum/y",
+    "Maximum",
+    "floordiv",
+    "Cast",
+)
 """How the gradient of a mean finds what to divide by."""
 
 TENSORFLOW: Mapping[str, GradientRule] = {
     "unary": GradientRule(("{kind}Grad",), reads="output"),
     "view": GradientRule(("Reshape",), helpers=("Shape",), reads="nothing"),
     "transpose": GradientRule(("Transpose",), helpers=("InvertPermutation",), reads="nothing"),
-    "conv": GradientRule(
-        ("{kind}BackpropInput",), ("{kind}BackpropFilter",), helpers=("ShapeN",)
-    ),
+    "conv": GradientRule(("{kind}BackpropInput",), ("{kind}BackpropFilter",), helpers=("ShapeN",)),
     "product": GradientRule(("MatMul",), ("MatMul",)),
     "bias": GradientRule((), ("BiasAddGrad",), reads="nothing"),
     "norm": GradientRule(("{kind}Grad",), helpers=("zeros_like",) * 2, one_op=True),
@@ -83,15 +103,25 @@ TENSORFLOW: Mapping[str, GradientRule] = {
     ),
     "gather": GradientRule(
         weight=("Reshape",),
-        helpers=("Shape", "Cast", "Size", "ExpandDims/dim", "ExpandDims", "strided_slice",
-                 "concat/axis", "concat", "Reshape"),
+        helpers=(
+            "Shape",
+            "Cast",
+            "Size",
+            "ExpandDims/dim",
+            "ExpandDims",
+            "strided_slice",
+            "concat/axis",
+            "concat",
+            "Reshape",
+        ),
         reads="nothing",
     ),
     "pad": GradientRule(
-        ("Slice",), helpers=("Rank", "stack", "Slice/begin", "Slice", "Reshape", "Shape"),
+        ("Slice",),
+        helpers=("Rank", "stack", "Slice/begin", "Slice", "Reshape", "Shape"),
         reads="nothing",
     ),
-}  # fmt: skip
+}
 
 ONNX: Mapping[str, GradientRule] = {
     "unary": GradientRule(("{kind}Grad",), reads="output"),
@@ -112,10 +142,24 @@ ONNX: Mapping[str, GradientRule] = {
     "loss": GradientRule(("{kind}Grad",), reads="output"),
 }
 
-FIXED = frozenset({
-    "Size", "range/start", "range/delta", "Fill/value", "Maximum/y", "Const", "scalar",
-    "split_dim", "Rank", "ExpandDims/dim", "Sum/indices", "concat/axis", "stack", "Slice/begin",
-})  # fmt: skip
+FIXED = frozenset(
+    {
+        "Size",
+        "range/start",
+        "range/delta",
+        "Fill/value",
+        "Maximum/y",
+        "Const",
+        "scalar",
+        "split_dim",
+        "Rank",
+        "ExpandDims/dim",
+        "Sum/indices",
+        "concat/axis",
+        "stack",
+        "Slice/begin",
+    }
+)
 """Helpers that read nothing: constants."""
 
 OF_FORWARD = frozenset({"Shape", "ShapeN", "zeros_like"})

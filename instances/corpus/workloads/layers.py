@@ -50,8 +50,12 @@ def conv(
     batch, inside, height, width = x.shape
     high, wide = (kernel, kernel) if isinstance(kernel, int) else kernel
     outside = inside if depthwise else channels
-    shape = (batch, outside, _length(height, high, stride, padding),
-             _length(width, wide, stride, padding))  # fmt: skip
+    shape = (
+        batch,
+        outside,
+        _length(height, high, stride, padding),
+        _length(width, wide, stride, padding),
+    )
     axes = {"batch": batch, "out_channel": outside}
     if not depthwise:
         axes["in_channel"] = inside
@@ -60,8 +64,9 @@ def conv(
     kinds = {"modules": "Conv2d", "onnx": "Conv", "tensorflow": "Conv2D"}
     kind = "DepthwiseConv2dNative" if depthwise else kinds[tape.dialect.framework]
     with tape.scope(name):
-        weights = [tape.weight("weights", (outside, 1 if depthwise else inside, high, wide),
-                               decays=True)]  # fmt: skip
+        weights = [
+            tape.weight("weights", (outside, 1 if depthwise else inside, high, wide), decays=True)
+        ]
         apart = bias and tape.dialect.framework == "tensorflow"
         if bias and not apart:
             weights.append(tape.weight("bias", (outside,)))
@@ -105,8 +110,15 @@ def batch_norm(tape: Tape, x: Tensor, *, scale: bool = True, name: str = "norm")
         if dialect.framework == "tensorflow":
             if dialect.fused_norms or not dialect.training:
                 constants = () if scale else ("gamma",)
-                out = tape.op("FusedBatchNorm", [x], x.shape, weights=[*gamma, beta], rule="norm",
-                              flops=8 * prod(x.shape), constants=constants)  # fmt: skip
+                out = tape.op(
+                    "FusedBatchNorm",
+                    [x],
+                    x.shape,
+                    weights=[*gamma, beta],
+                    rule="norm",
+                    flops=8 * prod(x.shape),
+                    constants=constants,
+                )
                 statistics = [Tensor(out.maker, (channels,), SIDE)] * 2
             else:
                 mean, variance, out = _moments(tape, x, (channels,), gamma, beta)
@@ -117,16 +129,22 @@ def batch_norm(tape: Tape, x: Tensor, *, scale: bool = True, name: str = "norm")
             return out
         kind = "BatchNorm2d" if dialect.framework == "modules" else "BatchNormalization"
         held = averages if dialect.framework == "modules" else []
-        return tape.op(kind, [x], x.shape, weights=[*gamma, beta, *held], rule="norm",
-                       flops=8 * prod(x.shape), outputs=STATISTICS)  # fmt: skip
+        return tape.op(
+            kind,
+            [x],
+            x.shape,
+            weights=[*gamma, beta, *held],
+            rule="norm",
+            flops=8 * prod(x.shape),
+            outputs=STATISTICS,
+        )
 
 
 def _moving_average(tape: Tape, average: Weight, statistic: Tensor) -> None:
     """TensorFlow's four ops: average -= (1 - decay) (average - statistic)."""
     channels = average.shape
     with tape.scope("AssignMovingAvg"):
-        apart = tape.op("Sub", [statistic], channels, weights=[average],
-                        rule="none")  # fmt: skip
+        apart = tape.op("Sub", [statistic], channels, weights=[average], rule="none")
         share = tape.op("Mul", [apart], channels, rule="none", constants=("decay",))
         tape.op("AssignSub", [share], channels, weights=[average], rule="none")
 
@@ -139,10 +157,12 @@ def _moments(
     with tape.scope("moments"):
         mean = tape.op("Mean", [x], small, flops=count, rule="mean", constants=("indices",))
         still = tape.op("StopGradient", [mean], small, rule="none", view=True)
-        spread = tape.op("SquaredDifference", [x, still], x.shape, flops=2 * count,
-                         rule="squared_difference")  # fmt: skip
-        variance = tape.op("Mean", [spread], small, flops=count, rule="mean",
-                           constants=("indices",))  # fmt: skip
+        spread = tape.op(
+            "SquaredDifference", [x, still], x.shape, flops=2 * count, rule="squared_difference"
+        )
+        variance = tape.op(
+            "Mean", [spread], small, flops=count, rule="mean", constants=("indices",)
+        )
         mean, variance = (
             tape.op("Squeeze", [value], small, rule="view", view=True) for value in (mean, variance)
         )
@@ -167,8 +187,15 @@ def layer_norm(tape: Tape, x: Tensor, name: str = "norm") -> Tensor:
             return _layer_norm_written_out(tape, x, gamma, beta)
         kind = "LayerNorm" if dialect.framework == "modules" else "LayerNormalization"
         outputs = ("saved_mean", "saved_inv_std_var")
-        return tape.op(kind, [x], x.shape, weights=[gamma, beta], rule="norm",
-                       flops=8 * prod(x.shape), outputs=outputs)  # fmt: skip
+        return tape.op(
+            kind,
+            [x],
+            x.shape,
+            weights=[gamma, beta],
+            rule="norm",
+            flops=8 * prod(x.shape),
+            outputs=outputs,
+        )
 
 
 def _layer_norm_written_out(tape: Tape, x: Tensor, gamma: Weight, beta: Weight) -> Tensor:
@@ -221,34 +248,48 @@ def concat(tape: Tape, parts: Sequence[Tensor], axis: int = 1) -> Tensor:
 def split(tape: Tape, x: Tensor, parts: int) -> list[Tensor]:
     """Equal parts along the last axis."""
     shape = (*x.shape[:-1], x.shape[-1] // parts)
-    whole = tape.op("Split", [x], shape, flops=0, rule="split", parts=parts,
-                    constants=("split_dim",))  # fmt: skip
+    whole = tape.op(
+        "Split", [x], shape, flops=0, rule="split", parts=parts, constants=("split_dim",)
+    )
     return [Tensor(whole.maker, shape, part) for part in range(parts)]
 
 
 def pool(
-    tape: Tape, x: Tensor, kernel: int, stride: int = 1, *, kind: Literal["max", "mean"] = "max",
+    tape: Tape,
+    x: Tensor,
+    kernel: int,
+    stride: int = 1,
+    *,
+    kind: Literal["max", "mean"] = "max",
     padding: Padding = "same",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Largest or mean value of each window."""
     batch, channels, height, width = x.shape
-    shape = (batch, channels, _length(height, kernel, stride, padding),
-             _length(width, kernel, stride, padding))  # fmt: skip
+    shape = (
+        batch,
+        channels,
+        _length(height, kernel, stride, padding),
+        _length(width, kernel, stride, padding),
+    )
     names = {
         "modules": {"max": "MaxPool2d", "mean": "AvgPool2d"},
         "onnx": {"max": "MaxPool", "mean": "AveragePool"},
         "tensorflow": {"max": "MaxPool", "mean": "AvgPool"},
     }
-    return tape.op(names[tape.dialect.framework][kind], [x], shape,
-                   flops=prod(shape) * kernel * kernel, rule=f"{kind}_pool")  # fmt: skip
+    return tape.op(
+        names[tape.dialect.framework][kind],
+        [x],
+        shape,
+        flops=prod(shape) * kernel * kernel,
+        rule=f"{kind}_pool",
+    )
 
 
 def global_mean(tape: Tape, x: Tensor) -> Tensor:
     """Mean of each channel over the image."""
     shape = (*x.shape[:2], 1, 1)
     if tape.dialect.framework == "tensorflow":
-        return tape.op("Mean", [x], shape, flops=prod(x.shape), rule="mean",
-                       constants=("indices",))  # fmt: skip
+        return tape.op("Mean", [x], shape, flops=prod(x.shape), rule="mean", constants=("indices",))
     kind = "AdaptiveAvgPool2d" if tape.dialect.framework == "modules" else "GlobalAveragePool"
     return tape.op(kind, [x], shape, flops=prod(x.shape), rule="mean_pool")
 
@@ -311,8 +352,16 @@ def embedding(tape: Tape, ids: Tensor, words: int, width: int, name: str = "embe
     with tape.scope(name):
         table = tape.weight("weights", (words, width))
     kind = {"modules": "Embedding", "onnx": "Gather", "tensorflow": "GatherV2"}
-    return tape.op(kind[tape.dialect.framework], [ids], (*ids.shape, width), weights=[table],
-                   flops=0, rule="gather", constants=("axis",), name=name)  # fmt: skip
+    return tape.op(
+        kind[tape.dialect.framework],
+        [ids],
+        (*ids.shape, width),
+        weights=[table],
+        flops=0,
+        rule="gather",
+        constants=("axis",),
+        name=name,
+    )
 
 
 def dropout(tape: Tape, x: Tensor) -> Tensor:

@@ -49,10 +49,11 @@ def _add_updates(lowered: Lowered) -> None:
     steered: list[int] = []
     if lowered.tensorflow:
         steered = [
-            draft.add(f"{dialect.optimizer}/{name}", "Const", [], INDEX_BYTES,
-                           view=True, backward=True)
+            draft.add(
+                f"{dialect.optimizer}/{name}", "Const", [], INDEX_BYTES, view=True, backward=True
+            )
             for name in STEERED_BY[dialect.optimizer]
-        ]  # fmt: skip
+        ]
     for name, weight in lowered.weights.items():
         found = lowered.of_weight.get(name, [])
         if weight.trained and found:

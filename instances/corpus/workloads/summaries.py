@@ -8,12 +8,33 @@ INDEX_BYTES = 8
 """A small tensor on shapes: an axis, a size."""
 
 ZERO_FRACTION = (
-    "size", "LessEqual/y", "LessEqual", "cond/Switch", "cond/switch_t", "cond/switch_f",
-    "cond/pred_id", "cond/zeros", "cond/NotEqual/Switch", "cond/NotEqual", "cond/Cast",
-    "cond/Const", "cond/Sum", "cond/Cast", "cond/zeros", "cond/NotEqual/Switch", "cond/NotEqual",
-    "cond/Cast", "cond/Const", "cond/Sum", "cond/Merge", "sub", "Cast", "Cast", "truediv",
+    "size",
+    "LessEqual/y",
+    "LessEqual",
+    "cond/Switch",
+    "cond/switch_t",
+    "cond/switch_f",
+    "cond/pred_id",
+    "cond/zeros",
+    "cond/NotEqual/Switch",
+    "cond/NotEqual",
+    "cond/Cast",
+    "cond/Const",
+    "cond/Sum",
+    "cond/Cast",
+    "cond/zeros",
+    "cond/NotEqual/Switch",
+    "cond/NotEqual",
+    "cond/Cast",
+    "cond/Const",
+    "cond/Sum",
+    "cond/Merge",
+    "sub",
+    "Cast",
+    "Cast",
+    "truediv",
     "fraction",
-)  # fmt: skip
+)
 """The ops of TensorFlow 1.14's zero_fraction: counted in 32 or in 64 bits, whichever suffices."""
 
 FROM_VALUE = ("cond/NotEqual/Switch",)
@@ -25,15 +46,22 @@ FIXED = ("size", "LessEqual/y", "cond/zeros", "cond/Const")
 def add_histogram(draft: Draft, name: str, value: int, count: int, backward: bool = False) -> None:
     """A histogram of a value of `count` numbers, with its tag."""
     tag = draft.add(f"{name}/summary/tag", "Const", [], INDEX_BYTES, view=True, backward=backward)
-    draft.add(f"{name}/summary", "HistogramSummary", [value, tag], INDEX_BYTES, flops=count,
-              backward=backward)  # fmt: skip
+    draft.add(
+        f"{name}/summary",
+        "HistogramSummary",
+        [value, tag],
+        INDEX_BYTES,
+        flops=count,
+        backward=backward,
+    )
 
 
 def add_scalar(draft: Draft, name: str, value: int, backward: bool = False) -> None:
     """One number that is written down, with its tag."""
     tag = draft.add(f"{name}/scalar/tag", "Const", [], INDEX_BYTES, view=True, backward=backward)
-    draft.add(f"{name}/scalar", "ScalarSummary", [value, tag], INDEX_BYTES, view=True,
-              backward=backward)  # fmt: skip
+    draft.add(
+        f"{name}/scalar", "ScalarSummary", [value, tag], INDEX_BYTES, view=True, backward=backward
+    )
 
 
 def add_activity(draft: Draft, name: str, value: int, count: int) -> None:
@@ -72,7 +100,14 @@ def add_gradient_activity(draft: Draft, name: str, gradient: int, count: int) ->
     add_histogram(draft, name, gradient, count, backward=True)
     last = gradient
     for kind in ("Mul", "Sum", "Sqrt"):
-        last = draft.add(f"{name}/norm/{kind}", kind, [last],
-                         4 * count if kind == "Mul" else INDEX_BYTES, flops=count, held_bytes=0,
-                         view=kind == "Sqrt", backward=True)  # fmt: skip
+        last = draft.add(
+            f"{name}/norm/{kind}",
+            kind,
+            [last],
+            4 * count if kind == "Mul" else INDEX_BYTES,
+            flops=count,
+            held_bytes=0,
+            view=kind == "Sqrt",
+            backward=True,
+        )
     add_scalar(draft, f"{name}/norm", last, backward=True)

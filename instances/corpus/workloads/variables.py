@@ -36,8 +36,9 @@ def add_variable(draft: Draft, weight: Weight, dialect: Dialect) -> tuple[int, i
         _add_first_value(draft, weight.name, weight.decays, variable, size)
     if dialect.checkpoints:
         _assign(draft, f"save/{weight.name}", weight.name, variable, size)
-    read = draft.add(f"{weight.name}/read", "Identity", [variable], size, view=True,
-                     group=weight.name)  # fmt: skip
+    read = draft.add(
+        f"{weight.name}/read", "Identity", [variable], size, view=True, group=weight.name
+    )
     if dialect.training and dialect.summaries:
         add_histogram(draft, weight.name, read, weight.size)
     if dialect.training and dialect.averages:
@@ -54,8 +55,9 @@ def _add_first_value(draft: Draft, name: str, random: bool, variable: int, size:
             draft.add(f"{drawn}/{kind}", "Const", [], INDEX_BYTES, view=True, group=name)
             for kind in RANDOM_VALUE[:3]
         )
-        uniform = draft.add(f"{drawn}/RandomUniform", "RandomUniform", [shape], size, view=True,
-                            group=name)  # fmt: skip
+        uniform = draft.add(
+            f"{drawn}/RandomUniform", "RandomUniform", [shape], size, view=True, group=name
+        )
         spread = draft.add(f"{drawn}/sub", "Sub", [high, low], INDEX_BYTES, view=True, group=name)
         scaled = draft.add(f"{drawn}/mul", "Mul", [uniform, spread], size, view=True, group=name)
         inputs = [scaled, low]
@@ -134,24 +136,33 @@ def add_penalty(draft: Draft, weight: Weight, read: int, backward: bool) -> Sequ
     """
     size = weight.size * FLOAT_BYTES
     scale = draft.add(f"{weight.name}/Regularizer/scale", "Const", [], INDEX_BYTES, view=True)
-    squares = draft.add(f"{weight.name}/Regularizer/L2Loss", "L2Loss", [read], FLOAT_BYTES,
-                        flops=2 * weight.size)  # fmt: skip
-    penalty = draft.add(f"{weight.name}/Regularizer", "Mul", [squares, scale], FLOAT_BYTES,
-                        flops=1)  # fmt: skip
+    squares = draft.add(
+        f"{weight.name}/Regularizer/L2Loss", "L2Loss", [read], FLOAT_BYTES, flops=2 * weight.size
+    )
+    penalty = draft.add(f"{weight.name}/Regularizer", "Mul", [squares, scale], FLOAT_BYTES, flops=1)
     if not backward:
         return [penalty]
     name = f"gradients/{weight.name}/Regularizer_grad"
     slope = draft.add(f"{name}/Mul", "Mul", [scale], FLOAT_BYTES, flops=1, backward=True)
-    gradient = draft.add(f"{name}/L2Loss", "Mul", [read, slope], size, flops=weight.size,
-                         backward=True)  # fmt: skip
+    gradient = draft.add(
+        f"{name}/L2Loss", "Mul", [read, slope], size, flops=weight.size, backward=True
+    )
     return [penalty, gradient]
 
 
 CLIPPING = (
-    ("Mul", True), ("Const", False), ("Sum", False), ("Greater/y", False), ("Greater", False),
-    ("ones_like", False), ("Select", False), ("Sqrt", False), ("Select", False),
-    ("clip_norm", False), ("Maximum", False),
-)  # fmt: skip
+    ("Mul", True),
+    ("Const", False),
+    ("Sum", False),
+    ("Greater/y", False),
+    ("Greater", False),
+    ("ones_like", False),
+    ("Select", False),
+    ("Sqrt", False),
+    ("Select", False),
+    ("clip_norm", False),
+    ("Maximum", False),
+)
 """How TensorFlow scales a gradient down to a norm, up to the last product; whether an op is of the
 gradient's size."""
 
@@ -175,16 +186,26 @@ def add_clipping(draft: Draft, name: str, gradient: int, count: int) -> int:
             constants.append(made)  # the next op reads it
         else:
             last, constants = made, []
-    scaled = draft.add(f"{name}/clip/Mul", "Mul", [gradient], size, flops=count, held_bytes=0,
-                       backward=True)  # fmt: skip
-    return draft.add(f"{name}/clip/truediv", "RealDiv", [scaled, last], size, flops=count,
-                     held_bytes=0, backward=True)  # fmt: skip
+    scaled = draft.add(
+        f"{name}/clip/Mul", "Mul", [gradient], size, flops=count, held_bytes=0, backward=True
+    )
+    return draft.add(
+        f"{name}/clip/truediv",
+        "RealDiv",
+        [scaled, last],
+        size,
+        flops=count,
+        held_bytes=0,
+        backward=True,
+    )
 
 
 GROUPS = {
-    "init": ("Assign",), "train_op": ("Apply", "AssignSub"), "save": ("VariableV2", "RestoreV2"),
+    "init": ("Assign",),
+    "train_op": ("Apply", "AssignSub"),
+    "save": ("VariableV2", "RestoreV2"),
     "merged_summaries": ("HistogramSummary", "ScalarSummary"),
-}  # fmt: skip
+}
 """Ops that only wait for all ops of some kinds, by the beginnings of the kinds."""
 
 

@@ -70,8 +70,12 @@ def write_chrome_trace(instance: Instance, plan: Plan, semantics: Semantics) -> 
             *_memory(instance, plan, semantics, schedule),
         ]
     shown = "one sample alone" if isinstance(semantics, LoadSemantics) else "the whole value"
-    about = {"model": instance.name, "semantics": semantics.label, "value_ns": verdict.value_ns,
-             "shown": shown}  # fmt: skip
+    about = {
+        "model": instance.name,
+        "semantics": semantics.label,
+        "value_ns": verdict.value_ns,
+        "shown": shown,
+    }
     lines = ",\n".join(json.dumps(event) for event in events)
     return (
         f'{{"displayTimeUnit": "ns",\n"otherData": {json.dumps(about)},\n'
@@ -81,8 +85,11 @@ def write_chrome_trace(instance: Instance, plan: Plan, semantics: Semantics) -> 
 
 def _rows(instance: Instance) -> Iterator[TraceEvent]:
     for k, spec in enumerate(instance.cluster.devices):
-        named = (("process_name", OPS, spec.name), ("thread_name", OPS, "ops"),
-                 ("thread_name", SENDS, "sends"))  # fmt: skip
+        named = (
+            ("process_name", OPS, spec.name),
+            ("thread_name", OPS, "ops"),
+            ("thread_name", SENDS, "sends"),
+        )
         for what, row, name in named:
             yield {"ph": "M", "name": what, "pid": k, "tid": row, "args": {"name": name}}
 
@@ -97,8 +104,14 @@ def _pass(instance: Instance, schedule: Schedule, semantics: Semantics) -> Itera
         yield _span(op.name, "op", k, OPS, start, end, args)
     moves, index = schedule.transfers, instance.arrays.index
     per_edge = not isinstance(semantics, Makespan) or semantics.transfers == "per_edge"
-    columns = (moves.item, moves.producer, moves.source, moves.destination, moves.start_ns,
-               moves.end_ns)  # fmt: skip
+    columns = (
+        moves.item,
+        moves.producer,
+        moves.source,
+        moves.destination,
+        moves.start_ns,
+        moves.end_ns,
+    )
     rows = zip(*(column.tolist() for column in columns), strict=True)
     for number, (item, producer, source, target, start, end) in enumerate(rows):
         if per_edge:
@@ -125,9 +138,14 @@ def _iteration(
             name = f"{event.part} {event.stage}"
             args = {"stage": event.stage, "microbatch": event.microbatch}
             yield _span(
-                f"{name}, microbatch {event.microbatch}", "stage", home[event.stage], OPS, start,
-                end, args,
-            )  # fmt: skip
+                f"{name}, microbatch {event.microbatch}",
+                "stage",
+                home[event.stage],
+                OPS,
+                start,
+                end,
+                args,
+            )
     for number, message in enumerate(run.messages):
         source, target = home[message.sender.stage], home[message.receiver.stage]
         name = f"microbatch {message.sender.microbatch} to stage {message.receiver.stage}"
@@ -149,15 +167,29 @@ def _memory(
 def _counters(levels: list[Levels]) -> Iterator[TraceEvent]:
     for k, each in enumerate(levels):
         for time_ns, level in each:
-            yield {"ph": "C", "name": "memory", "pid": k, "tid": OPS, "ts": time_ns / NS_PER_US,
-                   "args": {"bytes": level}}  # fmt: skip
+            yield {
+                "ph": "C",
+                "name": "memory",
+                "pid": k,
+                "tid": OPS,
+                "ts": time_ns / NS_PER_US,
+                "args": {"bytes": level},
+            }
 
 
 def _span(
     name: str, category: str, device: int, row: int, start: int, end: int, args: TraceEvent
 ) -> TraceEvent:
-    return {"ph": "X", "name": name, "cat": category, "pid": device, "tid": row,
-            "ts": start / NS_PER_US, "dur": (end - start) / NS_PER_US, "args": args}  # fmt: skip
+    return {
+        "ph": "X",
+        "name": name,
+        "cat": category,
+        "pid": device,
+        "tid": row,
+        "ts": start / NS_PER_US,
+        "dur": (end - start) / NS_PER_US,
+        "args": args,
+    }
 
 
 def _arrow(number: int, tail: tuple[int, int], head: tuple[int, int]) -> Iterator[TraceEvent]:

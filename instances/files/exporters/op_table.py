@@ -12,9 +12,19 @@ from placegap.instances.referee.pipeline.stages import plan_stages
 from placegap.instances.referee.plan import Plan
 
 COLUMNS = (
-    "name", "kind", "module", "backward", "device", "device_kind", "stage", "time_ns", "start_ns",
-    "end_ns", "resident_bytes", "parameter_bytes",
-)  # fmt: skip
+    "name",
+    "kind",
+    "module",
+    "backward",
+    "device",
+    "device_kind",
+    "stage",
+    "time_ns",
+    "start_ns",
+    "end_ns",
+    "resident_bytes",
+    "parameter_bytes",
+)
 
 
 def write_op_table(instance: Instance, plan: Plan, semantics: Semantics) -> str:
@@ -42,9 +52,19 @@ def write_op_table(instance: Instance, plan: Plan, semantics: Semantics) -> str:
         when = ("", "") if schedule is None else (schedule.start_ns[i], schedule.end_ns[i])
         for k in devices:
             spec = instance.cluster.devices[k]
-            table.writerow((
-                op.name, op.kind, op.module or "", int(op.backward), spec.name, spec.kind,
-                stage[i] if stage else "", int(instance.arrays.time_ns[i, k]), *when,
-                op.resident_bytes, op.parameter_bytes,
-            ))  # fmt: skip
+            table.writerow(
+                (
+                    op.name,
+                    op.kind,
+                    op.module or "",
+                    int(op.backward),
+                    spec.name,
+                    spec.kind,
+                    stage[i] if stage else "",
+                    int(instance.arrays.time_ns[i, k]),
+                    *when,
+                    op.resident_bytes,
+                    op.parameter_bytes,
+                )
+            )
     return text.getvalue()

@@ -206,9 +206,18 @@ COUNTED: dict[str, Callable[[Node], int]] = {
 """Kinds with a rule of their own."""
 
 KINDS = frozenset().union(
-    VIEWS, MOVES, ELEMENTWISE, PER_OUTPUT, WEIGHT_AT, PRODUCT_AT, RECURRENT, WINDOWS, VARIADIC,
-    WHOLE_INPUT, COUNTED,
-)  # fmt: skip
+    VIEWS,
+    MOVES,
+    ELEMENTWISE,
+    PER_OUTPUT,
+    WEIGHT_AT,
+    PRODUCT_AT,
+    RECURRENT,
+    WINDOWS,
+    VARIADIC,
+    WHOLE_INPUT,
+    COUNTED,
+)
 """Kinds that have a rule."""
 
 

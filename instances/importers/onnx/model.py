@@ -54,9 +54,14 @@ OPEN_SIZE = -1
 """The value of a dimension that some exporters write where it is open."""
 
 DTYPES = {
-    "FLOAT16": "float16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8",
-    "UINT8": "int8", "FLOAT8E4M3FN": "float8", "FLOAT8E5M2": "float8",
-}  # fmt: skip
+    "FLOAT16": "float16",
+    "BFLOAT16": "bfloat16",
+    "DOUBLE": "float64",
+    "INT8": "int8",
+    "UINT8": "int8",
+    "FLOAT8E4M3FN": "float8",
+    "FLOAT8E5M2": "float8",
+}
 """Number types that devices compute in at a rate of their own, by ONNX' names; others are None."""
 
 

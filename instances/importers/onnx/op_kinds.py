@@ -6,33 +6,130 @@ of numbers. A kind in none of them has no FLOP rule.
 
 from __future__ import annotations
 
-VIEWS = frozenset({
-    "BitCast", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze",
-})  # fmt: skip
+VIEWS = frozenset(
+    {
+        "BitCast",
+        "Dropout",
+        "Flatten",
+        "Identity",
+        "Reshape",
+        "Squeeze",
+        "Unsqueeze",
+    }
+)
 """Ops whose output is their input under another shape (Dropout: at inference)."""
 
-MOVES = frozenset({
-    "Cast", "CastLike", "CenterCropPad", "Compress", "Concat", "Constant", "ConstantOfShape",
-    "DepthToSpace", "Expand", "EyeLike", "Gather", "GatherElements", "GatherND", "MaxUnpool",
-    "NonZero", "OneHot", "Pad", "Range", "ReverseSequence", "Scatter", "ScatterElements",
-    "ScatterND", "Shape", "Size", "Slice", "SpaceToDepth", "Split", "TensorScatter", "Tile",
-    "Transpose", "Trilu", "Where",
-})  # fmt: skip
+MOVES = frozenset(
+    {
+        "Cast",
+        "CastLike",
+        "CenterCropPad",
+        "Compress",
+        "Concat",
+        "Constant",
+        "ConstantOfShape",
+        "DepthToSpace",
+        "Expand",
+        "EyeLike",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "MaxUnpool",
+        "NonZero",
+        "OneHot",
+        "Pad",
+        "Range",
+        "ReverseSequence",
+        "Scatter",
+        "ScatterElements",
+        "ScatterND",
+        "Shape",
+        "Size",
+        "Slice",
+        "SpaceToDepth",
+        "Split",
+        "TensorScatter",
+        "Tile",
+        "Transpose",
+        "Trilu",
+        "Where",
+    }
+)
 """Ops that move data and compute nothing."""
 
 READS_WHAT_IT_WRITES = frozenset({"Gather", "GatherElements", "GatherND", "Slice"})
 """Ops that read of their first input only as much as they write (an embedding, not its table)."""
 
-ELEMENTWISE = frozenset({
-    "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "Bernoulli", "BitShift",
-    "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "BlackmanWindow", "Ceil", "Celu", "Clip",
-    "Cos", "Cosh", "Div", "Elu", "Equal", "Erf", "Exp", "Floor", "Greater", "GreaterOrEqual",
-    "HammingWindow", "HannWindow", "HardSigmoid", "IsInf", "IsNaN", "LeakyRelu", "Less",
-    "LessOrEqual", "Log", "Mod", "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "RandomNormal",
-    "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Reciprocal", "Relu", "Round", "Selu",
-    "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Sub", "Tan",
-    "Tanh", "ThresholdedRelu", "Xor",
-})  # fmt: skip
+ELEMENTWISE = frozenset(
+    {
+        "Abs",
+        "Acos",
+        "Acosh",
+        "Add",
+        "And",
+        "Asin",
+        "Asinh",
+        "Atan",
+        "Atanh",
+        "Bernoulli",
+        "BitShift",
+        "BitwiseAnd",
+        "BitwiseNot",
+        "BitwiseOr",
+        "BitwiseXor",
+        "BlackmanWindow",
+        "Ceil",
+        "Celu",
+        "Clip",
+        "Cos",
+        "Cosh",
+        "Div",
+        "Elu",
+        "Equal",
+        "Erf",
+        "Exp",
+        "Floor",
+        "Greater",
+        "GreaterOrEqual",
+        "HammingWindow",
+        "HannWindow",
+        "HardSigmoid",
+        "IsInf",
+        "IsNaN",
+        "LeakyRelu",
+        "Less",
+        "LessOrEqual",
+        "Log",
+        "Mod",
+        "Mul",
+        "Neg",
+        "Not",
+        "Or",
+        "PRelu",
+        "Pow",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+        "Reciprocal",
+        "Relu",
+        "Round",
+        "Selu",
+        "Shrink",
+        "Sigmoid",
+        "Sign",
+        "Sin",
+        "Sinh",
+        "Softplus",
+        "Softsign",
+        "Sqrt",
+        "Sub",
+        "Tan",
+        "Tanh",
+        "ThresholdedRelu",
+        "Xor",
+    }
+)
 """Ops that compute one function of each output element: 1 FLOP."""
 
 PER_OUTPUT = {
@@ -59,9 +156,13 @@ PER_OUTPUT = {
 """FLOPs per output element."""
 
 WEIGHT_AT = {
-    "Conv": 1, "ConvInteger": 1, "QLinearConv": 3, "DeformConv": 1, "ConvTranspose": 1,
+    "Conv": 1,
+    "ConvInteger": 1,
+    "QLinearConv": 3,
+    "DeformConv": 1,
+    "ConvTranspose": 1,
     "CausalConvWithState": 1,
-}  # fmt: skip
+}
 """Convolutions, and which of their inputs holds the filters."""
 
 PRODUCT_AT = {"Gemm": (0, 1), "MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 3)}
@@ -70,10 +171,30 @@ PRODUCT_AT = {"Gemm": (0, 1), "MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinea
 RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 WINDOWS = frozenset({"AveragePool", "LpPool", "MaxPool"})
 VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
-WHOLE_INPUT = frozenset({
-    "ArgMax", "ArgMin", "Col2Im", "CumProd", "CumSum", "GlobalAveragePool", "GlobalLpPool",
-    "GlobalMaxPool", "MaxRoiPool", "NegativeLogLikelihoodLoss", "ReduceL1", "ReduceL2",
-    "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
-    "ReduceSum", "ReduceSumSquare", "TopK", "Unique",
-})  # fmt: skip
+WHOLE_INPUT = frozenset(
+    {
+        "ArgMax",
+        "ArgMin",
+        "Col2Im",
+        "CumProd",
+        "CumSum",
+        "GlobalAveragePool",
+        "GlobalLpPool",
+        "GlobalMaxPool",
+        "MaxRoiPool",
+        "NegativeLogLikelihoodLoss",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
+        "ReduceMax",
+        "ReduceMean",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceSum",
+        "ReduceSumSquare",
+        "TopK",
+        "Unique",
+    }
+)
 """Ops that touch every element of their input once."""

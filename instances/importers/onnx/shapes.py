@@ -241,8 +241,11 @@ def _infer(node: Any, tensors: Tensors, opsets: Mapping[str, int]) -> None:
         version = opsets.get(domain, opsets.get(node.domain, 1))
         schema = onnx.defs.get_schema(node.op_type, version, domain)
         types = {name: tensors.types[name] for name in reads}
-        data = {name: numpy_helper.from_array(tensors.small[name], name) for name in reads
-                if name in tensors.small}  # fmt: skip
+        data = {
+            name: numpy_helper.from_array(tensors.small[name], name)
+            for name in reads
+            if name in tensors.small
+        }
         imports = [onnx.helper.make_opsetid(key, value) for key, value in opsets.items()]
         if schema.has_type_and_shape_inference_function:
             found = onnx.shape_inference.infer_node_outputs(

@@ -13,14 +13,20 @@ from typing import Any
 
 from placegap.instances.importers.torch_export.fx_nodes import kind_of_node, sizes_of, tensors_in
 
-ATTENTION = frozenset({
-    "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math",
-})  # fmt: skip
-ATTENTION_BACKWARD = frozenset({
-    "_scaled_dot_product_flash_attention_for_cpu_backward",
-    "_scaled_dot_product_fused_attention_overrideable_backward",
-})  # fmt: skip
+ATTENTION = frozenset(
+    {
+        "scaled_dot_product_attention",
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_fused_attention_overrideable",
+        "_scaled_dot_product_attention_math",
+    }
+)
+ATTENTION_BACKWARD = frozenset(
+    {
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
+        "_scaled_dot_product_fused_attention_overrideable_backward",
+    }
+)
 GROUPED = frozenset({"_grouped_mm", "transformers::grouped_mm_fallback"})
 GROUPED_BACKWARD = frozenset({"transformers::grouped_mm_fallback_backward"})
 

@@ -16,10 +16,15 @@ UNSTATED_VIEWS = frozenset({"aten::_unsafe_view"})
 COPIES = frozenset({"aten::clone", "aten::_to_copy", "aten::contiguous", "aten::lift_fresh_copy"})
 """Copies, which are none where strides and number type stay as they are."""
 
-CHECKS = frozenset({
-    "aten::_assert_tensor_metadata", "aten::_assert_async", "aten::_assert_scalar",
-    "aten::sym_constrain_range", "aten::sym_constrain_range_for_size",
-})  # fmt: skip
+CHECKS = frozenset(
+    {
+        "aten::_assert_tensor_metadata",
+        "aten::_assert_async",
+        "aten::_assert_scalar",
+        "aten::sym_constrain_range",
+        "aten::sym_constrain_range_for_size",
+    }
+)
 """Ops that only check something."""
 
 

@@ -18,9 +18,14 @@ from placegap.instances.reading.input_limits import MAX_TORCH_MODULES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KEPT = frozenset({
-    "aten::scaled_dot_product_attention", "aten::silu", "aten::gelu", "aten::leaky_relu",
-})  # fmt: skip
+KEPT = frozenset(
+    {
+        "aten::scaled_dot_product_attention",
+        "aten::silu",
+        "aten::gelu",
+        "aten::leaky_relu",
+    }
+)
 """Calls that stay one op: their kernels are one, and the table would take them apart."""
 
 
@@ -132,8 +137,10 @@ def held_of(module: Any, signature: Any) -> dict[str, Held]:
     for name, parameter in parameters.items():
         names.setdefault(id(parameter), name)
     kinds: dict[str, HeldKind] = {
-        "PARAMETER": "parameter", "BUFFER": "buffer", "CONSTANT_TENSOR": "constant",
-    }  # fmt: skip
+        "PARAMETER": "parameter",
+        "BUFFER": "buffer",
+        "CONSTANT_TENSOR": "constant",
+    }
     held = {}
     for spec in signature.input_specs:
         kind = kinds.get(spec.kind.name)

@@ -96,14 +96,15 @@ def measure_ops(
         with torch.no_grad():
             inputs = _inputs(graph, held, device, seed)
             sums = {
-                node.name: torch.zeros(node.meta["val"].shape, dtype=node.meta["val"].dtype,
-                                       device=device)
+                node.name: torch.zeros(
+                    node.meta["val"].shape, dtype=node.meta["val"].dtype, device=device
+                )
                 for node in graph.nodes
                 if node.op == "call_function" and node.name in gradients
-            }  # fmt: skip
-            passes = [
-                _one_pass(graph, inputs, sums, device) for _ in range(WARM_UPS + runs)
-            ][WARM_UPS:]  # fmt: skip
+            }
+            passes = [_one_pass(graph, inputs, sums, device) for _ in range(WARM_UPS + runs)][
+                WARM_UPS:
+            ]
     except (RuntimeError, IndexError, NotImplementedError) as error:  # out of memory included
         raise InputError(f"--device {device}: {str(error).partition(chr(10))[0]}") from None
     if best:
@@ -178,9 +179,11 @@ def random_like(like: Any, device: DeviceType, generator: torch.Generator) -> to
 
 
 def _one_pass(
-    graph: fx.Graph, inputs: Mapping[fx.Node, Any], sums: Mapping[str, torch.Tensor],
+    graph: fx.Graph,
+    inputs: Mapping[fx.Node, Any],
+    sums: Mapping[str, torch.Tensor],
     device: DeviceType,
-) -> dict[str, float]:  # fmt: skip
+) -> dict[str, float]:
     """Time of every call in ns, by the name of its node; with `ADDED` before it, of adding what it
     returns to its sum.
     """

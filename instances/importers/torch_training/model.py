@@ -64,9 +64,14 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
     ops, modules = step.ops, step.modules
     idle = [each for each in modules if each not in {op.get("module") for op in ops.ops}]
     return as_document(
-        name, options, ops, step.parameters, changes, without_ops=idle,
+        name,
+        options,
+        ops,
+        step.parameters,
+        changes,
+        without_ops=idle,
         said={ASSUMED: f"{step.weights}, {_updated(optimizer)}", UNREAD: step.unread},
-    )  # fmt: skip
+    )
 
 
 def _updated(optimizer: str) -> str:

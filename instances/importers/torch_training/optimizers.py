@@ -14,8 +14,12 @@ from placegap.instances.importers.torch_export.options import Optimizer
 from placegap.instances.problem.integers import ceil_div
 
 NUM_STATES: Mapping[Optimizer, int] = {
-    "sgd": 0, "momentum": 1, "adam": 2, "adam8bit": 2, "none": 0,
-}  # fmt: skip
+    "sgd": 0,
+    "momentum": 1,
+    "adam": 2,
+    "adam8bit": 2,
+    "none": 0,
+}
 """Values that an optimizer keeps for each weight."""
 
 MASTER_BYTES = 4

@@ -278,6 +278,9 @@ def _gradient_edges(
         is_near = groups[tensor.op] == op["colocation"]
         label, size = ("gradients", 0) if is_near else (tensor.name, tensor.bytes)
         edges[tensor.op, label] = {
-            "producer": tensor.op, "consumer": update, "bytes": size, "tensor": label,
-        }  # fmt: skip
+            "producer": tensor.op,
+            "consumer": update,
+            "bytes": size,
+            "tensor": label,
+        }
     return [*edges.values()]

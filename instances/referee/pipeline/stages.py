@@ -80,8 +80,9 @@ def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) ->
     for i, (s, k) in enumerate(zip(stage.tolist(), device.tolist(), strict=True)):
         if home[s] not in (-1, k):
             names = [instance.cluster.devices[at].name for at in (int(home[s]), k)]
-            raise PlanError(f"stage {s} is on {names[0]!r} and, with op {ops[i].name!r}, on"
-                            f" {names[1]!r}")  # fmt: skip
+            raise PlanError(
+                f"stage {s} is on {names[0]!r} and, with op {ops[i].name!r}, on {names[1]!r}"
+            )
         home[s] = k
     if (home < 0).any():
         raise PlanError(f"stage {int(np.argmin(home))} of {num_stages} has no op")

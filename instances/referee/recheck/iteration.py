@@ -269,9 +269,10 @@ def in_flight_rule(facts: Facts, plan: Plan, semantics: PipelineIteration) -> It
     for device, most in zip(facts.devices, held, strict=True):
         if device.memory_bytes is not None and most > device.memory_bytes:
             yield Violation(
-                "memory", f"{device.name!r} holds {most} bytes of {device.memory_bytes}",
+                "memory",
+                f"{device.name!r} holds {most} bytes of {device.memory_bytes}",
                 device=device.name,
-            )  # fmt: skip
+            )
 
 
 def _one_passage(pipe: StageChain, k: int) -> int:

@@ -82,9 +82,10 @@ def _load(
             compute += op.time_ns[facts.devices[k].kind]
     if not facts.devices[k].is_host:
         crossing = {
-            u for a, b, u in facts.ends
+            u
+            for a, b, u in facts.ends
             if (home[a] == k) != (home[b] == k) and facts.ops[a].backward in passes
-        }  # fmt: skip
+        }
         moves = sum(_border_time(facts, semantics, u, k) for u in crossing)
     return compute + moves if semantics.load == "add" else max(compute, moves)
 

@@ -105,9 +105,13 @@ def _bottom_levels(facts: Facts, home: Sequence[int]) -> list[int]:
 
 
 def _sequences(
-    facts: Facts, plan: Plan, semantics: Makespan, home: Sequence[int],
-    rows: dict[Transfer, int], used: Sequence[tuple[str, ...]],
-) -> list[list[int]]:  # fmt: skip
+    facts: Facts,
+    plan: Plan,
+    semantics: Makespan,
+    home: Sequence[int],
+    rows: dict[Transfer, int],
+    used: Sequence[tuple[str, ...]],
+) -> list[list[int]]:
     """Items in the orders that the plan gives, each order complete."""
     found: list[list[int]] = []
     if plan.device_order is not None:
@@ -131,9 +135,11 @@ def _sequences(
 
 
 def _run(
-    time: Sequence[int], used: Sequence[tuple[str, ...]], rank: Sequence[tuple[int, ...]],
+    time: Sequence[int],
+    used: Sequence[tuple[str, ...]],
+    rank: Sequence[tuple[int, ...]],
     arcs: Sequence[tuple[int, int]],
-) -> list[int]:  # fmt: skip
+) -> list[int]:
     """Start of every item."""
     waiting, after = [0] * len(time), [list[int]() for _ in time]
     for a, b in arcs:

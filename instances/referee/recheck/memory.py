@@ -27,9 +27,10 @@ def peak_rule(
     for device, most in zip(facts.devices, held, strict=True):
         if device.memory_bytes is not None and most > device.memory_bytes:
             yield Violation(
-                "memory", f"{device.name!r} holds {most} bytes of {device.memory_bytes}",
+                "memory",
+                f"{device.name!r} holds {most} bytes of {device.memory_bytes}",
                 device=device.name,
-            )  # fmt: skip
+            )
 
 
 def peak_bytes(facts: Facts, plan: Plan, semantics: Semantics, times: Times | None) -> list[int]:

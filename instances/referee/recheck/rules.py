@@ -30,9 +30,11 @@ def wrong_shape(facts: Facts, plan: Plan, semantics: Semantics) -> Violation | N
         device = facts.devices[plan.placement[i][0]]
         if device.kind not in op.time_ns:
             return Violation(
-                "shape", f"op {op.name!r} has no time on {device.name!r}", op=op.name,
+                "shape",
+                f"op {op.name!r} has no time on {device.name!r}",
+                op=op.name,
                 device=device.name,
-            )  # fmt: skip
+            )
     return None
 
 
@@ -85,9 +87,10 @@ def sum_rule(facts: Facts, plan: Plan) -> Iterator[Violation]:
         )
         if device.memory_bytes is not None and held > device.memory_bytes:
             yield Violation(
-                "memory", f"{device.name!r} holds {held} bytes of {device.memory_bytes}",
+                "memory",
+                f"{device.name!r} holds {held} bytes of {device.memory_bytes}",
                 device=device.name,
-            )  # fmt: skip
+            )
 
 
 def class_rules(
@@ -99,9 +102,9 @@ def class_rules(
             if _comes_back(facts, region, r):
                 yield Violation("convex", f"a path leaves {noun} {r} and comes back")
     elif plan_class(semantics) == "chain" and not cycle_free(
-        max(region) + 1, {(region[a], region[b]) for a, b in _chain_arcs(facts)
-                          if region[a] != region[b]}
-    ):  # fmt: skip
+        max(region) + 1,
+        {(region[a], region[b]) for a, b in _chain_arcs(facts) if region[a] != region[b]},
+    ):
         yield Violation("chain", f"the {noun}s feed each other in a cycle")
 
 
@@ -109,9 +112,10 @@ def _comes_back(facts: Facts, region: Sequence[int], r: int) -> bool:
     """Whether a path over forward ops leaves region r and comes back: search from its border."""
     backward = [op.backward for op in facts.ops]
     stack = [
-        b for a, b, _ in facts.ends
+        b
+        for a, b, _ in facts.ends
         if region[a] == r != region[b] and not backward[a] and not backward[b]
-    ]  # fmt: skip
+    ]
     seen = set(stack)
     while stack:
         for b, _ in facts.succ[stack.pop()]:

@@ -56,9 +56,12 @@ def recheck_times(
 
 
 def _inputs(
-    facts: Facts, semantics: Makespan, home: list[int], times: Times,
+    facts: Facts,
+    semantics: Makespan,
+    home: list[int],
+    times: Times,
     needed: dict[Transfer, list[int]],
-) -> Iterator[Violation]:  # fmt: skip
+) -> Iterator[Violation]:
     """Every op starts after its producers beside it, and after the transfers to it."""
     for a, b, _ in facts.ends:
         if home[a] == home[b] and times.ops[b][0] < times.ops[a][1]:

@@ -71,9 +71,13 @@ class SectionLp:
     """
 
     def __init__(
-        self, problem: Terms, able: Able, first: int | None = None,
-        windows: Sequence[tuple[int, ...] | None] = (None,), clock: Clock | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        problem: Terms,
+        able: Able,
+        first: int | None = None,
+        windows: Sequence[tuple[int, ...] | None] = (None,),
+        clock: Clock | None = None,
+    ) -> None:
         self.clock = Clock(None) if clock is None else clock
         self.problem, self.able, self.first = problem, able, first
         self.windows, self.channels = list(windows), problem.rules["channels"]
@@ -165,9 +169,12 @@ class SectionLp:
                     self._entries.append((row, self.x[leader][k], -1.0))
 
     def _window(
-        self, ops: tuple[int, ...] | None, start: dict[int, int], end: int,
+        self,
+        ops: tuple[int, ...] | None,
+        start: dict[int, int],
+        end: int,
         route: dict[int, dict[tuple[int, int], int]],
-    ) -> tuple[dict[int, int], dict[int, int]]:  # fmt: skip
+    ) -> tuple[dict[int, int], dict[int, int]]:
         """Rows of a window by device and by channel."""
         self.clock.check()
         num, inside = self.problem.num, frozenset(self.able if ops is None else ops)

@@ -29,9 +29,13 @@ class _Node:
 
 
 def grow_tree(
-    lp: SectionLp, able: Able, *, most_leaves: int = 1, target_ns: float = math.inf,
+    lp: SectionLp,
+    able: Able,
+    *,
+    most_leaves: int = 1,
+    target_ns: float = math.inf,
     clock: Clock | None = None,
-) -> tuple[Branch | Leaf, Any]:  # fmt: skip
+) -> tuple[Branch | Leaf, Any]:
     """Branch over devices, the lowest leaf first; the tree and the bound that it proves, in ns.
 
     Parameters

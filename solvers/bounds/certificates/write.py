@@ -52,9 +52,11 @@ MOST_HALVES = 8
 
 
 def certify(
-    instance: Instance, semantics: Semantics, time_limit_s: float | None = None,
+    instance: Instance,
+    semantics: Semantics,
+    time_limit_s: float | None = None,
     target_ns: float = math.inf,
-) -> Certificate | None:  # fmt: skip
+) -> Certificate | None:
     """The certificate with the highest bound that is found in some seconds; None where none is.
 
     There is none for latency_subgraphs and pipeline_iteration, and none where some op can be

@@ -156,10 +156,16 @@ def least_below(
     k, none = steps.graph.able.shape[1], np.zeros(0, np.int64)
     old, joined, traces = OpenPlaces(none, none, none, np.zeros((0, 3), np.int64)), False, []
     known = FrontierLabels(
-        np.zeros((1, 0), np.int64), np.zeros((1, 0), np.int64), np.zeros((1, k), np.int64),
-        np.zeros((1, len(steps.graph.pool_room_bytes)), np.int64), np.zeros((1, 6 * k), np.int64),
-        np.zeros((1, 2), np.int64), np.zeros(1, np.int64), none, none,
-    )  # fmt: skip
+        np.zeros((1, 0), np.int64),
+        np.zeros((1, 0), np.int64),
+        np.zeros((1, k), np.int64),
+        np.zeros((1, len(steps.graph.pool_room_bytes)), np.int64),
+        np.zeros((1, 6 * k), np.int64),
+        np.zeros((1, 2), np.int64),
+        np.zeros(1, np.int64),
+        none,
+        none,
+    )
     for here, new in enumerate(steps.frontiers):
         if stop():
             return None

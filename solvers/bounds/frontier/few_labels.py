@@ -104,9 +104,16 @@ def thinned(
             count = target
     rows = kept[:count]
     left = FrontierLabels(
-        _rows(device, rows), _rows(way, rows), _rows(held, rows), _rows(pooled, rows),
-        _rows(since, rows), _rows(base, rows), done[rows], labels.source[rows], labels.on[rows],
-    )  # fmt: skip
+        _rows(device, rows),
+        _rows(way, rows),
+        _rows(held, rows),
+        _rows(pooled, rows),
+        _rows(since, rows),
+        _rows(base, rows),
+        done[rows],
+        labels.source[rows],
+        labels.on[rows],
+    )
     return left, joined
 
 

@@ -239,9 +239,16 @@ def extended(
 
 @kernel(allocates=False)
 def _ways(
-    graph: PlacedGraph, at: Ints, value: Ints, since: Ints, base: Ints, here: int, a: int,
-    ops: Ints, done: int,
-) -> int:  # fmt: skip
+    graph: PlacedGraph,
+    at: Ints,
+    value: Ints,
+    since: Ints,
+    base: Ints,
+    here: int,
+    a: int,
+    ops: Ints,
+    done: int,
+) -> int:
     """Write the ways of the ops of a place on device a; the longest path that is complete."""
     for i in ops:
         if graph.mode[i] == HEAD:
@@ -277,9 +284,16 @@ def _ways(
 
 @kernel(allocates=False)
 def _since(
-    graph: PlacedGraph, at: Ints, since: Ints, base: Ints, i: int, a: int, edges: Ints, way: int,
+    graph: PlacedGraph,
+    at: Ints,
+    since: Ints,
+    base: Ints,
+    i: int,
+    a: int,
+    edges: Ints,
+    way: int,
     side: np.int64,
-) -> int:  # fmt: skip
+) -> int:
     """Add an op, and what it exchanges within its section, to what devices do; the way to the op.
 
     A narrow op waits for all of that.

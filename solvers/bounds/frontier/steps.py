@@ -60,14 +60,28 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
     room, mode = arrays.memory_bytes, _modes(index, place)
     narrow, section = _sections(index, mode, place)
     graph = PlacedGraph(
-        mode, narrow, section, place,
-        np.where(possible_devices(instance), arrays.time_ns, NEVER), arrays.transfer_ns,
-        arrays.link_class, index.pred_ptr, index.pred_edge, index.succ_ptr, index.succ_edge,
-        index.producer, index.consumer, index.tensor, arrays.group_runs[order],
-        arrays.group_bytes[order], np.where(room == NO_LIMIT, np.iinfo(np.int64).max, room), peers,
-        pools.pool, pools.room_bytes,
+        mode,
+        narrow,
+        section,
+        place,
+        np.where(possible_devices(instance), arrays.time_ns, NEVER),
+        arrays.transfer_ns,
+        arrays.link_class,
+        index.pred_ptr,
+        index.pred_edge,
+        index.succ_ptr,
+        index.succ_edge,
+        index.producer,
+        index.consumer,
+        index.tensor,
+        arrays.group_runs[order],
+        arrays.group_bytes[order],
+        np.where(room == NO_LIMIT, np.iinfo(np.int64).max, room),
+        peers,
+        pools.pool,
+        pools.room_bytes,
         semantics.transfers == "per_edge" and semantics.channels in ("port", "half_duplex"),
-    )  # fmt: skip
+    )
     return PlacingSteps(graph, ops, _frontiers(index, graph, ops, most_width(peers)))
 
 

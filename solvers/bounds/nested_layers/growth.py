@@ -17,11 +17,31 @@ WORK = 6
 
 @kernel
 def grown_labels(
-    state: Ints, start: Ints, left: Ints, work: Ints, held: Ints, forward: Ints, back: Ints,
-    more: Ints, ready: Ints, bytes_more: Ints, least: Ints, order: Ints, step: Ints, room: Ints,
-    unready: Ints, head: Ints, floor: Ints, gate: Ints, rest: Ints, price: Ints, shift: int,
-    most: int, most_rows: int, most_tried: int,
-) -> tuple[Ints, int]:  # fmt: skip
+    state: Ints,
+    start: Ints,
+    left: Ints,
+    work: Ints,
+    held: Ints,
+    forward: Ints,
+    back: Ints,
+    more: Ints,
+    ready: Ints,
+    bytes_more: Ints,
+    least: Ints,
+    order: Ints,
+    step: Ints,
+    room: Ints,
+    unready: Ints,
+    head: Ints,
+    floor: Ints,
+    gate: Ints,
+    rest: Ints,
+    price: Ints,
+    shift: int,
+    most: int,
+    most_rows: int,
+    most_tried: int,
+) -> tuple[Ints, int]:
     """A row for each label one layer further in that is not above the threshold, at most so many.
 
     `order` has the options by what is `least` with them. Second, how many ways were looked at.

@@ -121,10 +121,15 @@ def least_within(
     head, tail = table.outer_ns
     state = np.arange(num_devices**2)
     labels = LayerLabels(
-        state, head[state // num_devices], tail[state % num_devices],
-        state, state, state, np.zeros((len(state), num_devices), np.int64),
+        state,
+        head[state // num_devices],
+        tail[state % num_devices],
+        state,
+        state,
+        state,
+        np.zeros((len(state), num_devices), np.int64),
         np.zeros((len(state), len(table.room_bytes)), np.int64),
-    )  # fmt: skip
+    )
     found = list[LayerLabels]()
     for layer, options in enumerate(table.options):
         if stop() or effort.left < 0:
@@ -175,13 +180,31 @@ def _grown(
             return None
         rows = slice(begin, begin + CHUNK)
         grown, tried = grown_labels(
-            labels.state[rows], labels.start_ns[rows], labels.left_ns[rows], labels.work[rows],
-            labels.held_bytes[rows], options.forward_ns, options.back_ns, options.work,
-            options.ready, options.held_bytes, least, order, table.step_ns, table.room_bytes,
-            table.unready_ns[layer], table.head_ns[layer], table.left_ns[layer],
-            table.gate_ns[layer], inside, table.price, table.shift, most_ns + table.worth_ns,
-            left, effort.left,
-        )  # fmt: skip
+            labels.state[rows],
+            labels.start_ns[rows],
+            labels.left_ns[rows],
+            labels.work[rows],
+            labels.held_bytes[rows],
+            options.forward_ns,
+            options.back_ns,
+            options.work,
+            options.ready,
+            options.held_bytes,
+            least,
+            order,
+            table.step_ns,
+            table.room_bytes,
+            table.unready_ns[layer],
+            table.head_ns[layer],
+            table.left_ns[layer],
+            table.gate_ns[layer],
+            inside,
+            table.price,
+            table.shift,
+            most_ns + table.worth_ns,
+            left,
+            effort.left,
+        )
         grown[:, 3] += begin
         found.append(grown)
         left -= len(grown)

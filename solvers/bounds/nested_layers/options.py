@@ -143,11 +143,19 @@ def layer_table(
     none, nowhere = np.zeros((1, 0), np.int64), np.zeros(0, np.int64)
     is_tight = not memory_is_slack(instance)
     table = LayerTable(
-        [], [], _grid([ops[after[ops]] for ops in ops_of], time), [], [], [], [],
+        [],
+        [],
+        _grid([ops[after[ops]] for ops in ops_of], time),
+        [],
+        [],
+        [],
+        [],
         (_heads(windows, gates[0]), _tails(windows, gates[-1])),
         times.through(nested.core, (), none)[0],
-        instance.arrays.memory_bytes if is_tight else nowhere, _kinds(instance), nowhere,
-    )  # fmt: skip
+        instance.arrays.memory_bytes if is_tight else nowhere,
+        _kinds(instance),
+        nowhere,
+    )
     facts = [
         _facts(instance, layer, nested.last_gate, times, ops_of, after, table)
         for layer in nested.layers
@@ -224,9 +232,14 @@ class _Facts(NamedTuple):
 
 
 def _facts(
-    instance: Instance, layer: NestedLayer, last_gate: Ints, times: SectionTimes,
-    ops_of: list[Ints], after: NDArray[np.bool_], table: LayerTable,
-) -> _Facts:  # fmt: skip
+    instance: Instance,
+    layer: NestedLayer,
+    last_gate: Ints,
+    times: SectionTimes,
+    ops_of: list[Ints],
+    after: NDArray[np.bool_],
+    table: LayerTable,
+) -> _Facts:
     time, is_tight = times.time, len(table.room_bytes) > 0
     groups, size = layer.groups, instance.arrays.group_bytes
     if is_tight:
@@ -249,9 +262,13 @@ def _facts(
     held = size[list(groups)] if is_tight else np.zeros(0, np.int64)
     names = {g: x for x, g in enumerate(groups)}
     key = (
-        times.key(layer.forward, names), times.key(layer.backward, names), tuple(allowed),
-        work.tobytes(), ready.tobytes(), held.tobytes(),
-    )  # fmt: skip
+        times.key(layer.forward, names),
+        times.key(layer.backward, names),
+        tuple(allowed),
+        work.tobytes(),
+        ready.tobytes(),
+        held.tobytes(),
+    )
     return _Facts(groups, tuple(allowed), work, ready, held, key)
 
 
@@ -282,9 +299,13 @@ def _options(layer: NestedLayer, times: SectionTimes, fact: _Facts, count: int) 
                 held[on, d] += fact.held_bytes[x]
     every = LayerOptions(
         times.through(layer.forward, groups, devices),
-        times.through(layer.backward, groups, devices), work, ready, held,
-        np.zeros(len(devices), np.int64), devices,
-    )  # fmt: skip
+        times.through(layer.backward, groups, devices),
+        work,
+        ready,
+        held,
+        np.zeros(len(devices), np.int64),
+        devices,
+    )
     same = np.concatenate([work, ready, held], axis=1)
     ways = np.concatenate(
         [part.reshape(len(devices), num_devices**2) for part in every[:2]], axis=1
@@ -330,8 +351,11 @@ def _grid(members: list[Ints], time: Ints) -> Ints:
     steps = np.ones(time.shape[1], np.int64)
     for d in range(time.shape[1] if len(work) else 0):
         total = int(work[:, d].sum())
-        widths = np.unique(np.linspace(max(1, total // MOST_STEPS), max(1, total // FEWEST_STEPS),
-                                       TRIALS).astype(np.int64))  # fmt: skip
+        widths = np.unique(
+            np.linspace(max(1, total // MOST_STEPS), max(1, total // FEWEST_STEPS), TRIALS).astype(
+                np.int64
+            )
+        )
         lost = [(int((work[:, d] % width).sum()), -int(width)) for width in widths]
         steps[d] = -min(lost)[1] if total else 1
     return steps

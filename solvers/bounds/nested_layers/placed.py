@@ -130,9 +130,16 @@ class SectionTimes:
         column = np.append(np.searchsorted(mine, named), 0)[:-1]
         column[named < 0] = -1
         tables = _tables(
-            np.ascontiguousarray(rows), column, part.enter_ns, part.leave_ns, part.own_ns,
-            part.mass, self.weights, *part.edges, *self.channel,
-        )  # fmt: skip
+            np.ascontiguousarray(rows),
+            column,
+            part.enter_ns,
+            part.leave_ns,
+            part.own_ns,
+            part.mass,
+            self.weights,
+            *part.edges,
+            *self.channel,
+        )
         return tables, at.reshape(-1)
 
     def _last_one(self, column: int, devices: Ints) -> tuple[Ints, Ints]:
@@ -164,12 +171,13 @@ def _placed(
     edges = section_edges(instance, part, semantics)
     order = np.argsort(edges.consumer, kind="stable")
     return PlacedSection(
-        windows.time_ns[part.ops[0]], windows.time_ns[part.ops[-1]],
+        windows.time_ns[part.ops[0]],
+        windows.time_ns[part.ops[-1]],
         windows.time_ns[inner],
         int(windows.mass[inner].sum()),
         SectionEdges(*(np.ascontiguousarray(column[order]) for column in edges)),
         instance.arrays.group[list(part.ops)],
-    )  # fmt: skip
+    )
 
 
 @kernel
@@ -190,10 +198,22 @@ def _joined(least: Ints, table: Ints, at: Ints) -> Ints:
 
 @kernel
 def _tables(
-    devices: Ints, column: Ints, enter: Ints, leave: Ints, own: Ints, mass: int, weights: Ints,
-    producer: Ints, consumer: Ints, tensor: Ints, move: Ints, least_move: Ints, channel: Ints,
-    num_channels: int, ways: bool,
-) -> Ints:  # fmt: skip
+    devices: Ints,
+    column: Ints,
+    enter: Ints,
+    leave: Ints,
+    own: Ints,
+    mass: int,
+    weights: Ints,
+    producer: Ints,
+    consumer: Ints,
+    tensor: Ints,
+    move: Ints,
+    least_move: Ints,
+    channel: Ints,
+    num_channels: int,
+    ways: bool,
+) -> Ints:
     """From the start of the entry to that of the exit, (p, K, K), with the groups placed.
 
     `column` has the group of the entry, of each inner op and of the exit; -1: anywhere.
@@ -209,9 +229,22 @@ def _tables(
                 if column[x] >= 0 and devices[p, column[x]] != d:
                     every[x, d] = NEVER
             is_free = is_free or (column[x] < 0 and 0 < x <= size)
-        gap = _gap(every[0], every[1 : size + 1], every[size + 1], mass, weights, producer,
-                   consumer, tensor, move, least_move, channel, num_channels, ways,
-                   is_free)  # fmt: skip
+        gap = _gap(
+            every[0],
+            every[1 : size + 1],
+            every[size + 1],
+            mass,
+            weights,
+            producer,
+            consumer,
+            tensor,
+            move,
+            least_move,
+            channel,
+            num_channels,
+            ways,
+            is_free,
+        )
         for a in range(num_devices):
             for b in range(num_devices):
                 if gap[a, b] < NEVER:
@@ -221,10 +254,21 @@ def _tables(
 
 @kernel
 def _gap(
-    enter: Ints, own: Ints, leave: Ints, mass: int, weights: Ints, producer: Ints, consumer: Ints,
-    tensor: Ints, move: Ints, least_move: Ints, channel: Ints, num_channels: int, ways: bool,
+    enter: Ints,
+    own: Ints,
+    leave: Ints,
+    mass: int,
+    weights: Ints,
+    producer: Ints,
+    consumer: Ints,
+    tensor: Ints,
+    move: Ints,
+    least_move: Ints,
+    channel: Ints,
+    num_channels: int,
+    ways: bool,
     is_free: bool,
-) -> Ints:  # fmt: skip
+) -> Ints:
     """From the end of the entry to the start of the exit, (K, K).
 
     `is_free`: whether some inner op is in no placed group.
@@ -283,8 +327,20 @@ def _gap(
         return gap
     if is_free:
         _by_all(gap, own, head, tail, mass, weights)
-    return port_gap(gap, own, head, tail, producer, consumer, tensor, move, least_move, channel,
-                    num_channels, ways)  # fmt: skip
+    return port_gap(
+        gap,
+        own,
+        head,
+        tail,
+        producer,
+        consumer,
+        tensor,
+        move,
+        least_move,
+        channel,
+        num_channels,
+        ways,
+    )
 
 
 @kernel

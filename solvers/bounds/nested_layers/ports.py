@@ -60,9 +60,12 @@ def section_edges(instance: Instance, part: Section, semantics: Makespan) -> Sec
     move = arrays.transfer_ns[tensor][:, arrays.link_class]
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)
     return SectionEdges(
-        producer, consumer, tensor if shared else np.arange(len(edges)), move,
+        producer,
+        consumer,
+        tensor if shared else np.arange(len(edges)),
+        move,
         move[:, apart].min(axis=1, initial=NEVER),
-    )  # fmt: skip
+    )
 
 
 def channel_table(semantics: Makespan, num_devices: int) -> tuple[Ints, int, bool]:
@@ -80,9 +83,19 @@ def channel_table(semantics: Makespan, num_devices: int) -> tuple[Ints, int, boo
 
 @kernel
 def port_gap(
-    gap: Ints, own: Ints, head: Ints, tail: Ints, producer: Ints, consumer: Ints, tensor: Ints,
-    move: Ints, least_move: Ints, channel: Ints, num_channels: int, ways: bool,
-) -> Ints:  # fmt: skip
+    gap: Ints,
+    own: Ints,
+    head: Ints,
+    tail: Ints,
+    producer: Ints,
+    consumer: Ints,
+    tensor: Ints,
+    move: Ints,
+    least_move: Ints,
+    channel: Ints,
+    num_channels: int,
+    ways: bool,
+) -> Ints:
     """The least times between entry and exit, (K, K), with what channels make of transfers.
 
     `gap` is known of them; `own` has the times of the s inner ops by device, `NEVER` where one is

@@ -40,9 +40,11 @@ def priced(table: LayerTable, instance: Instance, stop: Callable[[], bool]) -> L
         beside = np.where(runs, cost, NEVER).min(axis=1, initial=NEVER)
         worth = prices.worth_ns(room) if prices.each else 0
         return table._replace(
-            options=[paid[x] for x in kind], price=each, shift=prices.shift,
+            options=[paid[x] for x in kind],
+            price=each,
+            shift=prices.shift,
             worth_ns=worth - int(beside[beside < NEVER].sum()),
-        )  # fmt: skip
+        )
 
     def trial(prices: RoomPrices) -> tuple[int, Ints]:
         trial_table = at(prices)

@@ -92,14 +92,17 @@ def cut_prices(
 
 def _highest(
     heights: Floats, slopes: Floats, centre: Floats, width: float, finite: Flags
-) -> tuple[float, Floats]:  # fmt: skip
+) -> tuple[float, Floats]:
     """Where the planes allow most within a box, and how much."""
     low, high = np.maximum(centre - width, 0.0), centre + width
     bounds = [(a, b) if here else (0.0, 0.0) for a, b, here in zip(low, high, finite, strict=True)]
     answer = linprog(
-        [-1.0] + [0.0] * len(centre), A_ub=np.hstack([np.ones((len(heights), 1)), -slopes]),
-        b_ub=heights, bounds=[(None, None), *bounds], method="highs",
-    )  # fmt: skip
+        [-1.0] + [0.0] * len(centre),
+        A_ub=np.hstack([np.ones((len(heights), 1)), -slopes]),
+        b_ub=heights,
+        bounds=[(None, None), *bounds],
+        method="highs",
+    )
     if answer.x is None:
         return -np.inf, centre
     return float(answer.x[0]), np.asarray(answer.x[1:], np.float64)

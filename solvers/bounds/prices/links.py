@@ -18,9 +18,16 @@ NOTHING = 2**62
 
 @kernel
 def price_links(
-    cut: Ints, stay: Ints, size: Ints, pointer: Ints, ways: Ints, price: Ints, shift: int,
-    at: Ints, mode: Ints,
-) -> tuple[Ints, Ints, Ints]:  # fmt: skip
+    cut: Ints,
+    stay: Ints,
+    size: Ints,
+    pointer: Ints,
+    ways: Ints,
+    price: Ints,
+    shift: int,
+    at: Ints,
+    mode: Ints,
+) -> tuple[Ints, Ints, Ints]:
     """Lengths (c, K, K) and (c, K, modes) with what bytes cost, rounded down; bytes by device.
 
     Groups of link r are those from ``pointer[r]`` on, with ways (K, K, K) as in `passages`; where
@@ -42,9 +49,14 @@ def price_links(
                 counts = at[r] == a and at[r + 1] == b
                 if wide:
                     cuts[r, a, b] = _pay(
-                        cut[r, a, b], size[first:last], ways[first:last, a, b], price, shift,
-                        used, counts,
-                    )  # fmt: skip
+                        cut[r, a, b],
+                        size[first:last],
+                        ways[first:last, a, b],
+                        price,
+                        shift,
+                        used,
+                        counts,
+                    )
                 else:
                     cuts[r, a, b] = min(NEVER, cut[r, a, b] + ((total * price[cheapest]) >> shift))
                     if counts:
@@ -55,9 +67,14 @@ def price_links(
                 counts = at[r] == a and at[r + 1] == a and mode[r] == m
                 if m > 0:
                     stays[r, a, m] = _pay(
-                        stay[r, a, m], size[first:last], ways[first:last, a, a if wide else 0],
-                        price, shift, used, counts,
-                    )  # fmt: skip
+                        stay[r, a, m],
+                        size[first:last],
+                        ways[first:last, a, a if wide else 0],
+                        price,
+                        shift,
+                        used,
+                        counts,
+                    )
                 else:  # all on the device of the run
                     stays[r, a, m] = min(NEVER, stay[r, a, m] + ((total * price[a]) >> shift))
                     if counts:

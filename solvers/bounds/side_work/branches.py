@@ -173,10 +173,14 @@ def _weights(loads: Ints) -> tuple[Ints, float, Ints]:
     num, rows = loads.shape
     unit = max(1.0, float(loads.max()))
     found = linprog(
-        [-1.0] + [0.0] * rows, A_ub=np.hstack([np.ones((num, 1)), -loads / unit]),
-        b_ub=np.zeros(num), A_eq=[[0.0] + [1.0] * rows], b_eq=[1.0],
-        bounds=[(None, None)] + [(0.0, 1.0)] * rows, method="highs",
-    )  # fmt: skip
+        [-1.0] + [0.0] * rows,
+        A_ub=np.hstack([np.ones((num, 1)), -loads / unit]),
+        b_ub=np.zeros(num),
+        A_eq=[[0.0] + [1.0] * rows],
+        b_eq=[1.0],
+        bounds=[(None, None)] + [(0.0, 1.0)] * rows,
+        method="highs",
+    )
     share = np.maximum(-found.ineqlin.marginals, 0.0)
     weights = np.maximum(found.x[1:], 0.0)
     return weights / weights.sum(), float(found.x[0]) * unit, share / max(share.sum(), 1e-12)

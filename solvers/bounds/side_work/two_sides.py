@@ -183,13 +183,39 @@ class TwoSides:
         rise, fall = unary > 0, unary < 0
         reader, maker = node[self.reader], node[self.producer]
         whole = np.full(len(self.item), endless)
-        tail = np.concatenate([np.zeros(rise.sum(), np.int64), node[fall], node[first],
-                               maker, source[self.item], reader, target])  # fmt: skip
-        head = np.concatenate([node[rise], np.ones(fall.sum(), np.int64), node[second],
-                               source, reader, target[self.item], maker])  # fmt: skip
-        capacity = np.concatenate([unary[rise], -unary[fall], weights[PATH] * change,
-                                   sent * self.out_ns, whole, whole,
-                                   received * self.in_ns])  # fmt: skip
+        tail = np.concatenate(
+            [
+                np.zeros(rise.sum(), np.int64),
+                node[fall],
+                node[first],
+                maker,
+                source[self.item],
+                reader,
+                target,
+            ]
+        )
+        head = np.concatenate(
+            [
+                node[rise],
+                np.ones(fall.sum(), np.int64),
+                node[second],
+                source,
+                reader,
+                target[self.item],
+                maker,
+            ]
+        )
+        capacity = np.concatenate(
+            [
+                unary[rise],
+                -unary[fall],
+                weights[PATH] * change,
+                sent * self.out_ns,
+                whole,
+                whole,
+                received * self.in_ns,
+            ]
+        )
         keep = (tail != head) & (tail != 1) & (head != 0) & (capacity > 0)
         num_nodes = self.num + 2 + 2 * len(self._edge)
         value, here = _minimum_cut(tail[keep], head[keep], capacity[keep], num_nodes)

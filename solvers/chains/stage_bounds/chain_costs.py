@@ -80,16 +80,30 @@ class ChainCosts:
     def backwards(self) -> ChainCosts:
         """The same chain from its end: a stage that comes last comes first."""
         return ChainCosts(
-            BlockArcs(self.arcs.head, self.arcs.tail), self.time, self.need, self.fits, self.room,
-            self.weight, self.net_ptr, self.pin, self.counts, self.overlap, self.work, self.after,
+            BlockArcs(self.arcs.head, self.arcs.tail),
+            self.time,
+            self.need,
+            self.fits,
+            self.room,
+            self.weight,
+            self.net_ptr,
+            self.pin,
+            self.counts,
+            self.overlap,
+            self.work,
+            self.after,
             self.before,
-        )  # fmt: skip
+        )
 
 
 def chain_costs(
-    arcs: BlockArcs, costs: tuple[Ints, Ints, Ints], nets: tuple[Ints, Ints, Ints], counts: Ints, *,
+    arcs: BlockArcs,
+    costs: tuple[Ints, Ints, Ints],
+    nets: tuple[Ints, Ints, Ints],
+    counts: Ints,
+    *,
     overlap: bool,
-) -> ChainCosts:  # fmt: skip
+) -> ChainCosts:
     """Costs from arrays; `costs` are time, need and room, `nets` weight, net_ptr and pin.
 
     Kinds without a device are left out. A block that no kind fits has no work.
@@ -117,9 +131,20 @@ def chain_costs(
     after = _gathered(work, *group_by(arcs.tail, len(work)), arcs.head, -1)
     weight, net_ptr, pin = nets
     return ChainCosts(
-        arcs, time, need, np.asarray(fits), room, weight[used], net_ptr, pin, counts[used], overlap,
-        work, before, after,
-    )  # fmt: skip
+        arcs,
+        time,
+        need,
+        np.asarray(fits),
+        room,
+        weight[used],
+        net_ptr,
+        pin,
+        counts[used],
+        overlap,
+        work,
+        before,
+        after,
+    )
 
 
 def as_one_kind(costs: ChainCosts) -> ChainCosts:

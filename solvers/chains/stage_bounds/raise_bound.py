@@ -31,10 +31,15 @@ A round begins with the first and doubles it while limits are refuted."""
 
 
 def raise_bound(
-    costs: ChainCosts, lower: int, best: Callable[[], int | None], prove: Callable[[int], None],
-    seen: Callable[[Reach], None], clock: Clock, gap: float = 0.0,
+    costs: ChainCosts,
+    lower: int,
+    best: Callable[[], int | None],
+    prove: Callable[[int], None],
+    seen: Callable[[Reach], None],
+    clock: Clock,
+    gap: float = 0.0,
     efforts: Iterable[int] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Refute limits until the gap is closed, the last round is over or the time is.
 
     Parameters

@@ -196,11 +196,17 @@ class _Rows:
             shape=(self.num_rows, self.num_columns),
         )
         form = StandardForm(
-            variables=(), constraints=(), matrix=matrix, cost=cost, offset=0.0,
-            lower=np.zeros(self.num_columns), upper=upper,
+            variables=(),
+            constraints=(),
+            matrix=matrix,
+            cost=cost,
+            offset=0.0,
+            lower=np.zeros(self.num_columns),
+            upper=upper,
             is_integer=np.zeros(self.num_columns, np.bool_),
-            row_lower=np.concatenate(self.lower), row_upper=np.concatenate(self.upper),
-        )  # fmt: skip
+            row_lower=np.concatenate(self.lower),
+            row_upper=np.concatenate(self.upper),
+        )
         return form, constant, limit
 
     def _orders(self) -> None:

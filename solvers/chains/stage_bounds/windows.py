@@ -150,9 +150,15 @@ def _pass(
 
 
 def _furthest(
-    costs: ChainCosts, kind: int, before: Range, behind: Range, limit: int, splits: int,
-    clock: Clock, seen: Seen,
-) -> int:  # fmt: skip
+    costs: ChainCosts,
+    kind: int,
+    before: Range,
+    behind: Range,
+    limit: int,
+    splits: int,
+    clock: Clock,
+    seen: Seen,
+) -> int:
     """The most work that a stage reaches: branch and bound on both intervals, a few LPs long.
 
     A box is an interval before the stage and one behind it, and blocks that are settled, with the

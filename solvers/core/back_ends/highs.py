@@ -38,9 +38,14 @@ infeasible, or proved a wrong optimum for (tests/solvers/core/back_ends/test_hig
 
 
 def solve_model(
-    model: pyo.ConcreteModel, limits: Limits, *, warm: bool = False, relax: bool = False,
-    most: float | None = None, watch: Watch | None = None,
-) -> MipOutcome:  # fmt: skip
+    model: pyo.ConcreteModel,
+    limits: Limits,
+    *,
+    warm: bool = False,
+    relax: bool = False,
+    most: float | None = None,
+    watch: Watch | None = None,
+) -> MipOutcome:
     """Minimize a linear Pyomo model, and leave the best solution in its variables.
 
     Ctrl-C stops the solver, not the caller: the best solution so far is kept.

@@ -102,9 +102,14 @@ def run(task: Task[Makespan], params: ChainSidesParams) -> Outcome:
     if best is None or (known is not None and best.value_ns > HOPELESS * known.value_ns):
         return Outcome(None if best is None else best.plan)
     plan, _, message = improve_start(
-        task, [best], NAME, clock, steps=params.steps, usual=MOVES_PER_OP * instance.num_ops,
+        task,
+        [best],
+        NAME,
+        clock,
+        steps=params.steps,
+        usual=MOVES_PER_OP * instance.num_ops,
         workers=params.workers,
-    )  # fmt: skip
+    )
     return Outcome(plan, message=message, details={"sides": len(beside.branches.kept)})
 
 

@@ -22,9 +22,17 @@ from placegap.solvers.decomposition.priced_sections.section_ops import (
 
 @kernel(nogil=True)
 def cheapest_placement(
-    ops: SectionOps, channel: Ints, num_channels: int, charge: Ints, entry: int, leave: int,
-    floor_ns: int, most: int, most_nodes: int, place: Ints,
-) -> int:  # fmt: skip
+    ops: SectionOps,
+    channel: Ints,
+    num_channels: int,
+    charge: Ints,
+    entry: int,
+    leave: int,
+    floor_ns: int,
+    most: int,
+    most_nodes: int,
+    place: Ints,
+) -> int:
     """No placement of a section takes, and pays, less than this in all.
 
     Parameters
@@ -96,8 +104,15 @@ def cheapest_placement(
         if least + paid[x + 1] + rest[x + 1] >= best:
             continue
         busy[x + 1], begin[x + 1], after[x + 1] = busy[x], begin[x], after[x]
-        _add(busy[x + 1], begin[x + 1], after[x + 1], num_channels + d, ops.time_ns[x, d],
-             head[x], tail[x, d])  # fmt: skip
+        _add(
+            busy[x + 1],
+            begin[x + 1],
+            after[x + 1],
+            num_channels + d,
+            ops.time_ns[x, d],
+            head[x],
+            tail[x, d],
+        )
         for e in range(ops.way_ptr[x], ops.way_ptr[x + 1]):
             y = ops.producer[e]
             source = entry if y < 0 else device[y]
@@ -107,8 +122,15 @@ def cheapest_placement(
             sent = 0 if y < 0 else head[y] + ops.time_ns[y, source]
             for c in channel[source, d]:
                 if c >= 0:
-                    _add(busy[x + 1], begin[x + 1], after[x + 1], c, takes_e,
-                         sent, ops.time_ns[x, d] + tail[x, d])  # fmt: skip
+                    _add(
+                        busy[x + 1],
+                        begin[x + 1],
+                        after[x + 1],
+                        c,
+                        takes_e,
+                        sent,
+                        ops.time_ns[x, d] + tail[x, d],
+                    )
         for c in range(machines):
             if busy[x + 1, c] > 0:
                 least = max(least, begin[x + 1, c] + busy[x + 1, c] + after[x + 1, c])
@@ -190,9 +212,7 @@ def _is_shared(ops: SectionOps, e: int, d: int, device: Ints) -> bool:
 
 
 @kernel(nogil=True, allocates=False)
-def _add(
-    busy: Ints, begin: Ints, after: Ints, c: int, takes: int, ready: int, left: int
-) -> None:  # fmt: skip
+def _add(busy: Ints, begin: Ints, after: Ints, c: int, takes: int, ready: int, left: int) -> None:
     """Another item that one machine does: from when on, how long, and what it leaves behind."""
     busy[c] += takes
     begin[c], after[c] = min(begin[c], ready), min(after[c], left)
@@ -200,9 +220,14 @@ def _add(
 
 @kernel(nogil=True, allocates=False)
 def _time_of(
-    ops: SectionOps, channel: Ints, num_channels: int, entry: int, device: Ints, head: Ints,
+    ops: SectionOps,
+    channel: Ints,
+    num_channels: int,
+    entry: int,
+    device: Ints,
+    head: Ints,
     items: Ints,
-) -> int:  # fmt: skip
+) -> int:
     """What a section takes at least with all ops in their places; writes to `head` and `items`.
 
     Of all items of a machine that begin, and leave behind, at least so much: begin + sum + after.

@@ -190,9 +190,17 @@ class PricedSections:
 
             def search(most: int) -> int:
                 return cheapest_placement(
-                    part.ops, self.channel, self.num_channels, placed, a, b, floor_ns, most,
-                    MOST_NODES, known.place,
-                )  # fmt: skip
+                    part.ops,
+                    self.channel,
+                    self.num_channels,
+                    placed,
+                    a,
+                    b,
+                    floor_ns,
+                    most,
+                    MOST_NODES,
+                    known.place,
+                )
 
             cost, least = search(NEVER), 0
             if cost < 0:  # perhaps half of what is open can be proven
@@ -275,7 +283,7 @@ def _sum(costs: Ints) -> int:
 
 def _shortest(
     costs: Sequence[Ints], before: Ints, after: Ints
-) -> tuple[int, list[tuple[int, int]]]:  # fmt: skip
+) -> tuple[int, list[tuple[int, int]]]:
     """The least cost of a path through tables, and its rows and columns."""
     ahead, came = before, list[Ints]()
     for table in costs:

@@ -138,7 +138,7 @@ def _ways(
 
 def _over_others(
     edges: SectionEdges, leaving: list[list[int]], time: Ints, u: int, fixed: set[int]
-) -> dict[int, Ints]:  # fmt: skip
+) -> dict[int, Ints]:
     """Least ways from a placed op over ops that are not, to placed ones, (K, K) each."""
     head, found = dict[int, Ints](), dict[int, Ints]()
     for e in leaving[u]:
@@ -159,7 +159,7 @@ def _over_others(
 
 def _certain_transfers(
     instance: Instance, semantics: Makespan, edges: SectionEdges, fixed: set[int]
-) -> dict[tuple[int, int], list[Ints]]:  # fmt: skip
+) -> dict[tuple[int, int], list[Ints]]:
     """Of ways over ops that each read and feed one op: what is sent out of, and into, their ends.
 
     Somewhere on such a way something leaves the first device, and something comes to the last.

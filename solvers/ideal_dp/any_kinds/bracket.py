@@ -95,9 +95,13 @@ class KindsBracket(Bracket):
         keep = keep_all_that_may_matter(problem, self.book.of_all, self.limit)
         try:
             ideals, total = enumerate_ideals(
-                guide, cuts_only(guide, keep.weight), partial(walk_below, keep.most), self.clock,
-                max_ideals, max(2, MOST_BYTES // bytes_per_ideal(problem)),
-            )  # fmt: skip
+                guide,
+                cuts_only(guide, keep.weight),
+                partial(walk_below, keep.most),
+                self.clock,
+                max_ideals,
+                max(2, MOST_BYTES // bytes_per_ideal(problem)),
+            )
         except LimitReached:
             self.clock.check()
             self.raise_bound_for(MOST_LP_SHARE)
@@ -122,8 +126,9 @@ class KindsBracket(Bracket):
             BlockArcs(problem.blocks.arc_tail, problem.blocks.arc_head),
             (problem.time, problem.need, problem.room),
             (problem.weight, guide.net_ptr, guide.pin),
-            problem.counts, overlap=guide.overlap,
-        )  # fmt: skip
+            problem.counts,
+            overlap=guide.overlap,
+        )
 
     def devices_of_kinds(self) -> list[tuple[int, ...]]:
         """Devices of each kind, by classes."""

@@ -63,9 +63,13 @@ class Inside:
     """One type of server, over ideals that are sorted by size."""
 
     def __init__(
-        self, problem: KindsProblem, pool: Pool, ideals: Ideals, views: list[View],
+        self,
+        problem: KindsProblem,
+        pool: Pool,
+        ideals: Ideals,
+        views: list[View],
         windows: PricedWindows,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.problem, self.pool, self.ideals, self.views = problem, pool, ideals, views
         self.windows, self.num_layers = windows, pool.num_layers
         self.strides = strides_of(pool.counts)
@@ -89,9 +93,12 @@ class Inside:
         _list(sources, targets, self.ideals.members, rows, ptr, ideal)
         shape = self.num_layers, len(ideal)
         pairs = IdealPairs(
-            ptr, ideal, np.full(shape, limit + 1, np.int64), np.full(shape, -1, np.int32),
+            ptr,
+            ideal,
+            np.full(shape, limit + 1, np.int64),
             np.full(shape, -1, np.int32),
-        )  # fmt: skip
+            np.full(shape, -1, np.int32),
+        )
         pairs.value[0, ptr[:-1]] = value
         pairs.origin[0, ptr[:-1]] = ptr[:-1]
         for layer, used in enumerate(product(*(range(n + 1) for n in self.pool.counts))):
@@ -104,10 +111,18 @@ class Inside:
                 if all(need <= u for need, u in zip(stage.uses, used, strict=True)):
                     before = layer - offset_of(stage, self.strides)
                     _extend(
-                        self.views[stage.kind], self.sharings[mark], ptr, ideal,
-                        pairs.value[before], pairs.origin[before], pairs.value[layer],
-                        pairs.origin[layer], pairs.stage[layer], mark, enough,
-                    )  # fmt: skip
+                        self.views[stage.kind],
+                        self.sharings[mark],
+                        ptr,
+                        ideal,
+                        pairs.value[before],
+                        pairs.origin[before],
+                        pairs.value[layer],
+                        pairs.origin[layer],
+                        pairs.stage[layer],
+                        mark,
+                        enough,
+                    )
                     clock.check()
         return pairs
 
@@ -180,9 +195,18 @@ def _list(
 
 @kernel
 def _extend(
-    d: View, sharing: Sharing, ptr: Ints, ideal: Ints, value_before: Ints, origin_before: Indices,
-    value: Ints, origin: Indices, stage_of: Indices, mark: int, enough: int,
-) -> None:  # fmt: skip
+    d: View,
+    sharing: Sharing,
+    ptr: Ints,
+    ideal: Ints,
+    value_before: Ints,
+    origin_before: Indices,
+    value: Ints,
+    origin: Indices,
+    stage_of: Indices,
+    mark: int,
+    enough: int,
+) -> None:
     """Improve the values of a layer by one more stage after the new states of another."""
     longest = 0
     for j in range(len(ptr) - 1):

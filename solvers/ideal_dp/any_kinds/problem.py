@@ -115,9 +115,11 @@ def why_not_kinds(instance: Instance, semantics: MaxLoad) -> str | None:
 
 
 def build_kinds(
-    instance: Instance, semantics: MaxLoad, rule: IdleRule | None = None,
+    instance: Instance,
+    semantics: MaxLoad,
+    rule: IdleRule | None = None,
     labels: Sequence[object] | None = None,
-) -> KindsProblem:  # fmt: skip
+) -> KindsProblem:
     """Contract an instance, whatever its devices are.
 
     `rule` says which idle blocks join others, and which devices' memory cannot end; `labels` what
@@ -149,11 +151,14 @@ def build_kinds(
     heaviest = np.vstack([own, borders]).max(axis=0)
     none = np.zeros_like(time[:1])
     guide = assemble(
-        blocks, ((), ()),
+        blocks,
+        ((), ()),
         (np.vstack([time.max(axis=0), none]), np.vstack([none, none]), np.zeros(2, np.int64)),
-        CutNets(block_ptr, net, np.diff(net_ptr), heaviest), net_ptr, pin,
+        CutNets(block_ptr, net, np.diff(net_ptr), heaviest),
+        net_ptr,
+        pin,
         overlap=semantics.load == "overlap",
-    )  # fmt: skip
+    )
     parameters = np.zeros(blocks.num_blocks, np.int64)
     held = np.array([op.parameter_bytes for op in instance.graph.ops], np.int64)
     np.add.at(parameters, blocks.block, np.where(blocks.held, held, 0))
@@ -178,9 +183,13 @@ def build_kinds(
 
 
 def _kinds(
-    instance: Instance, semantics: MaxLoad, costs: list[tuple[Ints, Ints, int]], cost: Ints,
-    weight: Ints, labels: Sequence[object] | None,
-) -> tuple[list[int], list[int]]:  # fmt: skip
+    instance: Instance,
+    semantics: MaxLoad,
+    costs: list[tuple[Ints, Ints, int]],
+    cost: Ints,
+    weight: Ints,
+    labels: Sequence[object] | None,
+) -> tuple[list[int], list[int]]:
     """Kind of each device, by what the blocks and nets cost there; the first device of each.
 
     With replicas, devices that may not share a stage are of different kinds

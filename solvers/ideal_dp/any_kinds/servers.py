@@ -76,9 +76,16 @@ class ServerSearch(KindsSearch):
         return self._walk_back(int(value[self.full]), limit, enough, layers, strides)
 
     def _add(
-        self, s: int, used: tuple[int, ...], before: Layer, value: Ints, origin: Indices,
-        server: Indices, limit: int, enough: int,
-    ) -> None:  # fmt: skip
+        self,
+        s: int,
+        used: tuple[int, ...],
+        before: Layer,
+        value: Ints,
+        origin: Indices,
+        server: Indices,
+        limit: int,
+        enough: int,
+    ) -> None:
         """Let one more server of a type take what lies between two ideals."""
         total, end = self.problem.counts, self._devices(used)
         start = end - self.problem.servers[s].of_kinds(
@@ -91,10 +98,24 @@ class ServerSearch(KindsSearch):
         guide, border = self.problem.guide, self.problem.border[s]
         for first, pairs in self._pairs(s, before, targets, limit, enough):
             _close(
-                pairs.ptr, pairs.ideal, pairs.value[-1], first, ends, self.ideals.members,
-                self.ideals.cut_nets, self.cuts[s], border, guide.net_ptr, guide.pin, value, origin,
-                server, s, limit, enough,
-            )  # fmt: skip
+                pairs.ptr,
+                pairs.ideal,
+                pairs.value[-1],
+                first,
+                ends,
+                self.ideals.members,
+                self.ideals.cut_nets,
+                self.cuts[s],
+                border,
+                guide.net_ptr,
+                guide.pin,
+                value,
+                origin,
+                server,
+                s,
+                limit,
+                enough,
+            )
 
     def _pairs(
         self, s: int, before: Layer, targets: Ints, limit: int, enough: int
@@ -159,10 +180,24 @@ class ServerSearch(KindsSearch):
 
 @kernel(allocates=False)
 def _close(
-    ptr: Ints, ideal: Ints, inside: Ints, first: int, ends: np.typing.NDArray[np.bool_],
-    members: Ints, cut_nets: Ints, cut: Ints, border: Ints, net_ptr: Ints, pin: Ints, value: Ints,
-    origin: Indices, server: Indices, mark: int, limit: int, enough: int,
-) -> None:  # fmt: skip
+    ptr: Ints,
+    ideal: Ints,
+    inside: Ints,
+    first: int,
+    ends: np.typing.NDArray[np.bool_],
+    members: Ints,
+    cut_nets: Ints,
+    cut: Ints,
+    border: Ints,
+    net_ptr: Ints,
+    pin: Ints,
+    value: Ints,
+    origin: Indices,
+    server: Indices,
+    mark: int,
+    limit: int,
+    enough: int,
+) -> None:
     """Improve the values of ideals that a server may end at, by its border."""
     for j in range(len(ptr) - 1):
         source = ideal[ptr[j]]

@@ -30,9 +30,15 @@ def bit_number(bit: int) -> int:
 
 @kernel(allocates=False)
 def cut_between(
-    members: Ints, cut_nets: Ints, cut: Ints, weight: Ints, net_ptr: Ints, pin: Ints, target: int,
+    members: Ints,
+    cut_nets: Ints,
+    cut: Ints,
+    weight: Ints,
+    net_ptr: Ints,
+    pin: Ints,
+    target: int,
     source: int,
-) -> int:  # fmt: skip
+) -> int:
     """Cut of the difference of two ideals, the source J within the target I.
 
     cut(I) + cut(J) - sum of weight * (2 if the net has no pin in I - J else 1), over nets cut by

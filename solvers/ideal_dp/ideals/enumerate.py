@@ -136,9 +136,17 @@ def start_path(problem: ChainProblem) -> IdealPath:
     next_ready[: len(sources) - 1] = np.arange(1, len(sources))
     cell[0], cells[0] = 0, len(sources)
     return IdealPath(
-        problem.succ_ptr, problem.succ, problem.num_preds.copy(), ready, next_ready,
-        np.zeros(1, np.int64), cell, block, cells, np.zeros(2, np.int64),
-    )  # fmt: skip
+        problem.succ_ptr,
+        problem.succ,
+        problem.num_preds.copy(),
+        ready,
+        next_ready,
+        np.zeros(1, np.int64),
+        cell,
+        block,
+        cells,
+        np.zeros(2, np.int64),
+    )
 
 
 @kernel(inline="always", allocates=False)

@@ -90,12 +90,19 @@ def stage_peak(instance: Instance, block: Ints, counted: NDArray[np.bool_]) -> S
     by_step = np.argsort(sizes.step)
     workspace = np.where(counted, sizes.workspace_bytes, 0)
     return StagePeak(
-        np.append(start, len(op)).astype(np.int64), block[op], sizes.step[op],
-        sizes.tensor_bytes[used], state,
+        np.append(start, len(op)).astype(np.int64),
+        block[op],
+        sizes.step[op],
+        sizes.tensor_bytes[used],
+        state,
         np.searchsorted(name[by_name], np.arange(len(sizes.shared_bytes) + 1)).astype(np.int64),
-        holder[by_name], sizes.shared_bytes, block[by_step], workspace[by_step],
-        np.zeros(instance.num_ops + 1, np.int64), np.zeros((0, 0), np.int64),
-    )  # fmt: skip
+        holder[by_name],
+        sizes.shared_bytes,
+        block[by_step],
+        workspace[by_step],
+        np.zeros(instance.num_ops + 1, np.int64),
+        np.zeros((0, 0), np.int64),
+    )
 
 
 def for_ideals(peak: StagePeak, num_ideals: int) -> StagePeak:

@@ -47,9 +47,12 @@ class View(NamedTuple):
 
 
 def build_view(
-    problem: ChainProblem, ideals: Ideals, sums: tuple[Ints, Ints, Ints, Ints], weight: Ints,
+    problem: ChainProblem,
+    ideals: Ideals,
+    sums: tuple[Ints, Ints, Ints, Ints],
+    weight: Ints,
     room: int,
-) -> View:  # fmt: skip
+) -> View:
     """The view of a kind, of which `sums` are work, need, cut and parameters of each ideal."""
     work, need, cut, parameters = sums
     pays = bool(weight.any())
@@ -60,6 +63,17 @@ def build_view(
     else:
         columns = [work + cut, work - cut]
     return View(
-        work, need, cut, parameters, np.stack(columns, axis=1), ideals.members, ideals.cut_nets,
-        weight, problem.net_ptr, problem.pin, room, pays, problem.overlap,
-    )  # fmt: skip
+        work,
+        need,
+        cut,
+        parameters,
+        np.stack(columns, axis=1),
+        ideals.members,
+        ideals.cut_nets,
+        weight,
+        problem.net_ptr,
+        problem.pin,
+        room,
+        pays,
+        problem.overlap,
+    )

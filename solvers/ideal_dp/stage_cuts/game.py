@@ -116,15 +116,19 @@ class Mixture:
         lp.col_upper_ = np.full(columns + 1, inf)
         lp.row_lower_ = np.append(np.zeros(rows), 1.0)
         lp.row_upper_ = np.append(np.full(rows, inf), 1.0)
-        dense = np.vstack([np.column_stack([table, -np.ones(rows)]),
-                           np.append(np.ones(columns), 0.0)])  # fmt: skip
+        dense = np.vstack(
+            [np.column_stack([table, -np.ones(rows)]), np.append(np.ones(columns), 0.0)]
+        )
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_ = np.arange(0, (rows + 1) * (columns + 1) + 1, columns + 1)
         lp.a_matrix_.index_ = np.tile(np.arange(columns + 1), rows + 1)
         lp.a_matrix_.value_ = dense.ravel()
         highs = highspy.Highs()
-        for option, setting in (("output_flag", False), ("threads", self._threads),
-                                ("presolve", "off")):  # fmt: skip
+        for option, setting in (
+            ("output_flag", False),
+            ("threads", self._threads),
+            ("presolve", "off"),
+        ):
             highs.setOptionValue(option, setting)
         highs.passModel(model)
         highs.run()

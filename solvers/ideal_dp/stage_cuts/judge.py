@@ -35,9 +35,12 @@ class Judge:
     """
 
     def __init__(
-        self, instance: Instance, semantics: PipelineIteration, clock: Clock,
+        self,
+        instance: Instance,
+        semantics: PipelineIteration,
+        clock: Clock,
         below_ns: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.instance, self.semantics, self.below_ns = instance, semantics, below_ns
         self.clock = clock
         self.best: tuple[int, Plan] | None = None

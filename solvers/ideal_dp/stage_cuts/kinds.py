@@ -30,8 +30,12 @@ def device_kinds(instance: Instance) -> list[list[int]]:
     arrays = instance.arrays
     kinds: dict[bytes, list[int]] = {}
     for k in range(instance.num_devices):
-        parts = (arrays.time_ns[:, k], arrays.host_ns[:, k], arrays.memory_bytes[k : k + 1],
-                 arrays.is_host[k : k + 1].astype(np.int64))  # fmt: skip
+        parts = (
+            arrays.time_ns[:, k],
+            arrays.host_ns[:, k],
+            arrays.memory_bytes[k : k + 1],
+            arrays.is_host[k : k + 1].astype(np.int64),
+        )
         kinds.setdefault(np.concatenate(parts).tobytes(), []).append(k)
     return list(kinds.values())
 
@@ -65,10 +69,16 @@ def with_kinds(
                 (
                     own.tail * count + before,
                     np.where(own.head == last, last * count, own.head * count + after),
-                    own.forward_ns, own.backward_ns, own.weight_ns, own.stash_bytes, own.kept_bytes,
-                    own.resident_bytes, own.room, np.full(len(own.tail), d),
+                    own.forward_ns,
+                    own.backward_ns,
+                    own.weight_ns,
+                    own.stash_bytes,
+                    own.kept_bytes,
+                    own.resident_bytes,
+                    own.room,
+                    np.full(len(own.tail), d),
                 )
-            )  # fmt: skip
+            )
     tail, head, forward, backward, weight, stash, kept, resident, room, kind = (
         np.concatenate(columns) for columns in zip(*parts, strict=True)
     )
@@ -76,12 +86,21 @@ def with_kinds(
     return CutProblem(
         block=base.block,
         members=np.vstack([np.repeat(base.members[:-1], count, axis=0), base.members[-1:]]),
-        tail=tail, head=head, forward_ns=forward, backward_ns=backward, weight_ns=weight,
-        stash_bytes=stash, kept_bytes=kept, resident_bytes=resident,
+        tail=tail,
+        head=head,
+        forward_ns=forward,
+        backward_ns=backward,
+        weight_ns=weight,
+        stash_bytes=stash,
+        kept_bytes=kept,
+        resident_bytes=resident,
         forth_ns=np.append(np.repeat(base.forth_ns[:-1], count), base.forth_ns[-1:]),
         back_ns=np.append(np.repeat(base.back_ns[:-1], count), base.back_ns[-1:]),
-        room=room, used=np.append(np.tile(used, last), -1), kind=kind, kinds=tuple(
-            tuple(devices) for devices in kinds
-        ),
-        passes=base.passes, complete=base.complete, plain=False,
-    )  # fmt: skip
+        room=room,
+        used=np.append(np.tile(used, last), -1),
+        kind=kind,
+        kinds=tuple(tuple(devices) for devices in kinds),
+        passes=base.passes,
+        complete=base.complete,
+        plain=False,
+    )

@@ -77,9 +77,10 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     if not problem.complete or len(parts) < len(counts):
         bound = 0
     details: dict[str, int | float | str] = {
-        "blocks": problem.num_blocks, "cuts": problem.num_cuts,
+        "blocks": problem.num_blocks,
+        "cuts": problem.num_cuts,
         "parts": sum(part.parts for part in parts),
-    }  # fmt: skip
+    }
     if judge.best is None:
         infeasible = bound >= NEVER
         tie = gradient_tie(instance)
@@ -88,16 +89,23 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             why = f"too few layers for this schedule: {problem.num_blocks}"
         why += "" if tie is None else f"; {tie}"
         return Outcome(
-            proven_infeasible=infeasible, rests_on=PROOF if infeasible else "", details=details,
+            proven_infeasible=infeasible,
+            rests_on=PROOF if infeasible else "",
+            details=details,
             message=why if infeasible else message or "no chain of stages was found",
-        )  # fmt: skip
+        )
     if bound >= judge.best[0] and not message:
         message, details["balance"] = _make_even(task, problem, judge, parts, clock)
     value_ns, plan = judge.best
     return Outcome(
-        plan=plan, claim_ns=value_ns, bound_ns=min(bound, value_ns), bound_origin="stage-cuts",
-        rests_on=PROOF, details=details, message=message,
-    )  # fmt: skip
+        plan=plan,
+        claim_ns=value_ns,
+        bound_ns=min(bound, value_ns),
+        bound_origin="stage-cuts",
+        rests_on=PROOF,
+        details=details,
+        message=message,
+    )
 
 
 def _counts(most: int, semantics: PipelineIteration, problem: CutProblem) -> list[int]:
@@ -129,9 +137,12 @@ def _search(
 
 
 def _make_even(
-    task: Task[PipelineIteration], problem: CutProblem, judge: Judge, parts: list[PartSearch],
+    task: Task[PipelineIteration],
+    problem: CutProblem,
+    judge: Judge,
+    parts: list[PartSearch],
     clock: Clock,
-) -> tuple[str, str]:  # fmt: skip
+) -> tuple[str, str]:
     """Of plans with the best value take one on more devices, if there is one; then balance it.
 
     What is returned says whether that was interrupted, and whether no plan is better balanced.

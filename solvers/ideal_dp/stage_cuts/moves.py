@@ -27,18 +27,35 @@ def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -
     """
     cuts = np.append(problem.tail[walk], problem.num_cuts - 1)
     value, cuts = _improve(
-        problem.forward_ns, problem.backward_ns, problem.weight_ns, problem.forth_ns,
-        problem.back_ns, problem.passes, allowed, cuts, *table, REACH * problem.stride,
-    )  # fmt: skip
+        problem.forward_ns,
+        problem.backward_ns,
+        problem.weight_ns,
+        problem.forth_ns,
+        problem.back_ns,
+        problem.passes,
+        allowed,
+        cuts,
+        *table,
+        REACH * problem.stride,
+    )
     pairs = [int(allowed[min(s, len(allowed) - 1), cuts[s], cuts[s + 1]]) for s in range(len(walk))]
     return int(value), np.array(pairs, np.int64)
 
 
 @kernel(allocates=False)
 def _set(
-    times: Ints, s: int, at: int, cut: int, count: int, forward: Ints, backward: Ints, late: Ints,
-    forth: Ints, back: Ints, passes: int,
-) -> None:  # fmt: skip
+    times: Ints,
+    s: int,
+    at: int,
+    cut: int,
+    count: int,
+    forward: Ints,
+    backward: Ints,
+    late: Ints,
+    forth: Ints,
+    back: Ints,
+    passes: int,
+) -> None:
     """Write the times of stage s, and of the messages over the cut after it."""
     steps = passes * count
     times[s] = forward[at]
@@ -54,10 +71,21 @@ def _set(
 
 @kernel
 def _improve(
-    forward: Ints, backward: Ints, late: Ints, forth: Ints, back: Ints, passes: int, allowed: Ints,
-    cuts: Ints, step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, num_steps: int,
+    forward: Ints,
+    backward: Ints,
+    late: Ints,
+    forth: Ints,
+    back: Ints,
+    passes: int,
+    allowed: Ints,
+    cuts: Ints,
+    step: Ints,
+    on_device: Ints,
+    of_microbatch: Ints,
+    on_link: Ints,
+    num_steps: int,
     reach: int,
-) -> tuple[int, Ints]:  # fmt: skip
+) -> tuple[int, Ints]:
     count, num_cuts, last = len(cuts) - 1, allowed.shape[1], len(allowed) - 1
     times = np.zeros(2 * num_steps, np.int64)
     for s in range(count):
@@ -86,19 +114,46 @@ def _improve(
                             continue
                         copy_to(trial, times)
                         _set(
-                            trial, s - 1, left, a, count, forward, backward, late, forth, back,
+                            trial,
+                            s - 1,
+                            left,
+                            a,
+                            count,
+                            forward,
+                            backward,
+                            late,
+                            forth,
+                            back,
                             passes,
-                        )  # fmt: skip
+                        )
                         if width == 2:
                             middle = allowed[min(s, last), a, b]
                             _set(
-                                trial, s, middle, b, count, forward, backward, late, forth, back,
+                                trial,
+                                s,
+                                middle,
+                                b,
+                                count,
+                                forward,
+                                backward,
+                                late,
+                                forth,
+                                back,
                                 passes,
-                            )  # fmt: skip
+                            )
                         _set(
-                            trial, s + width - 1, right, j, count, forward, backward, late, forth,
-                            back, passes,
-                        )  # fmt: skip
+                            trial,
+                            s + width - 1,
+                            right,
+                            j,
+                            count,
+                            forward,
+                            backward,
+                            late,
+                            forth,
+                            back,
+                            passes,
+                        )
                         now = iteration_kernel(
                             step, on_device, of_microbatch, on_link, trial, num_steps
                         )
@@ -111,9 +166,18 @@ def _improve(
                     for t in range(s - 1, s + width):
                         at = allowed[min(t, last), cuts[t], cuts[t + 1]]
                         _set(
-                            times, t, at, cuts[t + 1], count, forward, backward, late, forth, back,
+                            times,
+                            t,
+                            at,
+                            cuts[t + 1],
+                            count,
+                            forward,
+                            backward,
+                            late,
+                            forth,
+                            back,
                             passes,
-                        )  # fmt: skip
+                        )
                     moved = True
             if moved:
                 break

@@ -116,9 +116,14 @@ class CutProblem:
 
 
 def build_cuts(
-    instance: Instance, semantics: PipelineIteration, block: Ints, most_cuts: int, *,
-    sends: bool = True, device: int | None = None,
-) -> CutProblem:  # fmt: skip
+    instance: Instance,
+    semantics: PipelineIteration,
+    block: Ints,
+    most_cuts: int,
+    *,
+    sends: bool = True,
+    device: int | None = None,
+) -> CutProblem:
     """All cuts, or, if there are more than `most_cuts`, those of one order of the blocks.
 
     Without `sends` all stages are on one device; with a `device` every stage is on one like it.
@@ -162,9 +167,18 @@ def build_cuts(
     if semantics.sending == "overlap" or not sends:
         host = np.zeros_like(host)
     stash, kept = _between(
-        members, tail, head, *tensors, host, instance.memory_arrays.tensor_bytes, last, after,
-        semantics.stages_per_device > 1, forward, backward_ns,
-    )  # fmt: skip
+        members,
+        tail,
+        head,
+        *tensors,
+        host,
+        instance.memory_arrays.tensor_bytes,
+        last,
+        after,
+        semantics.stages_per_device > 1,
+        forward,
+        backward_ns,
+    )
     forth, back = np.zeros(len(members), np.int64), np.zeros(len(members), np.int64)
     if semantics.sending == "overlap" and instance.num_devices > 1 and sends:
         between = arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
@@ -173,16 +187,29 @@ def build_cuts(
     is_chain = complete and len(members) == count + 1
     adjacent = bool((np.abs(np.diff(_reach(tensors), axis=1)) <= 1).all())
     return CutProblem(
-        block=block, members=members, tail=tail, head=head, forward_ns=forward,
-        backward_ns=backward_ns, weight_ns=weight_ns, stash_bytes=stash, kept_bytes=kept,
+        block=block,
+        members=members,
+        tail=tail,
+        head=head,
+        forward_ns=forward,
+        backward_ns=backward_ns,
+        weight_ns=weight_ns,
+        stash_bytes=stash,
+        kept_bytes=kept,
         resident_bytes=resident[head] - resident[tail],
-        forth_ns=forth, back_ns=back, room=np.full(len(tail), arrays.memory_bytes[chosen].max()),
-        used=np.full(len(members), -1), kind=np.zeros(len(tail), np.int64), kinds=(),
+        forth_ns=forth,
+        back_ns=back,
+        room=np.full(len(tail), arrays.memory_bytes[chosen].max()),
+        used=np.full(len(members), -1),
+        kind=np.zeros(len(tail), np.int64),
+        kinds=(),
         passes=1 + int(part.max() > 0) + (apart and bool(arrays.backward.any())),
         complete=complete,
-        plain=is_chain and adjacent and devices_alike(instance)
+        plain=is_chain
+        and adjacent
+        and devices_alike(instance)
         and semantics.stages_per_device == 1,
-    )  # fmt: skip
+    )
 
 
 def links_alike(instance: Instance) -> bool:
@@ -262,9 +289,12 @@ def _tensors(instance: Instance, block: Ints, part: Ints) -> tuple[Ints, Ints, I
     readers = index.consumer[index.tensor_edge[sent]]
     pointer = np.append(0, np.cumsum(sent))[index.tensor_ptr]
     return (
-        block[index.tensor_producer], part[index.tensor_producer], pointer,
-        block[readers], part[readers],
-    )  # fmt: skip
+        block[index.tensor_producer],
+        part[index.tensor_producer],
+        pointer,
+        block[readers],
+        part[readers],
+    )
 
 
 def _reach(tensors: tuple[Ints, Ints, Ints, Ints, Ints]) -> Ints:
@@ -275,10 +305,22 @@ def _reach(tensors: tuple[Ints, Ints, Ints, Ints, Ints]) -> Ints:
 
 @kernel
 def _between(
-    members: Flags, tail: Ints, head: Ints, producer: Ints, producer_back: Ints, pointer: Ints,
-    reader: Ints, reader_back: Ints, host: Ints, size: Ints, last: Ints, after: Ints, certain: bool,
-    forward: Ints, backward: Ints,
-) -> tuple[Ints, Ints]:  # fmt: skip
+    members: Flags,
+    tail: Ints,
+    head: Ints,
+    producer: Ints,
+    producer_back: Ints,
+    pointer: Ints,
+    reader: Ints,
+    reader_back: Ints,
+    host: Ints,
+    size: Ints,
+    last: Ints,
+    after: Ints,
+    certain: bool,
+    forward: Ints,
+    backward: Ints,
+) -> tuple[Ints, Ints]:
     """Stash of each pair, and what its weight gradients keep; what devices pay for its tensors is
     added to its times.
 
@@ -331,9 +373,17 @@ def _between(
 
 @kernel(allocates=False)
 def _messages(
-    producer: Ints, producer_back: Ints, pointer: Ints, reader: Ints, reader_back: Ints,
-    least: Ints, last: Ints, after: Ints, forth: Ints, back: Ints,
-) -> None:  # fmt: skip
+    producer: Ints,
+    producer_back: Ints,
+    pointer: Ints,
+    reader: Ints,
+    reader_back: Ints,
+    least: Ints,
+    last: Ints,
+    after: Ints,
+    forth: Ints,
+    back: Ints,
+) -> None:
     """Messages over each cut from the last block inside to the first outside, and back."""
     for i in range(len(last)):
         if last[i] < 0 or after[i] < 0:

@@ -52,9 +52,13 @@ class PartSearch:
     """
 
     def __init__(
-        self, problem: CutProblem, judge: Judge, table: EventTable,
-        beside: list[list[tuple[int, int]]], clock: Clock,
-    ) -> None:  # fmt: skip
+        self,
+        problem: CutProblem,
+        judge: Judge,
+        table: EventTable,
+        beside: list[list[tuple[int, int]]],
+        clock: Clock,
+    ) -> None:
         self.problem, self.judge, self.table, self.clock = problem, judge, table, clock
         self.game = Game(problem, table)
         self.stages, self.beside = len(beside), beside

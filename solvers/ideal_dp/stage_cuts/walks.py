@@ -87,16 +87,32 @@ def times_of(problem: CutProblem, pairs: Ints) -> Ints:
 
 def _tables(problem: CutProblem) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, int, int]:
     return (
-        problem.tail, problem.head, problem.forward_ns, problem.backward_ns, problem.weight_ns,
-        problem.forth_ns, problem.back_ns, problem.num_cuts, problem.passes,
-    )  # fmt: skip
+        problem.tail,
+        problem.head,
+        problem.forward_ns,
+        problem.backward_ns,
+        problem.weight_ns,
+        problem.forth_ns,
+        problem.back_ns,
+        problem.num_cuts,
+        problem.passes,
+    )
 
 
 @kernel(inline="always", allocates=False)
 def _cost(
-    s: int, at: int, count: int, head: Ints, forward: Ints, backward: Ints, late: Ints, forth: Ints,
-    back: Ints, passes: int, weight: Ints,
-) -> int:  # fmt: skip
+    s: int,
+    at: int,
+    count: int,
+    head: Ints,
+    forward: Ints,
+    backward: Ints,
+    late: Ints,
+    forth: Ints,
+    back: Ints,
+    passes: int,
+    weight: Ints,
+) -> int:
     """Of a pair in layer s, with the messages over its larger cut."""
     cost = weight[s] * forward[at]
     steps = passes * count
@@ -113,9 +129,19 @@ def _cost(
 
 @kernel
 def _cheapest(
-    tail: Ints, head: Ints, forward: Ints, backward: Ints, late: Ints, forth: Ints, back: Ints,
-    num_cuts: int, passes: int, pointer: Ints, pair: Ints, weight: Ints,
-) -> tuple[int, Ints]:  # fmt: skip
+    tail: Ints,
+    head: Ints,
+    forward: Ints,
+    backward: Ints,
+    late: Ints,
+    forth: Ints,
+    back: Ints,
+    num_cuts: int,
+    passes: int,
+    pointer: Ints,
+    pair: Ints,
+    weight: Ints,
+) -> tuple[int, Ints]:
     count = len(pointer) - 1
     value = np.full((count + 1, num_cuts), NEVER)
     came = np.full((count + 1, num_cuts), -1)
@@ -139,15 +165,36 @@ def _cheapest(
 
 @kernel
 def _cheap(
-    tail: Ints, head: Ints, forward: Ints, backward: Ints, late: Ints, forth: Ints, back: Ints,
-    num_cuts: int, passes: int, pointer: Ints, pair: Ints, weights: Ints, most: int,
-) -> tuple[Ints, Ints]:  # fmt: skip
+    tail: Ints,
+    head: Ints,
+    forward: Ints,
+    backward: Ints,
+    late: Ints,
+    forth: Ints,
+    back: Ints,
+    num_cuts: int,
+    passes: int,
+    pointer: Ints,
+    pair: Ints,
+    weights: Ints,
+    most: int,
+) -> tuple[Ints, Ints]:
     pointer, pair = pointer.copy(), pair.copy()
     for row in range(len(weights)):
         cost = _over_each(
-            tail, head, forward, backward, late, forth, back, num_cuts, passes, pointer, pair,
+            tail,
+            head,
+            forward,
+            backward,
+            late,
+            forth,
+            back,
+            num_cuts,
+            passes,
+            pointer,
+            pair,
             weights[row],
-        )  # fmt: skip
+        )
         kept = 0
         for s in range(len(pointer) - 1):
             begin, pointer[s] = pointer[s], kept
@@ -162,9 +209,19 @@ def _cheap(
 
 @kernel
 def _over_each(
-    tail: Ints, head: Ints, forward: Ints, backward: Ints, late: Ints, forth: Ints, back: Ints,
-    num_cuts: int, passes: int, pointer: Ints, pair: Ints, weight: Ints,
-) -> Ints:  # fmt: skip
+    tail: Ints,
+    head: Ints,
+    forward: Ints,
+    backward: Ints,
+    late: Ints,
+    forth: Ints,
+    back: Ints,
+    num_cuts: int,
+    passes: int,
+    pointer: Ints,
+    pair: Ints,
+    weight: Ints,
+) -> Ints:
     """Cost of the cheapest walk over each pair of each layer."""
     count = len(pointer) - 1
     here, rest = np.full((count + 1, num_cuts), NEVER), np.full((count + 1, num_cuts), NEVER)

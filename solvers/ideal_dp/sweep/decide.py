@@ -62,9 +62,13 @@ class Sweep:
     """
 
     def __init__(
-        self, problem: ChainProblem, relief: Relief, lattice: IdealLattice, paths: Walks | None,
+        self,
+        problem: ChainProblem,
+        relief: Relief,
+        lattice: IdealLattice,
+        paths: Walks | None,
         clock: Clock,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.problem = problem
         self.relief = relief
         self.lattice = lattice
@@ -105,9 +109,15 @@ class Sweep:
         return None
 
     def _extend(
-        self, kind: int, before: Labels, k_before: int, labels: Labels, k: int, most: Labels,
+        self,
+        kind: int,
+        before: Labels,
+        k_before: int,
+        labels: Labels,
+        k: int,
+        most: Labels,
         limit: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Label ideals k that one device takes from those labelled `k_before` in `before`."""
         work = self.lattice.work
         first, last = _ends(before, k_before)
@@ -174,9 +184,14 @@ def _latest(w: IdealWindows, hosts: int, lattice: IdealLattice, most: Labels) ->
     """Most accelerators that each ideal may have with so many hosts; -1 if it is in no window."""
     for i in range(len(most)):
         fewest, at_most = window(
-            w, hosts, lattice.time[i, 0], lattice.time[i, 1], lattice.need[i, 0],
-            lattice.need[i, 1], lattice.cut[i],
-        )  # fmt: skip
+            w,
+            hosts,
+            lattice.time[i, 0],
+            lattice.time[i, 1],
+            lattice.need[i, 0],
+            lattice.need[i, 1],
+            lattice.cut[i],
+        )
         most[i] = at_most if fewest <= at_most else -1
 
 

@@ -150,9 +150,17 @@ def build_lattice(
     parent[1:] = rank[parent[1:]]
     time = found.time[by_rank]
     return IdealLattice(
-        np.ascontiguousarray(time[:, kind]), time, found.need[by_rank], found.cut[by_rank],
-        parent, found.block[by_rank], order, step_ptr, below, above,
-    )  # fmt: skip
+        np.ascontiguousarray(time[:, kind]),
+        time,
+        found.need[by_rank],
+        found.cut[by_rank],
+        parent,
+        found.block[by_rank],
+        order,
+        step_ptr,
+        below,
+        above,
+    )
 
 
 def _ranks(found: _Found, kind: int) -> Indices:
@@ -196,9 +204,19 @@ def _enumerate(
     while True:
         stop = min(int(path.done[0]) + CHUNK, num_ideals)
         _walk(
-            problem.pred_ptr, problem.pred, amounts, keys, now, path, maximal, inside, ids, key,
-            found, stop,
-        )  # fmt: skip
+            problem.pred_ptr,
+            problem.pred,
+            amounts,
+            keys,
+            now,
+            path,
+            maximal,
+            inside,
+            ids,
+            key,
+            found,
+            stop,
+        )
         if path.done[0] == num_ideals:
             return found
         clock.check()
@@ -211,9 +229,19 @@ def _enumerate(
 
 @kernel
 def _walk(
-    pred_ptr: Ints, pred: Ints, amounts: Amounts, keys: Ints, now: CurrentSet, path: IdealPath,
-    maximal: Ints, inside: Ints, ids: Ints, key: Ints, found: _Found, stop: int,
-) -> None:  # fmt: skip
+    pred_ptr: Ints,
+    pred: Ints,
+    amounts: Amounts,
+    keys: Ints,
+    now: CurrentSet,
+    path: IdealPath,
+    maximal: Ints,
+    inside: Ints,
+    ids: Ints,
+    key: Ints,
+    found: _Found,
+    stop: int,
+) -> None:
     """Enumerate on until `stop` ideals are met or room runs out.
 
     `inside` counts the successors of each block that are in, `maximal` is the bit set of blocks
@@ -271,9 +299,14 @@ def _insert(key: Ints, by_rank: Indices, table: Indices) -> bool:
 
 @kernel(allocates=False)
 def _join(
-    found: _Found, keys: Ints, by_rank: Indices, table: Indices, fill: Ints,
-    below: Indices, above: Indices,
-) -> None:  # fmt: skip
+    found: _Found,
+    keys: Ints,
+    by_rank: Indices,
+    table: Indices,
+    fill: Ints,
+    below: Indices,
+    above: Indices,
+) -> None:
     """Write the arcs of each block, in the order of the ideals above."""
     mask = len(table) - 1
     for rank in range(len(by_rank)):

@@ -78,9 +78,16 @@ def net_steps(problem: ChainProblem, order: Ints) -> NetSteps | None:
     if shift is None:
         return None
     return NetSteps(
-        ptr.astype(np.int64), owner[by_step], turn[by_step], pins, problem.nets.weight.copy(),
-        shift, bits, first, last,
-    )  # fmt: skip
+        ptr.astype(np.int64),
+        owner[by_step],
+        turn[by_step],
+        pins,
+        problem.nets.weight.copy(),
+        shift,
+        bits,
+        first,
+        last,
+    )
 
 
 def _shifts(first: Ints, last: Ints, bits: Ints) -> Ints | None:

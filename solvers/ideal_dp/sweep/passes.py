@@ -94,9 +94,15 @@ def pass_back(p: Walks, work: Ints, low: int, high: int, limit: int, distance: I
 
 @kernel(allocates=False)
 def pass_host(
-    lattice: IdealLattice, cost: Ints, added: Ints, low: int, high: int, limit: int,
-    backwards: bool, distance: Ints,
-) -> None:  # fmt: skip
+    lattice: IdealLattice,
+    cost: Ints,
+    added: Ints,
+    low: int,
+    high: int,
+    limit: int,
+    backwards: bool,
+    distance: Ints,
+) -> None:
     """The same for a host, which pays for its work alone: walks go along the lattice's arcs."""
     steps, work = len(cost), lattice.work
     for i in range(steps):

@@ -146,10 +146,15 @@ def build_walks(
     for table in (grow.source, grow.target):
         table.resize(edges, refcheck=False)
     return Walks(
-        grow.ideal, np.array(made_ptr, np.int64), np.array(group_ptr, np.int64),
-        np.concatenate(ends), np.concatenate(costs), np.concatenate(added),
-        grow.source, grow.target,
-    )  # fmt: skip
+        grow.ideal,
+        np.array(made_ptr, np.int64),
+        np.array(group_ptr, np.int64),
+        np.concatenate(ends),
+        np.concatenate(costs),
+        np.concatenate(added),
+        grow.source,
+        grow.target,
+    )
 
 
 def _make_room(grow: _Growing, max_bytes: int) -> None:
@@ -292,9 +297,15 @@ def _find(step: Step, grow: _Growing, ideal: int, memory: int) -> int:
 
 @kernel(allocates=False)
 def _write(
-    grow: _Growing, source: int, target: int, group: int, touched: Ints, memory: Ints,
-    remembered: int, count: int,
-) -> int:  # fmt: skip
+    grow: _Growing,
+    source: int,
+    target: int,
+    group: int,
+    touched: Ints,
+    memory: Ints,
+    remembered: int,
+    count: int,
+) -> int:
     """Write an edge, and put its end on the list of those touched; the length of the list."""
     at = grow.used[1]
     grow.source[at], grow.target[at], grow.group[at - grow.used[2]] = source, target, group

@@ -106,8 +106,9 @@ class TwoKindsBracket(Bracket):
             BlockArcs(problem.blocks.arc_tail, problem.blocks.arc_head),
             (problem.time, problem.need, problem.room),
             (np.stack([weight, np.zeros_like(weight)]), problem.net_ptr, problem.pin),
-            np.array(problem.counts, np.int64), overlap=problem.overlap,
-        )  # fmt: skip
+            np.array(problem.counts, np.int64),
+            overlap=problem.overlap,
+        )
 
     def devices_of_kinds(self) -> list[tuple[int, ...]]:
         """Accelerators and hosts, where there are any."""
@@ -142,9 +143,13 @@ class TwoKindsBracket(Bracket):
         """The ideals in windows for loads up to a limit, and how many ideals there are in all."""
         windows = build_windows(self.problem, self.relief, limit)
         return enumerate_ideals(
-            self.problem, self.amounts, partial(walk_in_windows, windows), self.clock, max_ideals,
+            self.problem,
+            self.amounts,
+            partial(walk_in_windows, windows),
+            self.clock,
+            max_ideals,
             max(2, MOST_BYTES // bytes_per_ideal(self.problem)),
-        )  # fmt: skip
+        )
 
     def _close_by_search(self, max_ideals: int, *, sweeps: bool) -> bool:
         """Close the gap over the ideals in windows; with `sweeps` only so long: False then.

@@ -24,9 +24,13 @@ class TwoKindsSearch(LayerSearch):
     """
 
     def __init__(
-        self, problem: ChainProblem, relief: Relief, ideals: Ideals, clock: Clock,
+        self,
+        problem: ChainProblem,
+        relief: Relief,
+        ideals: Ideals,
+        clock: Clock,
         max_nodes: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         views = [see(problem, ideals, kind) for kind in (ACCELERATOR, HOST)]
         super().__init__(problem, _pool(problem), ideals, views, 0, clock, max_nodes)
         self.problem, self.relief = problem, relief

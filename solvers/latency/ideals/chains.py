@@ -236,11 +236,20 @@ def _costs(
     least = np.minimum(own, host)
     tail_ns = front_tails(lattice, masks(covers), np.where(least < NEVER, least, 0))
     return CallCosts(
-        own, host, spine.size_bytes[which],
+        own,
+        host,
+        spine.size_bytes[which],
         np.tile(tail_ns, (most_calls + 1, 1)),
         np.zeros((most_calls + 1, len(lattice.mask)), np.int64),
         *_lists([np.flatnonzero(row).tolist() for row in covers.T]),
-        np.asarray(~covers.any(axis=1)), masks(mates), producer, masks(consumes, len(which)),
-        np.array([net.move_ns for net in nets], np.int64), *_lists(touched), backward,
-        np.zeros(0, np.int64), room, most_calls,
-    )  # fmt: skip
+        np.asarray(~covers.any(axis=1)),
+        masks(mates),
+        producer,
+        masks(consumes, len(which)),
+        np.array([net.move_ns for net in nets], np.int64),
+        *_lists(touched),
+        backward,
+        np.zeros(0, np.int64),
+        room,
+        most_calls,
+    )

@@ -127,25 +127,46 @@ def new_labels(lattice: ChainLattice, most: int) -> Labels:
     following, calls, parent, ideal, bound = (np.zeros(size, np.int64) for _ in range(5))
     following[0] = parent[0] = -1
     return Labels(
-        head, length, following, calls, parent, ideal, np.zeros(size, np.bool_), bound,
-        np.zeros((size, width), np.int64), np.array([1, -1, count - 1]),
-    )  # fmt: skip
+        head,
+        length,
+        following,
+        calls,
+        parent,
+        ideal,
+        np.zeros(size, np.bool_),
+        bound,
+        np.zeros((size, width), np.int64),
+        np.array([1, -1, count - 1]),
+    )
 
 
 def new_walk(lattice: ChainLattice, nodes: int) -> Walk:
     """Room to walk through the ideals above one."""
     rows = np.full((8, len(lattice.mask)), -1, np.int64)
     return Walk(
-        rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], rows[7],
+        rows[0],
+        rows[1],
+        rows[2],
+        rows[3],
+        rows[4],
+        rows[5],
+        rows[6],
+        rows[7],
         np.zeros(nodes, np.int64),
-    )  # fmt: skip
+    )
 
 
 @kernel(allocates=False)
 def extend(
-    lattice: ChainLattice, costs: CallCosts, labels: Labels, w: Walk,
-    first: int, steps: int, limit_ns: int, most: int,
-) -> int:  # fmt: skip
+    lattice: ChainLattice,
+    costs: CallCosts,
+    labels: Labels,
+    w: Walk,
+    first: int,
+    steps: int,
+    limit_ns: int,
+    most: int,
+) -> int:
     """Go on from the labels of ideals from `first` on, to latencies below `limit_ns`.
 
     Returns the ideal to go on from after about so many steps; one step is a label and a call.
@@ -265,9 +286,17 @@ def _pays(mask: Ints, ends: Ints, net: int, producer: int, backward: bool, i: in
 
 @kernel(allocates=False)
 def _add(
-    lattice: ChainLattice, costs: CallCosts, labels: Labels, w: Walk,
-    i: int, j: int, took_ns: int, calls: int, limit_ns: int, most: int,
-) -> None:  # fmt: skip
+    lattice: ChainLattice,
+    costs: CallCosts,
+    labels: Labels,
+    w: Walk,
+    i: int,
+    j: int,
+    took_ns: int,
+    calls: int,
+    limit_ns: int,
+    most: int,
+) -> None:
     """The labels of ideal i with one call more, or one op more on a host, go to ideal j."""
     offset, size = lattice.front_ptr[j], lattice.front_ptr[j + 1] - lattice.front_ptr[j]
     label = labels.head[i]

@@ -213,9 +213,10 @@ class _Search:
             return [((), list(range(t)))]
         for s in range(t):
             paying = tuple(
-                a for a, (_, x, ends) in enumerate(self.nets_to[t])
+                a
+                for a, (_, x, ends) in enumerate(self.nets_to[t])
                 if x < 2 * s - 1 and not any(2 * s + 1 <= y <= 2 * t - 1 for y in ends)
-            )  # fmt: skip
+            )
             if len(groups) >= MOST_GROUPS and paying not in groups:
                 paying = ()
             groups.setdefault(paying, []).append(s)
@@ -275,9 +276,13 @@ class _Search:
         at = at[fits]
         same = np.full(len(fits), c)
         return _labels(
-            np.full(len(fits), HOST), found.second_bytes[fits], least[at] + found.cost_ns[fits],
-            same, kept[where[at]], MOST_TABLES * fits + table,
-        )  # fmt: skip
+            np.full(len(fits), HOST),
+            found.second_bytes[fits],
+            least[at] + found.cost_ns[fits],
+            same,
+            kept[where[at]],
+            MOST_TABLES * fits + table,
+        )
 
     def close_linked(
         self, labels: RowLabels, kept: Ints, cost: Ints, c: int, t: int, table: int
@@ -300,8 +305,10 @@ class _Search:
             np.full(len(label), HOST),
             carried[label] + found.first_bytes[way] + found.second_bytes[way],
             cost[label] + found.cost_ns[way],
-            np.full(len(label), c), kept[label], MOST_TABLES * way + table,
-        )  # fmt: skip
+            np.full(len(label), c),
+            kept[label],
+            MOST_TABLES * way + table,
+        )
 
     def tidied(self, parts: list[RowLabels]) -> RowLabels:
         """All labels of a bottleneck, without those that take too long."""

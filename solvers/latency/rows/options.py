@@ -121,13 +121,27 @@ def build_section(spine: Spine, t: int) -> RowSection:
     made_ptr, made = _lists(np.arange(k)[:, None] == table[0][None, :])
     taken_ptr, taken = _lists(consumers.T)
     return RowSection(
-        nodes.own_ns[inner], nodes.host_ns[inner], spine.size_bytes[inner],
-        masks(below, k + 1), pred_ptr, preds, masks(same[:, : k + 1]), int(nodes.once),
-        table[0], masks(consumers, k + 1), table[1], table[2], table[3],
-        made_ptr, made, taken_ptr, taken,
-        arriving=np.zeros((0, 3, k // 64 + 1), np.int64), arriving_ns=np.zeros(0, np.int64),
+        nodes.own_ns[inner],
+        nodes.host_ns[inner],
+        spine.size_bytes[inner],
+        masks(below, k + 1),
+        pred_ptr,
+        preds,
+        masks(same[:, : k + 1]),
+        int(nodes.once),
+        table[0],
+        masks(consumers, k + 1),
+        table[1],
+        table[2],
+        table[3],
+        made_ptr,
+        made,
+        taken_ptr,
+        taken,
+        arriving=np.zeros((0, 3, k // 64 + 1), np.int64),
+        arriving_ns=np.zeros(0, np.int64),
         entering_ns=np.zeros(k, np.int64),
-    )  # fmt: skip
+    )
 
 
 def incidence(ends: list[list[int]], count: int) -> Bools:
@@ -191,9 +205,17 @@ def options(
 
 @kernel
 def _options(
-    section: RowSection, starts: Ints, ends: Ints, room: int, first: bool, second: bool,
-    all_of_it: Ints, hosted: Ints, limit_ns: int, linked: bool,
-) -> tuple[Ints, Ints]:  # fmt: skip
+    section: RowSection,
+    starts: Ints,
+    ends: Ints,
+    room: int,
+    first: bool,
+    second: bool,
+    all_of_it: Ints,
+    hosted: Ints,
+    limit_ns: int,
+    linked: bool,
+) -> tuple[Ints, Ints]:
     """Memory and cost of `Options`, D and J: by memory of the first call, each better than before.
 
     A pair is left out where a group would be torn apart: between accelerator and host, and between
@@ -211,8 +233,10 @@ def _options(
     best = np.full(len(sizes) + 1, NEVER, np.int64)  # prefix minima, as a Fenwick tree
     order, ends_order = np.argsort(size_in), np.argsort(cost_out)
     done, inside, calls_only = (
-        np.zeros((2, k), np.int64), np.zeros(words, np.int64), np.zeros(words, np.int64)
-    )  # fmt: skip
+        np.zeros((2, k), np.int64),
+        np.zeros(words, np.int64),
+        np.zeros(words, np.int64),
+    )
     rows, which, count = np.zeros((64, 3), np.int64), np.zeros((64, 2), np.int64), 0
     for d in order:
         if cost_in[d] >= NEVER or size_in[d] > room:

@@ -75,10 +75,12 @@ def _pack(problem: CallProblem, call: Ints) -> list[int] | None:
     for b in sorted(bunches, key=lambda b: -size[b]):
         ops, calls = np.flatnonzero(of_op == b), np.flatnonzero(bunch == b).tolist()
         able = [
-            k for k in accelerators
-            if free[k] >= len(calls) and size[b] <= left[k]
+            k
+            for k in accelerators
+            if free[k] >= len(calls)
+            and size[b] <= left[k]
             and (data.time_ns[ops, k] != UNSUPPORTED).all()
-        ]  # fmt: skip
+        ]
         if not able:
             return None
         k = min(able, key=lambda k: (left[k], k))

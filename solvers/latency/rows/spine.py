@@ -141,9 +141,16 @@ def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> N
     np.add.at(size, node, arrays.resident_bytes)
     np.logical_or.at(speaks, node, speaker == np.arange(instance.num_ops))
     return Nodes(
-        node, own_ns, host_ns, size, arrays.group[heads], speaks, num_calls == 1,
-        after[np.ix_(heads, heads)], _nets(instance, node),
-    )  # fmt: skip
+        node,
+        own_ns,
+        host_ns,
+        size,
+        arrays.group[heads],
+        speaks,
+        num_calls == 1,
+        after[np.ix_(heads, heads)],
+        _nets(instance, node),
+    )
 
 
 def _times_of_groups(instance: Instance) -> Ints:

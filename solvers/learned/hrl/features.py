@@ -85,10 +85,15 @@ def op_features(instance: Instance) -> OpFeatures:
             columns.append(column)
     first = np.unique(arrays.group, return_index=True)[1]
     return OpFeatures(
-        arrays.group, op_kind[first], len({*number.values()}), op_kind,
+        arrays.group,
+        op_kind[first],
+        len({*number.values()}),
+        op_kind,
         np.stack(columns, axis=1)[first].astype(np.float32),
-        (sent / max(1.0, sent.sum())).astype(np.float32), index.producer, index.consumer,
-    )  # fmt: skip
+        (sent / max(1.0, sent.sum())).astype(np.float32),
+        index.producer,
+        index.consumer,
+    )
 
 
 def group_features(ops: OpFeatures, group: Ints, num_groups: int) -> Floats:

@@ -36,9 +36,10 @@ class Grouper(nn.Module):  # type: ignore[misc]  # torch has no types here
         super().__init__()
         self.kind = nn.Embedding(num_kinds, KIND_WIDTH)
         self.layers = nn.Sequential(
-            nn.Linear(KIND_WIDTH + num_numbers, GROUPER_WIDTH), nn.ReLU(),
+            nn.Linear(KIND_WIDTH + num_numbers, GROUPER_WIDTH),
+            nn.ReLU(),
             nn.Linear(GROUPER_WIDTH, num_groups),
-        )  # fmt: skip
+        )
 
     def forward(self, kind: Tensor, numbers: Tensor) -> Sample:
         """Draw a group for each of U units."""

@@ -31,9 +31,11 @@ def graph_tensors(nodes: PlacetoNodes) -> GraphTensors:
     around = (nodes.ancestors, nodes.descendants, nodes.parallel)
     ancestors, descendants, parallel = (torch.from_numpy(marks.copy()) for marks in around)
     return GraphTensors(
-        torch.from_numpy(nodes.feeds), torch.from_numpy(nodes.feeds.T.copy()),
-        (ancestors, descendants, parallel), torch.from_numpy(nodes.supported),
-    )  # fmt: skip
+        torch.from_numpy(nodes.feeds),
+        torch.from_numpy(nodes.feeds.T.copy()),
+        (ancestors, descendants, parallel),
+        torch.from_numpy(nodes.supported),
+    )
 
 
 class Gather(nn.Module):  # type: ignore[misc]  # torch has no types here
@@ -75,15 +77,21 @@ class PlacetoPolicy(nn.Module):  # type: ignore[misc]
         width, both = num_features, 2 * num_features
         self.rounds = rounds
         self.transform = nn.Sequential(
-            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(),
             nn.Linear(width, width),
-        )  # fmt: skip
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+        )
         self.with_edges, self.against_edges = Gather(width), Gather(width)
         self.around = nn.ModuleList(Gather(both) for _ in range(3))
         self.head = nn.Sequential(
-            nn.Linear(4 * both, 8 * both), nn.ReLU(), nn.Linear(8 * both, 4 * both), nn.ReLU(),
+            nn.Linear(4 * both, 8 * both),
+            nn.ReLU(),
+            nn.Linear(8 * both, 4 * both),
+            nn.ReLU(),
             nn.Linear(4 * both, num_devices),
-        )  # fmt: skip
+        )
         self._see_at_first()
 
     def _see_at_first(self) -> None:

@@ -103,11 +103,18 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
         visits.setdefault(int(arrays.group[v]), []).append(v)
     runs = arrays.group_runs[arrays.group]
     return PlacetoNodes(
-        merge.op, tuple(np.array(together, np.int64) for together in visits.values()),
-        runs, feeds, before.astype(np.float32), before.T.astype(np.float32),
-        beside.astype(np.float32), first_op, arrays.time_ns.astype(np.float32), sent,
+        merge.op,
+        tuple(np.array(together, np.int64) for together in visits.values()),
+        runs,
+        feeds,
+        before.astype(np.float32),
+        before.T.astype(np.float32),
+        beside.astype(np.float32),
+        first_op,
+        arrays.time_ns.astype(np.float32),
+        sent,
         arrays.resident_bytes.astype(np.float32),
-    )  # fmt: skip
+    )
 
 
 def features(

@@ -116,10 +116,12 @@ def load_policy(name: str, num_devices: int) -> PlacetoPolicy:
     policy = new_policy(num_devices, content.rounds)
     state: dict[str, Any] = policy.state_dict()
     try:
-        policy.load_state_dict({
-            key: torch.tensor(values).reshape(state[key].shape)
-            for key, values in content.weights.items()
-        })  # fmt: skip
+        policy.load_state_dict(
+            {
+                key: torch.tensor(values).reshape(state[key].shape)
+                for key, values in content.weights.items()
+            }
+        )
     except (KeyError, RuntimeError):
         raise InputError(
             "the weights are not those of a policy of this version; train it anew", path

@@ -91,9 +91,9 @@ class Placeto:
         states, chosen, current = [], [], []
         for together in nodes.visits:
             at = int(together[0])
-            seen = np.stack([
-                features(nodes, device[w], start_ns[w], at, visited) for w in range(workers)
-            ])  # fmt: skip
+            seen = np.stack(
+                [features(nodes, device[w], start_ns[w], at, visited) for w in range(workers)]
+            )
             state = torch.from_numpy(seen)
             with torch.no_grad():
                 logits = self.policy(self.graph, state, torch.full((workers,), at))

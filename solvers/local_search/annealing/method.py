@@ -55,9 +55,12 @@ def run(task: Task[Makespan], params: AnnealingParams) -> Outcome:
     while tried < search.tried and not search.interrupted:
         tried = search.tried
         for plan in search.runs(
-            [best.devices], seed=seed, count=params.restarts, moves=params.moves,
+            [best.devices],
+            seed=seed,
+            count=params.restarts,
+            moves=params.moves,
             limit_s=clock.left_s,
-        ):  # fmt: skip
+        ):
             value = evaluate(task.instance, plan, task.semantics).value_ns
             if value is not None and value < least:
                 best, least = plan, value

@@ -116,9 +116,14 @@ class Annealing:
         self.tried, self.interrupted = 0, False
 
     def runs(
-        self, starts: Sequence[Ints], *, seed: int, count: int = RUNS, moves: int | None = None,
+        self,
+        starts: Sequence[Ints],
+        *,
+        seed: int,
+        count: int = RUNS,
+        moves: int | None = None,
         limit_s: float | None = None,
-    ) -> Iterator[Plan]:  # fmt: skip
+    ) -> Iterator[Plan]:
         """The best plan of each of several runs, with random numbers of their own.
 
         Parameters
@@ -164,8 +169,14 @@ class Annealing:
         n, k = self.instance.num_ops, self.instance.num_devices
         held = np.zeros(k, np.int64)
         np.add.at(held, start, self.moves.size_bytes)
-        state = _State(start.copy(), np.zeros(n, np.int64), held, start.copy(),
-                       np.zeros(n, np.int64), np.zeros(2, np.int64))  # fmt: skip
+        state = _State(
+            start.copy(),
+            np.zeros(n, np.int64),
+            held,
+            start.copy(),
+            np.zeros(n, np.int64),
+            np.zeros(2, np.int64),
+        )
         state.value[:] = _evaluate(self.data, state, self.work, self.scratch)
         rng, done, chunk, began = np.random.default_rng(seed), 0, 16, now_s()
         try:
@@ -210,8 +221,17 @@ def _moves(instance: Instance, candidates: Sequence[Interval] | None) -> _Moves:
         blocks += [list(interval.inner) for interval in found]
     block_ptr = np.concatenate([[0], np.cumsum([len(block) for block in blocks])]).astype(np.int64)
     block = np.array([i for ops in blocks for i in ops], np.int64)
-    return _Moves(near_ptr, others[by_end], arrays.group, member_ptr, member, block_ptr, block,
-                  arrays.resident_bytes, arrays.memory_bytes)  # fmt: skip
+    return _Moves(
+        near_ptr,
+        others[by_end],
+        arrays.group,
+        member_ptr,
+        member,
+        block_ptr,
+        block,
+        arrays.resident_bytes,
+        arrays.memory_bytes,
+    )
 
 
 def _chains(instance: Instance) -> list[list[int]]:
@@ -248,9 +268,16 @@ def _evaluate(data: ScheduleArrays, state: _State, work: Work, scratch: _Scratch
 
 @kernel(nogil=True, allocates=False)
 def _anneal(
-    data: ScheduleArrays, moves: _Moves, state: _State, work: Work, scratch: _Scratch,
-    rng: np.random.Generator, done: int, chunk: int, total: int,
-) -> None:  # fmt: skip
+    data: ScheduleArrays,
+    moves: _Moves,
+    state: _State,
+    work: Work,
+    scratch: _Scratch,
+    rng: np.random.Generator,
+    done: int,
+    chunk: int,
+    total: int,
+) -> None:
     """Try moves number `done` to `done + chunk` of `total`."""
     for step in range(done, done + chunk):
         temperature = HOT * (COLD / HOT) ** (step / total)
@@ -292,9 +319,14 @@ def _shift_priorities(
 
 @kernel(nogil=True, allocates=False)
 def _move_ops(
-    data: ScheduleArrays, moves: _Moves, state: _State, scratch: _Scratch, rng: np.random.Generator,
-    block: bool, walk: bool,
-) -> int:  # fmt: skip
+    data: ScheduleArrays,
+    moves: _Moves,
+    state: _State,
+    scratch: _Scratch,
+    rng: np.random.Generator,
+    block: bool,
+    walk: bool,
+) -> int:
     """A block, or ops around one, go to one device with what they are colocated with; how many.
 
     None do where one of them cannot run or the memory does not suffice.

@@ -68,11 +68,24 @@ def kernel_data(instance: Instance, semantics: Makespan) -> ScheduleArrays:
     per_tensor = semantics.transfers == "per_tensor"
     transfers = len(index.tensor_producer) * k if per_tensor else len(index.producer)
     return ScheduleArrays(
-        arrays.time_ns, arrays.transfer_ns, arrays.link_class, index.producer, index.consumer,
-        index.tensor, index.succ_ptr, index.succ_edge, index.pred_ptr, index.pred_edge,
-        np.diff(index.pred_ptr), index.tensor_ptr, index.tensor_edge, index.topological_order,
-        resource, per_tensor, instance.num_ops + transfers,
-    )  # fmt: skip
+        arrays.time_ns,
+        arrays.transfer_ns,
+        arrays.link_class,
+        index.producer,
+        index.consumer,
+        index.tensor,
+        index.succ_ptr,
+        index.succ_edge,
+        index.pred_ptr,
+        index.pred_edge,
+        np.diff(index.pred_ptr),
+        index.tensor_ptr,
+        index.tensor_edge,
+        index.topological_order,
+        resource,
+        per_tensor,
+        instance.num_ops + transfers,
+    )
 
 
 def new_work(data: ScheduleArrays) -> Work:

@@ -71,7 +71,7 @@ def _write(state: Ints, log: Ints, count: int, index: int, value: int) -> int:
 @kernel(nogil=True, allocates=False)
 def schedule_op(
     machines: Machines, groups: Groups, horizon: Horizon, v: int, b: int, count: int
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, int]:
     """Schedule an op on a device with its transfers; writes by then, and how long is sent."""
     n, k = machines.time_ns.shape
     state, log, home, group = horizon.state, horizon.log, groups.home, groups.group
@@ -119,9 +119,14 @@ def _take_back(horizon: Horizon, count: int, to: int) -> None:
 
 @kernel(nogil=True, allocates=False)
 def extend(
-    machines: Machines, groups: Groups, horizon: Horizon, first: int, begin: int, end: int,
+    machines: Machines,
+    groups: Groups,
+    horizon: Horizon,
+    first: int,
+    begin: int,
+    end: int,
     weight: float,
-) -> bool:  # fmt: skip
+) -> bool:
     """Place the ops at `begin` to `end` of the order where each ends first; whether all fit."""
     k = machines.time_ns.shape[1]
     for at in range(begin, end):
@@ -162,9 +167,16 @@ def _place(
 
 @kernel(nogil=True)
 def anneal_horizon(
-    machines: Machines, groups: Groups, horizon: Horizon, first: int, last: int,
-    rng: np.random.Generator, moves: int, hot: float, weight: float,
-) -> None:  # fmt: skip
+    machines: Machines,
+    groups: Groups,
+    horizon: Horizon,
+    first: int,
+    last: int,
+    rng: np.random.Generator,
+    moves: int,
+    hot: float,
+    weight: float,
+) -> None:
     """Search the ops at `first` to `last` of the order, and return to the best that was found."""
     k = machines.time_ns.shape[1]
     order, position, home = horizon.order, horizon.position, groups.home
@@ -253,9 +265,13 @@ def settle(groups: Groups, horizon: Horizon, first: int, last: int, count: int) 
 
 @kernel(nogil=True, allocates=False)
 def _target(
-    machines: Machines, groups: Groups, horizon: Horizon, rng: np.random.Generator, v: int,
+    machines: Machines,
+    groups: Groups,
+    horizon: Horizon,
+    rng: np.random.Generator,
+    v: int,
     last: int,
-) -> int:  # fmt: skip
+) -> int:
     """A device for an op: that of a neighbour, or any."""
     k = machines.time_ns.shape[1]
     u = neighbour(machines, rng, v, 0.5)
@@ -266,9 +282,14 @@ def _target(
 
 @kernel(nogil=True, allocates=False)
 def _shifted(
-    machines: Machines, horizon: Horizon, rng: np.random.Generator, v: int, at: int, first: int,
+    machines: Machines,
+    horizon: Horizon,
+    rng: np.random.Generator,
+    v: int,
+    at: int,
+    first: int,
     last: int,
-) -> int:  # fmt: skip
+) -> int:
     """Another place for an op in the order, between what it waits for and what waits for it."""
     by = 1 + draw(rng, LONGEST_SHIFT)
     if rng.random() < 0.5:

@@ -147,11 +147,14 @@ def _empty(
 ) -> tuple[Groups, Horizon]:
     arrays, n, k = instance.arrays, instance.num_ops, instance.num_devices
     groups = Groups(
-        arrays.group, np.bincount(arrays.group, minlength=arrays.num_groups), arrays.group_bytes,
+        arrays.group,
+        np.bincount(arrays.group, minlength=arrays.num_groups),
+        arrays.group_bytes,
         arrays.group_runs,
-        np.full(arrays.num_groups, NONE, np.int64), np.zeros(arrays.num_groups, np.bool_),
+        np.full(arrays.num_groups, NONE, np.int64),
+        np.zeros(arrays.num_groups, np.bool_),
         arrays.memory_bytes.copy(),
-    )  # fmt: skip
+    )
     position = np.empty(n, np.int64)
     position[order] = np.arange(n)
     num_machines = max(k, int(machines.channel.max(initial=NONE)) + 1)
@@ -161,9 +164,15 @@ def _empty(
     degree = np.sort(np.diff(arrays.index.pred_ptr))[-length:].sum()
     log = np.empty((3 * int(degree) + 2 * length + 2, 3), np.int64)
     return groups, Horizon(
-        order, position, state, log, log.copy(), np.zeros(length + 1, np.int64),
-        np.zeros(length + 1), np.ones(n),
-    )  # fmt: skip
+        order,
+        position,
+        state,
+        log,
+        log.copy(),
+        np.zeros(length + 1, np.int64),
+        np.zeros(length + 1),
+        np.ones(n),
+    )
 
 
 def _plan(
@@ -231,9 +240,15 @@ def rolling_plans(
         order = None if worker % 2 else known
         until = None if deadline is None else began + share * (deadline - began)
         return rolling_plan(
-            instance, semantics, deadline=until, length=length, order=order, hurry=hurry,
-            weight=weights[(worker + number) % len(weights)], seed=[seed, number, worker],
-        )  # fmt: skip
+            instance,
+            semantics,
+            deadline=until,
+            length=length,
+            order=order,
+            hurry=hurry,
+            weight=weights[(worker + number) % len(weights)],
+            seed=[seed, number, worker],
+        )
 
     with ThreadPoolExecutor(workers) as pool:
         try:

@@ -127,9 +127,14 @@ class _Search:
     """The annealing of one instance from one plan, and the best plan that the referee has seen."""
 
     def __init__(
-        self, instance: Instance, semantics: Makespan, start: Start, known: Start | None, *,
+        self,
+        instance: Instance,
+        semantics: Makespan,
+        start: Start,
+        known: Start | None,
+        *,
         insertion: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.instance, self.semantics = instance, semantics
         self.data, self.line = kernel_data(instance, semantics), line_of(instance, semantics)
         self.work, self.peak = new_work(self.data), peak_arrays(instance, semantics)
@@ -187,9 +192,19 @@ class _Search:
                 total = min(most, done + max(1, int(rate * clock.left_s)))
             chunk = min(chunk, total - done)
             anneal(
-                self.data, self.line, self.peak, self.at_peak, self.state, self.work, self.booked,
-                rng, done, chunk, total, hot_ns,
-            )  # fmt: skip
+                self.data,
+                self.line,
+                self.peak,
+                self.at_peak,
+                self.state,
+                self.work,
+                self.booked,
+                rng,
+                done,
+                chunk,
+                total,
+                hot_ns,
+            )
             done += chunk
             self.done = before + done
             spent_s = max(1e-6, now_s() - asked_s)

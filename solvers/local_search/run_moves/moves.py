@@ -124,9 +124,15 @@ def line_of(instance: Instance, semantics: Makespan) -> Line:
     member_ptr, member = group_by(place, len(order))
     parts = nested_parts(instance, order)
     return Line(
-        place, arrays.group_runs[order], least.group_bytes[order], arrays.memory_bytes, member_ptr,
-        member, *_listed(parts), *_listed(alike(instance, order, parts)),
-    )  # fmt: skip
+        place,
+        arrays.group_runs[order],
+        least.group_bytes[order],
+        arrays.memory_bytes,
+        member_ptr,
+        member,
+        *_listed(parts),
+        *_listed(alike(instance, order, parts)),
+    )
 
 
 def _listed(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
@@ -142,16 +148,31 @@ def new_state(line: Line, device: Ints) -> RunState:
     n, k = len(device), len(line.room_bytes)
     shift, trial_shift, best_shift, level = np.zeros((4, n), np.int64)
     return RunState(
-        at, at.copy(), at.copy(), shift, trial_shift, best_shift, device.copy(), level,
-        np.zeros(k, np.int64), np.zeros(2, np.int64), np.array([0.0, PRICE]),
-    )  # fmt: skip
+        at,
+        at.copy(),
+        at.copy(),
+        shift,
+        trial_shift,
+        best_shift,
+        device.copy(),
+        level,
+        np.zeros(k, np.int64),
+        np.zeros(2, np.int64),
+        np.array([0.0, PRICE]),
+    )
 
 
 @kernel(nogil=True, allocates=False)
 def time_of(
-    data: ScheduleArrays, line: Line, state: RunState, at: Ints, shift: Ints, work: Work,
-    booked: Booked, limit: float,
-) -> int:  # fmt: skip
+    data: ScheduleArrays,
+    line: Line,
+    state: RunState,
+    at: Ints,
+    shift: Ints,
+    work: Work,
+    booked: Booked,
+    limit: float,
+) -> int:
     """The makespan of devices and shifts; `work` has the times, and `state.device` the devices.
 
     Ops are inserted where something can be booked. Where the longest way is above the limit, it is
@@ -174,9 +195,19 @@ def time_of(
 
 @kernel(nogil=True, allocates=False)
 def anneal(
-    data: ScheduleArrays, line: Line, peak: PeakArrays, at_peak: bool, state: RunState, work: Work,
-    booked: Booked, rng: np.random.Generator, done: int, chunk: int, total: int, hot_ns: float,
-) -> None:  # fmt: skip
+    data: ScheduleArrays,
+    line: Line,
+    peak: PeakArrays,
+    at_peak: bool,
+    state: RunState,
+    work: Work,
+    booked: Booked,
+    rng: np.random.Generator,
+    done: int,
+    chunk: int,
+    total: int,
+    hot_ns: float,
+) -> None:
     """Try moves number `done` to `done + chunk` of `total`."""
     at, trial, value, memory = state.at, state.trial, state.value, state.memory
     for step in range(chunk):

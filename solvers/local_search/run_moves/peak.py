@@ -52,12 +52,27 @@ def peak_arrays(instance: Instance, semantics: Makespan, *, is_used: bool = True
     level, most = np.zeros((2, k), np.int64)
     moment, change, at_device = np.zeros((3, spans), np.int64)
     return PeakArrays(
-        index.producer, index.consumer, index.tensor_ptr, index.tensor_edge,
-        semantics.transfers == "per_tensor", sizes.state_bytes, sizes.workspace_bytes,
-        sizes.tensor_bytes, sizes.shared_op, sizes.shared_name, sizes.shared_bytes,
-        instance.arrays.memory_bytes, first, last, np.zeros(len(sizes.shared_bytes) * k, np.int64),
-        level, most, moment, change, at_device,
-    )  # fmt: skip
+        index.producer,
+        index.consumer,
+        index.tensor_ptr,
+        index.tensor_edge,
+        semantics.transfers == "per_tensor",
+        sizes.state_bytes,
+        sizes.workspace_bytes,
+        sizes.tensor_bytes,
+        sizes.shared_op,
+        sizes.shared_name,
+        sizes.shared_bytes,
+        instance.arrays.memory_bytes,
+        first,
+        last,
+        np.zeros(len(sizes.shared_bytes) * k, np.int64),
+        level,
+        most,
+        moment,
+        change,
+        at_device,
+    )
 
 
 @kernel(nogil=True)

@@ -56,9 +56,14 @@ class Grid:
 
 
 def build_grid(
-    frontier: Frontier, time_ns: Ints, weight_ns: Ints, allowed: Flags,
-    unit_ns: int, num_cells: int, spare: int = 0,
-) -> Grid:  # fmt: skip
+    frontier: Frontier,
+    time_ns: Ints,
+    weight_ns: Ints,
+    allowed: Flags,
+    unit_ns: int,
+    num_cells: int,
+    spare: int = 0,
+) -> Grid:
     """Round a device's loads to cells.
 
     Parameters
@@ -169,9 +174,15 @@ def most_price(grid: Grid, price: Prices) -> Prices:
     frontier = grid.frontier
     none = np.zeros((0, 0), grid.rank_type)
     held: Prices = _run(
-        frontier.step_ptr, frontier.source, frontier.target, grid.shift,
-        _gains(frontier, price), frontier.num_states, grid.spare + grid.num_cells, none,
-    )[grid.spare :]  # fmt: skip
+        frontier.step_ptr,
+        frontier.source,
+        frontier.target,
+        grid.shift,
+        _gains(frontier, price),
+        frontier.num_states,
+        grid.spare + grid.num_cells,
+        none,
+    )[grid.spare :]
     return held
 
 
@@ -217,9 +228,15 @@ def most_gain(grid: Grid, gain: Prices) -> tuple[Prices, NDArray[np.unsignedinte
     num_cells = grid.spare + grid.num_cells
     choice = np.empty((int(frontier.num_states[1:].sum()), num_cells), grid.rank_type)
     value = _run(
-        frontier.step_ptr, frontier.source, frontier.target, grid.shift, gain,
-        frontier.num_states, num_cells, choice,
-    )  # fmt: skip
+        frontier.step_ptr,
+        frontier.source,
+        frontier.target,
+        grid.shift,
+        gain,
+        frontier.num_states,
+        num_cells,
+        choice,
+    )
     return value[grid.spare :], choice
 
 
@@ -227,17 +244,29 @@ def trace(grid: Grid, choice: NDArray[np.unsignedinteger[Any]], cell: int) -> Pr
     """The set that the choices of `most_gain` lead to at a cell that is reached."""
     frontier = grid.frontier
     taken, used = _trace(
-        frontier.step_ptr, frontier.source, frontier.target, frontier.taken, grid.shift,
-        frontier.num_states, choice, grid.spare + cell,
-    )  # fmt: skip
+        frontier.step_ptr,
+        frontier.source,
+        frontier.target,
+        frontier.taken,
+        grid.shift,
+        frontier.num_states,
+        choice,
+        grid.spare + cell,
+    )
     return PricedSet(np.sort(frontier.order[taken]), max(0, used - grid.spare))
 
 
 @kernel(nogil=True, boundscheck=False)
 def _run(
-    step_ptr: Ints, source: Ints, target: Ints, shift: Ints, gain: Prices,
-    num_states: Ints, num_cells: int, choice: NDArray[np.uint8],
-) -> Prices:  # fmt: skip
+    step_ptr: Ints,
+    source: Ints,
+    target: Ints,
+    shift: Ints,
+    gain: Prices,
+    num_states: Ints,
+    num_cells: int,
+    choice: NDArray[np.uint8],
+) -> Prices:
     recording = len(choice) > 0
     before = np.zeros((num_states.max(), num_cells), np.int32)
     after = np.empty((num_states.max(), num_cells), np.int32)
@@ -284,9 +313,15 @@ def _relax_recording(
 
 @kernel
 def _trace(
-    step_ptr: Ints, source: Ints, target: Ints, taken: Ints, shift: Ints, num_states: Ints,
-    choice: NDArray[np.uint8], cell: int,
-) -> tuple[Flags, int]:  # fmt: skip
+    step_ptr: Ints,
+    source: Ints,
+    target: Ints,
+    taken: Ints,
+    shift: Ints,
+    num_states: Ints,
+    choice: NDArray[np.uint8],
+    cell: int,
+) -> tuple[Flags, int]:
     """Which steps take their block on the best path to a cell, and how many cells it has."""
     result = np.zeros(len(step_ptr) - 1, np.bool_)
     row, state, used = len(choice), 0, 0

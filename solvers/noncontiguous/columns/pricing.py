@@ -131,10 +131,15 @@ class Pricer:
             unit = unit_ns * kind.scale
             grids.append(
                 build_grid(
-                    kind.frontier, kind.load_ns, kind.weight_ns, allowed, unit, num_cells,
+                    kind.frontier,
+                    kind.load_ns,
+                    kind.weight_ns,
+                    allowed,
+                    unit,
+                    num_cells,
                     spare=-(-kind.spare_ns // unit),
                 )
-            )  # fmt: skip
+            )
         return tuple(grids)
 
     def first_prices(self) -> Floats:

@@ -88,9 +88,14 @@ def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
 @kernel
 def adjust(
-    problem: Problem, admission: Admission, clusters: Clusters, order: Ints, gaps: Gaps,
-    sent: Sent, booked: bool,
-) -> Any:  # fmt: skip
+    problem: Problem,
+    admission: Admission,
+    clusters: Clusters,
+    order: Ints,
+    gaps: Gaps,
+    sent: Sent,
+    booked: bool,
+) -> Any:
     """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1.
 
     Parameters
@@ -151,9 +156,14 @@ def adjust(
 
 @kernel(allocates=False)
 def _look(
-    problem: Problem, admission: Admission, clusters: Clusters, c: int, end: Ints, arrival: Ints,
+    problem: Problem,
+    admission: Admission,
+    clusters: Clusters,
+    c: int,
+    end: Ints,
+    arrival: Ints,
     busy: Ints,
-) -> None:  # fmt: skip
+) -> None:
     """Arrival of the cluster's inputs on each device, equation (7); time of its committed ops."""
     arrival[:], busy[:] = 0, 0
     inputs = problem.inputs
@@ -173,9 +183,15 @@ def _look(
 
 @kernel
 def _earliest(
-    problem: Problem, admission: Admission, clusters: Clusters, c: int, arrival: Ints, busy: Ints,
-    gaps: Gaps, before: int,
-) -> tuple[tuple[Any, Any], Any]:  # fmt: skip
+    problem: Problem,
+    admission: Admission,
+    clusters: Clusters,
+    c: int,
+    arrival: Ints,
+    busy: Ints,
+    gaps: Gaps,
+    before: int,
+) -> tuple[tuple[Any, Any], Any]:
     """Earliest start of the cluster and its device or -1; its start on device `before` or -1."""
     start, finish, where, of_before = np.int64(-1), np.int64(-1), np.int64(NOWHERE), np.int64(-1)
     for k in range(len(arrival)):
@@ -217,9 +233,15 @@ def _is_on(admission: Admission, clusters: Clusters, c: int, device: int) -> boo
 
 @kernel
 def _occupy(
-    problem: Problem, admission: Admission, clusters: Clusters, c: int, arrival: Ints, busy: Ints,
-    gaps: Gaps, pieces: int,
-) -> tuple[Any, Any]:  # fmt: skip
+    problem: Problem,
+    admission: Admission,
+    clusters: Clusters,
+    c: int,
+    arrival: Ints,
+    busy: Ints,
+    gaps: Gaps,
+    pieces: int,
+) -> tuple[Any, Any]:
     """Book the cluster's time on the devices of its ops; its end, and the pieces booked so far."""
     busy[:] = 0
     used = np.zeros(len(busy), np.bool_)

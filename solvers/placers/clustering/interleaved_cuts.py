@@ -103,8 +103,9 @@ def _dealt(instance: Instance) -> Iterator[Ints]:
     at, work = place_of_ops(arrays, order), np.zeros(num)
     size, able = arrays.group_bytes[order], arrays.group_runs[order]
     np.add.at(work, at, flow_of(arrays).node_ns.astype(float))
-    sent_ns = sent_across(at[index.producer], at[index.consumer], num,
-                          arrays.transfer_ns[index.tensor].max(axis=1))  # fmt: skip
+    sent_ns = sent_across(
+        at[index.producer], at[index.consumer], num, arrays.transfer_ns[index.tensor].max(axis=1)
+    )
     tried: set[bytes] = set()
     for rounds in ROUNDS:
         for turn, speed in _turns(instance):

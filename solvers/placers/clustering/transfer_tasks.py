@@ -35,9 +35,17 @@ def nothing_sent(num_tensors: int, num_devices: int) -> Sent:
 
 @kernel
 def receive(
-    problem: Problem, admission: Admission, clusters: Clusters, c: int, k: int, end: Ints,
-    gaps: Gaps, sent: Sent, pieces: int, book: bool,
-) -> tuple[Any, Any]:  # fmt: skip
+    problem: Problem,
+    admission: Admission,
+    clusters: Clusters,
+    c: int,
+    k: int,
+    end: Ints,
+    gaps: Gaps,
+    sent: Sent,
+    pieces: int,
+    book: bool,
+) -> tuple[Any, Any]:
     """When the inputs of cluster c are on device k; the pieces booked so far.
 
     Inputs are those of its ops that are on k or nowhere yet. They are sent one after the other, by

@@ -35,9 +35,14 @@ from placegap.solvers.placers.list_scheduling.kernel_views import (
 
 @kernel
 def schedule_dynamic_path(
-    problem: Problem, admission: Admission, tail: Ints, tensor_cost: Ints, scale: int,
-    position: Ints, gaps: Gaps,
-) -> KernelTimes:  # fmt: skip
+    problem: Problem,
+    admission: Admission,
+    tail: Ints,
+    tensor_cost: Ints,
+    scale: int,
+    position: Ints,
+    gaps: Gaps,
+) -> KernelTimes:
     """Place the ready ops by increasing slack, critical ones first; ties by position.
 
     A device that admits the op is a candidate if the op's first idle gap there begins no later
@@ -100,9 +105,21 @@ def schedule_dynamic_path(
         if fits:
             window = length - tail[op] - est[op]
             at = _preferred(
-                problem, admission, op, window, length, arrival, begin, is_near, device, end, est,
-                tail, scale, gaps,
-            )  # fmt: skip
+                problem,
+                admission,
+                op,
+                window,
+                length,
+                arrival,
+                begin,
+                is_near,
+                device,
+                end,
+                est,
+                tail,
+                scale,
+                gaps,
+            )
         else:
             at = _least_urgent(begin, least_urgent)
         settle(admission, op, at)
@@ -144,10 +161,21 @@ def _arrivals(
 
 @kernel
 def _preferred(
-    problem: Problem, admission: Admission, op: int, window: int, length: int, arrival: Ints,
-    begin: Ints, is_near: Any, device: Ints, end: Ints, est: Ints, tail: Ints, scale: int,
+    problem: Problem,
+    admission: Admission,
+    op: int,
+    window: int,
+    length: int,
+    arrival: Ints,
+    begin: Ints,
+    is_near: Any,
+    device: Ints,
+    end: Ints,
+    est: Ints,
+    tail: Ints,
+    scale: int,
     gaps: Gaps,
-) -> Any:  # fmt: skip
+) -> Any:
     """The best of the candidates, of which there is one at least: rules 1 to 3."""
     num_devices = len(begin)
     best = NOWHERE

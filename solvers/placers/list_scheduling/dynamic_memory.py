@@ -182,9 +182,14 @@ def earliest_start_dynamic(
 
 @kernel
 def _choose(
-    ready: list[Any], rank: Ints, begins: Ints, favourite: Ints, last: Ints, device: Ints,
+    ready: list[Any],
+    rank: Ints,
+    begins: Ints,
+    favourite: Ints,
+    last: Ints,
+    device: Ints,
     waiting: Ints,
-) -> tuple[Any, Any, Any]:  # fmt: skip
+) -> tuple[Any, Any, Any]:
     """The op to commit, or -1 if none fits anywhere, its device and its start.
 
     The ready op of earliest start, or the favourite child that the device waits for where the op
@@ -227,9 +232,14 @@ def _fits(admission: Admission, footprint: Footprint, op: int, k: int) -> bool:
 
 @kernel(allocates=False)
 def _commit(
-    problem: Problem, admission: Admission, footprint: Footprint, op: int, k: int, device: Ints,
+    problem: Problem,
+    admission: Admission,
+    footprint: Footprint,
+    op: int,
+    k: int,
+    device: Ints,
     unserved: Ints,
-) -> None:  # fmt: skip
+) -> None:
     """Take the op's bytes, and free the outputs of producers that have no other consumer left."""
     group, inputs = admission.group[op], problem.inputs
     if admission.home[group] == NOWHERE:
@@ -259,9 +269,16 @@ def _awaited(favourite: Ints, last: int, k: int, device: Ints, waiting: Ints, be
 
 @kernel
 def _deliver(
-    problem: Problem, op: int, k: int, device: Ints, end: Ints, sent: Ints, clock: Ints,
-    trial: Ints, book: bool,
-) -> Any:  # fmt: skip
+    problem: Problem,
+    op: int,
+    k: int,
+    device: Ints,
+    end: Ints,
+    sent: Ints,
+    clock: Ints,
+    trial: Ints,
+    book: bool,
+) -> Any:
     """When all inputs of the op are on device k, by Baechi's two clocks; booked or on trial."""
     inputs = problem.inputs
     arrival = np.int64(0)

@@ -117,9 +117,15 @@ def earliest_start_first(
 
 @kernel
 def look_again(
-    problem: Problem, op: int, where: int, waiting: Ints, device: Ints, follows: Ints,
-    news: list[Any], pairs: list[Any],
-) -> None:  # fmt: skip
+    problem: Problem,
+    op: int,
+    where: int,
+    waiting: Ints,
+    device: Ints,
+    follows: Ints,
+    news: list[Any],
+    pairs: list[Any],
+) -> None:
     """Add the pairs whose start is to be computed anew, now that an op is placed."""
     for succ in problem.succ_op[problem.succ_ptr[op] : problem.succ_ptr[op + 1]]:
         waiting[succ] -= 1
@@ -144,9 +150,13 @@ def first_unplaced(problem: Problem, device: Ints) -> int:
 
 @kernel
 def earliest_pair(
-    now: list[list[Any]], later: list[list[Any]], clock: Ints, free_at: Ints, device: Ints,
+    now: list[list[Any]],
+    later: list[list[Any]],
+    clock: Ints,
+    free_at: Ints,
+    device: Ints,
     order: Ints,
-) -> tuple[tuple[Any, Any, Any], int]:  # fmt: skip
+) -> tuple[tuple[Any, Any, Any], int]:
     """The least top as (start, rank, device), start -1 if all heaps are empty; and its clock."""
     best, of_clock = (np.int64(-1), np.int64(-1), np.int64(-1)), NOT_LATER
     for k in range(len(now)):
@@ -171,9 +181,17 @@ def earliest_pair(
 
 @kernel
 def arrival_ns(
-    inputs: Inputs, op: int, k: int, device: Ints, end: Ints, sent: Ints, clock: Ints,
-    trial: Ints, cause: Ints, booked: bool,
-) -> tuple[Any, Any]:  # fmt: skip
+    inputs: Inputs,
+    op: int,
+    k: int,
+    device: Ints,
+    end: Ints,
+    sent: Ints,
+    clock: Ints,
+    trial: Ints,
+    cause: Ints,
+    booked: bool,
+) -> tuple[Any, Any]:
     """When all inputs of the op could be on device k, in ns, and the clock this follows from.
 
     Free transfers start when the producer ends. Booked ones (Baechi) hold one clock per device for
@@ -213,9 +231,15 @@ def arrival_ns(
 
 @kernel
 def book_transfers(
-    inputs: Inputs, op: int, k: int, device: Ints, end: Ints, sent: Ints, clock: Ints,
+    inputs: Inputs,
+    op: int,
+    k: int,
+    device: Ints,
+    end: Ints,
+    sent: Ints,
+    clock: Ints,
     news: list[Any],
-) -> None:  # fmt: skip
+) -> None:
     """Send what the op lacks on device k, as `arrival_ns` foresaw; note the tensors in `news`."""
     for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
         u, source = inputs.tensor[e], device[inputs.op[e]]

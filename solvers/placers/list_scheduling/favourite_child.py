@@ -156,9 +156,18 @@ def favourite_child_first(
 
 @kernel
 def _starts(
-    problem: Problem, admission: Admission, op: int, where: int, device: Ints, end: Ints,
-    sent: Ints, clock: Ints, trial: Ints, cause: Ints, free_at: Ints,
-) -> tuple[Any, Any, Any]:  # fmt: skip
+    problem: Problem,
+    admission: Admission,
+    op: int,
+    where: int,
+    device: Ints,
+    end: Ints,
+    sent: Ints,
+    clock: Ints,
+    trial: Ints,
+    cause: Ints,
+    free_at: Ints,
+) -> tuple[Any, Any, Any]:
     """Earliest and latest start of a ready op over the devices that admit it; on `where`, or -1."""
     first, latest, here = np.int64(-1), np.int64(-1), np.int64(-1)
     booked: Any = np.bool_(True)

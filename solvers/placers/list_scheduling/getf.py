@@ -83,8 +83,10 @@ def getf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     found = solve_model(model, task.limits.left(clock), relax=True)
     build_s = built_s + found.hand_off_s
     details: dict[str, int | float | str] = {
-        "rows": found.rows, "columns": found.columns, "groups": len(groups.devices),
-    }  # fmt: skip
+        "rows": found.rows,
+        "columns": found.columns,
+        "groups": len(groups.devices),
+    }
     if found.ending == "infeasible":  # a relaxation of every plan
         return Outcome(
             proven_infeasible=True,

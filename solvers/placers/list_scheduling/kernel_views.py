@@ -77,14 +77,22 @@ def problem_of(arrays: Arrays) -> Problem:
     """The kernels' view of an instance; O(m) memory."""
     index = arrays.index
     inputs = Inputs(
-        index.pred_ptr, index.producer[index.pred_edge], index.tensor[index.pred_edge],
-        arrays.transfer_ns, arrays.link_class,
-    )  # fmt: skip
+        index.pred_ptr,
+        index.producer[index.pred_edge],
+        index.tensor[index.pred_edge],
+        arrays.transfer_ns,
+        arrays.link_class,
+    )
     return Problem(
-        arrays.time_ns, inputs, index.succ_ptr, index.consumer[index.succ_edge],
-        index.tensor[index.succ_edge], index.tensor_ptr, index.consumer[index.tensor_edge],
+        arrays.time_ns,
+        inputs,
+        index.succ_ptr,
+        index.consumer[index.succ_edge],
+        index.tensor[index.succ_edge],
+        index.tensor_ptr,
+        index.consumer[index.tensor_edge],
         index.topological_order,
-    )  # fmt: skip
+    )
 
 
 def admission_of(arrays: Arrays) -> Admission:

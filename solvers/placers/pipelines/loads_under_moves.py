@@ -218,9 +218,15 @@ def loads(state: State, overlap: bool) -> Ints:
 
 @kernel
 def best_move(
-    state: State, time: Ints, size: Ints, fits: NDArray[np.bool_], memory: Ints, arcs: Arcs,
-    overlap: bool, chain: bool,
-) -> tuple[int, int, int]:  # fmt: skip
+    state: State,
+    time: Ints,
+    size: Ints,
+    fits: NDArray[np.bool_],
+    memory: Ints,
+    arcs: Arcs,
+    overlap: bool,
+    chain: bool,
+) -> tuple[int, int, int]:
     """The move that leaves the least max_load: that, the unit and its new device; -1 if none helps.
 
     Only moves from or to the heaviest device can help. Of equal moves the first unit's, to the

@@ -142,9 +142,15 @@ class _Descent:
         units = self.units
         for made in range(most):
             _, v, b = best_move(
-                state, units.time_ns, units.resident_bytes, self.fits, self.memory, self.arcs,
-                self.overlap, self.chain,
-            )  # fmt: skip
+                state,
+                units.time_ns,
+                units.resident_bytes,
+                self.fits,
+                self.memory,
+                self.arcs,
+                self.overlap,
+                self.chain,
+            )
             if v < 0:
                 return made
             move(state, units.time_ns, units.resident_bytes, self.nets, self.arcs, v, b)

@@ -44,9 +44,13 @@ def random_assignment(draw: Draw, generator: np.random.Generator) -> Ints | None
 
 @kernel
 def _assign(
-    order: Ints, share: NDArray[np.float64], fits: NDArray[np.bool_], size: Ints, memory: Ints,
+    order: Ints,
+    share: NDArray[np.float64],
+    fits: NDArray[np.bool_],
+    size: Ints,
+    memory: Ints,
     is_host: NDArray[np.bool_],
-) -> Ints:  # fmt: skip
+) -> Ints:
     """Device of each unit; empty if one is left over."""
     k_count = len(memory)
     device, free = np.zeros(len(size), np.int64), memory.copy()

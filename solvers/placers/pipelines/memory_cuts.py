@@ -72,8 +72,9 @@ def _slicings(instance: Instance) -> Iterator[Ints]:
     size, blocked = arrays.group_bytes[order].astype(float), ~arrays.group_runs[order]
     time_ns = np.zeros((num, most))
     np.add.at(time_ns, at, arrays.time_ns.clip(0).astype(float))
-    sent_ns = sent_across(at[index.producer], at[index.consumer], num,
-                    arrays.transfer_ns[index.tensor].max(axis=1))  # fmt: skip
+    sent_ns = sent_across(
+        at[index.producer], at[index.consumer], num, arrays.transfer_ns[index.tensor].max(axis=1)
+    )
     room = np.where(arrays.memory_bytes == NO_LIMIT, np.inf, arrays.memory_bytes.astype(float))
     speed = np.where(blocked, 0.0, time_ns).sum(axis=0) / np.maximum(1, (~blocked).sum(axis=0))
     tried: set[tuple[int, ...]] = set()

@@ -90,11 +90,20 @@ def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
     boundary = np.append(0, prefix_cuts(order, layers.nets))[stops].astype(np.float64)
     accelerators, hosts = problem.counts
     value, k, c, origin, replicas = _stages(
-        stops, boundary, layers.time, layers.need, problem.room, layers.parameter_bytes,
-        layers.nets, accelerators, hosts, accelerators if shared else 1,
+        stops,
+        boundary,
+        layers.time,
+        layers.need,
+        problem.room,
+        layers.parameter_bytes,
+        layers.nets,
+        accelerators,
+        hosts,
+        accelerators if shared else 1,
         _bandwidth(instance, problem),
-        problem.overlap, FORMULAS.index(params.formula),
-    )  # fmt: skip
+        problem.overlap,
+        FORMULAS.index(params.formula),
+    )
     details = {"blocks": problem.num_blocks, "layers": layers.num_layers}
     if np.isinf(value):
         return Outcome(
@@ -119,9 +128,13 @@ def _bandwidth(instance: Instance, problem: ChainProblem) -> float:
 
 
 def _placement(
-    problem: ChainProblem, layers: Layers, stops: Ints, used: tuple[int, int], origin: Ints,
+    problem: ChainProblem,
+    layers: Layers,
+    stops: Ints,
+    used: tuple[int, int],
+    origin: Ints,
     replicas: Ints,
-) -> tuple[tuple[int, ...], ...]:  # fmt: skip
+) -> tuple[tuple[int, ...], ...]:
     """Devices of each op, from the last stage back."""
     (k, c), at = used, len(stops) - 1
     of_layer: list[tuple[int, ...]] = [()] * layers.num_layers
@@ -141,10 +154,20 @@ def _placement(
 
 @kernel
 def _stages(
-    stops: Ints, boundary: NDArray[np.float64], time: Ints, need: Ints, room: Ints,
-    parameters: Ints, nets: CutNets, accelerators: int, hosts: int, most_replicas: int,
-    bandwidth: float, overlap: bool, formula: int,
-) -> tuple[float, int, int, Ints, Ints]:  # fmt: skip
+    stops: Ints,
+    boundary: NDArray[np.float64],
+    time: Ints,
+    need: Ints,
+    room: Ints,
+    parameters: Ints,
+    nets: CutNets,
+    accelerators: int,
+    hosts: int,
+    most_replicas: int,
+    bandwidth: float,
+    overlap: bool,
+    formula: int,
+) -> tuple[float, int, int, Ints, Ints]:
     """Shortest chain of stages: the value, devices in use, and where from on how many replicas.
 
     In float64: the plan counts, and the referee computes its value in integers.

@@ -131,9 +131,13 @@ class Beside:
     """
 
     def __init__(
-        self, board: Board, clock: Clock, head_start_s: float | None,
-        waiting: Sequence[str] = (), workers: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        board: Board,
+        clock: Clock,
+        head_start_s: float | None,
+        waiting: Sequence[str] = (),
+        workers: int = 1,
+    ) -> None:
         self.board, self.clock, self.head_start_s = board, clock, head_start_s
         self.waiting, self.workers = waiting, workers
         self.has_interrupted = False
@@ -154,9 +158,11 @@ class Beside:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         began = time.monotonic()
         while not (self._ended.is_set() or self.board.is_over):
             spent_s = time.monotonic() - began

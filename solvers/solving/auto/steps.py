@@ -143,9 +143,12 @@ def bound_step(task: Task, share: float = 1.0) -> AutoStep:
 
 
 def plans(
-    task: Task, seed: int, waiting: Sequence[str] = (), workers: int = 1,
+    task: Task,
+    seed: int,
+    waiting: Sequence[str] = (),
+    workers: int = 1,
     least: Callable[[], int | None] = lambda: None,
-) -> Iterator[AutoStep]:  # fmt: skip
+) -> Iterator[AutoStep]:
     """The steps that look for plans, without end where a seed makes a difference.
 
     Placers that are still `waiting` come first, until a share of the time is over; those that are

@@ -58,9 +58,11 @@ def grouped_draw(seed: int, scale: str = "small") -> Instance:
         rooms = rooms[:1] * accelerators
     devices = [
         Device(
-            name=f"d{k}", kind=kind, is_host=kind == "cpu",
+            name=f"d{k}",
+            kind=kind,
+            is_host=kind == "cpu",
             memory_bytes=None if kind == "cpu" else rooms[k],
         )
         for k, kind in enumerate(kinds)
-    ]  # fmt: skip
+    ]
     return draw.instance_of(f"grouped-{scale}-{seed}", ops, edges, devices)

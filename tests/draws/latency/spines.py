@@ -19,8 +19,12 @@ def spine_instance(seed: int, num_ops: int, num_devices: int, hosts: int) -> Ins
     layers: list[list[int]] = []
     while (made := sum(map(len, layers))) < num_ops:
         layers.append(list(range(made, min(num_ops, made + rng.choice([1, 1, 1, 2, 3])))))
-    pairs = {(a, b): None for one, two in pairwise(layers) for b in two
-             for a in rng.sample(one, rng.randint(1, len(one)))}  # fmt: skip
+    pairs = {
+        (a, b): None
+        for one, two in pairwise(layers)
+        for b in two
+        for a in rng.sample(one, rng.randint(1, len(one)))
+    }
     depth = {i: at for at, layer in enumerate(layers) for i in layer}
     for _ in range(rng.randint(0, 3)):
         a, b = sorted(rng.sample(range(num_ops), 2))

@@ -147,9 +147,10 @@ def test_a_recorded_bound_that_the_portfolio_beats_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entry = next(
-        entry for entry in read_best_known()
+        entry
+        for entry in read_best_known()
         if entry.key == ("squeezenet", "moirai-intra-server", "max_load any add")
-    )  # fmt: skip
+    )
     stale = entry.model_copy(update={"bound_ns": 1})
     (case,) = bench_optima.recorded_cases([stale])
     row = bench_optima.run_recorded(case)

@@ -38,9 +38,13 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def stored(bound_ns: int = 34, **changes: Any) -> StoredBound:
     content: dict[str, Any] = {
-        "bound_ns": bound_ns, "bound_origin": "cp-sat", "rests_on": "CP-SAT 9",
-        "semantics": Makespan(), "content_hash": example().content_hash, **changes,
-    }  # fmt: skip
+        "bound_ns": bound_ns,
+        "bound_origin": "cp-sat",
+        "rests_on": "CP-SAT 9",
+        "semantics": Makespan(),
+        "content_hash": example().content_hash,
+        **changes,
+    }
     return StoredBound(**content)
 
 
@@ -81,9 +85,12 @@ def test_the_facade_keeps_a_bound_too(tmp_path: Path) -> None:
     found.save(tmp_path / "plan.json")
     bound = load_stated_plan(example(), tmp_path / "plan.json").bound
     assert bound == StoredBound(
-        bound_ns=39, bound_origin="ideal-dp", rests_on="proof", semantics=CHAIN,
+        bound_ns=39,
+        bound_origin="ideal-dp",
+        rests_on="proof",
+        semantics=CHAIN,
         content_hash=example().content_hash,
-    )  # fmt: skip
+    )
     # m-topo proves nothing, and work only 22
     again = placegap.solve(
         example(), objective=CHAIN, method="m-topo", start=tmp_path / "plan.json"
@@ -144,13 +151,16 @@ def test_the_bound_of_a_start_is_kept(model: str, tmp_path: Path, capsys: Captur
     ("bound", "sentence"),
     [
         # a plan of 35 ns refutes 36
-        (stored(36), "stored in plan.json: cp-sat, the word of CP-SAT 9: says that no plan is below"
-                     " 36 ns, and one has 35: the bound is wrong"),
+        (
+            stored(36),
+            "stored in plan.json: cp-sat, the word of CP-SAT 9: says that no plan is below"
+            " 36 ns, and one has 35: the bound is wrong",
+        ),
         (stored(content_hash="0" * 64), "its bound is about another content"),
         (stored(semantics=Makespan(channels="free")), "its bound is one under makespan free"),
     ],
     ids=["refuted", "content", "rules"],
-)  # fmt: skip
+)
 def test_a_stored_bound_that_cannot_hold_is_one_sentence(
     bound: StoredBound, sentence: str, model: str, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -214,8 +224,10 @@ def test_a_plan_without_its_model_still_says_its_bound(tmp_path: Path, capsys: C
     assert main(["show", saved(tmp_path, "plan.json", stored()), "--json"]) == 0
     said = answer(capsys)
     assert (said["bound_ns"], said["bound_origin"], said["rests_on"]) == (
-        34, "stored: cp-sat", "CP-SAT 9",
-    )  # fmt: skip
+        34,
+        "stored: cp-sat",
+        "CP-SAT 9",
+    )
 
 
 def test_an_old_plan_file_has_no_bound_and_loads(
@@ -239,10 +251,11 @@ def layered() -> Instance:
     )
     base = example()
     edges = tuple(
-        edge.model_copy(update={"producer": f"op{i}", "consumer": f"op{i + 1}", "tensor": None,
-                                "bytes": 0})
+        edge.model_copy(
+            update={"producer": f"op{i}", "consumer": f"op{i + 1}", "tensor": None, "bytes": 0}
+        )
         for i, edge in enumerate(base.graph.edges[:3])
-    )  # fmt: skip
+    )
     return base.model_copy(update={"graph": Graph(name="layered", ops=ops, edges=edges)})
 
 

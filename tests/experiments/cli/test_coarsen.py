@@ -65,8 +65,11 @@ def test_the_coarse_instance_and_the_map_are_written(
     instance = load_document(out).instance()
     assert (instance.num_ops, instance.name) == (3, "fd-dps-figure-3-pesto-merge")
     assert json.loads(where.read_text()) == {
-        "op1": "op1", "op2": "op2", "op3": "op1", "op4": "op4",
-    }  # fmt: skip
+        "op1": "op1",
+        "op2": "op2",
+        "op3": "op1",
+        "op4": "op4",
+    }
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,18 @@ def named_sizes(folder: Path, *dims: Any) -> str:
     ("devices", "links", "message"),
     [
         ("name: g, count: 2, kind: T4", "", "links: no path leads from 'g0' to 'g1'; add a link"),
-        ("name: g, count: 2, kind: own, memory_bytes: null", "",
-         "devices: no op of 'squeezenet' has a time for any of the device kinds (own)"),
-        ("name: g, count: 2, kind: T4",
-         "all_to_all: all, bandwidth_bytes_per_s: 1, latency_ns: 4611686018427387904",
-         "links: 3154176 bytes take"),
+        (
+            "name: g, count: 2, kind: own, memory_bytes: null",
+            "",
+            "devices: no op of 'squeezenet' has a time for any of the device kinds (own)",
+        ),
+        (
+            "name: g, count: 2, kind: T4",
+            "all_to_all: all, bandwidth_bytes_per_s: 1, latency_ns: 4611686018427387904",
+            "links: 3154176 bytes take",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_cluster_at_fault_is_blamed_itself(
     tmp_path: Path, capsys: Capture, devices: str, links: str, message: str
 ) -> None:
@@ -128,9 +133,11 @@ def test_a_plan_of_another_model_says_so(tmp_path: Path, capsys: Capture) -> Non
 
 @pytest.mark.parametrize(
     ("column", "message"),
-    [("op", "no row is of an op of the model 'squeezenet': these are measurements of another"),
-     ("device", "no row is of a device kind of '8xH100-nvlink' (H100-80GB)")],
-)  # fmt: skip
+    [
+        ("op", "no row is of an op of the model 'squeezenet': these are measurements of another"),
+        ("device", "no row is of a device kind of '8xH100-nvlink' (H100-80GB)"),
+    ],
+)
 def test_measurements_of_another_model_or_cluster_say_so(
     tmp_path: Path, capsys: Capture, column: str, message: str
 ) -> None:
@@ -146,12 +153,14 @@ def test_measurements_of_another_model_or_cluster_say_so(
     ("args", "message"),
     [
         (["place", "squeezenet", "--cluster", "MODEL"], "MODEL: is a model; name a cluster here"),
-        (["verify", "squeezenet", "MODEL", "--cluster", "8xH100-nvlink"],
-         "MODEL: is a model; name a plan here"),
+        (
+            ["verify", "squeezenet", "MODEL", "--cluster", "8xH100-nvlink"],
+            "MODEL: is a model; name a plan here",
+        ),
         (["study", "CLUSTER"], "CLUSTER: is a cluster; name a study here"),
         (["place", "CLUSTER"], "CLUSTER: is YAML: a cluster (--cluster) or a study"),
     ],
-)  # fmt: skip
+)
 def test_a_file_in_the_place_of_another_is_told_for_what_it_is(
     tmp_path: Path, capsys: Capture, args: list[str], message: str
 ) -> None:

@@ -53,8 +53,16 @@ def test_convert_writes_measured_times_into_the_instance(
 
 def test_the_catalogue_need_not_know_a_kind_that_was_measured(tmp_path: Path) -> None:
     graph = tmp_path / "net.json"
-    graph.write_text(json.dumps({"format": "placegap", "version": 1, "name": "net",
-                                 "graph": {"name": "net", "ops": [{"name": "a"}]}}))  # fmt: skip
+    graph.write_text(
+        json.dumps(
+            {
+                "format": "placegap",
+                "version": 1,
+                "name": "net",
+                "graph": {"name": "net", "ops": [{"name": "a"}]},
+            }
+        )
+    )
     cluster = tmp_path / "own.yaml"
     cluster.write_text("name: own\ndevices: [{name: x, kind: mine, memory_bytes: null}]\n")
     times = tmp_path / "times.csv"

@@ -76,7 +76,11 @@ def test_memory_alone_asks_for_a_makespan(model: str, capsys: Capture) -> None:
 
 def test_a_table_of_a_study_names_the_rule() -> None:
     entry = TableEntry.model_validate(
-        {"name": "t", "semantics": {"objective": "max_load", "memory": "peak"},
-         "instances": ["resnet50"], "methods": ["m-topo"]}
-    )  # fmt: skip
+        {
+            "name": "t",
+            "semantics": {"objective": "max_load", "memory": "peak"},
+            "instances": ["resnet50"],
+            "methods": ["m-topo"],
+        }
+    )
     assert entry.semantics.label == "max_load any add peak"

@@ -31,9 +31,13 @@ def test_the_finer_instance_and_the_map_are_written(model: str, capsys: Capture)
     expected = split_ops(splittable_diamond(), {1: Cut("batch", 2)}).fine
     assert load_document("finer.json.gz").instance().content_hash == expected.content_hash
     assert json.loads(Path("map.json").read_text()) == {
-        "op1": "op1", "op2/1of2": "op2", "op2/2of2": "op2", "op2/gather": "op2",
-        "op3": "op3", "op4": "op4",
-    }  # fmt: skip
+        "op1": "op1",
+        "op2/1of2": "op2",
+        "op2/2of2": "op2",
+        "op2/gather": "op2",
+        "op3": "op3",
+        "op4": "op4",
+    }
     out = capsys.readouterr().out
     assert "1 op split into 2 parts" in out
     assert "another instance: its plans and bounds are none of the model as it is" in out

@@ -144,11 +144,14 @@ def test_a_plan_of_another_content_is_rejected_unless_asked_for(
 @pytest.mark.parametrize(
     "semantics",
     [
-        MAKESPAN, MaxLoad(), MaxLoadFwdBwd(),
-        MaxLoad(replicas=True), LatencySubgraphs(),
+        MAKESPAN,
+        MaxLoad(),
+        MaxLoadFwdBwd(),
+        MaxLoad(replicas=True),
+        LatencySubgraphs(),
     ],
     ids=lambda semantics: semantics.label,
-)  # fmt: skip
+)
 def test_cheap_bounds_are_below_the_optimum(semantics: Semantics) -> None:
     best = solve(example(), semantics, "brute-force")
     bound = quick_bound(example(), semantics)

@@ -67,10 +67,14 @@ def test_names_paths_and_objects_give_the_same(tmp_path: Path) -> None:
     bound = graph.instance(cluster)
     save_document(Document.of(bound), tmp_path / "zfnet.json")
     models = [
-        ("zfnet512", "moirai-intra-server"), (graph, cluster), (graph.graph, cluster),
-        (bound, None), (bound, cluster), (tmp_path / "zfnet.json", None),
+        ("zfnet512", "moirai-intra-server"),
+        (graph, cluster),
+        (graph.graph, cluster),
+        (bound, None),
+        (bound, cluster),
+        (tmp_path / "zfnet.json", None),
         (str(tmp_path / "zfnet.json"), "moirai-intra-server"),
-    ]  # fmt: skip
+    ]
     values = {
         placegap.solve(model, where, "max_load", method="m-topo").value_ns
         for model, where in models

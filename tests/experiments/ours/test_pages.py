@@ -114,13 +114,31 @@ def test_a_row_without_a_plan_counts_as_none_and_ranks_last() -> None:
 def test_blind_plans_are_held_against_promise_plan_and_best_bound() -> None:
     where = {"instance": "i", "cluster": "c"}
     records = [
-        {**where, "method": "a", "blind_free_ns": 100, "blind_port_ns": 150, "aware_ns": 150,
-         "bound_ns": None},
-        {**where, "method": "b", "blind_free_ns": 110, "blind_port_ns": 125, "aware_ns": 100,
-         "bound_ns": 75},
-        {**where, "method": "c", "blind_free_ns": 90, "blind_port_ns": None, "aware_ns": None,
-         "bound_ns": None},
-    ]  # fmt: skip
+        {
+            **where,
+            "method": "a",
+            "blind_free_ns": 100,
+            "blind_port_ns": 150,
+            "aware_ns": 150,
+            "bound_ns": None,
+        },
+        {
+            **where,
+            "method": "b",
+            "blind_free_ns": 110,
+            "blind_port_ns": 125,
+            "aware_ns": 100,
+            "bound_ns": 75,
+        },
+        {
+            **where,
+            "method": "c",
+            "blind_free_ns": 90,
+            "blind_port_ns": None,
+            "aware_ns": None,
+            "bound_ns": None,
+        },
+    ]
     first, second = blind_rows(records)
     # 150/100 and 150/150; one alike; 1 - 75/150
     assert first == ("a", Loss(0.5, 0.5, 1), Loss(0, 0, 1), 1, 0.5)
@@ -131,8 +149,15 @@ def test_blind_plans_are_held_against_promise_plan_and_best_bound() -> None:
 
 def test_losses_and_orders_compare_a_draw_with_true_costs() -> None:
     def record(off: float, method: str, believed_ns: int, true_ns: int) -> dict[str, object]:
-        return {"instance": "i", "cluster": "c", "seed": 1, "off": off, "method": method,
-                "believed_ns": believed_ns, "true_ns": true_ns}  # fmt: skip
+        return {
+            "instance": "i",
+            "cluster": "c",
+            "seed": 1,
+            "off": off,
+            "method": method,
+            "believed_ns": believed_ns,
+            "true_ns": true_ns,
+        }
 
     records = [
         record(0.0, "a", 100, 100),

@@ -147,11 +147,13 @@ def test_a_claim_lists_the_ratio_of_every_row() -> None:
     claims = [{"name": "up to 2", "source": "abstract", "slower": "B", "faster": "A", "ratio": 2}]
     cells = cells_of(
         {
-            ("t", "net", "a"): plan(2 * S), ("t", "net", "b"): plan(5 * S),
-            ("t", "other", "a"): plan(4 * S), ("t", "other", "b"): plan(5 * S),
+            ("t", "net", "a"): plan(2 * S),
+            ("t", "net", "b"): plan(5 * S),
+            ("t", "other", "a"): plan(4 * S),
+            ("t", "other", "b"): plan(5 * S),
         },
         {"t": CHAIN},
-    )  # fmt: skip
+    )
     (told,) = [note for note in notes(compare(table(claims=claims), cells)) if "claim" in note]
     assert told.endswith("; row by row: Net 2.500, Other 1.250")
 
@@ -160,11 +162,13 @@ def test_a_claim_may_be_a_mean_and_is_held_against_ours() -> None:
     claim = {"name": "on average 2", "source": "abstract", "slower": "B", "faster": "A", "ratio": 2}
     cells = cells_of(
         {
-            ("t", "net", "a"): plan(2 * S), ("t", "net", "b"): plan(5 * S, bound=1 * S),
-            ("t", "other", "a"): plan(4 * S), ("t", "other", "b"): plan(5 * S, bound=2 * S),
+            ("t", "net", "a"): plan(2 * S),
+            ("t", "net", "b"): plan(5 * S, bound=1 * S),
+            ("t", "other", "a"): plan(4 * S),
+            ("t", "other", "b"): plan(5 * S, bound=2 * S),
         },
         {"t": CHAIN},
-    )  # fmt: skip
+    )
     (mean,) = compare(table(claims=[{**claim, "statistic": "mean"}]), cells).claims
     # (5 / 2 + 5 / 4) / 2; at the bounds of 1 and 2 s it would be (5 / 1 + 5 / 2) / 2
     assert (mean.ours, mean.row, mean.at_most) == (1.875, "", 3.75)

@@ -86,7 +86,7 @@ def of_two_rows(**changed: object) -> ComparedTable:
         # nothing was published
         ({"over": "C", "of": "paper"}, "{x.most:.1f} {x.mean:.1f} {x.all.word}", "- - none"),
     ],
-)  # fmt: skip
+)
 def test_a_figure_is_taken_from_the_cells(
     figure: dict[str, object], sentence: str, told: str
 ) -> None:

@@ -129,10 +129,13 @@ def test_every_method_runs_on_a_file_of_chains_or_says_what_it_needs() -> None:
         ({"plans": "any"}, "heft", "it does with --objective makespan, without --plans any"),
         ({"channels": "free"}, "moirai", None),  # it does all channels
         ({"transfers": "per_tensor"}, "moirai", "it does with --transfers per_edge"),
-        ({"schedule": "interleaved", "stages_per_device": 2}, "heaviest-stage",
-         "it does with --schedule 1f1b --stages-per-device 1"),
+        (
+            {"schedule": "interleaved", "stages_per_device": 2},
+            "heaviest-stage",
+            "it does with --schedule 1f1b --stages-per-device 1",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_user_asks_for_stands_and_the_message_names_the_option(
     rules: dict[str, str], method: str, mend: str | None
 ) -> None:

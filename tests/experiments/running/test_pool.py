@@ -113,10 +113,13 @@ def test_workers_that_cannot_start_are_an_error_not_a_crash_of_every_task(
     with pytest.raises(PoolError, match="cannot start"):
         list(
             run_pool(
-                [("sleep", 0)], job, workers=1, hard_limit_s=lambda task: 20,
+                [("sleep", 0)],
+                job,
+                workers=1,
+                hard_limit_s=lambda task: 20,
                 modules=["no_such_module"],
             )
-        )  # fmt: skip
+        )
     assert "no_such_module" in capfd.readouterr().err
 
 

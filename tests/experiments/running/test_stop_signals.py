@@ -131,9 +131,11 @@ def test_a_signal_in_the_second_opinion_keeps_the_first_and_says_so(tmp_path: Pa
     "command", [["convert", "zfnet512", "out.json"], ["split", "zfnet512"], ["verify", "a", "b"]]
 )
 def test_every_command_ends_with_the_signals_status(
-    command: list[str], number: int, monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    number: int,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     from placegap.experiments.running import sources
 
     def signal_here(*args: object) -> None:
@@ -200,9 +202,16 @@ def test_a_solver_in_a_process_of_its_own_ends_with_a_kill(tmp_path: Path) -> No
     program.write_text("#!/bin/sh\ntouch begun\nexec sleep 60\n")
     program.chmod(0o755)
     process = processes.begin(
-        PLACEGAP, "place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--method", "scotch",
-        cwd=tmp_path, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
-    )  # fmt: skip
+        PLACEGAP,
+        "place",
+        "zfnet512",
+        "--cluster",
+        "celeritas-4xV100-pcie",
+        "--method",
+        "scotch",
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
     wait_for(process, tmp_path / "begun")
     process.kill()
     process.communicate()
@@ -219,8 +228,10 @@ def test_the_tests_of_ctrl_c_pass_where_it_is_ignored() -> None:
     # ``nohup make test &`` in a script
     tests = Path(__file__).parents[2]
     process = processes.begin(
-        TESTS, str(tests / "experiments" / "running" / "test_processes.py"),
-        ignored=[signal.SIGINT, signal.SIGHUP], cwd=tests.parent,
-    )  # fmt: skip
+        TESTS,
+        str(tests / "experiments" / "running" / "test_processes.py"),
+        ignored=[signal.SIGINT, signal.SIGHUP],
+        cwd=tests.parent,
+    )
     out, err = finish(process)
     assert process.returncode == 0, out + err

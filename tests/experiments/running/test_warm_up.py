@@ -33,9 +33,14 @@ ENDLESS = [name for name, method in METHODS.items() if method.params.little_effo
 
 def test_the_searches_that_use_all_of_their_time_are_known() -> None:
     assert sorted(ENDLESS) == [
-        "annealing", "chain-sides", "disjunctive-search", "hrl", "multilevel", "placeto",
+        "annealing",
+        "chain-sides",
+        "disjunctive-search",
+        "hrl",
+        "multilevel",
+        "placeto",
         "run-moves",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("method", sorted({*ENDLESS} - {"hrl", "placeto"}))  # these need PyTorch

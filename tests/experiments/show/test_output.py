@@ -22,8 +22,11 @@ def shell(folder: Path, redirection: str, command: str = PLACE) -> tuple[int, st
     line = f"{sys.executable} -c '{PLACEGAP}' {command} {redirection}"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", line],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr

@@ -35,8 +35,10 @@ def chain(num_devices: int, *, hosts: int = 0, kinds: tuple[str, ...] = ()) -> I
     )
     links = tuple(
         Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
-        for a in names for b in names if a != b
-    )  # fmt: skip
+        for a in names
+        for b in names
+        if a != b
+    )
     ops = tuple(Op(name=f"op{i}", time_ns={"gpu": t}) for i, t in enumerate((5, 7, 9)))
     edges = tuple(Edge(producer=f"op{i}", consumer=f"op{i + 1}", bytes=2) for i in range(2))
     return Instance(
@@ -47,9 +49,12 @@ def chain(num_devices: int, *, hosts: int = 0, kinds: tuple[str, ...] = ()) -> I
 
 
 def judged(
-    instance: Instance, placement: list[int], semantics: Semantics, bound: int | None = None,
+    instance: Instance,
+    placement: list[int],
+    semantics: Semantics,
+    bound: int | None = None,
     method: str = "throughput-ip",
-) -> Result:  # fmt: skip
+) -> Result:
     outcome = Outcome(Plan.on(placement), bound_ns=bound)
     return finish(instance, semantics, method, outcome, solve_s=0)
 

@@ -21,8 +21,10 @@ def test_each_line_is_in_the_file_as_soon_as_it_is_known(tmp_path: Path) -> None
         hear(News(35, 30, "annealing", bound_by="work"))
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(line["value_ns"], line["bound_ns"], line["source"]) for line in lines] == [
-        (40, None, "heft"), (40, 30, "work"), (35, 30, "annealing"),
-    ]  # fmt: skip
+        (40, None, "heft"),
+        (40, 30, "work"),
+        (35, 30, "annealing"),
+    ]
     assert all(line["seconds"] >= 0 for line in lines)
     assert "<svg" in plot.read_text()
 

@@ -61,8 +61,14 @@ def test_each_share_of_memory_is_a_row_of_its_own(tmp_path: Path, fakes: list[st
     study = load_study(path)
     cells = list(plan_study(study, path))
     assert len(cells) == study.tables[0].num_runs == 4 * 2 * 2 * 3
-    first, other = (cell for cell in cells if cell.label == "fake" and cell.seed == 0 and
-                    cell.instance == "zfnet512" and "H100" in cell.cluster)  # fmt: skip
+    first, other = (
+        cell
+        for cell in cells
+        if cell.label == "fake"
+        and cell.seed == 0
+        and cell.instance == "zfnet512"
+        and "H100" in cell.cluster
+    )
     assert (first.cluster, other.cluster) == (
         "8xH100-nvlink, memory 50%",
         "8xH100-nvlink, memory 30%",
@@ -130,7 +136,7 @@ BAD = [
     ("      - fake\n", "      - fakes\n", r"table 'one': there is no method 'fakes'"),
     ("{device: 1}", "{devise: 1}", r"table 'one': parameters of fake: devise: unknown field"),
     ("generate: layered", "generate: spiral", r"table 'one': there is no family 'spiral'"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[bad[1].strip() for bad in BAD])

@@ -22,10 +22,17 @@ def test_only_runs_with_a_model_have_a_line_and_the_gap_is_to_their_own_bound() 
     ip, relaxation = model_rows(CELLS)
     # the best bound of the table is 2 ms, the model's own 1.5: (2.5 - 1.5) / 2.5
     assert dict(zip(MODEL_HEAD, ip, strict=True)) == {
-        "instance": "net", "cluster": "pair", "model": "ip", "rows": "120", "columns": "45",
-        "build": "250 ms", "solve": "1.0 s", "value": "2.500", "bound": "1.500",
+        "instance": "net",
+        "cluster": "pair",
+        "model": "ip",
+        "rows": "120",
+        "columns": "45",
+        "build": "250 ms",
+        "solve": "1.0 s",
+        "value": "2.500",
+        "bound": "1.500",
         "own gap": "40.0 %",
-    }  # fmt: skip
+    }
     assert relaxation[-3:] == ("-", "1.000", "-")
 
 

@@ -62,10 +62,16 @@ def study_file(folder: Path, method: str = "fake") -> Path:
 
 def fake_run(**changes: Any) -> Run:
     facts = {
-        "source": SOURCE, "instance_hash": load_source(SOURCE).content_hash,
-        "semantics": Makespan(), "method": "fake", "params": {}, "seed": 0,
-        "time_limit_s": 30.0, "gap": 0.0, "versions": {},
-    }  # fmt: skip
+        "source": SOURCE,
+        "instance_hash": load_source(SOURCE).content_hash,
+        "semantics": Makespan(),
+        "method": "fake",
+        "params": {},
+        "seed": 0,
+        "time_limit_s": 30.0,
+        "gap": 0.0,
+        "versions": {},
+    }
     return Run(**{**facts, **changes})
 
 
@@ -275,8 +281,11 @@ def test_with_an_empty_kernel_cache_compiling_is_told_and_in_no_time(tmp_path: P
     )
     done = subprocess.run(
         [sys.executable, "-c", often, "study", str(path), "--out", str(tmp_path), "--workers", "1"],
-        env=env, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "compiling kernels for single-device on zfnet512" in done.stderr
     first, *later = map(json.loads, (tmp_path / "runs.jsonl").read_text().splitlines())
     assert first["setup_s"] > 1
@@ -285,7 +294,10 @@ def test_with_an_empty_kernel_cache_compiling_is_told_and_in_no_time(tmp_path: P
     place = ["place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--json"]
     done = subprocess.run(
         [*command, *place, "--method", "single-device"],
-        env=env, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     answer = json.loads(done.stdout)
     assert answer["setup_s"] > 1 > answer["solve_s"]

@@ -35,14 +35,18 @@ def proved(run: dict[str, object]) -> dict[str, tuple[int | None, int | None]]:
 
 def test_a_chain_optimum_is_a_value_for_all_plans_but_no_bound() -> None:
     assert proved(record("chain", 7, 7)) == {
-        "chain": (7, 7), "convex": (7, None), "any": (7, None),
-    }  # fmt: skip
+        "chain": (7, 7),
+        "convex": (7, None),
+        "any": (7, None),
+    }
 
 
 def test_a_bound_for_any_plan_holds_for_chains_too() -> None:
     assert proved(record("any", 6, 5)) == {
-        "chain": (None, 5), "convex": (None, 5), "any": (6, 5),
-    }  # fmt: skip
+        "chain": (None, 5),
+        "convex": (None, 5),
+        "any": (6, 5),
+    }
 
 
 def test_the_log_of_a_study_becomes_entries(tmp_path: Path) -> None:
@@ -62,8 +66,11 @@ def test_the_portfolio_raises_what_is_behind_and_nothing_else(
     instance = load_corpus("squeezenet").instance(load_cluster("fd-dps-8xP100"))
     for plans, value, bound in (("any", 9**9, 1), ("chain", 9**9, 9**9)):
         rules = MaxLoad(plans=plans)  # type: ignore[arg-type]
-        record_best(instance, BestKnown(semantics=rules, value_ns=value, bound_ns=bound,
-                                        bound_origin="old"), target)  # fmt: skip
+        record_best(
+            instance,
+            BestKnown(semantics=rules, value_ns=value, bound_ns=bound, bound_origin="old"),
+            target,
+        )
     assert main(["--portfolio", "1", str(target)]) == 0
     assert "max_load any add: 1 -> " in capsys.readouterr().out
     found = {e.semantics.plans: (e.bound_ns or 0, e.bound_origin) for e in read_best_known(target)}

@@ -92,8 +92,11 @@ def test_the_csv_keeps_nanoseconds_and_every_cell() -> None:
     assert row.gap == pytest.approx(0.2)
     assert pd.isna(row.own_gap)
     assert list(frame[frame.instance == "big"].status) == [
-        "feasible", "no_plan", "not_run", "not_applicable",
-    ]  # fmt: skip
+        "feasible",
+        "no_plan",
+        "not_run",
+        "not_applicable",
+    ]
 
 
 def test_the_plot_is_a_png_and_the_same_for_equal_studies() -> None:

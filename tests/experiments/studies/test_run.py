@@ -31,9 +31,15 @@ def test_every_ending_is_a_line_of_the_log(
     path = study_file(tmp_path, kinds + ", {bound: 1}, {bound: 9000000000}")
     _, cells = run_study(path, tmp_path / "out", workers=2, modules=fakes)
     assert [cell.status for cell in cells] == [
-        "crashed", "error", "no_plan", "infeasible", "timeout", "feasible", "feasible",
+        "crashed",
+        "error",
+        "no_plan",
+        "infeasible",
+        "timeout",
+        "feasible",
+        "feasible",
         "disagreement",
-    ]  # fmt: skip
+    ]
     assert "SIGKILL" in cells[0].message
     assert cells[1].message.startswith("RuntimeError: two lines (fake_methods.py:")
     assert "hard limit of 2 s" in cells[4].message
@@ -165,10 +171,16 @@ def test_an_instance_that_changes_while_the_study_runs_is_an_error(tmp_path: Pat
     from placegap.instances import Makespan
 
     run = Run(
-        source=Source("zfnet512", "celeritas-4xV100-pcie"), instance_hash="other",
-        semantics=Makespan(), method="fake", params={}, seed=0,
-        time_limit_s=1.0, gap=0.0, versions={},
-    )  # fmt: skip
+        source=Source("zfnet512", "celeritas-4xV100-pcie"),
+        instance_hash="other",
+        semantics=Makespan(),
+        method="fake",
+        params={},
+        seed=0,
+        time_limit_s=1.0,
+        gap=0.0,
+        versions={},
+    )
     outcome = task.run_task(run)
     assert outcome["status"] == "error"
     assert "has changed since the study began" in outcome["message"]

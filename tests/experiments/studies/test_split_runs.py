@@ -115,8 +115,14 @@ def test_the_command_line_writes_the_finer_instance_beside_the_plan(
     answer = json.loads(printed.out)
     assert (answer["instance"], answer["value_ns"]) == ("fd-dps-figure-3-split", 30)
     assert set(answer["placement"]) == {
-        "op1", "op2/1of3", "op2/2of3", "op2/3of3", "op2/gather", "op3", "op4",
-    }  # fmt: skip
+        "op1",
+        "op2/1of3",
+        "op2/2of3",
+        "op2/3of3",
+        "op2/gather",
+        "op3",
+        "op4",
+    }
     assert "the plan is one of the finer instance, which is written to" in printed.err
     assert main(["verify", str(finer), str(plan)]) == 0
     assert "30 ns" in capsys.readouterr().out

@@ -15,10 +15,16 @@ LIMIT_S = 10.0
 
 def run(**changes: object) -> Run:
     facts = {
-        "source": Source("zfnet512", "celeritas-4xV100-pcie"), "instance_hash": "h",
-        "semantics": Makespan(), "method": "heft", "params": {}, "seed": 0,
-        "time_limit_s": LIMIT_S, "gap": 0.0, "versions": versions_of(find_method("heft")),
-    }  # fmt: skip
+        "source": Source("zfnet512", "celeritas-4xV100-pcie"),
+        "instance_hash": "h",
+        "semantics": Makespan(),
+        "method": "heft",
+        "params": {},
+        "seed": 0,
+        "time_limit_s": LIMIT_S,
+        "gap": 0.0,
+        "versions": versions_of(find_method("heft")),
+    }
     return Run(**{**facts, **changes})
 
 

@@ -71,36 +71,51 @@ CASES: dict[str, tuple[Instance, float, float]] = {
     # a fraction y of each op on the fast device: it works 2 * 2 y, the slow one 2 * 6 (1 - y), and
     # an op takes 2 y + 6 (1 - y): all three are 3 at y = 3/4. Whole: both on the fast one
     "the slow device takes a quarter": (
-        instance("quarter", [timed("a", 2, 6), timed("b", 2, 6)], []), 3, 4,
+        instance("quarter", [timed("a", 2, 6), timed("b", 2, 6)], []),
+        3,
+        4,
     ),
     # a pinned to d0, b to d1: 2 + 4; the MILP adds the transfer of 3
     "only the MILP has transfers": (
-        instance("move", [pinned("a", 0, 2), pinned("b", 1, 4)], [("a", "b", 3)]), 6, 9,
+        instance("move", [pinned("a", 0, 2), pinned("b", 1, 4)], [("a", "b", 3)]),
+        6,
+        9,
     ),
     # on one device, 5 + 5, although there are two
     "colocated ops take turns": (
-        instance("turns", [anywhere(op, 5, colocation="pair") for op in "ab"], []), 10, 10,
+        instance("turns", [anywhere(op, 5, colocation="pair") for op in "ab"], []),
+        10,
+        10,
     ),
     # the group of a and b takes 5 + 5 on d0, 6 + 1 on d1
     "colocated ops share the device": (
         instance(
-            "share", [timed("a", 5, 6, colocation="p"), timed("b", 5, 1, colocation="p")], [],
-        ), 7, 7,
+            "share",
+            [timed("a", 5, 6, colocation="p"), timed("b", 5, 1, colocation="p")],
+            [],
+        ),
+        7,
+        7,
     ),
     # parallel ops of 5, of which a device holds one: 5 + 2 + 5 for the edge a -> b
     "memory separates ops in the MILP": (
         instance(
-            "memory", [anywhere(op, 5, resident_bytes=3) for op in "ab"], [("a", "b", 2)],
+            "memory",
+            [anywhere(op, 5, resident_bytes=3) for op in "ab"],
+            [("a", "b", 2)],
             memory_bytes=4,
-        ), 10, 12,
+        ),
+        10,
+        12,
     ),
     # four ops of 3 bytes in 6 bytes of fast and 12 of slow memory: half of the work is slow. An op
     # takes 1/2 + 10/2, the slow device 2 * 10
     "memory limits the fast group": (
         instance("fast", [timed(op, 1, 10, resident_bytes=3) for op in "abcd"], [], memory_bytes=6),
-        20, 20,
+        20,
+        20,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES, ids=lambda name: name.replace(" ", "-"))

@@ -111,9 +111,10 @@ def test_a_tensor_that_takes_longer_than_the_horizon_does_so_in_the_models_units
     edges = (Edge(producer="a", consumer="b", host_time_ns=8000),)
     devices = (Device(name="d", kind="gpu"), Device(name="e", kind="gpu"))
     pair = Instance(
-        name="pair", graph=Graph(name="pair", ops=ops, edges=edges),
+        name="pair",
+        graph=Graph(name="pair", ops=ops, edges=edges),
         cluster=Cluster(name="two", devices=devices),
-    )  # fmt: skip
+    )
     for horizon_ns, units in ((5000, 3), (0, 1)):
         model = build(pair, LATENCY_SEMANTICS[0], horizon_ns=horizon_ns)
         assert (model.unit_ns, model.exact) == (2000, True)

@@ -46,21 +46,29 @@ def solved(instance: Instance, semantics: Semantics, form: Form) -> int | None:
 
 
 def instance(
-    ops: dict[str, tuple[int | None, int | None]], edges: list[tuple[str, str, int]],
-    *, gpus: int = 1, cpus: int = 1, sizes: int = 0, memory: int | None = None,
+    ops: dict[str, tuple[int | None, int | None]],
+    edges: list[tuple[str, str, int]],
+    *,
+    gpus: int = 1,
+    cpus: int = 1,
+    sizes: int = 0,
+    memory: int | None = None,
     group: str | None = None,
-) -> Instance:  # fmt: skip
+) -> Instance:
     """Ops with their times on accelerators and on hosts, edges with their host times."""
     devices = [Device(name=f"g{k}", kind="gpu", memory_bytes=memory) for k in range(gpus)]
     devices += [Device(name=f"c{k}", kind="cpu", is_host=True) for k in range(cpus)]
     made = (
         Op(
-            name=name, resident_bytes=sizes, colocation=group,
-            time_ns={kind: t for kind, t in zip(("gpu", "cpu"), times, strict=True)
-                     if t is not None},
+            name=name,
+            resident_bytes=sizes,
+            colocation=group,
+            time_ns={
+                kind: t for kind, t in zip(("gpu", "cpu"), times, strict=True) if t is not None
+            },
         )
         for name, times in ops.items()
-    )  # fmt: skip
+    )
     carried = (Edge(producer=a, consumer=b, host_time_ns=t, tensor="out") for a, b, t in edges)
     return Instance(
         name="rule",
@@ -72,48 +80,72 @@ def instance(
 RULES: dict[str, tuple[Callable[[], Instance], int, int]] = {
     # b runs on the accelerator only: 5, in 2, 1, out 3, 7; a and c on the host
     "a call pays in and out": (
-        lambda: instance({"a": (None, 5), "b": (1, None), "c": (None, 7)},
-                         [("a", "b", 2), ("b", "c", 3)]), 18, 18,
+        lambda: instance(
+            {"a": (None, 5), "b": (1, None), "c": (None, 7)}, [("a", "b", 2), ("b", "c", 3)]
+        ),
+        18,
+        18,
     ),
     # one tensor to b and c: 5 + 2 + 1 + 1, then the host takes nothing
     "a tensor enters once": (
-        lambda: instance({"a": (None, 5), "b": (1, None), "c": (1, None)},
-                         [("a", "b", 2), ("a", "c", 2)]), 9, 9,
+        lambda: instance(
+            {"a": (None, 5), "b": (1, None), "c": (1, None)}, [("a", "b", 2), ("a", "c", 2)]
+        ),
+        9,
+        9,
     ),
     # a 1 + out 2 once; b beside c on the one host: 5
     "a tensor leaves once and hosts are parallel": (
-        lambda: instance({"a": (1, None), "b": (None, 5), "c": (None, 5)},
-                         [("a", "b", 2), ("a", "c", 2)]), 8, 8,
+        lambda: instance(
+            {"a": (1, None), "b": (None, 5), "c": (None, 5)}, [("a", "b", 2), ("a", "c", 2)]
+        ),
+        8,
+        8,
     ),
     # b is on the host: with one call, a or c is, too: 1 + 2, 1, 10; twice: 1 + 2, 1, 2 + 1
     "a second call is another call": (
-        lambda: instance({"a": (1, 10), "b": (None, 1), "c": (1, 10)},
-                         [("a", "b", 2), ("b", "c", 2)]), 14, 7,
+        lambda: instance(
+            {"a": (1, 10), "b": (None, 1), "c": (1, 10)}, [("a", "b", 2), ("b", "c", 2)]
+        ),
+        14,
+        7,
     ),
     # 5 bytes hold one op of 3, so a second accelerator has the other: 1 + 2, 2 + 1
     "memory is that of all calls": (
-        lambda: instance({"a": (1, None), "b": (1, None)}, [("a", "b", 2)],
-                         gpus=2, sizes=3, memory=5), 6, 6,
+        lambda: instance(
+            {"a": (1, None), "b": (1, None)}, [("a", "b", 2)], gpus=2, sizes=3, memory=5
+        ),
+        6,
+        6,
     ),
     # the only call waits for b, 6 + 1 + 1; of two calls a1 is the first, and a2 ends at 6 + 1
     "calls wait for what feeds them": (
-        lambda: instance({"a1": (1, None), "b": (None, 6), "a2": (1, 20)}, [("b", "a2", 0)]), 8, 7,
+        lambda: instance({"a1": (1, None), "b": (None, 6), "a2": (1, 20)}, [("b", "a2", 0)]),
+        8,
+        7,
     ),
     # a group is on the accelerator, 4 + 4, or on hosts, where its ops are side by side
     "a group is on hosts together": (
-        lambda: instance({"a": (4, 5), "b": (4, 5)}, [], group="g", cpus=2), 5, 5,
+        lambda: instance({"a": (4, 5), "b": (4, 5)}, [], group="g", cpus=2),
+        5,
+        5,
     ),
     # no host: 4 + 4 in one call, or 4 on each
     "no host is needed": (
-        lambda: instance({"a": (4, None), "b": (4, None)}, [], gpus=2, cpus=0), 4, 4,
+        lambda: instance({"a": (4, None), "b": (4, None)}, [], gpus=2, cpus=0),
+        4,
+        4,
     ),
     # p and q take no time on the accelerator, nor does x, which is on the host between them: one
     # call would wait for itself, so p or q is on the host, 9; two calls take nothing
     "calls without time do not wait in a circle": (
-        lambda: instance({"p": (0, 9), "x": (None, 0), "q": (0, 9)},
-                         [("p", "x", 0), ("x", "q", 0)]), 9, 0,
+        lambda: instance(
+            {"p": (0, 9), "x": (None, 0), "q": (0, 9)}, [("p", "x", 0), ("x", "q", 0)]
+        ),
+        9,
+        0,
     ),
-}  # fmt: skip
+}
 
 
 @both_forms
@@ -179,8 +211,9 @@ def test_chains_bound_every_plan(semantics: Semantics) -> None:
 def test_a_chain_that_memory_cuts_pays_at_the_cheapest_place() -> None:
     # a (1) -> b (1) -> c (1), two of three fit: cut before c, where the tensor takes 2: 2 + 2, then
     # 2 + 1
-    chain = instance(dict.fromkeys("abc", (1, None)), [("a", "b", 9), ("b", "c", 2)],
-                     gpus=2, sizes=1, memory=2)  # fmt: skip
+    chain = instance(
+        dict.fromkeys("abc", (1, None)), [("a", "b", 9), ("b", "c", 2)], gpus=2, sizes=1, memory=2
+    )
     assert chain_bound_ns(chain, ONCE) == 7
     assert optimum(chain, ONCE) == 7
 

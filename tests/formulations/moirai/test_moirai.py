@@ -137,10 +137,13 @@ def test_the_optimum_stays_in_the_model_when_it_is_the_horizon() -> None:
 LP_BOUNDS = {
     "tiny": (tiny_instance(24, num_ops=4, num_devices=2, max_edges=5), 9.0, 15.5, 16),
     "scattered": (
-        scattered_instance(39, num_ops=5, num_devices=3, max_edges=5), 17.0, 27.0, 33,
+        scattered_instance(39, num_ops=5, num_devices=3, max_edges=5),
+        17.0,
+        27.0,
+        33,
     ),
     "fd-dps": (example(), 33.0, 33.0, 34),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LP_BOUNDS)
@@ -199,10 +202,13 @@ def test_rows_of_every_channel_model() -> None:
         found[semantics.channels] = tuple(
             len(model.component(name))
             for name in (
-                "channel_no_overlap", "channel_shared_by_end", "channel_shared_at_end",
-                "channel_shared", "channel_work",
+                "channel_no_overlap",
+                "channel_shared_by_end",
+                "channel_shared_at_end",
+                "channel_shared",
+                "channel_work",
             )
-        )  # fmt: skip
+        )
     assert found == {
         "free": (0, 0, 0, 0, 0),
         "link": (6, 0, 3, 12, 6),

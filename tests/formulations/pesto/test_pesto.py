@@ -105,10 +105,13 @@ def test_a_warm_start_satisfies_every_row_and_is_read_back(form: Form) -> None:
 LP_BOUNDS = {
     "tiny": (tiny_instance(24, num_ops=4, num_devices=2, max_edges=5), 9.0, 15.5, 16),
     "scattered": (
-        scattered_instance(39, num_ops=5, num_devices=3, max_edges=5), 17.0, 19.6875, 26,
+        scattered_instance(39, num_ops=5, num_devices=3, max_edges=5),
+        17.0,
+        19.6875,
+        26,
     ),
     "fd-dps": (example(), 33.0, 33.0, 34),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LP_BOUNDS)

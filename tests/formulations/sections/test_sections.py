@@ -95,9 +95,12 @@ def test_an_op_that_leaves_in_fractions_to_many_devices_pays_as_if_it_went_to_on
     ops = [Op(name=f"op{i}", time_ns={"gpu": 1000 * (0 < i < 5)}) for i in range(6)]
     pairs = [*((0, i) for i in range(1, 5)), *((i, 5) for i in range(1, 5))]
     star = instance_of(
-        "star", ops, edges(pairs, [1000] * 6, [False] * 6, lambda: 1000),
-        [Device(name=f"d{k}", kind="gpu") for k in range(3)], links(3, lambda a, b: (10**9, 0)),
-    )  # fmt: skip
+        "star",
+        ops,
+        edges(pairs, [1000] * 6, [False] * 6, lambda: 1000),
+        [Device(name=f"d{k}", kind="gpu") for k in range(3)],
+        links(3, lambda a, b: (10**9, 0)),
+    )
     made = SectionMaker(star).make(sections_between(star, (0, 5))[1], 0, 0)
     assert oracle(made, Makespan()) == 3000
     assert 2399 < lp_bound_ns(made, Makespan(), 4000) <= 3000

@@ -26,8 +26,9 @@ def two_ops(room: dict[str, int | None], width: dict[str, int]) -> Instance:
     devices = tuple(Device(name=x, kind="gpu", memory_bytes=size) for x, size in room.items())
     links = tuple(
         Link(source=x, target=y, bandwidth_bytes_per_s=wide * 10**9)
-        for pair, wide in width.items() for x, y in (pair, pair[::-1])
-    )  # fmt: skip
+        for pair, wide in width.items()
+        for x, y in (pair, pair[::-1])
+    )
     cluster = Cluster(name="c", devices=devices, links=links)
     return Instance(name="two", graph=Graph(name="two", ops=ops, edges=edges), cluster=cluster)
 

@@ -284,8 +284,10 @@ def test_the_longest_group_takes_the_first_device() -> None:
     instance = loose(1, 9, 5)
     assert group_leaders(instance) == [1, 2, 0]
     assert representative_devices(instance).tolist() == [
-        [True, True, True], [True, False, False], [True, True, False],
-    ]  # fmt: skip
+        [True, True, True],
+        [True, False, False],
+        [True, True, False],
+    ]
 
 
 def test_groups_count_as_one_op() -> None:

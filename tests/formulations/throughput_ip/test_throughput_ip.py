@@ -84,48 +84,69 @@ FEATURES: dict[str, tuple[Callable[[], Instance], int, int]] = {
     "parallel ops": (lambda: two_devices(op("a", 6), op("b", 4)), 6, 6),
     # apart: 6 + 3 out and 4 + 3 in = 9, against 10 together; overlapped, the larger of 6 and 3
     "a transfer is paid at both ends": (
-        lambda: two_devices(op("a", 6), op("b", 4), edges=(edge("a", "b", 3),)), 9, 6,
+        lambda: two_devices(op("a", 6), op("b", 4), edges=(edge("a", "b", 3),)),
+        9,
+        6,
     ),
     # apart: 6 + 5 = 11, against 10 together; overlapped 6
     "a dear transfer is avoided": (
-        lambda: two_devices(op("a", 6), op("b", 4), edges=(edge("a", "b", 5),)), 10, 6,
+        lambda: two_devices(op("a", 6), op("b", 4), edges=(edge("a", "b", 5),)),
+        10,
+        6,
     ),
     # a tensor of 2 to both consumers, apart: out of d0 once, 9 + 2, into d1 once, 4 + 4 + 2 = 10
     "a tensor is paid once however many consumers it has": (
         lambda: two_devices(
-            op("a", 9), op("b", 4), op("c", 4),
+            op("a", 9),
+            op("b", 4),
+            op("c", 4),
             edges=(edge("a", "b", 2, "t"), edge("a", "c", 2, "t")),
-        ), 11, 9,
+        ),
+        11,
+        9,
     ),
     # the same with a tensor each: 9 + 2 + 2 apart, against a + b | c: 13 + 2 | 4 + 2
     "two tensors are paid twice": (
         lambda: two_devices(
-            op("a", 9), op("b", 4), op("c", 4), edges=(edge("a", "b", 2), edge("a", "c", 2)),
-        ), 13, 9,
+            op("a", 9),
+            op("b", 4),
+            op("c", 4),
+            edges=(edge("a", "b", 2), edge("a", "c", 2)),
+        ),
+        13,
+        9,
     ),
     # b on the host: a pays 6 + 3, the host only 8; together on the gpu 6 + 4 = 10
     "hosts pay no communication": (
-        lambda: two_devices(
-            op("a", 6), op("b", 4, 8), edges=(edge("a", "b", 3),), host=True
-        ), 9, 8,
+        lambda: two_devices(op("a", 6), op("b", 4, 8), edges=(edge("a", "b", 3),), host=True),
+        9,
+        8,
     ),
     # b cannot run on the gpu
     "an op runs where it is supported": (
-        lambda: two_devices(op("a", 6), op("b", cpu=50), host=True), 50, 50,
+        lambda: two_devices(op("a", 6), op("b", cpu=50), host=True),
+        50,
+        50,
     ),
     # the group stays together although 10 + 1 would be cut in half
     "a group stays together": (
         lambda: two_devices(op("a", 6, colocation="g"), op("b", 4, colocation="g"), op("c", 1)),
-        10, 10,
+        10,
+        10,
     ),
     # 7 together on the gpu, which holds 3 of 4 bytes: b goes to the host, 5 + 4 and 9
     "memory is limited": (
         lambda: two_devices(
-            op("a", 5, 50, resident_bytes=2), op("b", 2, 9, resident_bytes=2),
-            edges=(edge("a", "b", 4),), memory=3, host=True,
-        ), 9, 9,
+            op("a", 5, 50, resident_bytes=2),
+            op("b", 2, 9, resident_bytes=2),
+            edges=(edge("a", "b", 4),),
+            memory=3,
+            host=True,
+        ),
+        9,
+        9,
     ),
-}  # fmt: skip
+}
 
 
 def edge(producer: str, consumer: str, size: int, tensor: str | None = None) -> Edge:
@@ -199,8 +220,10 @@ def test_devices_of_a_chain_do_not_feed_each_other(plans: str, value: int) -> No
 def test_forward_and_backward_loads_are_balanced_apart(plans: str) -> None:
     # two forward ops of 4 ns and a backward op of 6: forward 4 on either device + 6 = 10. The best
     # max_load, both forward ops on one device, has 8 + 6
-    ops = (*(Op(name=x, time_ns={"gpu": 4}) for x in "fg"),
-           Op(name="b", time_ns={"gpu": 6}, backward=True))  # fmt: skip
+    ops = (
+        *(Op(name=x, time_ns={"gpu": 4}) for x in "fg"),
+        Op(name="b", time_ns={"gpu": 6}, backward=True),
+    )
     semantics = MaxLoadFwdBwd(plans=plans)  # type: ignore[arg-type]
     assert optimum(alike(ops, (), "ss"), semantics)[0] == 10
     assert optimum(alike(ops, (), "ss"), rules(plans=plans))[0] == 8

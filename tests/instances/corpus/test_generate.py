@@ -24,8 +24,14 @@ SIZED = {
     "fork-join": {"stages": 4, "width": 13},
     "training": {"ops": 20, "width": 4},
 }
-COUNT = {"layered": 60, "series-parallel": 60, "blocks": 1 + 4 * 16, "parallel-chains": 60,
-         "fork-join": 4 * 15, "training": 3 * 20}  # fmt: skip
+COUNT = {
+    "layered": 60,
+    "series-parallel": 60,
+    "blocks": 1 + 4 * 16,
+    "parallel-chains": 60,
+    "fork-join": 4 * 15,
+    "training": 3 * 20,
+}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -121,8 +127,9 @@ def test_training_mirrors_the_forward_graph_and_updates_its_parameters() -> None
     for op in forward.ops:
         assert network.has_edge(op.name, f"{op.name}/backward")
         assert network.has_edge(f"{op.name}/backward", f"{op.name}/update")
-        groups = {network.nodes[f"{op.name}{part}"]["colocation"]
-                  for part in ("", "/backward", "/update")}  # fmt: skip
+        groups = {
+            network.nodes[f"{op.name}{part}"]["colocation"] for part in ("", "/backward", "/update")
+        }
         assert groups == {op.name}
     backward = {op.name for op in training.ops if op.backward}
     assert not any(e.producer in backward and e.consumer not in backward for e in training.edges)

@@ -115,9 +115,15 @@ WRONG: dict[str, tuple[Content, Callable[[Content], None], str]] = {
     "a dual off by 1e-9": (TREE, put(*NODES, 0, "flows", 1, 1, value=SECOND - 1), "it claims"),
     "a dual above by 1e-9": (TREE, put(*NODES, 1, "flows", 0, 1, value=SECOND + 1), "it claims"),
     "a price that helps nobody": (
-        TREE, put(*NODES, 0, "prices", value=[[0, 0, 0, 10**30]]), "it claims"),
+        TREE,
+        put(*NODES, 0, "prices", value=[[0, 0, 0, 10**30]]),
+        "it claims",
+    ),
     "a window that proves less": (
-        TREE, put(*NODES, 0, "windows", value=[{"devices": [9, 9]}]), "it claims"),
+        TREE,
+        put(*NODES, 0, "windows", value=[{"devices": [9, 9]}]),
+        "it claims",
+    ),
     "no multipliers": (TREE, put(*NODES, 0, value={}), "it claims"),
     "another instance": (PATH, put("instance_hash", value="0" * 64), "another instance"),
     "no instance": (PATH, put("instance_hash", value=...), "malformed: KeyError"),
@@ -150,7 +156,10 @@ WRONG: dict[str, tuple[Content, Callable[[Content], None], str]] = {
     "a missing edge": (TREE, put(*NODES, 0, "flows", 0, 0, value=4), "malformed: KeyError"),
     "an edge from the end": (TREE, put(*NODES, 0, "flows", 0, 0, value=-1), "malformed: KeyError"),
     "a flow that is negative beside an op": (
-        TREE, put(*NODES, 0, "alone", value=[[0, -SECOND]]), "out of its range"),
+        TREE,
+        put(*NODES, 0, "alone", value=[[0, -SECOND]]),
+        "out of its range",
+    ),
     "a leaf missing": (TREE, put(*NODES, value=[FLOW]), "not leaves"),
     "no leaves": (TREE, put(*NODES, value=[]), "not leaves"),
     "a case missing": (TREE, put("proof", "tree", "cases", value=[[0], []]), "leave out a device"),
@@ -158,7 +167,10 @@ WRONG: dict[str, tuple[Content, Callable[[Content], None], str]] = {
     "cases of no op": (TREE, put("proof", "tree", "op", value=9), "malformed: KeyError"),
     "a node of null": (TREE, put(*NODES, 1, value=None), "malformed: TypeError"),
     "a price of memory without limit": (
-        TREE, put(*NODES, 0, "memory", value=[1, 0]), "out of its range"),
+        TREE,
+        put(*NODES, 0, "memory", value=[1, 0]),
+        "out of its range",
+    ),
     "a price of half a byte": (TREE, put(*NODES, 0, "memory", value=[0.5, 0]), "out of its range"),
     "an op off the path": (CHAIN, put("proof", "ops", value=[1, 3]), "on no path"),
     "a chain backwards": (CHAIN, put("proof", "ops", value=[2, 0]), "on no path"),
@@ -169,7 +181,7 @@ WRONG: dict[str, tuple[Content, Callable[[Content], None], str]] = {
     "an arc between unknown devices": (CHAIN, put(*ROW, "end", value=7), "out of its range"),
     "an arc without a tree": (CHAIN, put(*ROW, "tree", value=...), "malformed: KeyError"),
     "a negative weight in a window": (CHAIN, put(*WINDOW, "devices", value=[2, -1]), "range"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -236,8 +248,30 @@ def leaves_of(content: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]
     return [path]
 
 
-NASTY = (0, 1, -1, 2, 3, 10**30, -(10**30), 1.0, 0.5, math.nan, math.inf, True, None, "", "0", [],
-         {}, [0], [[0, 1]], SECOND - 1, SECOND + 1, 12 * SECOND)  # fmt: skip
+NASTY = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    10**30,
+    -(10**30),
+    1.0,
+    0.5,
+    math.nan,
+    math.inf,
+    True,
+    None,
+    "",
+    "0",
+    [],
+    {},
+    [0],
+    [[0, 1]],
+    SECOND - 1,
+    SECOND + 1,
+    12 * SECOND,
+)
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -293,7 +327,9 @@ def test_it_is_short_and_imports_the_standard_library_alone() -> None:
     assert text.count("\n") <= 300
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [
-                alias.name for alias in node.names
-            ]  # fmt: skip
+            names = (
+                [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else [alias.name for alias in node.names]
+            )
             assert all(name.split(".")[0] in sys.stdlib_module_names for name in names)

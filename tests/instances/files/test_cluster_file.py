@@ -21,14 +21,34 @@ links:
 
 TABLE_III = {  # Moirai, Table III, Gbit/s times 100
     "moirai-inter-server": {
-        "AB": 4426, "AC": 3292, "AD": 4428, "BA": 4239, "BC": 3532, "BD": 4451,
-        "CA": 3320, "CB": 3531, "CD": 3295, "DA": 4208, "DB": 4322, "DC": 3328,
+        "AB": 4426,
+        "AC": 3292,
+        "AD": 4428,
+        "BA": 4239,
+        "BC": 3532,
+        "BD": 4451,
+        "CA": 3320,
+        "CB": 3531,
+        "CD": 3295,
+        "DA": 4208,
+        "DB": 4322,
+        "DC": 3328,
     },
     "moirai-intra-server": {
-        "AB": 117004, "AC": 62610, "AD": 61056, "BA": 114816, "BC": 61898, "BD": 58109,
-        "CA": 63043, "CB": 60982, "CD": 57196, "DA": 62267, "DB": 57508, "DC": 58135,
+        "AB": 117004,
+        "AC": 62610,
+        "AD": 61056,
+        "BA": 114816,
+        "BC": 61898,
+        "BD": 58109,
+        "CA": 63043,
+        "CB": 60982,
+        "CD": 57196,
+        "DA": 62267,
+        "DB": 57508,
+        "DC": 58135,
     },
-}  # fmt: skip
+}
 
 
 def write(folder: Path, text: str, name: str = "c.yaml") -> Path:
@@ -155,8 +175,11 @@ def test_a_cluster_written_as_json_is_a_cluster_file(tmp_path: Path) -> None:
         ("all_to_all: all", "source: d0", r"links\[0\]: source and target go together"),
         ("all_to_all: all", "between: [d0, e]", r"links\[0\]: there is no device 'e'"),
         ("all_to_all: all", "between: [d0, d0]", r"links\[0\]: joins 'd0' with itself"),
-        ("ns: 5}", "ns: 5}\n  - {source: d0, target: d1, bandwidth_bytes_per_s: 1}",
-         r"links\[1\]: 'd0' -> 'd1' appears twice"),
+        (
+            "ns: 5}",
+            "ns: 5}\n  - {source: d0, target: d1, bandwidth_bytes_per_s: 1}",
+            r"links\[1\]: 'd0' -> 'd1' appears twice",
+        ),
         ("name: two\n", "", "name: field is missing"),
         ("name: two\n", "name: two\nname: three\n", "line 2, column 1: key 'name' appears twice"),
         ("name: two\n", "name: two\nvlan: 3\n", "vlan: unknown field"),
@@ -164,7 +187,7 @@ def test_a_cluster_written_as_json_is_a_cluster_file(tmp_path: Path) -> None:
         (TWO, "a: [1, 2", r"line 1, column 9: "),
         (TWO, "[" * 5000, "nested too deeply"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_cluster_file_is_a_one_line_error_that_names_file_and_place(
     tmp_path: Path, old: str, new: str, message: str
 ) -> None:
@@ -206,9 +229,18 @@ def test_a_missing_file_is_a_one_line_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "rate",
-    ["25e9", "2.5e10", "2.5e+10", "25E9", "25_000_000_000", "25000000000.0", '"25e9"',
-     '"25_000_000_000"', "250_000_000e2"],
-)  # fmt: skip
+    [
+        "25e9",
+        "2.5e10",
+        "2.5e+10",
+        "25E9",
+        "25_000_000_000",
+        "25000000000.0",
+        '"25e9"',
+        '"25_000_000_000"',
+        "250_000_000e2",
+    ],
+)
 @pytest.mark.parametrize("suffix", [".yaml", ".json"])
 def test_an_integer_may_be_written_with_an_exponent(tmp_path: Path, rate: str, suffix: str) -> None:
     if suffix == ".json":
@@ -236,10 +268,18 @@ TWO_JSON = """{"name": "two", "devices": [{"name": "d", "count": 2, "kind": "T4"
         ("4611686018427387904", 2**62),
         ("4.611686018427387904e18", 2**62),
         ("4611686018427387905.0", None),  # too large
-        ("2.5e-1", None), ("1e999", None), ("1e", None), ("fast", None), ("2.5", None),
-        ("-1e9", None), ("0e9", None), ("yes", None), ("1.5e400", None), ("25e9.5", None),
+        ("2.5e-1", None),
+        ("1e999", None),
+        ("1e", None),
+        ("fast", None),
+        ("2.5", None),
+        ("-1e9", None),
+        ("0e9", None),
+        ("yes", None),
+        ("1.5e400", None),
+        ("25e9.5", None),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_integer_is_refused_and_no_digit_is_lost(
     tmp_path: Path, rate: str, read: int | None
 ) -> None:

@@ -120,8 +120,10 @@ def test_a_hundred_thousand_ops_load_in_1_gb(tmp_path: Path) -> None:
     (tmp_path / "big.json").write_text(json.dumps(content).replace('"BIG"', graph))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "big.json")],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     num_ops, num_edges, gigabytes = done.stdout.split()
     assert (int(num_ops), int(num_edges)) == (100_000, 200_000)
     assert float(gigabytes) < 1

@@ -31,8 +31,10 @@ def ordered_plan(instance: Instance, semantics: Semantics, devices: list[int]) -
     """The plan with all orders that the simulation of a placement chooses."""
     schedule = simulate(instance, Plan.on(devices), semantics)
     table = schedule.transfers
-    rows = zip(*(x.tolist() for x in (table.item, table.destination, table.start_ns,
-                                      table.end_ns)), strict=True)  # fmt: skip
+    rows = zip(
+        *(x.tolist() for x in (table.item, table.destination, table.start_ns, table.end_ns)),
+        strict=True,
+    )
     return plan_from_times(
         instance,
         semantics,
@@ -50,8 +52,10 @@ def test_the_round_trip_is_exact(tmp_path: Path, channels: Any, transfers: Any) 
     for seed in range(10):
         instance = tiny_instance(seed, num_ops=7, num_devices=3)
         times = instance.arrays.time_ns
-        devices = [(seed + i) % 3 if times[i, (seed + i) % 3] >= 0 else int(times[i].argmax())
-                   for i in range(7)]  # fmt: skip
+        devices = [
+            (seed + i) % 3 if times[i, (seed + i) % 3] >= 0 else int(times[i].argmax())
+            for i in range(7)
+        ]
         plan = ordered_plan(instance, semantics, devices)
         ordered += plan.channel_order is not None
         save_plan(instance, plan, semantics, tmp_path / "p.json", method="by hand")
@@ -72,8 +76,9 @@ def test_a_placement_alone_and_partial_orders_come_back_as_they_were(tmp_path: P
 
 def test_the_file_names_ops_devices_and_channels(tmp_path: Path) -> None:
     semantics = Makespan(channels="port")
-    save_plan(example(), ordered_plan(example(), semantics, [0, 1, 0, 0]), semantics,
-              tmp_path / "p.json")  # fmt: skip
+    save_plan(
+        example(), ordered_plan(example(), semantics, [0, 1, 0, 0]), semantics, tmp_path / "p.json"
+    )
     raw = read_json(tmp_path / "p.json")
     assert is_plan(raw)
     assert raw["placement"] == {"op1": "gpu0", "op2": "gpu1", "op3": "gpu0", "op4": "gpu0"}

@@ -65,9 +65,19 @@ def test_plans_validate(tmp_path: Path) -> None:
 def test_the_schema_refuses_what_a_schema_can_see() -> None:
     check = validator("placegap-1")
     check.validate(good_document())
-    local = ["wrong-version", "wrong-format", "missing-graph", "unknown-field", "no-ops",
-             "negative-time", "fractional-time", "time-as-text", "backward-1", "zero-bandwidth",
-             "unknown-objective"]  # fmt: skip
+    local = [
+        "wrong-version",
+        "wrong-format",
+        "missing-graph",
+        "unknown-field",
+        "no-ops",
+        "negative-time",
+        "fractional-time",
+        "time-as-text",
+        "backward-1",
+        "zero-bandwidth",
+        "unknown-objective",
+    ]
     contents = {bad.file.removesuffix(".json"): bad.content for bad in bad_files().values()}
     for name in local:
         raw = json.loads(contents[name])

@@ -75,10 +75,12 @@ def make(ops: str, *edges: str, devices: int = 2, linked: bool = True, **changes
             ),
             links=tuple(
                 Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
-                for a in names for b in names if a != b and linked
+                for a in names
+                for b in names
+                if a != b and linked
             ),
         ),
-    )  # fmt: skip
+    )
 
 
 def on(*placement: int | tuple[int, ...], **fields: Any) -> Plan:
@@ -103,9 +105,12 @@ class Wrong:
 
 
 def wrong_times(
-    name: str, rule: str, *, spans: dict[int, tuple[int, int]] | None = None,
+    name: str,
+    rule: str,
+    *,
+    spans: dict[int, tuple[int, int]] | None = None,
     moves: dict[Transfer, tuple[int, int] | None] | None = None,
-) -> Wrong:  # fmt: skip
+) -> Wrong:
     """The best schedule of the diamond, a few of its times changed."""
     ops = tuple((spans or {}).get(i, span) for i, span in enumerate(SPANS))
     changed = {**MOVES, **(moves or {})}
@@ -116,10 +121,15 @@ def wrong_times(
 
 
 def wrong_span(
-    name: str, rule: str, instance: Instance, semantics: Semantics, plan: Plan,
-    ops: tuple[tuple[int, int], ...], late: dict[Transfer, tuple[int, int]],
+    name: str,
+    rule: str,
+    instance: Instance,
+    semantics: Semantics,
+    plan: Plan,
+    ops: tuple[tuple[int, int], ...],
+    late: dict[Transfer, tuple[int, int]],
     early: dict[Transfer, tuple[int, int]],
-) -> Wrong:  # fmt: skip
+) -> Wrong:
     """Transfers that were in time one after the other, one of them moved."""
     sane = Times(ops, late)
     return Wrong(name, instance, semantics, plan, {rule}, plan, Times(ops, {**late, **early}), sane)
@@ -136,8 +146,16 @@ CROSS = make("abcd", "ab", "cd")
 LINE = make("abc", "ab", "bc", d0={"server": "s"}, d1={"server": "t"})
 NO_LINKS = make("ab", "ab", linked=False, a={"parameter_bytes": 1})
 MIXED = make("ab", "ab", devices=3, d2={"kind": "cpu"}, a={"time_ns": {"gpu": 5, "cpu": 5}})
-GROUP = make("abc", "ab", "bc", devices=3, a={"colocation": "g"}, c={"colocation": "g"},
-             d0={"is_host": True}, d1={"is_host": True})  # fmt: skip
+GROUP = make(
+    "abc",
+    "ab",
+    "bc",
+    devices=3,
+    a={"colocation": "g"},
+    c={"colocation": "g"},
+    d0={"is_host": True},
+    d1={"is_host": True},
+)
 CALLS = make("abcd", "ab", "bc", "cd")
 ZERO = Times(((0, 5), (5, 10)), {})
 
@@ -148,35 +166,106 @@ WRONG = (
     wrong_times("an op is 1 ns too long", "duration", spans={2: (5, 16)}),
     wrong_times("a transfer is missing", "transfer", moves={Transfer(0, 1): None}),
     wrong_times("a transfer is 1 ns too short", "duration", moves={Transfer(0, 1): (5, 5)}),
-    wrong_times("a tensor is sent 1 ns before it is done", "transfer",
-                moves={Transfer(0, 1): (4, 5)}),
+    wrong_times(
+        "a tensor is sent 1 ns before it is done", "transfer", moves={Transfer(0, 1): (4, 5)}
+    ),
     wrong_times("a transfer that nothing waits for", "transfer", moves={Transfer(1, 1): (6, 26)}),
     wrong_times("a transfer to its own device", "transfer", moves={Transfer(1, 0): (6, 6)}),
-    Wrong("two ops overlap by 1 ns", TWO, PORT, on(0, 0), {"device_overlap"}, on(0, 0),
-          Times(((0, 5), (4, 9)), {}), ZERO),
-    wrong_span("two transfers leave a port at once for 1 ns", "channel_overlap", FORK, PORT,
-               on(0, 1, 1), ((0, 5), (8, 13), (13, 18)),
-               {Transfer(0, 1): (5, 8), Transfer(1, 1): (8, 11)}, {Transfer(1, 1): (7, 10)}),
-    wrong_span("two transfers enter a port at once for 1 ns", "channel_overlap", MERGE, PORT,
-               on(0, 1, 2, 2), ((0, 5), (0, 5), (8, 13), (13, 18)),
-               {Transfer(0, 2): (5, 8), Transfer(1, 2): (8, 11)}, {Transfer(1, 2): (7, 10)}),
-    wrong_span("two transfers use a link at once for 1 ns", "channel_overlap", FORK, LINK,
-               on(0, 1, 1), ((0, 5), (8, 13), (13, 18)),
-               {Transfer(0, 1): (5, 8), Transfer(1, 1): (8, 11)}, {Transfer(1, 1): (7, 10)}),
-    wrong_span("a half-duplex port sends and receives at once for 1 ns", "channel_overlap", CROSS,
-               HALF, on(0, 1, 1, 0), ((0, 5), (8, 13), (0, 5), (11, 16)),
-               {Transfer(0, 1): (5, 8), Transfer(1, 0): (8, 11)}, {Transfer(1, 0): (7, 10)}),
-    Wrong("a value claimed 1 ns too low", example(), PORT, BEST, {"claim"}, BEST,
-          value_ns=34, sane_value_ns=35),
-    Wrong("a value claimed 1 ns too high", example(), PORT, BEST, {"claim"}, BEST,
-          value_ns=36, sane_value_ns=35),
-    Wrong("a plan of another content", example(), PORT, BEST, {"instance"}, BEST,
-          instance_hash="0" * 64),
-    Wrong("memory exceeded by one byte", make("ab", d0={"memory_bytes": 3}), ANY, on(0, 0),
-          {"memory"}, on(0, 1)),
-    Wrong("a replica's memory exceeded by one byte",
-          make("ab", d0={"memory_bytes": 3}, d1={"memory_bytes": 3}), SHARED, on((0, 1), (0, 1)),
-          {"memory"}, on(0, 1)),
+    Wrong(
+        "two ops overlap by 1 ns",
+        TWO,
+        PORT,
+        on(0, 0),
+        {"device_overlap"},
+        on(0, 0),
+        Times(((0, 5), (4, 9)), {}),
+        ZERO,
+    ),
+    wrong_span(
+        "two transfers leave a port at once for 1 ns",
+        "channel_overlap",
+        FORK,
+        PORT,
+        on(0, 1, 1),
+        ((0, 5), (8, 13), (13, 18)),
+        {Transfer(0, 1): (5, 8), Transfer(1, 1): (8, 11)},
+        {Transfer(1, 1): (7, 10)},
+    ),
+    wrong_span(
+        "two transfers enter a port at once for 1 ns",
+        "channel_overlap",
+        MERGE,
+        PORT,
+        on(0, 1, 2, 2),
+        ((0, 5), (0, 5), (8, 13), (13, 18)),
+        {Transfer(0, 2): (5, 8), Transfer(1, 2): (8, 11)},
+        {Transfer(1, 2): (7, 10)},
+    ),
+    wrong_span(
+        "two transfers use a link at once for 1 ns",
+        "channel_overlap",
+        FORK,
+        LINK,
+        on(0, 1, 1),
+        ((0, 5), (8, 13), (13, 18)),
+        {Transfer(0, 1): (5, 8), Transfer(1, 1): (8, 11)},
+        {Transfer(1, 1): (7, 10)},
+    ),
+    wrong_span(
+        "a half-duplex port sends and receives at once for 1 ns",
+        "channel_overlap",
+        CROSS,
+        HALF,
+        on(0, 1, 1, 0),
+        ((0, 5), (8, 13), (0, 5), (11, 16)),
+        {Transfer(0, 1): (5, 8), Transfer(1, 0): (8, 11)},
+        {Transfer(1, 0): (7, 10)},
+    ),
+    Wrong(
+        "a value claimed 1 ns too low",
+        example(),
+        PORT,
+        BEST,
+        {"claim"},
+        BEST,
+        value_ns=34,
+        sane_value_ns=35,
+    ),
+    Wrong(
+        "a value claimed 1 ns too high",
+        example(),
+        PORT,
+        BEST,
+        {"claim"},
+        BEST,
+        value_ns=36,
+        sane_value_ns=35,
+    ),
+    Wrong(
+        "a plan of another content",
+        example(),
+        PORT,
+        BEST,
+        {"instance"},
+        BEST,
+        instance_hash="0" * 64,
+    ),
+    Wrong(
+        "memory exceeded by one byte",
+        make("ab", d0={"memory_bytes": 3}),
+        ANY,
+        on(0, 0),
+        {"memory"},
+        on(0, 1),
+    ),
+    Wrong(
+        "a replica's memory exceeded by one byte",
+        make("ab", d0={"memory_bytes": 3}, d1={"memory_bytes": 3}),
+        SHARED,
+        on((0, 1), (0, 1)),
+        {"memory"},
+        on(0, 1),
+    ),
     Wrong("a group torn apart", GROUP, PORT, on(0, 0, 1), {"colocation"}, on(0, 0, 0)),
     Wrong("a group half on a host", GROUP, ONCE, on(0, 2, 2), {"colocation"}, on(0, 2, 1)),
     Wrong("an op where it cannot run", MIXED, PORT, on(2, 2), {"shape"}, on(2, 1)),
@@ -185,61 +274,169 @@ WRONG = (
     Wrong("an op on no device", PAIR, SHARED, on(0, ()), {"shape"}, on(0, 1)),
     Wrong("an op on two devices", PAIR, ANY, on(0, (0, 1)), {"shape"}, on(0, 1)),
     Wrong("an op that is not placed", PAIR, PORT, on(0), {"shape"}, on(0, 1)),
-    Wrong("a stage whose devices descend", PAIR, SHARED, on((1, 0), (1, 0)), {"shape"},
-          on((0, 1), (0, 1))),
+    Wrong(
+        "a stage whose devices descend",
+        PAIR,
+        SHARED,
+        on((1, 0), (1, 0)),
+        {"shape"},
+        on((0, 1), (0, 1)),
+    ),
     Wrong("a device that is not convex", LINE, CONVEX, on(0, 1, 0), {"convex"}, on(0, 1, 1)),
     Wrong("devices that feed each other", CROSS, CHAIN, on(0, 1, 1, 0), {"chain"}, on(0, 1, 0, 1)),
     Wrong("servers that feed each other", LINE, LEVELS, on(0, 1, 0), {"chain"}, on(0, 1, 1)),
-    Wrong("a server that is not convex", LINE, CONVEX_LEVELS, on(0, 1, 0), {"convex"},
-          on(0, 1, 1)),
-    Wrong("replicas on unlike devices", make("ab", d1={"memory_bytes": 99}), SHARED,
-          on((0, 1), (0, 1)), {"replicas"}, on(0, 1)),
-    Wrong("a device of two stages", make("ab", devices=3), SHARED, on((0, 1), (1, 2)),
-          {"replicas"}, on((0, 1), 2)),
-    Wrong("replicas that no path joins", NO_LINKS, SHARED, on((0, 1), (0, 1)), {"replicas"},
-          on(0, 1)),
-    Wrong("an order that names an op twice", LINE, PORT, on(0, 0, 0, device_order=((0, 1, 1), ())),
-          {"order"}, on(0, 0, 0, device_order=((0, 1, 2), ()))),
-    Wrong("an order that leaves an op out", LINE, PORT, on(0, 0, 0, device_order=((0, 1), ())),
-          {"order"}, on(0, 0, 0, device_order=((0, 1, 2), ()))),
-    Wrong("an order with another device's op", LINE, PORT, on(0, 1, 0, device_order=((0, 1, 2),
-          (1,))), {"order"}, on(0, 1, 0, device_order=((0, 2), (1,)))),
-    Wrong("an order against an edge", LINE, PORT, on(0, 0, 0, device_order=((1, 0, 2), ())),
-          {"order"}, on(0, 0, 0, device_order=((0, 1, 2), ()))),
-    Wrong("orders of two devices in a circle", CROSS, PORT,
-          on(0, 1, 1, 0, device_order=((3, 0), (1, 2))), {"order"},
-          on(0, 1, 1, 0, device_order=((0, 3), (2, 1)))),
-    Wrong("orders for too few devices", LINE, PORT, on(0, 0, 0, device_order=((0, 1, 2),)),
-          {"order"}, on(0, 0, 0, device_order=((0, 1, 2), ()))),
-    Wrong("a transfer order that leaves one out", FORK, LINK,
-          on(0, 1, 1, channel_order={1: (Transfer(0, 1),)}), {"order"},
-          on(0, 1, 1, channel_order={1: (Transfer(0, 1), Transfer(1, 1))})),
-    Wrong("a transfer order of no channel", FORK, LINK,
-          on(0, 1, 1, channel_order={4: (Transfer(0, 1), Transfer(1, 1))}), {"order"},
-          on(0, 1, 1, channel_order={1: (Transfer(0, 1), Transfer(1, 1))})),
+    Wrong("a server that is not convex", LINE, CONVEX_LEVELS, on(0, 1, 0), {"convex"}, on(0, 1, 1)),
+    Wrong(
+        "replicas on unlike devices",
+        make("ab", d1={"memory_bytes": 99}),
+        SHARED,
+        on((0, 1), (0, 1)),
+        {"replicas"},
+        on(0, 1),
+    ),
+    Wrong(
+        "a device of two stages",
+        make("ab", devices=3),
+        SHARED,
+        on((0, 1), (1, 2)),
+        {"replicas"},
+        on((0, 1), 2),
+    ),
+    Wrong(
+        "replicas that no path joins", NO_LINKS, SHARED, on((0, 1), (0, 1)), {"replicas"}, on(0, 1)
+    ),
+    Wrong(
+        "an order that names an op twice",
+        LINE,
+        PORT,
+        on(0, 0, 0, device_order=((0, 1, 1), ())),
+        {"order"},
+        on(0, 0, 0, device_order=((0, 1, 2), ())),
+    ),
+    Wrong(
+        "an order that leaves an op out",
+        LINE,
+        PORT,
+        on(0, 0, 0, device_order=((0, 1), ())),
+        {"order"},
+        on(0, 0, 0, device_order=((0, 1, 2), ())),
+    ),
+    Wrong(
+        "an order with another device's op",
+        LINE,
+        PORT,
+        on(0, 1, 0, device_order=((0, 1, 2), (1,))),
+        {"order"},
+        on(0, 1, 0, device_order=((0, 2), (1,))),
+    ),
+    Wrong(
+        "an order against an edge",
+        LINE,
+        PORT,
+        on(0, 0, 0, device_order=((1, 0, 2), ())),
+        {"order"},
+        on(0, 0, 0, device_order=((0, 1, 2), ())),
+    ),
+    Wrong(
+        "orders of two devices in a circle",
+        CROSS,
+        PORT,
+        on(0, 1, 1, 0, device_order=((3, 0), (1, 2))),
+        {"order"},
+        on(0, 1, 1, 0, device_order=((0, 3), (2, 1))),
+    ),
+    Wrong(
+        "orders for too few devices",
+        LINE,
+        PORT,
+        on(0, 0, 0, device_order=((0, 1, 2),)),
+        {"order"},
+        on(0, 0, 0, device_order=((0, 1, 2), ())),
+    ),
+    Wrong(
+        "a transfer order that leaves one out",
+        FORK,
+        LINK,
+        on(0, 1, 1, channel_order={1: (Transfer(0, 1),)}),
+        {"order"},
+        on(0, 1, 1, channel_order={1: (Transfer(0, 1), Transfer(1, 1))}),
+    ),
+    Wrong(
+        "a transfer order of no channel",
+        FORK,
+        LINK,
+        on(0, 1, 1, channel_order={4: (Transfer(0, 1), Transfer(1, 1))}),
+        {"order"},
+        on(0, 1, 1, channel_order={1: (Transfer(0, 1), Transfer(1, 1))}),
+    ),
     # the first of a line of transfers waits for the op that the last one feeds
-    Wrong("a transfer order in a circle", make("abcd", "ab", "bc", "cd"), LINK,
-          on(0, 1, 0, 1, channel_order={1: (Transfer(2, 1), Transfer(0, 1))}), {"order"},
-          on(0, 1, 0, 1, channel_order={1: (Transfer(0, 1), Transfer(2, 1))})),
-    Wrong("op orders for a load", LINE, ANY, on(0, 0, 0, device_order=((0, 1, 2), ())), {"fields"},
-          on(0, 0, 0)),
-    Wrong("transfer orders where channels are free", FORK, FREE,
-          on(0, 1, 1, channel_order={1: (Transfer(0, 1),)}), {"fields"}, on(0, 1, 1)),
-    Wrong("calls for a makespan", LINE, PORT, on(0, 0, 0, call=(0, 0, 0)), {"fields"},
-          on(0, 0, 0)),
-    Wrong("a call that there is not", CALLS, TWICE, on(0, 0, 0, 0, call=(0, 0, 1, 2)), {"order"},
-          on(0, 0, 0, 0, call=(0, 0, 1, 1))),
-    Wrong("a negative call", CALLS, TWICE, on(0, 0, 0, 0, call=(0, 0, 1, -1)), {"order"},
-          on(0, 0, 0, 0, call=(0, 0, 1, 1))),
-    Wrong("calls of a device that interleave", CALLS, TWICE, on(0, 0, 0, 0, call=(0, 1, 0, 1)),
-          {"order"}, on(0, 0, 0, 0, call=(0, 0, 1, 1))),
-    Wrong("calls in the wrong order", CALLS, TWICE, on(0, 0, 0, 0, call=(1, 1, 0, 0)), {"order"},
-          on(0, 0, 0, 0, call=(0, 0, 1, 1))),
-    Wrong("a call that is left and entered again", LINE, ONCE, on(0, 1, 0), {"order"},
-          on(0, 1, 1)),
-    Wrong("calls for too few ops", CALLS, TWICE, on(0, 0, 0, 0, call=(0, 0)), {"order"},
-          on(0, 0, 0, 0, call=(0, 0, 1, 1))),
-)  # fmt: skip
+    Wrong(
+        "a transfer order in a circle",
+        make("abcd", "ab", "bc", "cd"),
+        LINK,
+        on(0, 1, 0, 1, channel_order={1: (Transfer(2, 1), Transfer(0, 1))}),
+        {"order"},
+        on(0, 1, 0, 1, channel_order={1: (Transfer(0, 1), Transfer(2, 1))}),
+    ),
+    Wrong(
+        "op orders for a load",
+        LINE,
+        ANY,
+        on(0, 0, 0, device_order=((0, 1, 2), ())),
+        {"fields"},
+        on(0, 0, 0),
+    ),
+    Wrong(
+        "transfer orders where channels are free",
+        FORK,
+        FREE,
+        on(0, 1, 1, channel_order={1: (Transfer(0, 1),)}),
+        {"fields"},
+        on(0, 1, 1),
+    ),
+    Wrong("calls for a makespan", LINE, PORT, on(0, 0, 0, call=(0, 0, 0)), {"fields"}, on(0, 0, 0)),
+    Wrong(
+        "a call that there is not",
+        CALLS,
+        TWICE,
+        on(0, 0, 0, 0, call=(0, 0, 1, 2)),
+        {"order"},
+        on(0, 0, 0, 0, call=(0, 0, 1, 1)),
+    ),
+    Wrong(
+        "a negative call",
+        CALLS,
+        TWICE,
+        on(0, 0, 0, 0, call=(0, 0, 1, -1)),
+        {"order"},
+        on(0, 0, 0, 0, call=(0, 0, 1, 1)),
+    ),
+    Wrong(
+        "calls of a device that interleave",
+        CALLS,
+        TWICE,
+        on(0, 0, 0, 0, call=(0, 1, 0, 1)),
+        {"order"},
+        on(0, 0, 0, 0, call=(0, 0, 1, 1)),
+    ),
+    Wrong(
+        "calls in the wrong order",
+        CALLS,
+        TWICE,
+        on(0, 0, 0, 0, call=(1, 1, 0, 0)),
+        {"order"},
+        on(0, 0, 0, 0, call=(0, 0, 1, 1)),
+    ),
+    Wrong("a call that is left and entered again", LINE, ONCE, on(0, 1, 0), {"order"}, on(0, 1, 1)),
+    Wrong(
+        "calls for too few ops",
+        CALLS,
+        TWICE,
+        on(0, 0, 0, 0, call=(0, 0)),
+        {"order"},
+        on(0, 0, 0, 0, call=(0, 0, 1, 1)),
+    ),
+)
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case.name)
@@ -258,10 +455,22 @@ def test_a_wrong_plan_breaks_its_rule_for_both_referees(case: Wrong) -> None:
 def test_there_are_more_than_30_wrong_plans_and_every_rule_is_broken() -> None:
     assert len(WRONG) > 50
     assert set().union(*(case.rules for case in WRONG)) == {
-        "shape", "fields", "memory", "colocation", "replicas", "convex", "chain", "order",
-        "precedence", "transfer", "duration", "device_overlap", "channel_overlap", "claim",
+        "shape",
+        "fields",
+        "memory",
+        "colocation",
+        "replicas",
+        "convex",
+        "chain",
+        "order",
+        "precedence",
+        "transfer",
+        "duration",
+        "device_overlap",
+        "channel_overlap",
+        "claim",
         "instance",
-    }  # fmt: skip
+    }
 
 
 def test_another_content_is_let_pass_on_request() -> None:

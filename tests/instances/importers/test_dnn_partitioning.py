@@ -96,8 +96,10 @@ def test_a_split_places_by_id_and_the_rest_by_colour_class(tmp_path: Path) -> No
     instance = read(tmp_path, content).instance()
     split = tmp_path / "split.json"
     # nodes 3 and 4 follow 2 and 1; the reference program appends messages to its JSON
-    split.write_text('{"fpgas": [{"load": -1, "nodes": []}, {"nodes": [1]}], "maxLoad": 3,\n'
-                     '"cpus": [{"load": 0.0, "nodes": [2]}]}\nFAIL: different maxLoad')  # fmt: skip
+    split.write_text(
+        '{"fpgas": [{"load": -1, "nodes": []}, {"nodes": [1]}], "maxLoad": 3,\n'
+        '"cpus": [{"load": 0.0, "nodes": [2]}]}\nFAIL: different maxLoad'
+    )
     assert read_split(instance, split) == Plan.on([1, 2, 2, 1])
 
 

@@ -64,9 +64,17 @@ TRIPLE = {i: Cut("batch", 2) for i in range(3)}
 
 @pytest.mark.parametrize(
     ("kind", "says"),
-    [("update", True), ("adam", True), ("ApplyAdam", True), ("ResourceApplyGradientDescent", True),
-     ("Adam8bit", True), ("Conv", False), ("AddN", False), ("Conv/backward", False)],
-)  # fmt: skip
+    [
+        ("update", True),
+        ("adam", True),
+        ("ApplyAdam", True),
+        ("ResourceApplyGradientDescent", True),
+        ("Adam8bit", True),
+        ("Conv", False),
+        ("AddN", False),
+        ("Conv/backward", False),
+    ],
+)
 def test_updates_are_known_by_their_kind(kind: str, says: bool) -> None:
     assert is_update(Op(name="u", kind=kind)) is says
 
@@ -90,13 +98,17 @@ def test_parts_of_a_step_sum_up_their_gradients_before_copies_of_the_update() ->
     split = split_ops(on_pair(step()), TRIPLE)
     graph = split.fine.graph
     assert [(op.name, op.time_ns["gpu"], op.colocation) for op in graph.ops] == [
-        ("f/1of2", 4, "f/1of2"), ("f/2of2", 4, "f/2of2"), ("f/gather", 0, None),
-        ("f/backward/1of2", 8, "f/1of2"), ("f/backward/2of2", 8, "f/2of2"),
+        ("f/1of2", 4, "f/1of2"),
+        ("f/2of2", 4, "f/2of2"),
+        ("f/gather", 0, None),
+        ("f/backward/1of2", 8, "f/1of2"),
+        ("f/backward/2of2", 8, "f/2of2"),
         ("f/backward/gather", 0, None),
         # whole updates, for each has all parameters
-        ("f/update/1of2", 1, "f/1of2"), ("f/update/2of2", 1, "f/2of2"),
+        ("f/update/1of2", 1, "f/1of2"),
+        ("f/update/2of2", 1, "f/2of2"),
         ("f/update/gather", 0, None),
-    ]  # fmt: skip
+    ]
     assert [op.parameter_bytes for op in graph.ops[:2]] == [12, 12]
     # twice the parameters: the optimizer's state, in each copy
     assert [op.resident_bytes for op in graph.ops[6:8]] == [24, 24]

@@ -49,11 +49,15 @@ def three(axis: Axis, size: int | None, bandwidth: int = 10**9, **fields: int) -
     ops = (
         Op(name="a", time_ns={"gpu": 1}),
         Op(
-            name="conv", kind="Conv", time_ns={"gpu": 20}, splittable_axes=(axis,),
-            axis_sizes={} if size is None else {axis: size}, **fields,
+            name="conv",
+            kind="Conv",
+            time_ns={"gpu": 20},
+            splittable_axes=(axis,),
+            axis_sizes={} if size is None else {axis: size},
+            **fields,
         ),
         Op(name="b", time_ns={"gpu": 1}),
-    )  # fmt: skip
+    )
     edges = (
         Edge(producer="a", consumer="conv", bytes=30, tensor="x"),
         Edge(producer="conv", consumer="b", bytes=9),
@@ -86,10 +90,15 @@ def test_the_decisions_of_table_6_are_reproduced() -> None:
         "Fc6": (1.654, 136766.44, False),
     }
     ops = [
-        Op(name=name, kind="Conv", time_ns={"gpu": round(ms * MS)},
-           parameter_bytes=round(ratio * 1024 * ms), splittable_axes=("batch",))
+        Op(
+            name=name,
+            kind="Conv",
+            time_ns={"gpu": round(ms * MS)},
+            parameter_bytes=round(ratio * 1024 * ms),
+            splittable_axes=("batch",),
+        )
         for name, (ms, ratio, _) in table.items()
-    ]  # fmt: skip
+    ]
     others = 794 * MS - sum(op.time_ns["gpu"] for op in ops)
     instance = one_device(*ops, Op(name="others", time_ns={"gpu": others}))
     cuts = choose_cuts(instance, SplitRule())
@@ -120,14 +129,21 @@ def test_a_batch_split_divides_inputs_and_outputs_and_copies_parameters() -> Non
     instance = three("batch", 3, resident_bytes=13, parameter_bytes=4, flops=30)
     split = split_ops(instance, {1: Cut("batch", 2)})
     # 3 samples: 2 and 1 of them; 20 ns: 2/3 is 13.3, 1/3 is 6.7; 9 bytes of output: 6 and 3
-    assert [(op.name, op.time_ns["gpu"], op.parameter_bytes, op.resident_bytes, op.flops)
-            for op in split.fine.graph.ops[1:4]] == [
-        ("conv/1of2", 14, 4, 10, 20), ("conv/2of2", 7, 4, 7, 10), ("conv/gather", 0, 0, 9, None),
-    ]  # fmt: skip
+    assert [
+        (op.name, op.time_ns["gpu"], op.parameter_bytes, op.resident_bytes, op.flops)
+        for op in split.fine.graph.ops[1:4]
+    ] == [
+        ("conv/1of2", 14, 4, 10, 20),
+        ("conv/2of2", 7, 4, 7, 10),
+        ("conv/gather", 0, 0, 9, None),
+    ]
     assert carried(split) == [
-        ("a", "conv/1of2", 20), ("a", "conv/2of2", 10), ("conv/gather", "b", 9),
-        ("conv/1of2", "conv/gather", 6), ("conv/2of2", "conv/gather", 3),
-    ]  # fmt: skip
+        ("a", "conv/1of2", 20),
+        ("a", "conv/2of2", 10),
+        ("conv/gather", "b", 9),
+        ("conv/1of2", "conv/gather", 6),
+        ("conv/2of2", "conv/gather", 3),
+    ]
     assert split.fine.graph.ops[1].axis_sizes == {"batch": 2}
     assert split.fine.graph.ops[3].kind == "Concat"
 
@@ -136,12 +152,17 @@ def test_an_out_channel_split_divides_parameters_and_outputs_and_reads_all_input
     instance = three("out_channel", None, resident_bytes=14, parameter_bytes=5)
     split = split_ops(instance, {1: Cut("out_channel", 2)})
     assert [(op.parameter_bytes, op.resident_bytes) for op in split.fine.graph.ops[1:4]] == [
-        (2, 6), (3, 8), (0, 9),
-    ]  # fmt: skip
+        (2, 6),
+        (3, 8),
+        (0, 9),
+    ]
     assert carried(split) == [
-        ("a", "conv/1of2", 30), ("a", "conv/2of2", 30), ("conv/gather", "b", 9),
-        ("conv/1of2", "conv/gather", 4), ("conv/2of2", "conv/gather", 5),
-    ]  # fmt: skip
+        ("a", "conv/1of2", 30),
+        ("a", "conv/2of2", 30),
+        ("conv/gather", "b", 9),
+        ("conv/1of2", "conv/gather", 4),
+        ("conv/2of2", "conv/gather", 5),
+    ]
     # one tensor, which goes once to a device that runs both parts
     assert {edge.tensor for edge in split.fine.graph.edges[:2]} == {"x"}
 
@@ -149,14 +170,20 @@ def test_an_out_channel_split_divides_parameters_and_outputs_and_reads_all_input
 def test_an_in_channel_split_divides_inputs_and_parameters_and_adds_whole_outputs() -> None:
     instance = three("in_channel", None, resident_bytes=14, parameter_bytes=5)
     split = split_ops(instance, {1: Cut("in_channel", 2)})
-    assert [(op.kind, op.parameter_bytes, op.resident_bytes)
-            for op in split.fine.graph.ops[1:4]] == [
-        ("Conv", 2, 11), ("Conv", 3, 12), ("Sum", 0, 9),
-    ]  # fmt: skip
+    assert [
+        (op.kind, op.parameter_bytes, op.resident_bytes) for op in split.fine.graph.ops[1:4]
+    ] == [
+        ("Conv", 2, 11),
+        ("Conv", 3, 12),
+        ("Sum", 0, 9),
+    ]
     assert carried(split) == [
-        ("a", "conv/1of2", 15), ("a", "conv/2of2", 15), ("conv/gather", "b", 9),
-        ("conv/1of2", "conv/gather", 9), ("conv/2of2", "conv/gather", 9),
-    ]  # fmt: skip
+        ("a", "conv/1of2", 15),
+        ("a", "conv/2of2", 15),
+        ("conv/gather", "b", 9),
+        ("conv/1of2", "conv/gather", 9),
+        ("conv/2of2", "conv/gather", 9),
+    ]
 
 
 def test_parts_run_side_by_side() -> None:
@@ -173,9 +200,14 @@ def test_a_colocation_group_is_split_as_a_whole_into_groups_of_parts() -> None:
     instance = one_device(*ops, Op(name="other", time_ns={"gpu": 5}))
     split = split_heavy_ops(instance, SplitRule(min_time_ns=9))
     assert [(op.name, op.colocation) for op in split.fine.graph.ops] == [
-        ("f/1of2", "w/1of2"), ("f/2of2", "w/2of2"), ("f/gather", None),
-        ("b/1of2", "w/1of2"), ("b/2of2", "w/2of2"), ("b/gather", None), ("other", None),
-    ]  # fmt: skip
+        ("f/1of2", "w/1of2"),
+        ("f/2of2", "w/2of2"),
+        ("f/gather", None),
+        ("b/1of2", "w/1of2"),
+        ("b/2of2", "w/2of2"),
+        ("b/gather", None),
+        ("other", None),
+    ]
     bound = ops[0].model_copy(update={"splittable_axes": ()})
     assert not choose_cuts(one_device(bound, ops[1]), SplitRule())
     with pytest.raises(InputError, match="'b': its colocation group 'w' must be split as a whole"):
@@ -185,8 +217,12 @@ def test_a_colocation_group_is_split_as_a_whole_into_groups_of_parts() -> None:
 def test_a_training_graph_is_split_with_its_backward_pass_and_updates() -> None:
     graph = generate("training", {"ops": 30, "width": 3}, seed=4)
     instance = Document(name="t", graph=graph).instance(load_cluster("fd-dps-8xP100"))
-    rule = SplitRule(min_share=0.0, min_time_ns=280_000, max_parameters=10**9,
-                     kinds=("op", "op/backward", "update"))  # fmt: skip
+    rule = SplitRule(
+        min_share=0.0,
+        min_time_ns=280_000,
+        max_parameters=10**9,
+        kinds=("op", "op/backward", "update"),
+    )
     split = split_heavy_ops(instance, rule)
     assert split.num_split % 3 == 0
     assert 0 < split.num_split < instance.num_ops
@@ -313,9 +349,10 @@ def test_tensors_reach_parts_in_slices_and_gathers_in_full(seed: int) -> None:
     index = coarse.index
     for i, cut in cuts.items():
         sent = sum(
-            e.bytes for e in fine.edges
+            e.bytes
+            for e in fine.edges
             if split.op[fine.op_index[e.producer]] == i == split.op[fine.op_index[e.consumer]]
-        )  # fmt: skip
+        )
         tensors = (index.tensor_producer == i).nonzero()[0]
         made = sum(coarse.edges[index.tensor_first_edge[u]].bytes for u in tensors.tolist())
         assert sent == made * (cut.parts if cut.axis == "in_channel" else 1)

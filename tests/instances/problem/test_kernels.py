@@ -60,10 +60,12 @@ def output_of(program: str, tmp_path: Path, **settings: str) -> tuple[str, list[
     (tmp_path / "tmp").mkdir()
     usual = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     env = {
-        **usual, "NUMBA_CACHE_LOCATOR_CLASSES": NOT_BESIDE_THE_CODE,
-        "XDG_CACHE_HOME": str(tmp_path / "file" / "cache"), "TMPDIR": str(tmp_path / "tmp"),
+        **usual,
+        "NUMBA_CACHE_LOCATOR_CLASSES": NOT_BESIDE_THE_CODE,
+        "XDG_CACHE_HOME": str(tmp_path / "file" / "cache"),
+        "TMPDIR": str(tmp_path / "tmp"),
         **settings,
-    }  # fmt: skip
+    }
     done = subprocess.run(
         [sys.executable, "-u", "-c", program], env=env, capture_output=True, text=True, check=True
     )

@@ -84,14 +84,18 @@ def test_the_content_hash_is_what_it_was_when_all_links_were_written() -> None:
     ("entries", "message"),
     [
         ((Group(("a", "b"), 1), Group(("b", "c", "a"), 1)), r"links\[1\]: 'b' -> 'a' appears"),
-        ((Link(source="a", target="b", bandwidth_bytes_per_s=1), Group(("b", "c", "a"), 1)),
-         r"links\[1\]: 'a' -> 'b' appears twice"),
-        ((Group(("b", "c", "a"), 1), Link(source="a", target="b", bandwidth_bytes_per_s=1)),
-         r"links\[1\]: 'a' -> 'b' appears twice"),
+        (
+            (Link(source="a", target="b", bandwidth_bytes_per_s=1), Group(("b", "c", "a"), 1)),
+            r"links\[1\]: 'a' -> 'b' appears twice",
+        ),
+        (
+            (Group(("b", "c", "a"), 1), Link(source="a", target="b", bandwidth_bytes_per_s=1)),
+            r"links\[1\]: 'a' -> 'b' appears twice",
+        ),
         ((Group(("b", "b"), 1),), r"links\[0\]: joins 'b' with itself"),
         ((Group(("b", "x"), 1),), r"links\[0\]: there is no device 'x'"),
     ],
-)  # fmt: skip
+)
 def test_a_pair_is_joined_once_by_known_devices(
     entries: tuple[Link | Group, ...], message: str
 ) -> None:

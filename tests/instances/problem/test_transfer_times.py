@@ -66,8 +66,10 @@ def test_widest_paths_agree_with_enumeration_of_all_paths() -> None:
         names = "abcde"
         lines = [
             (s, t, rng.randint(1, 4), rng.randint(0, 3))
-            for s in names for t in names if s != t and rng.random() < 0.45
-        ]  # fmt: skip
+            for s in names
+            for t in names
+            if s != t and rng.random() < 0.45
+        ]
         net = nx.DiGraph()
         net.add_nodes_from(names)
         for s, t, width, latency in lines:
@@ -113,7 +115,9 @@ def test_host_times_alone_give_makespan_transfers(hosts: str, expected: int) -> 
 def test_host_time_is_the_least_transfer_over_both_directions() -> None:
     # 10 bytes; a <-> b at 1 and 2 GB/s, b <-> c at 5 GB/s: a 5 ns (b -> a), b 2 ns, c 2 ns
     lines = [
-        ("a", "b", 10**9, 0), ("b", "a", 2 * 10**9, 0),
-        ("b", "c", 5 * 10**9, 0), ("c", "b", 5 * 10**9, 0),
-    ]  # fmt: skip
+        ("a", "b", 10**9, 0),
+        ("b", "a", 2 * 10**9, 0),
+        ("b", "c", 5 * 10**9, 0),
+        ("c", "b", 5 * 10**9, 0),
+    ]
     assert instance(cluster(lines), bytes=10).arrays.host_ns.tolist() == [[5, 2, 2]]

@@ -35,8 +35,16 @@ def test_an_op_that_makes_both_gradients_at_once_is_not_marked() -> None:
 
 
 def test_the_parts_of_a_shared_weights_gradient_are_marked_in_both_layers() -> None:
-    layers = {"f1": "1", "f2": "2", "b2": "2", "w2": "2", "w1": "1", "sum": "1", "u1": "1",
-              "u2": "2"}  # fmt: skip
+    layers = {
+        "f1": "1",
+        "f2": "2",
+        "b2": "2",
+        "w2": "2",
+        "w1": "1",
+        "sum": "1",
+        "u1": "1",
+        "u2": "2",
+    }
     ends = [("f1", "f2"), ("b2", "w1"), ("w2", "sum"), ("w1", "sum"), ("sum", "u1"), ("sum", "u2")]
     assert marked(step(layers, ends)) == {"w2", "w1", "sum", "u1", "u2"}
 

@@ -78,8 +78,11 @@ def test_memory_is_the_sum_of_resident_bytes() -> None:
     on = instance((op("a", resident_bytes=3), op("b", resident_bytes=4)), [], memory=6)
     (violation,) = check(on, Plan.on([0, 0]), ANY)
     assert (violation.rule, violation.op, violation.device, violation.time_ns) == (
-        "memory", "b", "d0", 0,
-    )  # fmt: skip
+        "memory",
+        "b",
+        "d0",
+        0,
+    )
     assert "7 bytes, 1 more than its 6" in violation.message
     assert check(on, Plan.on([0, 1]), ANY) == ()
 

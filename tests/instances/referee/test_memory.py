@@ -50,10 +50,12 @@ def instance(
             devices=tuple(Device(name=d, kind="x", memory_bytes=memory_bytes) for d in names),
             links=tuple(
                 Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
-                for a in names for b in names if a != b
+                for a in names
+                for b in names
+                if a != b
             ),
         ),
-    )  # fmt: skip
+    )
 
 
 def held(net: Instance, devices: list[int], semantics: Semantics) -> list[int]:
@@ -100,8 +102,10 @@ def test_with_several_transfers_a_tensor_is_there_from_the_first_to_the_last() -
     net = instance(ops, [("a", "b", 4), ("a", "c", 4), ("b", "d", 3), ("c", "d", 0)])
     assert held(net, [0, 1, 1, 1], PASS) == [4, 7]
     # until its transfer has ended it is on d0, where x (2 ns, ready at once) needs 50 from 1 to 3
-    more = instance({**ops, "x": {"workspace_bytes": 50, "time_ns": {"x": 2}}},
-                    [("a", "b", 4), ("a", "c", 4), ("b", "d", 3), ("c", "d", 0)])  # fmt: skip
+    more = instance(
+        {**ops, "x": {"workspace_bytes": 50, "time_ns": {"x": 2}}},
+        [("a", "b", 4), ("a", "c", 4), ("b", "d", 3), ("c", "d", 0)],
+    )
     assert held(more, [0, 1, 1, 1, 0], PASS) == [54, 7]
 
 
@@ -135,9 +139,11 @@ def test_forward_ops_take_their_steps_before_backward_ops_where_edges_allow() ->
     # topological order: a, a', b, b'; steps: a, b, then a', b'. Each forward op's output waits for
     # its backward op, so that both are there at once, and with them the workspace of a step
     ops = {
-        "a": {}, "b": {}, "a'": {"backward": True, "workspace_bytes": 1},
+        "a": {},
+        "b": {},
+        "a'": {"backward": True, "workspace_bytes": 1},
         "b'": {"backward": True, "workspace_bytes": 1},
-    }  # fmt: skip
+    }
     net = instance({k: ops[k] for k in ("a", "a'", "b", "b'")}, [("a", "a'", 10), ("b", "b'", 20)])
     assert net.memory_arrays.step.tolist() == [0, 2, 1, 3]
     assert held(net, [0, 0, 0, 0], LOAD) == [31, 0]
@@ -185,9 +191,18 @@ def test_too_much_state_names_the_largest_op() -> None:
     net = instance({"a": {"state_bytes": 5}, "b": {"state_bytes": 9}}, [], memory_bytes=10)
     (found,) = evaluate(net, Plan.on([0, 0]), LOAD).violations
     assert found.op in ("a", "b")
-    (found,) = evaluate(instance({"a": {"state_bytes": 5, "time_ns": {"x": 0}},
-                                  "b": {"state_bytes": 9, "time_ns": {"x": 0}}}, [], 10),
-                        Plan.on([0, 0]), PASS).violations  # fmt: skip
+    (found,) = evaluate(
+        instance(
+            {
+                "a": {"state_bytes": 5, "time_ns": {"x": 0}},
+                "b": {"state_bytes": 9, "time_ns": {"x": 0}},
+            },
+            [],
+            10,
+        ),
+        Plan.on([0, 0]),
+        PASS,
+    ).violations
     assert found.op == "b"
 
 

@@ -138,9 +138,11 @@ def test_replicas_have_equal_times_memory_and_transfers() -> None:
     # the tensor takes 4 ns from and to d0 and d1, 2 ns between them, 8 ns at d2
     slow = {(a, b): 10**9 // 2 for a in range(3) for b in range(3) if a != b}
     far = instance(
-        op("a", 4), op("b", 4), edges=(Edge(producer="a", consumer="b", bytes=4),),
+        op("a", 4),
+        op("b", 4),
+        edges=(Edge(producer="a", consumer="b", bytes=4),),
         bandwidth={**slow, (0, 1): 10**9},
-    )  # fmt: skip
+    )
     assert equal_devices(far, REPLICAS) == (0, 0, 1)
 
 

@@ -100,8 +100,11 @@ class SlowSimulation:
             self.waits["op", j].add(item)
             before = self.key.get(item, (0, 0, 0, 0))[0]
             self.key[item] = (
-                min(before, -self._level(j)), self.position[i], b, n + int(item[1]),  # type: ignore[call-overload]
-            )  # fmt: skip
+                min(before, -self._level(j)),
+                self.position[i],
+                b,
+                n + int(item[1]),  # type: ignore[call-overload]
+            )
 
     def _add_orders(self, plan: Plan) -> None:
         sequences = [[("op", i) for i in order] for order in plan.device_order or () if order]

@@ -213,8 +213,9 @@ def test_times_obey_every_rule_on_random_plans() -> None:
         run += 1
         start, end = verdict.schedule.start_ns.tolist(), verdict.schedule.end_ns.tolist()
         assert verdict.value_ns == max(end)
-        edges = list(zip(*(x.tolist() for x in (index.producer, index.consumer, index.tensor)),
-                         strict=True))  # fmt: skip
+        edges = list(
+            zip(*(x.tolist() for x in (index.producer, index.consumer, index.tensor)), strict=True)
+        )
         for k, c in {(devices[i], call[i]) for i in range(7) if not arrays.is_host[devices[i]]}:
             inside = {i for i in range(7) if (devices[i], call[i]) == (k, c)}
             enters = {u for a, b, u in edges if a not in inside and b in inside}

@@ -36,8 +36,9 @@ def ops_table(rows: Sequence[Row]) -> Table:
     )
 
 
-def pairs_table(keys: Sequence[tuple[str, str]], sizes: Sequence[int], figure: str,
-                values: Sequence[float]) -> Table:  # fmt: skip
+def pairs_table(
+    keys: Sequence[tuple[str, str]], sizes: Sequence[int], figure: str, values: Sequence[float]
+) -> Table:
     places = tuple(f"p.csv: row {number}" for number in range(2, 2 + len(keys)))
     return Table(
         tuple(keys), np.array(sizes, np.int64), {figure: np.array(values, np.float64)}, places
@@ -166,9 +167,11 @@ def test_what_was_not_measured_stays_with_a_warning() -> None:
 def test_tensors_grow_with_the_batch_and_share_one_size() -> None:
     keys = [(edge.producer, edge.consumer) for edge in DIAMOND.graph.edges]
     table = pairs_table(
-        [key for key in keys for _ in range(3)], [1, 2, 3] * len(keys), "bytes",
+        [key for key in keys for _ in range(3)],
+        [1, 2, 3] * len(keys),
+        "bytes",
         [100 * b for _ in keys for b in (1, 2, 3)],
-    )  # fmt: skip
+    )
     found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([1, 2, 4])), 10, tensors=table)
     assert {edge.bytes for edge in found.document.graph.edges} == {1000}
     assert about(found) == {}

@@ -125,22 +125,34 @@ def training(**loss: object) -> Instance:
     group = {"f1": "1", "b1": "1", "f2": "2", "b2": "2"}
     ops = tuple(
         Op(
-            name=name, time_ns={"x": 1}, state_bytes=100, colocation=group.get(name),
-            backward=name.startswith("b"), **(loss if name == "loss" else {}),
+            name=name,
+            time_ns={"x": 1},
+            state_bytes=100,
+            colocation=group.get(name),
+            backward=name.startswith("b"),
+            **(loss if name == "loss" else {}),
         )
         for name in names
-    )  # fmt: skip
+    )
     # x1 is written by f1, and read by f2 and b2 (and b1); x2 by loss and b2
-    edges = [("f1", "f2", 10), ("f1", "b2", 10), ("f1", "b1", 10), ("f2", "loss", 20),
-             ("f2", "b2", 20), ("loss", "b2", 3), ("b2", "b1", 4)]  # fmt: skip
+    edges = [
+        ("f1", "f2", 10),
+        ("f1", "b2", 10),
+        ("f1", "b1", 10),
+        ("f2", "loss", 20),
+        ("f2", "b2", 20),
+        ("loss", "b2", 3),
+        ("b2", "b1", 4),
+    ]
     return Instance(
         name="training",
         graph=Graph(
-            name="training", ops=ops,
+            name="training",
+            ops=ops,
             edges=tuple(Edge(producer=a, consumer=b, bytes=s, tensor="out") for a, b, s in edges),
         ),
         cluster=Cluster(name="one", devices=(Device(name="d", kind="x"),)),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("semantics", [LOAD, PASS], ids=["max_load", "makespan"])
@@ -176,9 +188,10 @@ def test_shared_state_counts_once_in_the_floor_and_once_per_group_in_the_ceiling
         for name, group in (("a", None), ("b", "g"), ("c", "g"))
     )
     net = Instance(
-        name="tied", graph=Graph(name="tied", ops=ops),
+        name="tied",
+        graph=Graph(name="tied", ops=ops),
         cluster=Cluster(name="one", devices=(Device(name="d", kind="x"),)),
-    )  # fmt: skip
+    )
     assert floor_bytes(net, LOAD).tolist() == [7, 0, 0]
     assert ceiling_bytes(net).tolist() == [7, 7, 0]
 

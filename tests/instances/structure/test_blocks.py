@@ -135,8 +135,10 @@ def test_chain_plans_are_the_plans_of_blocks_without_a_cycle_of_devices() -> Non
             device = [of_block[v] for v in blocks.block.tolist()]
             if rng.random() < 0.3:
                 device[rng.randrange(on.num_ops)] = rng.randrange(on.num_devices)
-            homes = [{device[i] for i in np.flatnonzero(blocks.block == v).tolist()}
-                     for v in range(blocks.num_blocks)]  # fmt: skip
+            homes = [
+                {device[i] for i in np.flatnonzero(blocks.block == v).tolist()}
+                for v in range(blocks.num_blocks)
+            ]
             whole = all(len(home) == 1 for home in homes)
             quotient = nx.DiGraph(
                 (a, b)

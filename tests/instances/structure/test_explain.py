@@ -48,9 +48,11 @@ def build(ops: list[Op], memory: dict[str, tuple[str, int | None]]) -> Instance:
 
 def op(name: str, size: int, *kinds: str, group: str | None = None) -> Op:
     return Op(
-        name=name, resident_bytes=size, time_ns=dict.fromkeys(kinds or ("gpu",), 1),
+        name=name,
+        resident_bytes=size,
+        time_ns=dict.fromkeys(kinds or ("gpu",), 1),
         colocation=group,
-    )  # fmt: skip
+    )
 
 
 def test_an_op_larger_than_every_device_that_runs_it() -> None:
@@ -126,10 +128,16 @@ GB = 10**9
 def layers(number: int, dtype: str | None) -> list[Op]:
     """Ops of 6 GB each, 4 of them weights and 2 a tensor that no other op reads."""
     return [
-        Op(name=f"o{i}", time_ns={"gpu": 1}, resident_bytes=6 * GB, parameter_bytes=4 * GB,
-           state_bytes=4 * GB, dtype=dtype)
+        Op(
+            name=f"o{i}",
+            time_ns={"gpu": 1},
+            resident_bytes=6 * GB,
+            parameter_bytes=4 * GB,
+            state_bytes=4 * GB,
+            dtype=dtype,
+        )
         for i in range(number)
-    ]  # fmt: skip
+    ]
 
 
 def on_two(number: int, source: str = "", *, dtype: str | None = None) -> Instance:
@@ -147,40 +155,50 @@ TRACED = "traced from hf:net"
     [
         # 7 x 6 = 42 of 32 GB: 10 are missing. Their state is 28 GB, or 14 of half the bytes
         (
-            on_two(7, TRACED), MaxLoad(), "all 7 ops need 42 GB on g, h: 32 GB together, 5 GB per",
+            on_two(7, TRACED),
+            MaxLoad(),
+            "all 7 ops need 42 GB on g, h: 32 GB together, 5 GB per",
             "--memory peak (28 GB in all, at least), or numbers of half the bytes (--dtype bfloat16"
             " of hf: models; 21 GB in all), or a device more like g (16 GB)",
         ),
         # 12 x 6 = 72 GB, 48 at the peak, 36 of half the bytes; 40 missing are 3 devices. 24 GB of
         # both
         (
-            on_two(12, TRACED), Makespan(), "72 GB on g, h: 32 GB together, 20 GB per device",
+            on_two(12, TRACED),
+            Makespan(),
+            "72 GB on g, h: 32 GB together, 20 GB per device",
             "both --memory peak and numbers of half the bytes (--dtype bfloat16 of hf: models; 24"
             " GB in all), or 3 devices more like g (16 GB)",
         ),
         # they have half the bytes already
         (
-            on_two(9, TRACED, dtype="float16"), MaxLoad(memory="peak"), "need 36 GB on g, h: 32 GB",
+            on_two(9, TRACED, dtype="float16"),
+            MaxLoad(memory="peak"),
+            "need 36 GB on g, h: 32 GB",
             "a device more like g (16 GB)",
         ),
         # of numbers nobody knows the type; and the objective has no other rule
         (
-            on_two(7), LatencySubgraphs(), "5 GB per device are missing",
+            on_two(7),
+            LatencySubgraphs(),
+            "5 GB per device are missing",
             "a device more like g (16 GB)",
         ),
         # 5 ops of 6 GB are 30 of 32 GB, and no reason is found; two fit on each device
         (
-            on_two(5), LatencySubgraphs(),
+            on_two(5),
+            LatencySubgraphs(),
             "all 5 ops need at least 30 GB, and the devices hold 32 GB together, but no plan was",
             "a device more like g (16 GB)",
         ),
         (
-            build([op("a", 9 * GB)], {"g": ("gpu", 8 * GB), "h": ("gpu", 4 * GB)}), Makespan(),
+            build([op("a", 9 * GB)], {"g": ("gpu", 8 * GB), "h": ("gpu", 4 * GB)}),
+            Makespan(),
             "op 'a' needs 9 GB; the devices that run it have at most 8 GB (g): 1 GB are missing",
             "a device of 9 GB or more",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_and_what_would_help(
     instance: Instance, semantics: Semantics, missing: str, helps: str
 ) -> None:

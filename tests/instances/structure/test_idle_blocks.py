@@ -24,9 +24,11 @@ def row(*ops: Op, memory: tuple[int | None, ...], kinds: str = "") -> Instance:
 
 def op(name: str, size: int, *, time_ns: int = 0, kinds: str = "g", parameters: int = 0) -> Op:
     return Op(
-        name=name, time_ns=dict.fromkeys(kinds, time_ns), resident_bytes=size,
+        name=name,
+        time_ns=dict.fromkeys(kinds, time_ns),
+        resident_bytes=size,
         parameter_bytes=parameters,
-    )  # fmt: skip
+    )
 
 
 def joined(instance: Instance, bytes: Bytes = "count", *, parameters: bool = False) -> Blocks:

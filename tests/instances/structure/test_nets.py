@@ -63,10 +63,7 @@ def test_nets_of_blocks_are_the_pins_seen_from_the_other_side() -> None:
     for seed in range(30):
         on = tiny_instance(seed, num_ops=6, density=0.5)
         nets = build_nets(on, np.arange(6))
-        seen = [
-            [e for e, members in enumerate(pins(nets)) if v in members]
-            for v in range(6)
-        ]  # fmt: skip
+        seen = [[e for e, members in enumerate(pins(nets)) if v in members] for v in range(6)]
         listed = [part.tolist() for part in np.split(nets.net, nets.block_ptr[1:-1])]
         assert listed == seen
 

@@ -103,11 +103,13 @@ def test_no_other_cuts_of_the_order_cross_less_communication(seed: int) -> None:
     least_memory = int(arrays.memory_bytes.min())
     group_runs = [
         set.intersection(
-            *(set(np.flatnonzero(arrays.time_ns[j] >= 0).tolist())
-              for j in np.flatnonzero(arrays.group == arrays.group[i]))
+            *(
+                set(np.flatnonzero(arrays.time_ns[j] >= 0).tolist())
+                for j in np.flatnonzero(arrays.group == arrays.group[i])
+            )
         )
         for i in range(n)
-    ]  # fmt: skip
+    ]
 
     def allowed(ops: list[int]) -> bool:
         return len(ops) == 1 or (

@@ -109,9 +109,13 @@ def coloured(seed: int) -> Instance:
     """A tiny instance with several colour classes, across both passes where it has two."""
     rng = random.Random(f"coloured-{seed}")
     instance = tiny_instance(
-        seed, num_ops=6 + seed % 3, num_devices=2 + seed % 2, hosts=seed % 2,
-        backward=seed % 3 > 0, density=0.3,
-    )  # fmt: skip
+        seed,
+        num_ops=6 + seed % 3,
+        num_devices=2 + seed % 2,
+        hosts=seed % 2,
+        backward=seed % 3 > 0,
+        density=0.3,
+    )
     kinds = sorted({device.kind for device in instance.cluster.devices})
     labels = [None, *(f"c{j}" for j in range(rng.choice((2, 3, 4))))]
     ops = tuple(

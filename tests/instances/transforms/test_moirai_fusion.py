@@ -35,10 +35,16 @@ def net(pairs: str, **fields: Any) -> Instance:
     ends = [pair.split("-") for pair in pairs.split()]
     names = list(dict.fromkeys(name for end in ends for name in end))
     ops = tuple(
-        Op(**{"name": name, "kind": name.rstrip("0123456789"), "time_ns": {"gpu": 1},
-              **fields.get(name, {})})
+        Op(
+            **{
+                "name": name,
+                "kind": name.rstrip("0123456789"),
+                "time_ns": {"gpu": 1},
+                **fields.get(name, {}),
+            }
+        )
         for name in names
-    )  # fmt: skip
+    )
     devices = tuple(Device(name=d, kind="gpu", memory_bytes=memory) for d in ("g0", "g1"))
     edges = tuple(Edge(producer=a, consumer=b, bytes=1) for a, b in ends)
     return Instance(
@@ -129,17 +135,25 @@ def test_two_tensors_between_two_ops_are_one_connection() -> None:
         ("inception_v1", {"Conv+Relu": 57, "Gemm+Softmax": 1}),
         # 53 convolutions, all with normalization: 33 before a ReLU, 16 before a sum that keeps the
         # other branch as input, 4 in front of a sum that is taken
-        ("resnet50", {
-            "Conv+BatchNormalization": 4, "Conv+BatchNormalization+Relu": 33,
-            "Conv+BatchNormalization+Sum+Relu": 16, "Gemm+Softmax": 1,
-        }),
+        (
+            "resnet50",
+            {
+                "Conv+BatchNormalization": 4,
+                "Conv+BatchNormalization+Relu": 33,
+                "Conv+BatchNormalization+Sum+Relu": 16,
+                "Gemm+Softmax": 1,
+            },
+        ),
         # a normalization's scale and shift are ops: 59 follow a convolution that has no other use
-        ("densenet121", {
-            "BatchNormalization+Mul+Add+Relu": 62,
-            "Conv+BatchNormalization+Mul+Add+Relu": 59,
-        }),
+        (
+            "densenet121",
+            {
+                "BatchNormalization+Mul+Add+Relu": 62,
+                "Conv+BatchNormalization+Mul+Add+Relu": 59,
+            },
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_default_rules_fit_the_op_types_of_the_corpus(name: str, kinds: dict[str, int]) -> None:
     instance = load_corpus(name).instance(load_cluster("8xH100-nvlink"))
     found = Counter(op.kind for op in fuse_by_rules(instance).coarse.graph.ops)
@@ -183,9 +197,12 @@ def test_the_default_rules_fit_a_transformer_that_onnx_exports(tmp_path: Path) -
     node("Mul", "product s", "gelu")
     node("MatMul", "gelu w", "down")
     graph = helper.make_graph(
-        nodes, "layer", [helper.make_tensor_value_info("x", 1, (1, 3, 4, 4))],
-        [helper.make_empty_tensor_value_info("down")], initializer=weights,
-    )  # fmt: skip
+        nodes,
+        "layer",
+        [helper.make_tensor_value_info("x", 1, (1, 3, 4, 4))],
+        [helper.make_empty_tensor_value_info("down")],
+        initializer=weights,
+    )
     path = tmp_path / "layer.onnx"
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     path.write_bytes(model.SerializeToString())

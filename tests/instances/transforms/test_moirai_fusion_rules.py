@@ -20,8 +20,10 @@ def write(folder: Path, text: str) -> Path:
 def test_the_default_rules_begin_with_table_i() -> None:
     # Moirai, Table I
     assert default_rules().rules[:3] == (
-        ("conv", "bn"), ("conv", "bn", "relu"), ("conv", "bn", "add", "relu"),
-    )  # fmt: skip
+        ("conv", "bn"),
+        ("conv", "bn", "relu"),
+        ("conv", "bn", "add", "relu"),
+    )
 
 
 def test_every_name_of_the_default_rules_stands_for_op_types() -> None:

@@ -100,9 +100,11 @@ def test_the_dearest_edge_that_closes_no_cycle_goes_first() -> None:
 def test_an_edge_is_looked_at_again_when_its_second_path_is_gone() -> None:
     # a -> c has to wait until b has joined one of its ends, then all are one
     three = pair(
-        op("a"), op("b"), op("c"),
+        op("a"),
+        op("b"),
+        op("c"),
         edges=(edge("a", "b", 1), edge("b", "c", 5), edge("a", "c", 9)),
-    )  # fmt: skip
+    )
     assert merge_ops(three, 1).op.tolist() == [0, 0, 0]
 
 
@@ -111,12 +113,18 @@ def test_what_a_tensor_costs_is_counted_once_per_merged_op() -> None:
     # less than the 5 of d -> e; two tensors of 4 would cost 8, more than these
     def merged(tensor: str | None) -> list[int]:
         five = pair(
-            op("a"), op("b"), op("c"), op("d"), op("e"),
+            op("a"),
+            op("b"),
+            op("c"),
+            op("d"),
+            op("e"),
             edges=(
-                edge("a", "b", 4, tensor), edge("a", "c", 4, tensor), edge("b", "c", 10),
+                edge("a", "b", 4, tensor),
+                edge("a", "c", 4, tensor),
+                edge("b", "c", 10),
                 edge("d", "e", 5),
             ),
-        )  # fmt: skip
+        )
         return merge_ops(five, 3).op.tolist()
 
     assert merged("t") == [0, 1, 1, 2, 2]
@@ -142,9 +150,11 @@ def test_ops_that_no_device_holds_together_stay_apart() -> None:
 def test_colocation_groups_of_merged_ops_are_one_group() -> None:
     # a | b and c | d are groups; b and c become one op, so that all four must be together
     ops = (
-        op("a", colocation="x", resident_bytes=1), op("b", colocation="x", resident_bytes=1),
-        op("c", colocation="y", resident_bytes=1), op("d", colocation="y", resident_bytes=1),
-    )  # fmt: skip
+        op("a", colocation="x", resident_bytes=1),
+        op("b", colocation="x", resident_bytes=1),
+        op("c", colocation="y", resident_bytes=1),
+        op("d", colocation="y", resident_bytes=1),
+    )
     merge = merge_ops(pair(*ops, edges=(edge("b", "c", 1),)), 3)
     assert merge.op.tolist() == [0, 1, 1, 2]
     assert [o.colocation for o in merge.coarse.graph.ops] == ["x", "x", "x"]
@@ -340,9 +350,11 @@ def test_an_edge_that_stands_for_two_transfers_makes_the_plan_longer() -> None:
     # two, b gets it at 5 and c at 9, 9 + 1 = 10; if tensors go once, still 7. The repeated transfer
     # takes 4: 10 <= 7 + 4.
     three = pair(
-        op("a", time_ns={"gpu": 1}), op("b", time_ns={"cpu": 1}), op("c", time_ns={"cpu": 1}),
+        op("a", time_ns={"gpu": 1}),
+        op("b", time_ns={"cpu": 1}),
+        op("c", time_ns={"cpu": 1}),
         edges=(edge("a", "b", 4, "t"), edge("a", "c", 4, "t"), edge("b", "c", 0)),
-    )  # fmt: skip
+    )
     merge = merge_ops(three, 2)
     for transfers, expected in (("per_edge", 10), ("per_tensor", 7)):
         semantics = LINK.model_copy(update={"transfers": transfers})
@@ -356,11 +368,17 @@ def test_an_edge_that_stands_for_two_transfers_makes_the_plan_longer() -> None:
 def test_the_orders_of_channels_are_expanded() -> None:
     # the transfers of the tensor to b and c, edges 0 and 1, stay together before that to d
     four = pair(
-        op("a"), op("b"), op("c"), op("d"),
+        op("a"),
+        op("b"),
+        op("c"),
+        op("d"),
         edges=(
-            edge("a", "b", 4, "t"), edge("a", "c", 4, "t"), edge("b", "c", 9), edge("a", "d", 1),
+            edge("a", "b", 4, "t"),
+            edge("a", "c", 4, "t"),
+            edge("b", "c", 9),
+            edge("a", "d", 1),
         ),
-    )  # fmt: skip
+    )
     merge = merge_ops(four, 3)
     link = 1  # from d0 to d1, of two devices
     for transfers, expected in (("per_edge", (3, 0, 1)), ("per_tensor", (2, 0))):

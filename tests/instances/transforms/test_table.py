@@ -77,10 +77,14 @@ def instances(draw: st.DrawFn) -> Instance:
     chosen = draw(st.lists(st.sampled_from(pairs), max_size=6, unique=True))
     shared = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
     edges = tuple(
-        Edge(producer=f"op{a}", consumer=f"op{b}", bytes=shared[a] or a + b,
-             tensor="out" if shared[a] else None)
+        Edge(
+            producer=f"op{a}",
+            consumer=f"op{b}",
+            bytes=shared[a] or a + b,
+            tensor="out" if shared[a] else None,
+        )
         for a, b in sorted(chosen)
-    )  # fmt: skip
+    )
     memory = draw(st.sampled_from((None, 4, 6)))
     devices = (
         Device(name="d0", kind="gpu", memory_bytes=memory),

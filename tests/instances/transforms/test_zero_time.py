@@ -45,8 +45,10 @@ def net(text: str, *, devices: int = 2, **ops: dict[str, object]) -> Instance:
     gpus = tuple(Device(name=f"d{k}", kind="gpu") for k in range(devices))
     links = tuple(
         Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a in gpus for b in gpus if a is not b
-    )  # fmt: skip
+        for a in gpus
+        for b in gpus
+        if a is not b
+    )
     made = tuple(
         Op(**{"name": name, "time_ns": {"gpu": int(name.isupper())}, **ops.get(name, {})})
         for name in names
@@ -107,10 +109,10 @@ def test_joining_goes_on_until_nothing_is_left() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"resident_bytes": 1}, {"colocation": "g"}, {"time_ns": {"gpu": 1}},
-               {"backward": True}],
+    "fields",
+    [{"resident_bytes": 1}, {"colocation": "g"}, {"time_ns": {"gpu": 1}}, {"backward": True}],
     ids=str,
-)  # fmt: skip
+)
 def test_what_costs_or_is_tied_stays(fields: dict[str, object]) -> None:
     tied = {"v": fields, "B": {"colocation": "g"}}
     assert joined(net("v-A:3 A-B:3", **tied), PORT) == []
@@ -152,19 +154,25 @@ def restricted(seed: int) -> Instance:
     shared = [rng.choice((0, *range(1, 7))) for _ in ops]
     edges = tuple(
         Edge(
-            producer=f"op{a}", consumer=f"op{b}", bytes=shared[a] or rng.randrange(1, 7),
+            producer=f"op{a}",
+            consumer=f"op{b}",
+            bytes=shared[a] or rng.randrange(1, 7),
             tensor="out" if shared[a] else None,
         )
         for a, b in chosen
-    )  # fmt: skip
+    )
     devices = tuple(Device(name=f"d-{kind}", kind=kind) for kind in kinds)
     links = tuple(
         Link(
-            source=a.name, target=b.name, latency_ns=rng.choice((0, 1)),
+            source=a.name,
+            target=b.name,
+            latency_ns=rng.choice((0, 1)),
             bandwidth_bytes_per_s=rng.choice((5 * 10**8, 10**9, 2 * 10**9)),
         )
-        for a in devices for b in devices if a is not b
-    )  # fmt: skip
+        for a in devices
+        for b in devices
+        if a is not b
+    )
     return Instance(
         name=f"restricted-{seed}",
         graph=Graph(name="restricted", ops=tuple(ops), edges=edges),
@@ -177,8 +185,14 @@ def compare(semantics: Semantics, first_seed: int, number: int) -> int:
     merged = 0
     for seed in range(first_seed, first_seed + number):
         if isinstance(semantics, LoadSemantics):
-            instance = zeroed(seed, num_ops=5 + seed % 2, num_devices=2 + seed % 3 // 2,
-                              hosts=seed % 2, backward=seed % 4 == 0, density=0.3)  # fmt: skip
+            instance = zeroed(
+                seed,
+                num_ops=5 + seed % 2,
+                num_devices=2 + seed % 3 // 2,
+                hosts=seed % 2,
+                backward=seed % 4 == 0,
+                density=0.3,
+            )
         elif seed % 3:
             instance = restricted(seed)
         else:

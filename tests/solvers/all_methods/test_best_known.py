@@ -27,10 +27,22 @@ NETWORKS = [entry for entry in read_best_known() if entry.graph in corpus_names(
 """Of those that bring a cluster of their own."""
 
 QUICK = (
-    "bert-24-layers-train", "bert-base-train", "bert-large", "bert-large-train", "gpt2-train",
-    "gpt2-xl", "gpt3-13b", "gpt3-13b-train", "inception-v3-layers-train", "llama-7b",
-    "resnet-50-layers-train", "resnet50-batch32", "resnet50-train", "swin-large", "vit-large",
-)  # fmt: skip
+    "bert-24-layers-train",
+    "bert-base-train",
+    "bert-large",
+    "bert-large-train",
+    "gpt2-train",
+    "gpt2-xl",
+    "gpt3-13b",
+    "gpt3-13b-train",
+    "inception-v3-layers-train",
+    "llama-7b",
+    "resnet-50-layers-train",
+    "resnet50-batch32",
+    "resnet50-train",
+    "swin-large",
+    "vit-large",
+)
 """Networks whose best chain is proven in less than a second."""
 
 SLOW = ("inception_v1", "inception_v2", "densenet121", "squeezenet")

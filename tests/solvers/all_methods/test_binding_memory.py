@@ -89,8 +89,14 @@ def is_right(result: Result, best: int | None, where: str) -> str:
 def seven_ops() -> Instance:
     """Seven independent ops for which CP-SAT proved 15 where 13 is right."""
     sizes = (
-        24579416992, 16756993785, 11253754537, 4372188889, 17174120984, 24449285113, 3325017290,
-    )  # fmt: skip
+        24579416992,
+        16756993785,
+        11253754537,
+        4372188889,
+        17174120984,
+        24449285113,
+        3325017290,
+    )
     times = ((5, 5), (2, 4), (5, 6), (5, 8), (8, 1), (5, 2), (1, 9))
     ops = tuple(
         Op(name=f"op{i}", time_ns={"a": a, "b": b}, resident_bytes=size)

@@ -37,8 +37,10 @@ def run(hash_seed: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
 
 
 def test_plans_values_and_bounds_do_not_depend_on_the_hash_seed() -> None:

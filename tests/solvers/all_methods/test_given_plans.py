@@ -124,8 +124,9 @@ def test_each_device_holds_everything() -> None:
     instance = Instance(name="two", graph=GRAPH, cluster=cluster_of("gg", memory_bytes=5))
     result = solve(instance, REPLICAS, "data-parallel")
     assert (result.status, result.message) == (
-        "no_plan", "no device runs everything: 'd0' cannot run and hold all ops (6 bytes)",
-    )  # fmt: skip
+        "no_plan",
+        "no device runs everything: 'd0' cannot run and hold all ops (6 bytes)",
+    )
 
 
 def test_it_needs_replicated_stages() -> None:

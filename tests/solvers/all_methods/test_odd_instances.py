@@ -42,8 +42,12 @@ VARIANTS: Sequence[tuple[str, Mapping[str, object]]] = (
     ("m-sct", {"memory": "dynamic"}),
 )
 FAMILIES = (
-    MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, FWD_BWD_SEMANTICS, STAGE_SEMANTICS, LATENCY_SEMANTICS,
-)  # fmt: skip
+    MAKESPAN_SEMANTICS,
+    MAX_LOAD_SEMANTICS,
+    FWD_BWD_SEMANTICS,
+    STAGE_SEMANTICS,
+    LATENCY_SEMANTICS,
+)
 
 
 def judge(instance: Instance, semantics: Semantics, runs: Counter[str], *, slow: bool) -> None:

@@ -12,9 +12,16 @@ from placegap.solvers import solve
 
 FREE = Makespan(channels="free")
 STEADY = (
-    "single-device", "etf", "heft", "cpop", "order-place", "celeritas", "d-dps", "lc-glb",
+    "single-device",
+    "etf",
+    "heft",
+    "cpop",
+    "order-place",
+    "celeritas",
+    "d-dps",
+    "lc-glb",
     "dsc-glb",
-)  # fmt: skip
+)
 
 
 def untied_instance(seed: int) -> Instance:

@@ -106,10 +106,11 @@ def test_hash_seeds_change_no_plan() -> None:
                 "PYTHONHASHSEED": seed,
                 "PYTHONPATH": os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")]),
             },
-            stdout=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for seed in ("1", "2")
-    ]  # fmt: skip
+    ]
     printed = [run.communicate()[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0]
     assert printed[0] == printed[1]

@@ -39,9 +39,10 @@ def arcs_of_edges(instance: Instance, chain: list[int], device: int) -> SideArcs
     steps = list(pairwise(chain))
     between = [[[arc(i, j, a, b) for b in (0, 1)] for a in (0, 1)] for i, j in steps]
     return SideArcs(
-        np.array([time[chain[0], side].min() for side in sides]), np.zeros(2, np.int64),
+        np.array([time[chain[0], side].min() for side in sides]),
+        np.zeros(2, np.int64),
         np.array(between, np.int64).reshape(-1, 2, 2),
-    )  # fmt: skip
+    )
 
 
 def some_path(instance: Instance, rng: random.Random) -> list[int]:
@@ -111,15 +112,17 @@ def beside_a_chain(transfer_bytes: int) -> Instance:
     edges = tuple(Edge(producer=p[0], consumer=p[1], bytes=size) for p, size in sizes.items())
     names = ("g0", "g1")
     return Instance(
-        name="beside", graph=Graph(name="beside", ops=ops, edges=edges),
+        name="beside",
+        graph=Graph(name="beside", ops=ops, edges=edges),
         cluster=Cluster(
-            name="pair", devices=tuple(Device(name=name, kind="gpu") for name in names),
+            name="pair",
+            devices=tuple(Device(name=name, kind="gpu") for name in names),
             links=tuple(
                 Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
                 for a, b in (names, names[::-1])
             ),
         ),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

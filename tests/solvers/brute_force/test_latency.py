@@ -30,10 +30,11 @@ def ask_the_referee(instance: Instance, semantics: Semantics) -> int | None:
     """The least latency of all placements and all calls, hosts' included."""
     slots = list(product(range(instance.num_devices), range(semantics.subgraphs)))
     verdicts = (
-        evaluate(instance, Plan(tuple((k,) for k, _ in row), call=tuple(c for _, c in row)),
-                 semantics)
+        evaluate(
+            instance, Plan(tuple((k,) for k, _ in row), call=tuple(c for _, c in row)), semantics
+        )
         for row in product(slots, repeat=instance.num_ops)
-    )  # fmt: skip
+    )
     return min(
         (v.value_ns for v in verdicts if v.feasible and v.value_ns is not None), default=None
     )
@@ -42,9 +43,10 @@ def ask_the_referee(instance: Instance, semantics: Semantics) -> int | None:
 def test_it_finds_the_least_value_of_the_referee() -> None:
     for semantics, most_slots in ((ONCE, 3), (TWICE, 4)):
         small = [
-            instance for instance in latency_draws()
+            instance
+            for instance in latency_draws()
             if instance.num_ops <= 4 and instance.num_devices * semantics.subgraphs <= most_slots
-        ][:6]  # fmt: skip
+        ][:6]
         assert len(small) == 6
         for instance in small:
             assert optimum(instance, semantics) == ask_the_referee(instance, semantics)

@@ -227,7 +227,11 @@ def test_stages_of_merged_layers_are_those_of_the_recorded_pipedream() -> None:
         if abs(value / 1e6 - float(row["pipedream"])) <= rounding_ms(instance):
             equal.add(row["file"].split("/")[-1])
     assert equal == {
-        "bert24_training.json", "inceptionv3_inference.json", "inceptionv3_training.json",
-        "resnet50_inference.json", "resnet50_training.json", "bert_l-12_inference.json",
+        "bert24_training.json",
+        "inceptionv3_inference.json",
+        "inceptionv3_training.json",
+        "resnet50_inference.json",
+        "resnet50_training.json",
+        "bert_l-12_inference.json",
         "bert_l-3_training.json",
-    }  # fmt: skip
+    }

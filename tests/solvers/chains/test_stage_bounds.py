@@ -27,8 +27,10 @@ def costs_of(instance: Instance, semantics: MaxLoad = CHAIN) -> ChainCosts:
     return chain_costs(
         BlockArcs(problem.blocks.arc_tail, problem.blocks.arc_head),
         (problem.time, problem.need, problem.room),
-        (problem.weight, guide.net_ptr, guide.pin), problem.counts, overlap=guide.overlap,
-    )  # fmt: skip
+        (problem.weight, guide.net_ptr, guide.pin),
+        problem.counts,
+        overlap=guide.overlap,
+    )
 
 
 def bound_of(instance: Instance, optimum: int, semantics: MaxLoad = CHAIN) -> int:
@@ -41,9 +43,14 @@ def raised(
 ) -> int:
     found = [0]
     raise_bound(
-        costs_of(instance, semantics), 0, lambda: known, found.append, lambda reach: None,
-        Clock(None), efforts=efforts,
-    )  # fmt: skip
+        costs_of(instance, semantics),
+        0,
+        lambda: known,
+        found.append,
+        lambda reach: None,
+        Clock(None),
+        efforts=efforts,
+    )
     return found[-1]
 
 

@@ -17,10 +17,13 @@ def test_callbacks_hear_of_each_better_plan_and_bound() -> None:
     values: list[int] = []
     bounds: list[tuple[int, str]] = []
     found = solve(
-        example(), PORT, "cp-sat", {"workers": 1},
+        example(),
+        PORT,
+        "cp-sat",
+        {"workers": 1},
         on_plan=lambda value_ns, plan: values.append(value_ns),
         on_bound=lambda bound_ns, by: bounds.append((bound_ns, by)),
-    )  # fmt: skip
+    )
     assert values == sorted(values, reverse=True)
     assert bounds[0] == (33, "critical path")  # the doctest of `quick_bound`
     assert (values[-1], found.value_ns) == (34, 34)
@@ -44,9 +47,11 @@ def test_a_callback_may_raise_what_ends_the_search() -> None:
         raise StopSearch
 
     found = placegap.solve(
-        tiny_instance(9, num_ops=30, num_devices=4, density=0.3), objective="makespan",
-        time_limit_s=300, on_plan=stop,
-    )  # fmt: skip
+        tiny_instance(9, num_ops=30, num_devices=4, density=0.3),
+        objective="makespan",
+        time_limit_s=300,
+        on_plan=stop,
+    )
     assert found.plan is not None
     assert len(plans) == 1
     assert isinstance(plans[0], Plan)

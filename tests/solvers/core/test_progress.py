@@ -73,14 +73,20 @@ def test_a_ledger_keeps_the_best_and_the_first_who_found_it() -> None:
     told: list[News] = []
     ledger = Ledger(told.append)
     for news in (
-        News(50, None, "heft"), News(50, 30, "cp-sat"), News(60, 20, "etf"),
-        News(40, None, "cp-sat"), News(None, 41, "wrong"), News(None, 40, "cp-sat"),
-    ):  # fmt: skip
+        News(50, None, "heft"),
+        News(50, 30, "cp-sat"),
+        News(60, 20, "etf"),
+        News(40, None, "cp-sat"),
+        News(None, 41, "wrong"),
+        News(None, 40, "cp-sat"),
+    ):
         ledger.enter(news)
     assert told == [
-        News(50, None, "heft"), News(50, 30, "heft"), News(40, 30, "cp-sat"),
+        News(50, None, "heft"),
+        News(50, 30, "heft"),
+        News(40, 30, "cp-sat"),
         News(40, 40, "cp-sat"),
-    ]  # fmt: skip
+    ]
 
 
 def test_what_is_said_of_other_instances_and_other_rules_is_not_heard() -> None:

@@ -53,8 +53,11 @@ def run(script: str, way: str, folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, *arguments],
         input=script if way == "stdin" else "",
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

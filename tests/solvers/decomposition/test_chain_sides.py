@@ -41,17 +41,19 @@ def decoder(layers: int) -> Instance:
     return Instance(
         name="decoder",
         graph=Graph(
-            name="decoder", ops=tuple(ops),
+            name="decoder",
+            ops=tuple(ops),
             edges=tuple(Edge(producer=a, consumer=b, bytes=size) for a, b, size in edges),
         ),
         cluster=Cluster(
-            name="pair", devices=tuple(Device(name=name, kind="gpu") for name in names),
+            name="pair",
+            devices=tuple(Device(name=name, kind="gpu") for name in names),
             links=tuple(
                 Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
                 for a, b in (names, names[::-1])
             ),
         ),
-    )  # fmt: skip
+    )
 
 
 def test_work_beside_a_chain_leaves_with_the_op_that_feeds_it() -> None:

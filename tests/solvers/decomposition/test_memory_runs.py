@@ -56,11 +56,14 @@ def line(
     gpus = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=memory) for k in range(devices))
     links = tuple(
         Link(
-            source=a.name, target=b.name,
+            source=a.name,
+            target=b.name,
             bandwidth_bytes_per_s=GB_PER_S if (x - y) % 2 == 0 else GB_PER_S // slow,
         )
-        for x, a in enumerate(gpus) for y, b in enumerate(gpus) if x != y
-    )  # fmt: skip
+        for x, a in enumerate(gpus)
+        for y, b in enumerate(gpus)
+        if x != y
+    )
     graph = Graph(name="line", ops=ops, edges=edges)
     return Instance(name="line", graph=graph, cluster=Cluster(name="c", devices=gpus, links=links))
 

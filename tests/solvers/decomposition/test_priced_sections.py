@@ -151,19 +151,20 @@ def compare_placements(seed: int, seen: Counter[str]) -> None:
 
 
 def _search(
-    instance: Instance, semantics: Makespan, part: SectionOps, charge: Ints,
+    instance: Instance,
+    semantics: Makespan,
+    part: SectionOps,
+    charge: Ints,
     limits: tuple[int, int, int],
-) -> int:  # fmt: skip
+) -> int:
     """Twice, with what the first search found as what the second one knows."""
     channel, number, _ = channel_table(semantics, instance.num_devices)
     place, costs = np.full(len(part.tied), -1), list[int]()
     for _ in range(2):
         a, b, floor_ns = limits
         costs.append(
-            cheapest_placement(
-                part, channel, number, charge, a, b, floor_ns, NEVER, 10**6, place
-            )
-        )  # fmt: skip
+            cheapest_placement(part, channel, number, charge, a, b, floor_ns, NEVER, 10**6, place)
+        )
     assert costs[0] == costs[1]
     return costs[0]
 

@@ -97,8 +97,11 @@ def test_sums_and_cuts_of_ideals_are_those_of_their_blocks() -> None:
             assert ideals.sums[i, 1:3].tolist() == problem.time[:, inside].sum(axis=1).tolist()
             assert ideals.sums[i, 3:].tolist() == problem.need[:, inside].sum(axis=1).tolist()
             assert ideals.sums[i, 0] == cut(problem, members)
-            weights = [w for e, w in enumerate(problem.nets.weight.tolist())
-                       if bits(ideals.cut_nets[i]) >> e & 1]  # fmt: skip
+            weights = [
+                w
+                for e, w in enumerate(problem.nets.weight.tolist())
+                if bits(ideals.cut_nets[i]) >> e & 1
+            ]
             assert sum(weights) == ideals.sums[i, 0]
 
 

@@ -94,9 +94,12 @@ def test_an_incumbent_that_breaks_a_rule_is_no_incumbent() -> None:
         and not evaluate(instance, Plan.on([0] * instance.num_ops), PORT).feasible
     )
     result = solve(
-        overfull, PORT, "cp-sat", {**ONE, "start": False},
+        overfull,
+        PORT,
+        "cp-sat",
+        {**ONE, "start": False},
         incumbent=Plan.on([0] * overfull.num_ops),
-    )  # fmt: skip
+    )
     assert result.value_ns == oracle(overfull, PORT)
 
 

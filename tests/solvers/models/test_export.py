@@ -104,9 +104,13 @@ def test_the_model_is_built_with_the_start_that_the_solver_would_have(
     )
     monkeypatch.setitem(METHODS, tiny_mip.NAME, spying)
     written = write_model(
-        tiny_mip.ops_on(3, 4, 5), tiny_mip.ANY, tiny_mip.NAME, None, tmp_path / "a.lp",
+        tiny_mip.ops_on(3, 4, 5),
+        tiny_mip.ANY,
+        tiny_mip.NAME,
+        None,
+        tmp_path / "a.lp",
         incumbent=Plan.on([0, 0, 1]),
-    )  # fmt: skip
+    )
     assert [start.value_ns for start in starts if start is not None] == [7]
     assert written.start_ns == 7
 

@@ -47,9 +47,11 @@ def test_the_plan_is_the_models_own() -> None:
     # The model takes every transfer out of d0 for that to d1, of 1 ns. As w keeps d1 busy, it has
     # one of b and c on d2: 2 + 1 + 9. But d2 is 50 away: 2 + 50 + 9. (All on d0: 2 + 9 + 9.)
     base = instance(
-        "far", [pinned("a", 0, 2), *(anywhere(op, 9) for op in "bc"), pinned("w", 1, 12)], [],
+        "far",
+        [pinned("a", 0, 2), *(anywhere(op, 9) for op in "bc"), pinned("w", 1, 12)],
+        [],
         devices=3,
-    )  # fmt: skip
+    )
     far = ((0, 1, 50), (1, 0, 50), (50, 50, 0))
     edges = tuple(Edge(producer="a", consumer=op, transfer_ns=far) for op in "bc")
     case = base.model_copy(update={"graph": base.graph.model_copy(update={"edges": edges})})

@@ -218,9 +218,12 @@ def test_ten_thousand_draws_lie_between_bound_and_value(start: int, semantics: S
     few = {"mip": False, "moves": 500, "patience": 10, "rounds": 1}
     for seed in range(start, start + 500):
         instance = tiny_instance(
-            seed, num_ops=5 + seed % 4, num_devices=2 + seed % 2, hosts=seed % 3 % 2,
+            seed,
+            num_ops=5 + seed % 4,
+            num_devices=2 + seed % 2,
+            hosts=seed % 3 % 2,
             backward=seed % 5 == 0,
-        )  # fmt: skip
+        )
         best = oracle(instance, semantics)
         result = split(instance, semantics, **few)
         if best is None:

@@ -31,9 +31,14 @@ def some_plan(problem: SplitProblem, rng: np.random.Generator) -> Ints:
 
 def split(problem: SplitProblem, device: Ints, pair: tuple[int, int]) -> PairSplit | None:
     return split_pair(
-        problem, device, pair, np.arange(problem.num_blocks),
-        limit_ns=LIMIT_NS, num_cells=LIMIT_NS + 1, max_moves=10**6,
-    )  # fmt: skip
+        problem,
+        device,
+        pair,
+        np.arange(problem.num_blocks),
+        limit_ns=LIMIT_NS,
+        num_cells=LIMIT_NS + 1,
+        max_moves=10**6,
+    )
 
 
 def trade_offs(problem: SplitProblem, device: Ints, pair: tuple[int, int]) -> list[tuple[int, int]]:
@@ -77,9 +82,14 @@ def test_pairs_with_too_many_moves_are_passed_over() -> None:
     problem = build_split_problem(drawn(1))
     device = some_plan(problem, np.random.default_rng(1))
     found = split_pair(
-        problem, device, (0, 1), np.arange(problem.num_blocks),
-        limit_ns=LIMIT_NS, num_cells=LIMIT_NS + 1, max_moves=1,
-    )  # fmt: skip
+        problem,
+        device,
+        (0, 1),
+        np.arange(problem.num_blocks),
+        limit_ns=LIMIT_NS,
+        num_cells=LIMIT_NS + 1,
+        max_moves=1,
+    )
     assert found is None
 
 

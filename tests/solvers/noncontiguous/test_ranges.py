@@ -151,7 +151,11 @@ def test_pairs_of_devices_share_blocks_of_1_ns_and_of_10_to_the_15_ns() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             found = exchange_pairs(
-                problem, start, np.arange(problem.num_blocks), seed=seed, patience=20,
+                problem,
+                start,
+                np.arange(problem.num_blocks),
+                seed=seed,
+                patience=20,
                 clock=Clock(None),
-            )  # fmt: skip
+            )
         assert problem.loads(found).max() <= problem.loads(start).max()

@@ -87,9 +87,14 @@ def test_that_nothing_fits_proves_something_only_where_the_transform_is_exact() 
 def test_an_incumbent_that_sets_merged_ops_apart_is_no_start() -> None:
     for plan in (Plan.on([0, 0, 1, 0]), Plan.on([0, 1, 0, 0])):
         result = solve_coarse(
-            example(), FREE, "cp-sat", {"workers": 1}, incumbent=plan,
-            transform="pesto-merge", transform_params=THREE,
-        )  # fmt: skip
+            example(),
+            FREE,
+            "cp-sat",
+            {"workers": 1},
+            incumbent=plan,
+            transform="pesto-merge",
+            transform_params=THREE,
+        )
         assert result.value_ns == 43
 
 

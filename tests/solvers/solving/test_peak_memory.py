@@ -112,10 +112,15 @@ def chain(memory_bytes: int, workspace_bytes: int = 0) -> Instance:
     """Four ops of 5 ns and 10 bytes of state; each sends 6 bytes, in 1 ns, to the next."""
     names = "abcd"
     ops = tuple(
-        Op(name=x, time_ns={"x": 5}, parameter_bytes=10, resident_bytes=16,
-           workspace_bytes=workspace_bytes)
+        Op(
+            name=x,
+            time_ns={"x": 5},
+            parameter_bytes=10,
+            resident_bytes=16,
+            workspace_bytes=workspace_bytes,
+        )
         for x in names
-    )  # fmt: skip
+    )
     edges = tuple(Edge(producer=a, consumer=b, bytes=6, host_time_ns=1) for a, b in pairwise(names))
     devices = tuple(Device(name=d, kind="x", memory_bytes=memory_bytes) for d in ("g0", "g1"))
     return Instance(

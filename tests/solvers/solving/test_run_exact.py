@@ -52,9 +52,13 @@ QUICK: dict[str, dict[str, object]] = {
     "latency-ip": {"workers": 1},
 }
 ALL_SEMANTICS = (
-    *MAKESPAN_SEMANTICS[::2], *MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS[::3],
-    *STAGE_SEMANTICS[::2], *LATENCY_SEMANTICS, PipelineIteration(microbatches=3),
-)  # fmt: skip
+    *MAKESPAN_SEMANTICS[::2],
+    *MAX_LOAD_SEMANTICS,
+    *FWD_BWD_SEMANTICS[::3],
+    *STAGE_SEMANTICS[::2],
+    *LATENCY_SEMANTICS,
+    PipelineIteration(microbatches=3),
+)
 
 
 def draws() -> list[Instance]:

@@ -38,8 +38,12 @@ BEST = Plan.on([0, 1, 0, 0])  # 35 (FD-DPS, figure 3)
 def judged(method: str, **fields: object) -> Result:
     """A result on the diamond."""
     return finish(
-        example(), MAKESPAN, method, Outcome(rests_on=PROOF, **fields), solve_s=0.0  # type: ignore[arg-type]
-    )  # fmt: skip
+        example(),
+        MAKESPAN,
+        method,
+        Outcome(rests_on=PROOF, **fields),
+        solve_s=0.0,  # type: ignore[arg-type]
+    )
 
 
 def large(semantics: Semantics) -> Instance:
@@ -87,11 +91,14 @@ def test_the_table_names_methods_that_prove_bounds() -> None:
 @pytest.mark.parametrize(
     "semantics",
     [
-        *MAKESPAN_SEMANTICS[::4], *MAX_LOAD_SEMANTICS[::3], FWD_BWD_SEMANTICS[0],
-        LATENCY_SEMANTICS[1], STAGE_SEMANTICS[-1],
+        *MAKESPAN_SEMANTICS[::4],
+        *MAX_LOAD_SEMANTICS[::3],
+        FWD_BWD_SEMANTICS[0],
+        LATENCY_SEMANTICS[1],
+        STAGE_SEMANTICS[-1],
     ],
     ids=lambda semantics: semantics.label,
-)  # fmt: skip
+)
 def test_a_handful_of_ops_is_enumerated_and_agrees(semantics: Semantics) -> None:
     method = {"makespan": "cp-sat", "latency_subgraphs": "latency-ip"}.get(
         semantics.objective, "throughput-ip"

@@ -25,9 +25,16 @@ def write_csv(runs: Sequence[LearnedRun], path: Path) -> None:
     for run in runs:
         for evaluated, mean_ns, best_ns in run.curve:
             writer.writerow(
-                [run.graph, run.cluster, run.search, run.seed, evaluated, round(mean_ns),
-                 "" if best_ns is None else best_ns]
-            )  # fmt: skip
+                [
+                    run.graph,
+                    run.cluster,
+                    run.search,
+                    run.seed,
+                    evaluated,
+                    round(mean_ns),
+                    "" if best_ns is None else best_ns,
+                ]
+            )
     write_text(text.getvalue(), path)
 
 

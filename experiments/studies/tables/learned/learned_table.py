@@ -72,9 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(log: RunLog, case: Case, search: str, evaluations: int, seed: int) -> LearnedRun:
     """The run of the log, or a new one that goes into it."""
     identity: Identity = {
-        "graph": case.graph, "cluster": case.cluster, "search": search,
-        "evaluations": evaluations, "seed": seed,
-    }  # fmt: skip
+        "graph": case.graph,
+        "cluster": case.cluster,
+        "search": search,
+        "evaluations": evaluations,
+        "seed": seed,
+    }
     key = run_key(identity)
     if key not in log.records:
         print(f"{case.graph} {search} seed {seed}", file=sys.stderr, flush=True)
@@ -112,10 +115,18 @@ def tables(runs: Sequence[LearnedRun], placed: Sequence[Unseen]) -> Iterator[str
     yield "**A policy trained on other graphs of the family, without training on these**"
     yield ""
     yield from markdown_grid(
-        ["graph", "ops", "one device", "random placements", "untrained policy", "trained policy",
-         "annealing", "seconds of the policy"],
+        [
+            "graph",
+            "ops",
+            "one device",
+            "random placements",
+            "untrained policy",
+            "trained policy",
+            "annealing",
+            "seconds of the policy",
+        ],
         [graph.cells() for graph in placed],
-    )  # fmt: skip
+    )
 
 
 def _by_search(found: Sequence[LearnedRun]) -> Mapping[str, list[LearnedRun]]:

@@ -164,6 +164,12 @@ def run_unseen(name: str, instance: Instance) -> Unseen:
     if began.value_ns is None or searched is None or annealed is None:
         raise InputError(f"{name}: {began.message or 'no plan fits'}")
     return Unseen(
-        name, instance.num_ops, value("single-device"), searched, int(median(untrained)),
-        began.value_ns, annealed, began.solve_s,
-    )  # fmt: skip
+        name,
+        instance.num_ops,
+        value("single-device"),
+        searched,
+        int(median(untrained)),
+        began.value_ns,
+        annealed,
+        began.solve_s,
+    )

@@ -15,9 +15,14 @@ OUTER = 32
 
 
 def evoformer(
-    tape: Tape, batch: int, blocks: int = 48, width: int = 256, heads: int = 8,
-    pair_width: int = 128, residues: int = 256,
-) -> None:  # fmt: skip
+    tape: Tape,
+    batch: int,
+    blocks: int = 48,
+    width: int = 256,
+    heads: int = 8,
+    pair_width: int = 128,
+    residues: int = 256,
+) -> None:
     """Write the stack on `batch` aligned sequences; one chain of ops per head of attention.
 
     Modules other than attention are one or two ops each, as kernels that are written for the
@@ -63,16 +68,22 @@ def _attention(tape: Tape, x: Tensor, heads: int, name: str, *, by: Tensor | Non
         outer, length = length, outer
     wide, count = heads * HEAD, prod(x.shape) // width
     with tape.scope(name):
-        weights = _held(tape, norm=(2, width), qkv=(width, 3 * wide), gate=(width, wide),
-                        gate_bias=(wide,))  # fmt: skip
+        weights = _held(
+            tape, norm=(2, width), qkv=(width, 3 * wide), gate=(width, wide), gate_bias=(wide,)
+        )
         sources = [x]
         if by is not None:
             weights += _held(tape, bias=(by.shape[2], heads))
             weights += _held(tape, bias_norm=(2, by.shape[2])) if by is not x else []
             sources += [by] if by is not x else []
-        projected = tape.op("norm_qkv_gate", sources, (*x.shape[:2], 4 * HEAD), weights=weights,
-                            parts=heads,
-                            flops=2 * count * width * 4 * wide + 8 * prod(x.shape))  # fmt: skip
+        projected = tape.op(
+            "norm_qkv_gate",
+            sources,
+            (*x.shape[:2], 4 * HEAD),
+            weights=weights,
+            parts=heads,
+            flops=2 * count * width * 4 * wide + 8 * prod(x.shape),
+        )
         outputs = []
         for number in range(heads):
             with tape.scope(f"head{number}"):
@@ -81,11 +92,19 @@ def _attention(tape: Tape, x: Tensor, heads: int, name: str, *, by: Tensor | Non
                 part = tape.op("scores", [_part(projected, shape, number)], scores, flops=product)
                 part = tape.op("bias_mask", [part], scores)
                 part = tape.op("Softmax", [part], scores, flops=5 * prod(scores))
-                outputs.append(tape.op("context", [part, _part(projected, shape, number)], shape,
-                                       flops=product))  # fmt: skip
+                outputs.append(
+                    tape.op(
+                        "context", [part, _part(projected, shape, number)], shape, flops=product
+                    )
+                )
         weights = _held(tape, output=(wide, width), output_bias=(width,))
-        return tape.op("gate_output_add", [*outputs, x], x.shape, weights=weights,
-                       flops=2 * count * wide * width)  # fmt: skip
+        return tape.op(
+            "gate_output_add",
+            [*outputs, x],
+            x.shape,
+            weights=weights,
+            flops=2 * count * wide * width,
+        )
 
 
 def _part(x: Tensor, shape: Dims, number: int) -> Tensor:
@@ -98,11 +117,17 @@ def _transition(tape: Tape, x: Tensor, name: str) -> Tensor:
     count = prod(x.shape[:2])
     with tape.scope(name):
         weights = _held(tape, norm=(2, width), weight=(width, 4 * width), bias=(4 * width,))
-        inner = tape.op("norm_linear_relu", [x], (*x.shape[:2], 4 * width), weights=weights,
-                        flops=8 * count * width * width)  # fmt: skip
+        inner = tape.op(
+            "norm_linear_relu",
+            [x],
+            (*x.shape[:2], 4 * width),
+            weights=weights,
+            flops=8 * count * width * width,
+        )
         weights = _held(tape, weight2=(4 * width, width), bias2=(width,))
-        return tape.op("linear_add", [inner, x], x.shape, weights=weights,
-                       flops=8 * count * width * width)  # fmt: skip
+        return tape.op(
+            "linear_add", [inner, x], x.shape, weights=weights, flops=8 * count * width * width
+        )
 
 
 def _outer_product_mean(tape: Tape, rows: Tensor, pairs: Tensor) -> Tensor:
@@ -110,8 +135,13 @@ def _outer_product_mean(tape: Tape, rows: Tensor, pairs: Tensor) -> Tensor:
     pair_width = pairs.shape[2]
     with tape.scope("outer_product_mean"):
         weights = _held(tape, norm=(2, width), sides=(width, 2 * OUTER), sides_bias=(2 * OUTER,))
-        sides = tape.op("norm_linear", [rows], (sequences, residues, 2 * OUTER), weights=weights,
-                        flops=4 * sequences * residues * width * OUTER)  # fmt: skip
+        sides = tape.op(
+            "norm_linear",
+            [rows],
+            (sequences, residues, 2 * OUTER),
+            weights=weights,
+            flops=4 * sequences * residues * width * OUTER,
+        )
         weights = _held(tape, output=(OUTER * OUTER, pair_width), output_bias=(pair_width,))
         products = 2 * residues**2 * OUTER**2 * (sequences + pair_width)
         return tape.op("outer_linear", [sides], pairs.shape, weights=weights, flops=products)
@@ -121,10 +151,26 @@ def _triangle_product(tape: Tape, pairs: Tensor, name: str) -> Tensor:
     residues, _, width = pairs.shape
     count = residues * residues
     with tape.scope(name):
-        weights = _held(tape, norm=(2, width), sides=(width, 4 * width), sides_bias=(4 * width,),
-                        gate=(width, width), gate_bias=(width,))  # fmt: skip
-        sides = tape.op("norm_gated_linear", [pairs], (residues, residues, 3 * width),
-                        weights=weights, flops=2 * count * width * 5 * width)  # fmt: skip
+        weights = _held(
+            tape,
+            norm=(2, width),
+            sides=(width, 4 * width),
+            sides_bias=(4 * width,),
+            gate=(width, width),
+            gate_bias=(width,),
+        )
+        sides = tape.op(
+            "norm_gated_linear",
+            [pairs],
+            (residues, residues, 3 * width),
+            weights=weights,
+            flops=2 * count * width * 5 * width,
+        )
         weights = _held(tape, norm2=(2, width), output=(width, width), output_bias=(width,))
-        return tape.op("product_gate_add", [sides, pairs], pairs.shape, weights=weights,
-                       flops=2 * count * width * (residues + width))  # fmt: skip
+        return tape.op(
+            "product_gate_add",
+            [sides, pairs],
+            pairs.shape,
+            weights=weights,
+            flops=2 * count * width * (residues + width),
+        )

@@ -56,8 +56,9 @@ def inception_v3(tape: Tape, batch: int, classes: int = 1000) -> None:
         ]
         x = _mixed(tape, x, [[(192, 1)], seven, double], 192)
     side = x
-    x = _reduced(tape, x, [[(192, 1), (320, 3)],
-                           [(192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3)]])  # fmt: skip
+    x = _reduced(
+        tape, x, [[(192, 1), (320, 3)], [(192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3)]]
+    )
     for _ in range(2):
         x = _widened(tape, x)
     logits = _head(tape, x, batch, classes)
@@ -73,8 +74,14 @@ def _unit(
     tape: Tape, x: Tensor, channels: int, kernel: Kernel, stride: int = 1, padding: str = "same"
 ) -> Tensor:
     with tape.scope(tape.path("Conv2d")):
-        x = conv(tape, x, channels, kernel, stride=stride,
-                 padding="valid" if padding == "valid" else "same")  # fmt: skip
+        x = conv(
+            tape,
+            x,
+            channels,
+            kernel,
+            stride=stride,
+            padding="valid" if padding == "valid" else "same",
+        )
         return activation(tape, batch_norm(tape, x, scale=False))
 
 

@@ -39,20 +39,35 @@ class Cells:
 
 
 NASNET_NORMAL = Cells(
-    ((0, "sep5", 1, "sep3"), (1, "sep5", 1, "sep3"), (0, "mean", 1, "none"),
-     (1, "mean", 1, "mean"), (0, "sep3", 0, "none")),
+    (
+        (0, "sep5", 1, "sep3"),
+        (1, "sep5", 1, "sep3"),
+        (0, "mean", 1, "none"),
+        (1, "mean", 1, "mean"),
+        (0, "sep3", 0, "none"),
+    ),
     (0,),
-)  # fmt: skip
+)
 NASNET_REDUCTION = Cells(
-    ((0, "sep5", 1, "sep7"), (0, "max", 1, "sep7"), (0, "mean", 1, "sep5"),
-     (3, "none", 2, "mean"), (2, "sep3", 0, "max")),
+    (
+        (0, "sep5", 1, "sep7"),
+        (0, "max", 1, "sep7"),
+        (0, "mean", 1, "sep5"),
+        (3, "none", 2, "mean"),
+        (2, "sep3", 0, "max"),
+    ),
     (0, 1, 2),
-)  # fmt: skip
+)
 PNASNET = Cells(
-    ((1, "sep5", 1, "max"), (0, "sep7", 0, "max"), (0, "sep5", 0, "sep3"),
-     (4, "sep3", 0, "max"), (1, "sep3", 0, "none")),
+    (
+        (1, "sep5", 1, "max"),
+        (0, "sep7", 0, "max"),
+        (0, "sep5", 0, "sep3"),
+        (4, "sep3", 0, "max"),
+        (1, "sep3", 0, "none"),
+    ),
     (0, 1),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -182,13 +197,30 @@ def _halved(tape: Tape, x: Tensor, filters: int, stride: int) -> Tensor:
     """Two pools and convolutions side by side, one shifted by a pixel."""
     if stride == 1:
         return batch_norm(tape, conv(tape, x, filters, 1, name="path_conv"))
-    first = conv(tape, pool(tape, x, 1, stride, kind="mean", padding="valid"), filters // 2, 1,
-                 name="path1_conv")  # fmt: skip
+    first = conv(
+        tape,
+        pool(tape, x, 1, stride, kind="mean", padding="valid"),
+        filters // 2,
+        1,
+        name="path1_conv",
+    )
     batch, channels, height, width = x.shape
-    padded = tape.op("Pad", [x], (batch, channels, height + 1, width + 1), flops=0, rule="pad",
-                     constants=("paddings",))  # fmt: skip
-    shifted = tape.op("StridedSlice", [padded], x.shape, flops=0, rule="pad",
-                      constants=("begin", "end", "strides"))  # fmt: skip
+    padded = tape.op(
+        "Pad",
+        [x],
+        (batch, channels, height + 1, width + 1),
+        flops=0,
+        rule="pad",
+        constants=("paddings",),
+    )
+    shifted = tape.op(
+        "StridedSlice",
+        [padded],
+        x.shape,
+        flops=0,
+        rule="pad",
+        constants=("begin", "end", "strides"),
+    )
     second = pool(tape, shifted, 1, stride, kind="mean", padding="valid")
     second = conv(tape, second, filters - filters // 2, 1, name="path2_conv")
     return batch_norm(tape, concat(tape, [first, second]), name="final_path_bn")

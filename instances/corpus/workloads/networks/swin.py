@@ -23,9 +23,14 @@ RELATIVE = 512
 
 
 def swin(
-    tape: Tape, batch: int, depths: tuple[int, ...], width: int, heads: int, pixels: int = 1100,
+    tape: Tape,
+    batch: int,
+    depths: tuple[int, ...],
+    width: int,
+    heads: int,
+    pixels: int = 1100,
     classes: int = 1000,
-) -> None:  # fmt: skip
+) -> None:
     """Write Swin V2 with one chain of ops per head of the first stage.
 
     Later stages have more heads; each of their chains computes several. The image is padded to
@@ -37,8 +42,14 @@ def swin(
     image = placeholder(tape, (batch, 3, pixels, pixels))
     with tape.scope("patch_embed"):
         weights = [tape.weight("weight", (width, 3, PATCH, PATCH)), tape.weight("bias", (width,))]
-        x = tape.op("Conv2d", [image], (batch, side * side, width), weights=weights,
-                    flops=2 * batch * side * side * width * 3 * PATCH**2, rule="conv")  # fmt: skip
+        x = tape.op(
+            "Conv2d",
+            [image],
+            (batch, side * side, width),
+            weights=weights,
+            flops=2 * batch * side * side * width * 3 * PATCH**2,
+            rule="conv",
+        )
         x = layer_norm(tape, x)
     for stage, depth in enumerate(depths):
         for number in range(depth):
@@ -90,8 +101,9 @@ def _windows(tape: Tape, x: Tensor, chains: int, heads: int, shifted: bool) -> T
             by_head = (windows * each, area, apart // each)
             turned = Tensor(key.maker, (windows * each, apart // each, area))
             scores = matmul(tape, Tensor(query.maker, by_head), turned, kind="matmul")
-            scores = tape.op("mul", [scores], scores.shape,
-                             weights=[tape.weight("logit_scale", (each,))])  # fmt: skip
+            scores = tape.op(
+                "mul", [scores], scores.shape, weights=[tape.weight("logit_scale", (each,))]
+            )
             weights = softmax(tape, add(tape, scores, bias))
             mixed = matmul(tape, weights, Tensor(value.maker, by_head), kind="matmul")
             outputs.append(Tensor(mixed.maker, shape))
@@ -101,8 +113,14 @@ def _windows(tape: Tape, x: Tensor, chains: int, heads: int, shifted: bool) -> T
 
 def _times(tape: Tape, x: Tensor, shape: tuple[int, ...], name: str) -> Tensor:
     weight = tape.weight(name, (x.shape[-1], shape[-1]))
-    return tape.op("matmul", [x], shape, weights=[weight], rule="product",
-                   flops=2 * shape[0] * shape[1] * shape[2] * x.shape[-1])  # fmt: skip
+    return tape.op(
+        "matmul",
+        [x],
+        shape,
+        weights=[weight],
+        rule="product",
+        flops=2 * shape[0] * shape[1] * shape[2] * x.shape[-1],
+    )
 
 
 def _plus(tape: Tape, x: Tensor, name: str) -> Tensor:
@@ -114,7 +132,15 @@ def _relative_bias(tape: Tape, heads: int, area: int) -> Tensor:
     """A small network from the distance of two patches to a bias for each head."""
     distances = (2 * WINDOW - 1) ** 2
     with tape.scope("cpb_mlp"):
-        weights = [tape.weight("fc1", (2, RELATIVE)), tape.weight("fc1_bias", (RELATIVE,)),
-                   tape.weight("fc2", (RELATIVE, heads))]  # fmt: skip
-        return tape.op("cpb_mlp", [], (1, area, area), weights=weights,
-                       flops=2 * distances * RELATIVE * (2 + heads))  # fmt: skip
+        weights = [
+            tape.weight("fc1", (2, RELATIVE)),
+            tape.weight("fc1_bias", (RELATIVE,)),
+            tape.weight("fc2", (RELATIVE, heads)),
+        ]
+        return tape.op(
+            "cpb_mlp",
+            [],
+            (1, area, area),
+            weights=weights,
+            flops=2 * distances * RELATIVE * (2 + heads),
+        )

@@ -94,9 +94,15 @@ def _residual_feed_forward(tape: Tape, x: Tensor) -> Tensor:
 
 
 def attention(
-    tape: Tape, x: Tensor, memory: Tensor, heads: int, *, mask: Tensor | None = None,
-    dropped: bool = False, bias: bool = False,
-) -> Tensor:  # fmt: skip
+    tape: Tape,
+    x: Tensor,
+    memory: Tensor,
+    heads: int,
+    *,
+    mask: Tensor | None = None,
+    dropped: bool = False,
+    bias: bool = False,
+) -> Tensor:
     """Attention of `heads` heads in joint products, with its four projections."""
     batch, steps, width = x.shape
     apart = width // heads
@@ -111,8 +117,9 @@ def attention(
     query, key = by_head(x, "query"), by_head(memory, "key", turned=True)
     value = by_head(memory, "value")
     scores = scale(tape, matmul(tape, query, key), "Div" if bias else "Mul")
-    shared = mask if mask is not None else tape.op("Mask", [], (steps, memory.shape[1]),
-                                                   rule="none")  # fmt: skip
+    shared = (
+        mask if mask is not None else tape.op("Mask", [], (steps, memory.shape[1]), rule="none")
+    )
     weights = softmax(tape, add(tape, scores, shared))
     mixed = matmul(tape, dropout(tape, weights) if dropped else weights, value)
     mixed = transpose(tape, mixed, (batch, steps, heads, apart))
@@ -163,19 +170,27 @@ def _bert_mask(tape: Tape, batch: int) -> Tensor:
 def _next_sentence(tape: Tape, pooled: Tensor) -> None:
     with tape.scope("seq_relationship"):
         weights = [tape.weight("weights", (pooled.shape[1], 2)), tape.weight("bias", (2,))]
-        tape.op("Gemm", [pooled], (pooled.shape[0], 2), weights=weights, rule="gemm",
-                flops=4 * pooled.shape[0] * pooled.shape[1])  # fmt: skip
+        tape.op(
+            "Gemm",
+            [pooled],
+            (pooled.shape[0], 2),
+            weights=weights,
+            rule="gemm",
+            flops=4 * pooled.shape[0] * pooled.shape[1],
+        )
 
 
 def _predictions(tape: Tape, x: Tensor, table: Weight) -> None:
     words, width = table.shape
     tokens = x.shape[0] * x.shape[1]
     with tape.scope("predictions"):
-        turned = tape.op("Transpose", [], (width, words), weights=[table], flops=0,
-                         rule="transpose")  # fmt: skip
+        turned = tape.op(
+            "Transpose", [], (width, words), weights=[table], flops=0, rule="transpose"
+        )
         shape = (*x.shape[:2], words)
-        out = tape.op("MatMul", [x, turned], shape, flops=2 * tokens * width * words,
-                      rule="product")  # fmt: skip
+        out = tape.op(
+            "MatMul", [x, turned], shape, flops=2 * tokens * width * words, rule="product"
+        )
         out = tape.op("Add", [out], shape, weights=[tape.weight("bias", (words,))], rule="bias")
     if tape.dialect.training:
         loss(tape, out, "SparseSoftmaxCrossEntropy")
@@ -200,32 +215,62 @@ def bert_layers(tape: Tape, batch: int, layers: int = 24, hidden: int = 1024) ->
     spread = tape.op("Mask", [mask], (batch, 1, 1, steps), rule="none")
     counts = {"words": BERT_WORDS, "positions": 512, "segments": 2, "norm": 2}
     tables = [tape.weight(name, (count, hidden)) for name, count in counts.items()]
-    x = tape.op("BertEmbeddings", [ids, kinds], shape, weights=tables, rule="gather",
-                flops=10 * batch * steps * hidden)  # fmt: skip
+    x = tape.op(
+        "BertEmbeddings",
+        [ids, kinds],
+        shape,
+        weights=tables,
+        rule="gather",
+        flops=10 * batch * steps * hidden,
+    )
     for number in range(layers):
         with tape.scope(f"layer.{number}"):
             weights = [
-                tape.weight("attention", (4, hidden, hidden)), tape.weight("biases", (9, hidden)),
-                tape.weight("intermediate", (hidden, inner)), tape.weight("inner", (inner,)),
+                tape.weight("attention", (4, hidden, hidden)),
+                tape.weight("biases", (9, hidden)),
+                tape.weight("intermediate", (hidden, inner)),
+                tape.weight("inner", (inner,)),
                 tape.weight("output", (inner, hidden)),
-            ]  # fmt: skip
+            ]
             products = 2 * batch * steps * (4 * hidden**2 + 2 * hidden * inner)
             scores = 4 * batch * steps * steps * hidden
             x = tape.op("BertLayer", [x, spread], shape, weights=weights, flops=products + scores)
-    first = tape.op("Pooler", [x], (batch, hidden), flops=2 * batch * hidden**2,
-                    weights=[tape.weight("pooler", (hidden + 1, hidden))])  # fmt: skip
-    words = tape.op("LMPredictionHead", [x], (batch, steps, BERT_WORDS),
-                    weights=[tables[0], tape.weight("transform", (hidden + 3, hidden)),
-                             tape.weight("bias", (BERT_WORDS,))],
-                    flops=2 * batch * steps * hidden * (hidden + BERT_WORDS))  # fmt: skip
-    tape.op("SeqRelationship", [first, words], (batch, 2), flops=4 * batch * hidden,
-            weights=[tape.weight("seq_relationship", (hidden + 1, 2))])  # fmt: skip
+    first = tape.op(
+        "Pooler",
+        [x],
+        (batch, hidden),
+        flops=2 * batch * hidden**2,
+        weights=[tape.weight("pooler", (hidden + 1, hidden))],
+    )
+    words = tape.op(
+        "LMPredictionHead",
+        [x],
+        (batch, steps, BERT_WORDS),
+        weights=[
+            tables[0],
+            tape.weight("transform", (hidden + 3, hidden)),
+            tape.weight("bias", (BERT_WORDS,)),
+        ],
+        flops=2 * batch * steps * hidden * (hidden + BERT_WORDS),
+    )
+    tape.op(
+        "SeqRelationship",
+        [first, words],
+        (batch, 2),
+        flops=4 * batch * hidden,
+        weights=[tape.weight("seq_relationship", (hidden + 1, 2))],
+    )
 
 
 def gpt3(
-    tape: Tape, batch: int, layers: int, hidden: int, heads: int, steps: int = 2048,
+    tape: Tape,
+    batch: int,
+    layers: int,
+    hidden: int,
+    heads: int,
+    steps: int = 2048,
     words: int = 50_257,
-) -> None:  # fmt: skip
+) -> None:
     """Write GPT-3 with one chain of ops per head, which reaches the op counts of Moirai, table IV.
 
     All eleven entries of that table are layers x (11 + 12 heads) exactly; so are ours, but for
@@ -245,8 +290,14 @@ def gpt3(
             outer = dense(tape, activation(tape, inner, "Gelu", 8), hidden, name="c_proj")
             x = add(tape, dropout(tape, outer), x)
     x = layer_norm(tape, x, "ln_f")
-    tape.op("Linear", [x], (batch, steps, words), weights=[table], name="lm_head",
-            flops=2 * batch * steps * hidden * words)  # fmt: skip
+    tape.op(
+        "Linear",
+        [x],
+        (batch, steps, words),
+        weights=[table],
+        name="lm_head",
+        flops=2 * batch * steps * hidden * words,
+    )
 
 
 def attention_by_head(tape: Tape, x: Tensor, heads: int) -> Tensor:

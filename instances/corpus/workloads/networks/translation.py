@@ -42,8 +42,11 @@ def nmt(tape: Tape, batch: int, steps: int = 40, layers: int = 4, hidden: int = 
         states = [concat(tape, [a, b]) for a, b in zip(ahead, back, strict=True)]
         for number in range(1, layers):
             found = _layer(tape, states, hidden, f"layer{number}")
-            states = [add(tape, a, b) for a, b in zip(found, states, strict=True)] \
-                if number > 1 else found  # fmt: skip
+            states = (
+                [add(tape, a, b) for a, b in zip(found, states, strict=True)]
+                if number > 1
+                else found
+            )
     with tape.scope("attention"):
         memory = tape.op("Pack", states, (steps, batch, hidden), flops=0, rule="concat")
         keys = dense(tape, memory, hidden, bias=False, name="keys")
@@ -60,8 +63,15 @@ def nmt(tape: Tape, batch: int, steps: int = 40, layers: int = 4, hidden: int = 
 
 
 def _word(tape: Tape, word: Tensor, table: Weight) -> Tensor:
-    return tape.op("GatherV2", [word], (*word.shape, table.shape[1]), weights=[table], flops=0,
-                   rule="gather", constants=("axis",))  # fmt: skip
+    return tape.op(
+        "GatherV2",
+        [word],
+        (*word.shape, table.shape[1]),
+        weights=[table],
+        flops=0,
+        rule="gather",
+        constants=("axis",),
+    )
 
 
 def _layer(tape: Tape, inputs: list[Tensor], hidden: int, name: str) -> list[Tensor]:
@@ -93,17 +103,24 @@ class _Cell:
         tape, batch = self.tape, x.shape[0]
         both = concat(tape, [x, state])
         shape = (batch, 4 * self.hidden)
-        gates = tape.op("MatMul", [both], shape, weights=[self.kernel], rule="product",
-                        flops=2 * prod(shape) * both.shape[1])  # fmt: skip
+        gates = tape.op(
+            "MatMul",
+            [both],
+            shape,
+            weights=[self.kernel],
+            rule="product",
+            flops=2 * prod(shape) * both.shape[1],
+        )
         gates = tape.op("BiasAdd", [gates], shape, weights=[self.bias], rule="bias")
         new, candidate, forget, out = split(tape, gates, 4)
         kept = activation(tape, scale(tape, forget, "Add"), "Sigmoid", 4)
         memory = add(
             tape,
             multiply(tape, memory, kept),
-            multiply(tape, activation(tape, new, "Sigmoid", 4),
-                     activation(tape, candidate, "Tanh", 4)),
-        )  # fmt: skip
+            multiply(
+                tape, activation(tape, new, "Sigmoid", 4), activation(tape, candidate, "Tanh", 4)
+            ),
+        )
         shown = activation(tape, memory, "Tanh", 4)
         return multiply(tape, shown, activation(tape, out, "Sigmoid", 4)), memory
 
@@ -120,8 +137,10 @@ def _decode(
     for number in range(layers):
         with tape.scope(f"layer{number}"):
             cells.append(_Cell(tape, 2 * hidden, hidden))
-    zero = [tape.op("Fill", [], (batch, hidden), rule="none", view=True, name="zero_state")
-            for _ in range(2 * layers + 1)]  # fmt: skip
+    zero = [
+        tape.op("Fill", [], (batch, hidden), rule="none", view=True, name="zero_state")
+        for _ in range(2 * layers + 1)
+    ]
     states, memories, context = zero[:layers], zero[layers : 2 * layers], zero[-1]
     outputs = []
     for t, word in enumerate(inputs):
@@ -136,17 +155,36 @@ def _decode(
                 x = add(tape, x, before) if number > 1 else x
             if number == 0:
                 with tape.scope(f"attention/step{t}"):
-                    query = tape.op("MatMul", [x], (1, batch, hidden), weights=[query_weight],
-                                    flops=2 * batch * hidden**2, rule="product")  # fmt: skip
+                    query = tape.op(
+                        "MatMul",
+                        [x],
+                        (1, batch, hidden),
+                        weights=[query_weight],
+                        flops=2 * batch * hidden**2,
+                        rule="product",
+                    )
                     both = activation(tape, add(tape, keys, query), "Tanh", 4)
-                    scored = tape.op("Mul", [both], both.shape, weights=[v],
-                                     rule="multiply_broadcast")  # fmt: skip
-                    scores = tape.op("Sum", [scored], (steps, batch), flops=prod(both.shape),
-                                     rule="mean", constants=("indices",))  # fmt: skip
+                    scored = tape.op(
+                        "Mul", [both], both.shape, weights=[v], rule="multiply_broadcast"
+                    )
+                    scores = tape.op(
+                        "Sum",
+                        [scored],
+                        (steps, batch),
+                        flops=prod(both.shape),
+                        rule="mean",
+                        constants=("indices",),
+                    )
                     share = view(tape, softmax(tape, scores), (steps, batch, 1), "ExpandDims")
                     mixed = multiply(tape, memory, share)
-                    context = tape.op("Sum", [mixed], (batch, hidden), flops=prod(mixed.shape),
-                                      rule="mean", constants=("indices",))  # fmt: skip
+                    context = tape.op(
+                        "Sum",
+                        [mixed],
+                        (batch, hidden),
+                        flops=prod(mixed.shape),
+                        rule="mean",
+                        constants=("indices",),
+                    )
         outputs.append(x)
     return outputs
 
@@ -226,5 +264,6 @@ def _attention_lstm(tape: Tape, inputs: list[Tensor], hidden: int) -> Tensor:
     tokens = batch * steps
     flops = 2 * tokens * (4 * hidden * (inside + hidden) + 2 * hidden**2)
     flops += tokens * steps * hidden * 5  # add, tanh and weigh for each pair of words
-    return tape.op("RecurrentAttention", inputs, (batch, steps, hidden), weights=weights,
-                   flops=flops)  # fmt: skip
+    return tape.op(
+        "RecurrentAttention", inputs, (batch, steps, hidden), weights=weights, flops=flops
+    )

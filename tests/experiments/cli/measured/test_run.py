@@ -80,8 +80,14 @@ def written(
     stages = plan_with_cuts(instance, begins).devices.tolist()
     plan = replace(Plan.on([s % count for s in stages]), stage=tuple(stages))
     save_plan(instance, plan, rules, folder / "plan.json")
-    return ["run", model, str(folder / "plan.json"), "--iterations", "2",
-            *(f"--{name}={path}" for name, path in here.items())]  # fmt: skip
+    return [
+        "run",
+        model,
+        str(folder / "plan.json"),
+        "--iterations",
+        "2",
+        *(f"--{name}={path}" for name, path in here.items()),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,9 +98,13 @@ def written(
     ],
 )
 def test_a_plan_that_torch_cannot_run_is_refused_before_any_process_starts(
-    devices: list[int], schedule: str, message: str, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture,
-) -> None:  # fmt: skip
+    devices: list[int],
+    schedule: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
     # the diamond as two layers of two ops; a plan of granularity op may cut the first one
     ops = tuple(
         op.model_copy(update={"module": f"h.{number // 2}"})

@@ -44,8 +44,11 @@ def test_json_is_one_object_with_the_promised_fields(
     content = json.loads(out)
     # all on one device: 5 + 20 + 10 + 8 = 43 ns
     assert {name: content[name] for name in ("instance", "method", "status", "value_ns")} == {
-        "instance": "fd-dps-figure-3", "method": "fake", "status": "feasible", "value_ns": 43,
-    }  # fmt: skip
+        "instance": "fd-dps-figure-3",
+        "method": "fake",
+        "status": "feasible",
+        "value_ns": 43,
+    }
     assert content["bound_ns"] == 40
     assert (content["bound_origin"], content["bound_class"]) == ("fake", "any")
     assert (content["proved"], content["rests_on"], content["message"]) == (False, "proof", "")

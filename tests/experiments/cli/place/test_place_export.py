@@ -59,8 +59,11 @@ def test_a_device_map_is_made_of_whole_layers_and_says_what_they_cost(
     content = json.loads(shown.out)
     assert (content["value_ns"], content["status"]) == (16, "optimal")
     assert content["granularity"] == {
-        "granularity": "layer", "op_value_ns": 12, "op_bound_ns": 12, "price_at_most": 0.25,
-    }  # fmt: skip
+        "granularity": "layer",
+        "op_value_ns": 12,
+        "op_bound_ns": 12,
+        "price_at_most": 0.25,
+    }
     assert shown.err == ""
 
 
@@ -108,12 +111,17 @@ def test_ops_are_placed_one_by_one_where_the_format_can_say_it(
         (["--export", "onnx=a.onnx"], "net.json: is no ONNX file, and --export onnx writes"),
         (["--export", "csv=a", "--write", "a.lp"], "there is no plan for --export"),
         (["--export", "csv=a", "--method", "m-sct-lp"], "m-sct-lp makes no plans: there is none"),
-        (["--export", "vllm=a", "--granularity", "op"],
-         "export vllm: a plan may divide layer 'h.0', and this format has whole layers; leave out"),
-        (["--export", "device_map=a", "--granularity", "module"],
-         "export device_map: a plan may divide layer 'h.0', and this format has whole layers;"),
+        (
+            ["--export", "vllm=a", "--granularity", "op"],
+            "export vllm: a plan may divide layer 'h.0', and this format has whole layers; leave "
+            "out",
+        ),
+        (
+            ["--export", "device_map=a", "--granularity", "module"],
+            "export device_map: a plan may divide layer 'h.0', and this format has whole layers;",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_exported_is_one_line_and_writes_nothing(
     model: Path,
     tmp_path: Path,
@@ -138,9 +146,13 @@ def test_what_cannot_be_exported_is_one_line_and_writes_nothing(
     ],
 )
 def test_a_plan_that_a_format_cannot_say_is_shown_and_kept(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture,
-    options: list[str], message: str,
-) -> None:  # fmt: skip
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    options: list[str],
+    message: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["place", "net.json", *CHAIN, *options, "-o", "plan.json"]) == 2
     out, err = capsys.readouterr()
@@ -154,8 +166,10 @@ def test_an_onnx_file_is_copied_with_the_plan_in_it(tmp_path: Path, capsys: Capt
     onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
     make = pytest.importorskip("onnx.helper")
     shape = [make.make_tensor_value_info(name, 1, (2, 3)) for name in "xy"]
-    nodes = [make.make_node("Relu", ["x"], ["a"], name="r"),
-             make.make_node("Exp", ["a"], ["y"], name="e")]  # fmt: skip
+    nodes = [
+        make.make_node("Relu", ["x"], ["a"], name="r"),
+        make.make_node("Exp", ["a"], ["y"], name="e"),
+    ]
     made = make.make_model(make.make_graph(nodes, "net", shape[:1], shape[1:]), ir_version=8)
     onnx.save(made, tmp_path / "net.onnx")
     copy = tmp_path / "placed.onnx"
@@ -184,14 +198,30 @@ def unsolved(*_: object, **__: object) -> None:
         ("device_map", None, ["--granularity", "op"], "no op of net names its module; trace the"),
         ("vllm", "s{layer}", [], "net has no layers, and this format counts the layers of one"),
         ("megatron", "{half}.h.{layer}", [], "net has 2 lists of layers (e.h, d.h), and this"),
-        ("vllm", "h.{layer}", ["--objective", "pipeline_iteration", "--schedule", "interleaved",
-                               "--stages-per-device", "2"], "vllm has one stage per device"),
+        (
+            "vllm",
+            "h.{layer}",
+            [
+                "--objective",
+                "pipeline_iteration",
+                "--schedule",
+                "interleaved",
+                "--stages-per-device",
+                "2",
+            ],
+            "vllm has one stage per device",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_format_that_can_say_none_of_the_model_is_refused_before_it_is_solved(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture,
-    kind: str, module: str | None, options: list[str], message: str,
-) -> None:  # fmt: skip
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    kind: str,
+    module: str | None,
+    options: list[str],
+    message: str,
+) -> None:
     def change(document: dict[str, Any]) -> None:
         for op in document["graph"]["ops"]:
             layer = int(op["name"][0])

@@ -64,9 +64,14 @@ def test_json_tells_the_size_and_the_unit(model: str, tmp_path: Path, capsys: Ca
     assert content["semantics"]["objective"] == "max_load"
     del content["semantics"]
     assert content == {
-        "instance": "ops", "method": tiny_mip.NAME, "path": str(path), "rows": 7, "columns": 11,
-        "unit_ns": 1.0, "start_ns": 16,  # the placers' plan: 9 + 7 against 6 + 5 + 4
-    }  # fmt: skip
+        "instance": "ops",
+        "method": tiny_mip.NAME,
+        "path": str(path),
+        "rows": 7,
+        "columns": 11,
+        "unit_ns": 1.0,
+        "start_ns": 16,  # the placers' plan: 9 + 7 against 6 + 5 + 4
+    }
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,19 @@ def test_a_plan_is_explained(model: str, tmp_path: Path, capsys: Capture) -> Non
     assert (said["value_ns"], said["bound_ns"]) == (53, 33)  # test_gantt; quick_bound's example
     assert [device["num_ops"] for device in said["devices"]] == [3, 1]
     assert [part["name"] for part in said["critical_path"]] == [
-        "op1", "op1 to op3", "op3", "op3 to op4", "op4",
-    ]  # fmt: skip
+        "op1",
+        "op1 to op3",
+        "op3",
+        "op3 to op4",
+        "op4",
+    ]
     assert said["transfers"][0] == {
-        "op": "op1", "from": "gpu0", "to": ["gpu1"], "bytes": 20, "time_ns": 20,
-    }  # fmt: skip
+        "op": "op1",
+        "from": "gpu0",
+        "to": ["gpu1"],
+        "bytes": 20,
+        "time_ns": 20,
+    }
     assert said["moves"][0]["value_ns"] == 34
     assert main(["show", plan, "--model", model]) == 0
     out = capsys.readouterr().out

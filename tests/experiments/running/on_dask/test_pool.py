@@ -106,9 +106,12 @@ def test_a_machine_that_cannot_do_a_task_is_an_error_and_no_ending(two: Any) -> 
 def test_what_a_worker_that_is_retired_was_at_is_done_elsewhere(two: Any) -> None:
     begun = threading.Event()
     running = run_on_dask(
-        [("pid and sleep", 1.0)], job, client=two, hard_limit_s=lambda task: 99,
+        [("pid and sleep", 1.0)],
+        job,
+        client=two,
+        hard_limit_s=lambda task: 99,
         on_news=lambda news: begun.set(),
-    )  # fmt: skip
+    )
     found: list[Ending] = []
     thread = threading.Thread(target=lambda: found.extend(running))
     thread.start()

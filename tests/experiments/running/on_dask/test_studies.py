@@ -48,9 +48,15 @@ def dask_scheduler() -> Iterator[tuple[str, Any, Callable[[], None]]]:
     """``dask scheduler``: its address, its process, and what starts a ``dask worker`` for it."""
     code = "import sys; from dask.__main__ import main; main()"
     scheduler = begin(
-        code, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+        code,
+        "scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--no-dashboard",
         stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     processes = [scheduler]
     try:
         assert scheduler.stderr is not None
@@ -59,9 +65,16 @@ def dask_scheduler() -> Iterator[tuple[str, Any, Callable[[], None]]]:
 
         def start_worker() -> None:
             worker = begin(
-                code, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                code,
+                "worker",
+                address,
+                "--nthreads",
+                "1",
+                "--no-nanny",
+                "--no-dashboard",
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
             processes.append(worker)
 
         yield address, scheduler, start_worker

@@ -30,11 +30,18 @@ from placegap.instances.problem.semantics import (
 )
 
 RULES: tuple[Semantics, ...] = (
-    Makespan(), Makespan(channels="link", transfers="per_tensor"), Makespan(channels="half_duplex"),
-    Makespan(channels="free", memory="peak"), MaxLoad(), MaxLoad(load="overlap"),
-    MaxLoad(memory="peak"), MaxLoadFwdBwd(), LatencySubgraphs(), PipelineIteration(microbatches=3),
+    Makespan(),
+    Makespan(channels="link", transfers="per_tensor"),
+    Makespan(channels="half_duplex"),
+    Makespan(channels="free", memory="peak"),
+    MaxLoad(),
+    MaxLoad(load="overlap"),
+    MaxLoad(memory="peak"),
+    MaxLoadFwdBwd(),
+    LatencySubgraphs(),
+    PipelineIteration(microbatches=3),
     PipelineIteration(microbatches=2, sending="blocking"),
-)  # fmt: skip
+)
 
 CHAIN = Plan.on([0, 0, 1, 1])
 """Ops 1 and 2 of the diamond on one device, 3 and 4 on the other: stages under all objectives."""
@@ -135,9 +142,10 @@ def test_a_plan_that_breaks_a_rule_gets_moves_that_mend_it() -> None:
     ops = tuple(op.model_copy(update={"resident_bytes": 10}) for op in small.graph.ops)
     devices = tuple(d.model_copy(update={"memory_bytes": 30}) for d in small.cluster.devices)
     full = Instance(
-        name="full", graph=small.graph.model_copy(update={"ops": ops}),
+        name="full",
+        graph=small.graph.model_copy(update={"ops": ops}),
         cluster=small.cluster.model_copy(update={"devices": devices}),
-    )  # fmt: skip
+    )
     plan = Plan.on([0, 0, 0, 0])  # 40 bytes of 30
     found = single_moves(full, plan, Makespan(), evaluate(full, plan, Makespan()))
     assert found.moves

@@ -84,8 +84,11 @@ def data_of(page: str) -> dict[str, Any]:
     return loaded
 
 
-@pytest.mark.parametrize("rules", [Makespan(memory="peak"), MaxLoad(), PipelineIteration()],
-                         ids=lambda rules: rules.objective)  # fmt: skip
+@pytest.mark.parametrize(
+    "rules",
+    [Makespan(memory="peak"), MaxLoad(), PipelineIteration()],
+    ids=lambda rules: rules.objective,
+)
 def test_a_name_stays_text_wherever_it_stands(rules: Semantics) -> None:
     page = plan_page(apart(hostile(), Plan.on([0, 0, 1, 1]), rules))
     tags = Tags(page)

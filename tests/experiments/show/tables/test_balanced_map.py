@@ -17,16 +17,47 @@ from placegap.instances.importers.torch_export.options import TraceOptions
 pytestmark = pytest.mark.torch
 
 GPT2 = {"model_type": "gpt2", "n_layer": 7, "n_embd": 16, "n_head": 2, "vocab_size": 50}
-LLAMA = {"model_type": "llama", "num_hidden_layers": 9, "hidden_size": 16, "intermediate_size": 40,
-         "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 400}  # fmt: skip
-BERT = {"model_type": "bert", "num_hidden_layers": 5, "hidden_size": 16, "vocab_size": 90,
-        "intermediate_size": 64, "num_attention_heads": 2}  # fmt: skip
-T5 = {"model_type": "t5", "num_layers": 4, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_heads": 2,
-      "vocab_size": 120}  # fmt: skip
-VIT = {"model_type": "vit", "num_hidden_layers": 6, "hidden_size": 16, "intermediate_size": 32,
-       "num_attention_heads": 2, "image_size": 32, "patch_size": 8}  # fmt: skip
-RESNET = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 16, 32, 64],
-          "depths": [2, 2, 3, 2]}  # fmt: skip
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": 9,
+    "hidden_size": 16,
+    "intermediate_size": 40,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "vocab_size": 400,
+}
+BERT = {
+    "model_type": "bert",
+    "num_hidden_layers": 5,
+    "hidden_size": 16,
+    "vocab_size": 90,
+    "intermediate_size": 64,
+    "num_attention_heads": 2,
+}
+T5 = {
+    "model_type": "t5",
+    "num_layers": 4,
+    "d_model": 16,
+    "d_kv": 8,
+    "d_ff": 32,
+    "num_heads": 2,
+    "vocab_size": 120,
+}
+VIT = {
+    "model_type": "vit",
+    "num_hidden_layers": 6,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_attention_heads": 2,
+    "image_size": 32,
+    "patch_size": 8,
+}
+RESNET = {
+    "model_type": "resnet",
+    "embedding_size": 8,
+    "hidden_sizes": [8, 16, 32, 64],
+    "depths": [2, 2, 3, 2],
+}
 TINY = {"gpt2": GPT2, "llama": LLAMA, "bert": BERT, "t5": T5, "vit": VIT, "resnet": RESNET}
 
 

@@ -93,8 +93,9 @@ def test_tensorflow_has_a_variable_a_read_and_an_update_of_each_weight() -> None
     assert into(graph, "dense/MatMul") == {"Input": 24, "dense/weights/read": 48}
     # MatMul's gradient for the weight reads the input and the gradient above, and no weight
     assert set(into(graph, "gradients/dense/MatMul_grad/MatMul")) == {
-        "Input", "gradients/dense/BiasAdd_grad/tuple/control_dependency",
-    }  # fmt: skip
+        "Input",
+        "gradients/dense/BiasAdd_grad/tuple/control_dependency",
+    }
 
 
 def test_gradients_that_meet_are_added_up() -> None:

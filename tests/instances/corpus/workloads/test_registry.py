@@ -78,8 +78,9 @@ def test_rounded_numbers_of_parameters_are_met_within_two_percent(name: str) -> 
         assert count_parameters(name) / 1e6 == pytest.approx(published, rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["celeritas:holography", "moirai:gpt-3-330m",
-                                  "tarnawski:bert-3-training"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", ["celeritas:holography", "moirai:gpt-3-330m", "tarnawski:bert-3-training"]
+)
 def test_a_workload_reads_back_as_it_was_written(name: str) -> None:
     document = build_workload(name)
     assert Document.model_validate(json.loads(document.model_dump_json())) == document
@@ -142,8 +143,9 @@ def test_a_batch_of_half_the_size_halves_flops_and_keeps_the_parameters() -> Non
         assert a.parameter_bytes == b.parameter_bytes
 
 
-@pytest.mark.parametrize("name", ["tarnawski:bert-3-training", "tarnawski:gnmt-layers",
-                                  "celeritas:holography"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", ["tarnawski:bert-3-training", "tarnawski:gnmt-layers", "celeritas:holography"]
+)
 def test_a_placer_places_a_workload_on_its_papers_cluster(name: str) -> None:
     sizes = {"batch": 1} if name == "celeritas:holography" else {}
     instance = build_workload(name, sizes).instance(load_cluster(workloads()[name].cluster))

@@ -176,8 +176,13 @@ def trace(semantics: Semantics, plan: Plan) -> dict[str, list[dict[str, Any]]]:
     """The events by their phase; all have what the format demands of their phase."""
     content = json.loads(export_plan("chrome-trace", example(), plan, semantics))
     found = defaultdict(list)
-    needed = {"X": {"ts", "dur"}, "s": {"ts", "id"}, "f": {"ts", "id", "bp"}, "C": {"ts", "args"},
-              "M": {"args"}}  # fmt: skip
+    needed = {
+        "X": {"ts", "dur"},
+        "s": {"ts", "id"},
+        "f": {"ts", "id", "bp"},
+        "C": {"ts", "args"},
+        "M": {"args"},
+    }
     for event in content["traceEvents"]:
         assert {"ph", "name", "pid", "tid"} | needed[event["ph"]] <= set(event)
         found[event["ph"]].append(event)
@@ -234,8 +239,9 @@ def test_a_module_that_only_a_backward_op_names_is_in_the_stage_of_that_op() -> 
         Op(name=name, module=module, backward=back, time_ns={"gpu": 1})
         for name, module, back in names
     )
-    edges = tuple(Edge(producer=a, consumer=b, bytes=1) for a, b in (("a", "b"), ("b", "b'"),
-                                                                     ("b'", "a'")))  # fmt: skip
+    edges = tuple(
+        Edge(producer=a, consumer=b, bytes=1) for a, b in (("a", "b"), ("b", "b'"), ("b'", "a'"))
+    )
     cluster = example().cluster
     instance = Instance(name="net", graph=Graph(name="net", ops=ops, edges=edges), cluster=cluster)
     plan = Plan.on([0, 1, 1, 0])

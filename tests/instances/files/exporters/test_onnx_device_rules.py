@@ -15,8 +15,10 @@ helper = pytest.importorskip("onnx.helper", reason="needs the onnx extra")
 def model() -> Any:
     """x -> r -> a -> e -> y on two devices: a is whole on both, y in halves along axis 1."""
     shapes = {name: helper.make_tensor_value_info(name, 1, (2, 4)) for name in "xay"}
-    nodes = [helper.make_node("Relu", ["x"], ["a"], name="r"),
-             helper.make_node("Exp", ["a"], ["y"], name="e")]  # fmt: skip
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="r"),
+        helper.make_node("Exp", ["a"], ["y"], name="e"),
+    ]
     graph = helper.make_graph(nodes, "net", [shapes["x"]], [shapes["y"]], value_info=[shapes["a"]])
     made = helper.make_model(graph, ir_version=11)
     made.configuration.add(name="two", num_devices=2, device=["left", "right"])

@@ -79,8 +79,10 @@ def test_every_tensor_of_a_node_is_on_its_device(tmp_path: Path) -> None:
     model = annotated(path, {"r": 2, "e": 1}, Makespan())
     (spec,) = model.configuration
     assert (spec.name, spec.num_devices, list(spec.device)) == (
-        "placegap", 4, ["gpu0", "gpu1", "gpu2", "gpu3"],
-    )  # fmt: skip
+        "placegap",
+        4,
+        ["gpu0", "gpu1", "gpu2", "gpu3"],
+    )
     places = [
         {spec.tensor_name: list(spec.device) for spec in note.sharding_spec}
         for at in model.graph.node
@@ -118,9 +120,11 @@ def test_a_plan_that_goes_back_has_devices_and_no_stages(tmp_path: Path) -> None
 def test_a_node_of_constants_is_where_it_is_read_and_a_dead_one_nowhere(tmp_path: Path) -> None:
     weight = helper.make_tensor("w", 1, (2, 3), bytes(24), raw=True)
     nodes = [
-        node("Neg", "w", "v", "fold"), node("Relu", "x", "dead", "dead"),
-        node("Add", "x v", "a", "first"), node("Mul", "a v", "y", "second"),
-    ]  # fmt: skip
+        node("Neg", "w", "v", "fold"),
+        node("Relu", "x", "dead", "dead"),
+        node("Add", "x v", "a", "first"),
+        node("Mul", "a v", "y", "second"),
+    ]
     path = save(tmp_path / "a.onnx", nodes, "y", initializer=[weight])
     model = annotated(path, {"first": 1, "second": 2}, CHAIN)
     assert [devices(at) for at in model.graph.node] == [{1, 2}, set(), {1}, {2}]
@@ -130,8 +134,12 @@ def test_a_node_of_constants_is_where_it_is_read_and_a_dead_one_nowhere(tmp_path
 def test_nodes_of_one_name_are_told_apart_by_what_they_write(tmp_path: Path) -> None:
     # the importer calls the second and third op n#2 and n#3; the folded node has the name too
     weight = helper.make_tensor("w", 1, (2, 3), bytes(24), raw=True)
-    nodes = [node("Neg", "w", "v", "n"), node("Add", "x v", "a", "n"), node("Exp", "a", "y", "n"),
-             node("Abs", "a", "z", "n")]  # fmt: skip
+    nodes = [
+        node("Neg", "w", "v", "n"),
+        node("Add", "x v", "a", "n"),
+        node("Exp", "a", "y", "n"),
+        node("Abs", "a", "z", "n"),
+    ]
     path = save(tmp_path / "a.onnx", nodes, "y z", initializer=[weight])
     model = annotated(path, {"n": 0, "n#2": 1, "n#3": 2}, Makespan())
     assert [devices(at) for at in model.graph.node] == [{0}, {0}, {1}, {2}]
@@ -183,8 +191,11 @@ def test_a_network_keeps_all_its_nodes_and_each_op_is_where_the_plan_says(
     assert [at.op_type for at in model.graph.node] == [at.op_type for at in old.graph.node]
     place = result.plan.devices.tolist()
     ops = dict(zip((op.name for op in instance.graph.ops), place, strict=True))
-    named = [(at, ops[at.name or at.output[0]]) for at in model.graph.node
-             if (at.name or at.output[0]) in ops]  # fmt: skip
+    named = [
+        (at, ops[at.name or at.output[0]])
+        for at in model.graph.node
+        if (at.name or at.output[0]) in ops
+    ]
     assert len(named) == instance.num_ops
     assert [devices(at) for at, _ in named] == [{k} for _, k in named]
 

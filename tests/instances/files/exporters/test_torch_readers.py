@@ -21,14 +21,45 @@ pytestmark = pytest.mark.torch
 
 OPTIONS = TraceOptions(seq=8, batch=2)
 CHAIN = MaxLoad(plans="chain")
-GPT2 = {"model_type": "gpt2", "n_layer": 6, "n_embd": 8, "n_head": 2, "n_positions": 16,
-        "vocab_size": 11, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0}  # fmt: skip
-LLAMA = {"model_type": "llama", "num_hidden_layers": 6, "hidden_size": 8, "intermediate_size": 16,
-         "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 11}  # fmt: skip
-BERT = {"model_type": "bert", "num_hidden_layers": 4, "hidden_size": 8, "intermediate_size": 16,
-        "num_attention_heads": 2, "vocab_size": 11, "max_position_embeddings": 16}  # fmt: skip
-T5 = {"model_type": "t5", "num_layers": 2, "d_model": 8, "d_kv": 4, "d_ff": 16, "num_heads": 2,
-      "vocab_size": 11, "dropout_rate": 0}  # fmt: skip
+GPT2 = {
+    "model_type": "gpt2",
+    "n_layer": 6,
+    "n_embd": 8,
+    "n_head": 2,
+    "n_positions": 16,
+    "vocab_size": 11,
+    "resid_pdrop": 0,
+    "embd_pdrop": 0,
+    "attn_pdrop": 0,
+}
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": 6,
+    "hidden_size": 8,
+    "intermediate_size": 16,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "vocab_size": 11,
+}
+BERT = {
+    "model_type": "bert",
+    "num_hidden_layers": 4,
+    "hidden_size": 8,
+    "intermediate_size": 16,
+    "num_attention_heads": 2,
+    "vocab_size": 11,
+    "max_position_embeddings": 16,
+}
+T5 = {
+    "model_type": "t5",
+    "num_layers": 2,
+    "d_model": 8,
+    "d_kv": 4,
+    "d_ff": 16,
+    "num_heads": 2,
+    "vocab_size": 11,
+    "dropout_rate": 0,
+}
 TINY = {"gpt2": GPT2, "llama": LLAMA, "bert": BERT, "t5": T5}
 
 
@@ -114,11 +145,15 @@ def test_onnxruntime_runs_the_copy_with_the_outputs_of_the_model(tmp_path: Path)
 
     shape = helper.make_tensor_value_info
     graph = helper.make_graph(
-        [helper.make_node("Exp", ["x"], ["a"], name="e"),
-         helper.make_node("Neg", ["a"], ["b"], name="n"),
-         helper.make_node("Add", ["a", "b"], ["y"], name="sum")],
-        "net", [shape("x", 1, (2, 3))], [shape("y", 1, (2, 3)), shape("b", 1, (2, 3))],
-    )  # fmt: skip
+        [
+            helper.make_node("Exp", ["x"], ["a"], name="e"),
+            helper.make_node("Neg", ["a"], ["b"], name="n"),
+            helper.make_node("Add", ["a", "b"], ["y"], name="sum"),
+        ],
+        "net",
+        [shape("x", 1, (2, 3))],
+        [shape("y", 1, (2, 3)), shape("b", 1, (2, 3))],
+    )
     made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
     path = tmp_path / "net.onnx"
     path.write_bytes(made.SerializeToString())

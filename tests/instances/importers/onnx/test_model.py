@@ -103,8 +103,10 @@ def test_a_small_net_is_counted_exactly(tmp_path: Path) -> None:
         "gemm": (2 * 5 * 48, 4 * (48 + 245 + 5), 4 * 245, 4 * 250),
     }
     assert edges(graph) == [
-        ("conv", "relu", 192), ("relu", "flatten", 192), ("flatten", "gemm", 192),
-    ]  # fmt: skip
+        ("conv", "relu", 192),
+        ("relu", "flatten", 192),
+        ("flatten", "gemm", 192),
+    ]
 
 
 def test_a_value_with_two_readers_is_one_tensor(tmp_path: Path) -> None:
@@ -116,8 +118,11 @@ def test_a_value_with_two_readers_is_one_tensor(tmp_path: Path) -> None:
     ]
     graph = read_onnx(save(tmp_path, nodes, [tensor("x", 1, 8)], "y")).graph
     assert [(e.producer, e.consumer, e.tensor) for e in graph.edges] == [
-        ("p", "q", "a"), ("p", "r", "a"), ("q", "s", "b"), ("r", "s", "c"),
-    ]  # fmt: skip
+        ("p", "q", "a"),
+        ("p", "r", "a"),
+        ("q", "s", "b"),
+        ("r", "s", "c"),
+    ]
 
 
 def test_nodes_of_constant_inputs_become_parameters(tmp_path: Path) -> None:
@@ -149,9 +154,11 @@ def test_constants_that_several_ops_read_are_shared_state(tmp_path: Path) -> Non
         for op in read_onnx(path).graph.ops
     }
     assert found == {
-        "first": (48, 0, {"w": 48}), "second": (16, None, {}), "third": (48, 0, {"w": 48}),
+        "first": (48, 0, {"w": 48}),
+        "second": (16, None, {}),
+        "third": (48, 0, {"w": 48}),
         "last": (0, None, {}),
-    }  # fmt: skip
+    }
 
 
 def test_arithmetic_on_static_shapes_is_folded(tmp_path: Path) -> None:
@@ -164,8 +171,10 @@ def test_arithmetic_on_static_shapes_is_folded(tmp_path: Path) -> None:
         node("Reshape", "a target", "y", "reshape"),
     ]
     constants = [
-        weight("zero", values=[0]), weight("first", 1, values=[0]), weight("rest", 1, values=[-1]),
-    ]  # fmt: skip
+        weight("zero", values=[0]),
+        weight("first", 1, values=[0]),
+        weight("rest", 1, values=[-1]),
+    ]
     path = save(tmp_path, nodes, [tensor("x", "N", 2, 3)], "y", initializer=constants)
     assert [op.name for op in read_onnx(path).graph.ops] == ["relu", "reshape"]
 
@@ -262,9 +271,11 @@ def test_a_negative_size_other_than_minus_one_is_refused(tmp_path: Path) -> None
 
 def test_ops_without_a_name_or_with_a_name_twice_get_their_own(tmp_path: Path) -> None:
     nodes = [
-        node("Relu", "x", "a"), node("Relu", "a", "b", "r"), node("Relu", "b", "c", "r"),
+        node("Relu", "x", "a"),
+        node("Relu", "a", "b", "r"),
+        node("Relu", "b", "c", "r"),
         node("Relu", "c", "r"),
-    ]  # fmt: skip
+    ]
     graph = read_onnx(save(tmp_path, nodes, [tensor("x", 1)], "r")).graph
     assert [op.name for op in graph.ops] == ["a", "r", "r#2", "r#3"]
     assert len(graph.edges) == 3
@@ -295,9 +306,13 @@ def test_weights_in_a_file_beside_the_model_are_not_needed(tmp_path: Path) -> No
 
 def test_local_functions_are_inlined(tmp_path: Path) -> None:
     twice = helper.make_function(
-        "custom", "Twice", ["a"], ["b"],
-        [node("Relu", "a", "m"), node("Relu", "m", "b")], [helper.make_opsetid("", 17)],
-    )  # fmt: skip
+        "custom",
+        "Twice",
+        ["a"],
+        ["b"],
+        [node("Relu", "a", "m"), node("Relu", "m", "b")],
+        [helper.make_opsetid("", 17)],
+    )
     call = helper.make_node("Twice", ["x"], ["y"], domain="custom")
     path = save(tmp_path, [call], [tensor("x", 1, 4)], "y", functions=[twice])
     assert [op.kind for op in read_onnx(path).graph.ops] == ["Relu", "Relu"]
@@ -311,24 +326,40 @@ def branch() -> Any:
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
-        (lambda: [node("If", "x", "y", "choose", then_branch=branch(), else_branch=branch())],
-         r"node 'choose' \(If\): control flow has no static graph"),
-        (lambda: [helper.make_node("Magic", ["x"], ["m"], "wand", domain="custom"),
-                  node("Relu", "m", "y")],
-         r"node 'wand' \(Magic\): the shape of 'm' cannot be inferred"),
-        (lambda: [node("NonZero", "x", "n", "find"), node("Cast", "n", "y", to=FLOAT)],
-         r"node 'find' \(NonZero\): the shape of 'n' cannot be inferred"),
-        (lambda: [node("Relu", "b", "y"), node("Relu", "y", "b")],
-         r"node 'y' \(Relu\): no earlier node writes its input 'b'"),
-        (lambda: [node("Relu", "x", "y"), node("Relu", "x", "y")],
-         r"node 'y' \(Relu\): its output 'y' is written twice"),
-        (lambda: [node("Constant", "", "y", value=weight("v", 1))],
-         "no node is left after folding constants"),
-        (lambda: [node("Einsum", "x x", "y", "sum", equation="ij,jk->ik")],
-         r"node 'sum' \(Einsum\): the shape of 'y' cannot be inferred \(Rank of"),
+        (
+            lambda: [node("If", "x", "y", "choose", then_branch=branch(), else_branch=branch())],
+            r"node 'choose' \(If\): control flow has no static graph",
+        ),
+        (
+            lambda: [
+                helper.make_node("Magic", ["x"], ["m"], "wand", domain="custom"),
+                node("Relu", "m", "y"),
+            ],
+            r"node 'wand' \(Magic\): the shape of 'm' cannot be inferred",
+        ),
+        (
+            lambda: [node("NonZero", "x", "n", "find"), node("Cast", "n", "y", to=FLOAT)],
+            r"node 'find' \(NonZero\): the shape of 'n' cannot be inferred",
+        ),
+        (
+            lambda: [node("Relu", "b", "y"), node("Relu", "y", "b")],
+            r"node 'y' \(Relu\): no earlier node writes its input 'b'",
+        ),
+        (
+            lambda: [node("Relu", "x", "y"), node("Relu", "x", "y")],
+            r"node 'y' \(Relu\): its output 'y' is written twice",
+        ),
+        (
+            lambda: [node("Constant", "", "y", value=weight("v", 1))],
+            "no node is left after folding constants",
+        ),
+        (
+            lambda: [node("Einsum", "x x", "y", "sum", equation="ij,jk->ik")],
+            r"node 'sum' \(Einsum\): the shape of 'y' cannot be inferred \(Rank of",
+        ),
         (lambda: [], "is not an ONNX model, or a model without nodes"),
     ],
-)  # fmt: skip
+)
 def test_a_model_that_cannot_be_read_is_a_one_line_error(
     tmp_path: Path, nodes: Any, message: str
 ) -> None:

@@ -120,10 +120,14 @@ def test_an_if_of_known_condition_is_the_branch_that_is_taken(tmp_path: Path) ->
         helper.make_node("Gather", ["shape", "one"], ["size"]),
         helper.make_node("Equal", ["size", "one"], ["is_one"]),
         helper.make_node(
-            "If", ["is_one"], ["y"], "choose", then_branch=branches["then"],
+            "If",
+            ["is_one"],
+            ["y"],
+            "choose",
+            then_branch=branches["then"],
             else_branch=branches["else"],
         ),
-    ]  # fmt: skip
+    ]
     one = helper.make_tensor("one", INT64, [], [1])
     for size, kind in ((1, "Relu"), (3, "Exp")):
         inputs = [helper.make_tensor_value_info("x", FLOAT, [2, size])]

@@ -52,9 +52,12 @@ def test_views_are_no_ops_and_slices_are_tensors_of_their_own() -> None:
     assert kinds(program) == ["relu", "sigmoid", "add", "add"]
     # the expanded slice stays 6 elements, the corner is one; the first sum has 2 x 3 x 2
     assert edges(program) == [
-        ("relu", "sigmoid", 24), ("sigmoid", "add", 24), ("relu", "add", 24),
-        ("add", "add_1", 48), ("relu", "add_1", 4),
-    ]  # fmt: skip
+        ("relu", "sigmoid", 24),
+        ("sigmoid", "add", 24),
+        ("relu", "add", 24),
+        ("add", "add_1", 48),
+        ("relu", "add_1", 4),
+    ]
     Graph(name="net", ops=program.ops, edges=program.edges)
 
 

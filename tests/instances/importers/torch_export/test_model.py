@@ -56,14 +56,31 @@ def test_a_known_model_has_its_flops_and_parameters(
 
 
 PARAMETERS = {  # in millions, as the papers and the model cards say
-    "gpt2": 124, "gpt2-medium": 355, "gpt2-large": 774, "gpt2-xl": 1558,
-    "gpt3-330m": 356, "gpt3-1.3b": 1316, "gpt3-2.7b": 2651, "gpt3-13b": 12853,  # 12 L d^2 + ...
-    "llama-7b": 6738, "llama-70b": 68977, "mixtral-8x7b": 46703,
-    "bert-base": 109.5, "bert-large": 335.1, "t5-small": 60.5, "t5-base": 222.9, "t5-large": 737.7,
-    "vit-base": 86.6, "vit-large": 304.3, "resnet50": 25.6,
-    "swin-tiny": 28.3, "swin-small": 49.6, "swin-base": 87.8, "swin-large": 196.5,
+    "gpt2": 124,
+    "gpt2-medium": 355,
+    "gpt2-large": 774,
+    "gpt2-xl": 1558,
+    "gpt3-330m": 356,
+    "gpt3-1.3b": 1316,
+    "gpt3-2.7b": 2651,
+    "gpt3-13b": 12853,  # 12 L d^2 + ...
+    "llama-7b": 6738,
+    "llama-70b": 68977,
+    "mixtral-8x7b": 46703,
+    "bert-base": 109.5,
+    "bert-large": 335.1,
+    "t5-small": 60.5,
+    "t5-base": 222.9,
+    "t5-large": 737.7,
+    "vit-base": 86.6,
+    "vit-large": 304.3,
+    "resnet50": 25.6,
+    "swin-tiny": 28.3,
+    "swin-small": 49.6,
+    "swin-base": 87.8,
+    "swin-large": 196.5,
     "evoformer": 88,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -93,8 +110,11 @@ def test_outputs_are_the_bytes_that_the_framework_allocates(name: str) -> None:
             result = super().run_node(node)
             if node.name in program.op_of:
                 old = {at for each in node.all_input_nodes for at in storages(self.env[each])}
-                taken = [result[user.args[1]] for user in node.users] if isinstance(
-                    result, tuple) else result  # fmt: skip
+                taken = (
+                    [result[user.args[1]] for user in node.users]
+                    if isinstance(result, tuple)
+                    else result
+                )
                 new = storages(taken)
                 self.total += sum(new[at].nbytes() for at in new if at not in old)
             return result
@@ -152,9 +172,14 @@ def test_attention_holds_the_cache_that_is_asked_for(tmp_path: Path) -> None:
 def test_heads_that_are_shared_are_cached_once(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     fields = {
-        "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 1, "vocab_size": 11,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 8,
-    }  # fmt: skip
+        "model_type": "llama",
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "vocab_size": 11,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 8,
+    }
     path.write_text(json.dumps(fields))
     states = []
     for tokens in (0, 10):
@@ -277,12 +302,14 @@ def test_the_number_type_is_the_configurations_unless_another_is_asked_for(
     [
         ({"torch_dtype": "float8_e4m3fn"}, "its dtype 'float8_e4m3fn' is none of float32, float16"),
         ({"torch_dtype": "auto"}, r"its dtype 'auto' is none of .*; choose one \(--dtype\)"),
-        ({"quantization_config": {"quant_method": "gptq", "bits": 4}},
-         r"has a quantization_config \(gptq\), and quantized weights cannot be read"),
+        (
+            {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+            r"has a quantization_config \(gptq\), and quantized weights cannot be read",
+        ),
         ({"compression_config": {"format": "int-quantized"}}, "has a compression_config, and"),
         ({"vision_config": {"quantization_config": {"bits": 8}}}, "has a quantization_config, and"),
     ],
-)  # fmt: skip
+)
 def test_weights_of_other_types_are_refused(
     fields: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
@@ -365,13 +392,22 @@ def test_parameters_that_no_op_reads_are_named(
 
 
 def test_of_a_model_that_sees_the_tower_is_named_where_it_reads_text(tmp_path: Path) -> None:
-    sizes = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 1,
-             "intermediate_size": 8}  # fmt: skip
+    sizes = {
+        "hidden_size": 16,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 1,
+        "intermediate_size": 8,
+    }
     text = {**sizes, "model_type": "llama", "vocab_size": 11, "torch_dtype": "bfloat16"}
     vision = {**sizes, "model_type": "clip_vision_model", "image_size": 8, "patch_size": 4}
     path = tmp_path / "config.json"
-    fields = {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"],
-              "image_token_index": 10, "text_config": text, "vision_config": vision}  # fmt: skip
+    fields = {
+        "model_type": "llava",
+        "architectures": ["LlavaForConditionalGeneration"],
+        "image_token_index": 10,
+        "text_config": text,
+        "vision_config": vision,
+    }
     path.write_text(json.dumps(fields))
     found = params(read_traced_model(f"hf:{path}", TraceOptions(seq=8)).graph)
     assert ", bfloat16, " in found["traced_as"]  # as its text states

@@ -18,8 +18,14 @@ from placegap.instances.importers.torch_profile.profile import (
     times_csv,
 )
 
-CONFIG = {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 16,
-          "vocab_size": 11}  # fmt: skip
+CONFIG = {
+    "model_type": "gpt2",
+    "n_layer": 1,
+    "n_embd": 8,
+    "n_head": 2,
+    "n_positions": 16,
+    "vocab_size": 11,
+}
 
 
 def test_names_with_commas_and_quotes_come_back_from_the_file(tmp_path: Path) -> None:

@@ -42,16 +42,25 @@ def test_the_state_of_adam_is_sixteen_bytes_for_each_parameter(tmp_path: Path) -
     state = sum(op.state_bytes or 0 for op in graph.ops) + sum(shared.values())
     constants = 2 * 16 * 16 * 4 + 16 * 8  # a mask for each layer, and positions
     assert state == pytest.approx(num_weights * 16, abs=constants)
-    weights = {op.shared_state["transformer.wte.weight"] for op in graph.ops if len(op.shared_state)
-               and "transformer.wte.weight" in op.shared_state}  # fmt: skip
+    weights = {
+        op.shared_state["transformer.wte.weight"]
+        for op in graph.ops
+        if len(op.shared_state) and "transformer.wte.weight" in op.shared_state
+    }
     assert weights == {11 * 8 * 16}  # the tied embedding: held once where both ends are
 
 
 def test_products_with_the_matrix_of_an_expert_have_a_backward_pass(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1,
-             "num_attention_heads": 2, "num_key_value_heads": 2, "num_local_experts": 4,
-             "vocab_size": 11}  # fmt: skip
+    sizes = {
+        "hidden_size": 8,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "num_local_experts": 4,
+        "vocab_size": 11,
+    }
     path.write_text(json.dumps({"model_type": "mixtral", **sizes}))
     graph = read_training_model(f"hf:{path}", TraceOptions(seq=16, train=True)).graph
     grouped = [op for op in graph.ops if "grouped_mm" in op.kind]

@@ -116,8 +116,9 @@ def test_at_its_peak_a_stage_of_inference_holds_its_state_and_what_one_op_needs(
     # 10, writes 10, works with 1. The other reads 10, writes 10 for its last layer
     row = stated(
         layer_row([1] * 4, None, num_devices=2, bytes_each=10, resident_bytes=200),
-        state_bytes=100, workspace_bytes=1,
-    )  # fmt: skip
+        state_bytes=100,
+        workspace_bytes=1,
+    )
     plan = Plan.on([0, 0, 1, 1])
     assert held(row, plan, PipelineIteration()) == [400, 400]
     assert held(row, plan, PipelineIteration(memory="peak")) == [221, 221]

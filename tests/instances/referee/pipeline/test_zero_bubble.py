@@ -146,9 +146,10 @@ def test_a_marked_op_exchanges_gradients_with_marked_ops_alone() -> None:
     for reader, value_ns in (("f1", None), ("b1", None), ("w1", 4)):
         ends = (("f0", "w0"), ("w0", reader))
         graph = Graph(
-            name="g", ops=[ops[name] for name in ("f0", "w0", reader)],
+            name="g",
+            ops=[ops[name] for name in ("f0", "w0", reader)],
             edges=[Edge(producer=a, consumer=b, bytes=10**6) for a, b in ends],
-        )  # fmt: skip
+        )
         instance = Instance(name="i", graph=graph, cluster=row.cluster)
         assert evaluate(instance, plan, rules).value_ns == value_ns
         assert recheck(instance, plan, rules).value_ns == value_ns

@@ -44,8 +44,10 @@ def test_both_referees_agree_on_20_000_more() -> None:
 def test_a_group_is_in_one_stage_of_each_device_that_has_some_of_it() -> None:
     # b and c of the group a, b, c are on d1, in its stages 0 and 2; a, the first, is on d0
     row = layer_row([1, 1, 1, 1], None, num_devices=2)
-    ops = [op.model_copy(update={"colocation": None if i == 3 else "group"})
-           for i, op in enumerate(row.graph.ops)]  # fmt: skip
+    ops = [
+        op.model_copy(update={"colocation": None if i == 3 else "group"})
+        for i, op in enumerate(row.graph.ops)
+    ]
     graph = row.graph.model_copy(update={"ops": tuple(ops), "edges": ()})
     instance = row.model_copy(update={"graph": graph})
     rules = PipelineIteration(schedule="interleaved", stages_per_device=2, microbatches=2)

@@ -68,8 +68,16 @@ def test_both_referees_agree_on_2000_random_plans() -> None:
     assert judged.total() == 2000
     assert len(judged) == 41  # 8 makespan, 6 + 6 loads, 18 stages, 3 latencies
     assert set(rules) == {
-        "none", "shape", "fields", "memory", "colocation", "replicas", "convex", "chain", "order",
-    }  # fmt: skip
+        "none",
+        "shape",
+        "fields",
+        "memory",
+        "colocation",
+        "replicas",
+        "convex",
+        "chain",
+        "order",
+    }
     assert min(rules.values()) >= 10
     assert rules["none"] >= 400
 

@@ -105,8 +105,10 @@ def test_time_that_is_over_leaves_the_cheapest_certificate() -> None:
 def test_without_time_the_longest_group_is_certified_as_well() -> None:
     # 5 + 60 + 10 + 8 ns of work on two devices: that proves 42, and the op of 60 ns more
     instance = example()
-    ops = [op.model_copy(update={"time_ns": {"gpu": 60}}) if at == 1 else op
-           for at, op in enumerate(instance.graph.ops)]  # fmt: skip
+    ops = [
+        op.model_copy(update={"time_ns": {"gpu": 60}}) if at == 1 else op
+        for at, op in enumerate(instance.graph.ops)
+    ]
     graph = instance.graph.model_copy(update={"ops": tuple(ops)})
     found = certify(instance.model_copy(update={"graph": graph}), MaxLoad(), time_limit_s=0.0)
     assert found is not None

@@ -43,8 +43,10 @@ def block(*, memory: int, devices: int = 2, mirrored: bool = False) -> Instance:
     gpus = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=memory) for k in range(devices))
     links = tuple(
         Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a in gpus for b in gpus if a is not b
-    )  # fmt: skip
+        for a in gpus
+        for b in gpus
+        if a is not b
+    )
     tensors = tuple(Edge(producer=x, consumer=y, bytes=size) for x, y, size in edges)
     graph = Graph(name="block", ops=tuple(ops), edges=tensors)
     return Instance(name="block", graph=graph, cluster=Cluster(name="c", devices=gpus, links=links))
@@ -107,8 +109,10 @@ def row_on_servers(slow: int) -> Instance:
     devices = tuple(Device(name=x, kind="gpu", memory_bytes=1) for x in names)
     links = tuple(
         Link(source=x, target=y, bandwidth_bytes_per_s=10**9 * (slow if x[0] == y[0] else 1))
-        for x in names for y in names if x != y
-    )  # fmt: skip
+        for x in names
+        for y in names
+        if x != y
+    )
     cluster = Cluster(name="servers", devices=devices, links=links)
     return Instance(name="row", graph=Graph(name="row", ops=ops, edges=edges), cluster=cluster)
 
@@ -139,8 +143,10 @@ def test_devices_that_may_be_swapped_are_not_one_if_each_is_a_pool() -> None:
     devices = tuple(Device(name=f"d{k}", kind=x, memory_bytes=1) for k, x in enumerate(kinds))
     links = tuple(
         Link(source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=10**9 if a + b == 5 else 10**8)
-        for a in range(4) for b in range(4) if a != b
-    )  # fmt: skip
+        for a in range(4)
+        for b in range(4)
+        if a != b
+    )
     edges = tuple(Edge(producer=x, consumer=y, bytes=5) for x, y in pairwise("abc"))
     graph = Graph(name="row", ops=tuple(ops), edges=edges)
     row = Instance(name="row", graph=graph, cluster=Cluster(name="c", devices=devices, links=links))
@@ -158,8 +164,10 @@ def of_unlike_devices(names: list[str], edges: tuple[Edge, ...], devices: int) -
     gpus = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=5 + k) for k in range(devices))
     links = tuple(
         Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a in gpus for b in gpus if a is not b
-    )  # fmt: skip
+        for a in gpus
+        for b in gpus
+        if a is not b
+    )
     cluster = Cluster(name="unlike", devices=gpus, links=links)
     return Instance(name="u", graph=Graph(name="u", ops=ops, edges=edges), cluster=cluster)
 
@@ -198,9 +206,12 @@ MOST_TRANSFERS = 10
 def compare(seed: int, seen: Counter[str]) -> None:
     semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
     for make in (
-        mirrored_instance, bottleneck_instance, binding_instance, two_servers_instance,
+        mirrored_instance,
+        bottleneck_instance,
+        binding_instance,
+        two_servers_instance,
         single_and_paired_instance,
-    ):  # fmt: skip
+    ):
         instance = make(seed)
         if len(instance.graph.edges) > MOST_TRANSFERS:
             continue

@@ -122,8 +122,10 @@ def test_layers_are_met_forward_and_backward() -> None:
     names = [instance.graph.ops[g].name for g in found.gates]
     assert names == ["f0", "f1", "f2", "loss", "b2", "b1", "b0", "w0"]
     assert [(list(x.forward), list(x.backward)) for x in found.layers] == [
-        ([0], [6, 7]), ([1], [5]), ([2], [3, 4]),
-    ]  # fmt: skip
+        ([0], [6, 7]),
+        ([1], [5]),
+        ([2], [3, 4]),
+    ]
     last = dict(zip((op.name for op in instance.graph.ops), found.last_gate.tolist(), strict=True))
     assert [names[last[f"w{x}"]] for x in range(3)] == ["w0", "b1", "b2"]
 
@@ -220,9 +222,11 @@ def test_no_bound_is_above_an_optimum_in_thousands_of_draws(first: int) -> None:
 def is_below_the_optimum(seed: int) -> None:
     instance, semantics = nested_instance(seed, layers=3), MAKESPAN_SEMANTICS[seed % 8]
     found = solve(instance, semantics, "cp-sat", {"workers": 1}, time_limit_s=20)
-    assert found.status != "optimal" or found.value_ns is None or (
-        proven(instance, semantics) <= found.value_ns
-    ), (seed, semantics.label)  # fmt: skip
+    assert (
+        found.status != "optimal"
+        or found.value_ns is None
+        or (proven(instance, semantics) <= found.value_ns)
+    ), (seed, semantics.label)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -43,9 +43,12 @@ def test_without_groups_they_are_no_less_than_arcs() -> None:
         chain = choose_chain(instance, windows.intervals)
         for s, part in enumerate(chain):
             arc = interval_arcs(
-                instance, [Interval(part.ops[0], part.ops[-1], part.ops[1:-1])], windows.time_ns,
-                windows.mass, windows.weights,
-            )  # fmt: skip
+                instance,
+                [Interval(part.ops[0], part.ops[-1], part.ops[1:-1])],
+                windows.time_ns,
+                windows.mass,
+                windows.weights,
+            )
             enter = windows.time_ns[part.ops[0]][:, None]
             least = np.minimum(enter + arc.gap_ns[0], NEVER)
             least[:, windows.time_ns[part.ops[-1]] >= NEVER] = NEVER

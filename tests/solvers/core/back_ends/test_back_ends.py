@@ -233,9 +233,13 @@ def test_a_method_proves_the_same_value_with_every_solver(solver: SolverName) ->
 def test_every_solver_starts_from_the_incumbent(solver: SolverName) -> None:
     instance = tiny_mip.ops_on(3, 4, 5)
     result = solve(
-        instance, tiny_mip.ANY, tiny_mip.NAME, {"solver": solver},
-        incumbent=Plan.on([0, 0, 1]), time_limit_s=0.0,
-    )  # fmt: skip
+        instance,
+        tiny_mip.ANY,
+        tiny_mip.NAME,
+        {"solver": solver},
+        incumbent=Plan.on([0, 0, 1]),
+        time_limit_s=0.0,
+    )
     assert result.value_ns == 7
     assert result.details["ending"] in ("time_limit", "optimal")
 

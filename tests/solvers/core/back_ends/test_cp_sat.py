@@ -188,9 +188,14 @@ def test_a_far_better_plan_gets_a_finer_unit_and_refutes_what_was_proven_before(
         return Rounded(cp, example(), horizons[-1], cp.new_int_var(0, 1, ""))
 
     outcome = cp_sat_run.search(
-        Task(example(), PORT), None, prepare, lambda model, value: Plan.on([0] * 4),
-        lambda model: (LONGEST_PATH_NS, "path"), cp_sat_run.Settings(), time.perf_counter(),
-    )  # fmt: skip
+        Task(example(), PORT),
+        None,
+        prepare,
+        lambda model, value: Plan.on([0] * 4),
+        lambda model: (LONGEST_PATH_NS, "path"),
+        cp_sat_run.Settings(),
+        time.perf_counter(),
+    )
     assert horizons == [1000, 43]
     assert (outcome.plan, outcome.bound_ns) == (Plan.on([0, 1, 0, 0]), LONGEST_PATH_NS)
     assert outcome.rests_on == PROOF

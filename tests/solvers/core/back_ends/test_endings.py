@@ -58,9 +58,13 @@ def run(
 ) -> Result:
     instance = tiny_mip.ops_on(*TIMES, memory=memory, size=size)
     return solve(
-        instance, tiny_mip.ANY, tiny_mip.NAME, {"solver": solver}, incumbent=start,
+        instance,
+        tiny_mip.ANY,
+        tiny_mip.NAME,
+        {"solver": solver},
+        incumbent=start,
         time_limit_s=limits.get("time_limit_s"),
-    )  # fmt: skip
+    )
 
 
 def says(result: Result, start: Plan | None, ending: str, words: str) -> None:

@@ -134,10 +134,12 @@ def test_loads_of_differences_are_those_of_their_nets(semantics: Semantics) -> N
                     if any(low and not high for low, high in pairs):
                         continue
                     piece = [
-                        v for v, (low, high) in enumerate(
+                        v
+                        for v, (low, high) in enumerate(
                             zip(inside[source], inside[target], strict=True)
-                        ) if high and not low
-                    ]  # fmt: skip
+                        )
+                        if high and not low
+                    ]
                     work = int(problem.time[kind][piece].sum())
                     cut = sum(
                         int(problem.weight[kind][e])

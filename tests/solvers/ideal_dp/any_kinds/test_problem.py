@@ -33,9 +33,13 @@ REPLICAS = MaxLoad(plans="chain", replicas=True)
 SERVERS = MaxLoad(plans="chain", levels=2)
 BOTH = MaxLoad(plans="chain", replicas=True, levels=2)
 RULES = (
-    CHAIN, OVERLAP, REPLICAS, SERVERS, BOTH,
+    CHAIN,
+    OVERLAP,
+    REPLICAS,
+    SERVERS,
+    BOTH,
     *(s.model_copy(update={"load": "overlap"}) for s in (REPLICAS, SERVERS, BOTH)),
-)  # fmt: skip
+)
 by_rules = pytest.mark.parametrize("semantics", RULES, ids=lambda s: s.label.replace(" ", "-"))
 
 
@@ -109,11 +113,13 @@ def test_servers_pay_for_what_crosses_them() -> None:
     devices = [Device(name=f"d{k}", kind="x", server=f"s{k // 2}") for k in range(4)]
     links = [
         Link(
-            source=a.name, target=b.name, latency_ns=1 if a.server == b.server else 20,
+            source=a.name,
+            target=b.name,
+            latency_ns=1 if a.server == b.server else 20,
             bandwidth_bytes_per_s=10**18,
         )
         for a, b in permutations(devices, 2)
-    ]  # fmt: skip
+    ]
     instance = of(row([4, 4, 4, 4], kinds="xxxx", size=0), devices, links)
     judge(dp(instance, SERVERS), 9)
     # cheaper links, 5 ns: one op per device, 4 + 1 + 1, and 5 at the servers

@@ -23,10 +23,13 @@ OVERLAP = MaxLoad(plans="chain", load="overlap")
 STAGES = tuple(
     MaxLoad(plans="chain", load=load, replicas=replicas, levels=levels)
     for load, replicas, levels in (
-        ("add", False, 1), ("overlap", False, 1), ("add", True, 1), ("add", False, 2),
+        ("add", False, 1),
+        ("overlap", False, 1),
+        ("add", True, 1),
+        ("add", False, 2),
         ("add", True, 2),
     )
-)  # fmt: skip
+)
 
 
 def dp(instance: Instance, semantics: Semantics = CHAIN, **limits: object) -> Result:
@@ -92,12 +95,14 @@ def mixed_instance(seed: int) -> Instance:
     shared = rng.choice(rooms)
     devices = tuple(
         Device(
-            name=f"d{k}", kind=kinds[k], server=f"s{k // 2}",
+            name=f"d{k}",
+            kind=kinds[k],
+            server=f"s{k // 2}",
             memory_bytes=shared if equal else rng.choice(rooms),
             is_host=k == 2 and not equal and rng.random() < 0.5,
         )
         for k in range(3)
-    )  # fmt: skip
+    )
     links = draw.links(3, lambda a, b: (10**9, 0))
     return draw.instance_of(f"mixed-{seed}", ops, edges, devices, links)
 

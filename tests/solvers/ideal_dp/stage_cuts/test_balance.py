@@ -48,10 +48,12 @@ def test_rows_of_layers_are_balanced_as_brute_force_over_their_cuts_says() -> No
         n, count = rng.randrange(4, 10), rng.randrange(2, 5)
         row = layer_row(
             [rng.choice([0, 1, 1, 2, 4]) for _ in range(n)],
-            rng.choice([None, [rng.choice([1, 2, 3]) for _ in range(n)]]), num_devices=count,
-            resident_bytes=rng.choice([0, 5]), stash_bytes=rng.choice([0, 3, 10]),
+            rng.choice([None, [rng.choice([1, 2, 3]) for _ in range(n)]]),
+            num_devices=count,
+            resident_bytes=rng.choice([0, 5]),
+            stash_bytes=rng.choice([0, 3, 10]),
             bytes_each=rng.choice([0, 1]),
-        )  # fmt: skip
+        )
         semantics = PipelineIteration(
             schedule=rng.choice(["gpipe", "1f1b"]), microbatches=rng.choice([1, 1, 2, 4])
         )
@@ -79,9 +81,10 @@ def compare(seeds: range, most_layers: int, most_devices: int) -> int:
         rng = random.Random(f"balance-{seed}")
         instance = pipeline_instance(seed, most_layers=most_layers, most_devices=most_devices)
         semantics = PipelineIteration(
-            schedule=rng.choice(["gpipe", "1f1b"]), microbatches=rng.randrange(1, 4),
+            schedule=rng.choice(["gpipe", "1f1b"]),
+            microbatches=rng.randrange(1, 4),
             sending=rng.choice(["overlap", "blocking"]),
-        )  # fmt: skip
+        )
         if count_chains(instance, semantics) > MOST_PLANS:
             continue
         found = solve(instance, semantics, "stage-cuts")

@@ -125,8 +125,9 @@ def extreme_row(seed: int) -> tuple[Instance, PipelineIteration]:
     far = rng.choice([sends, (10**15,)])
     made = tuple(
         Edge(producer=a, consumer=b, bytes=rng.choice(own))
-        for pairs, own in ((edges, sends), (skips, far)) for a, b in pairs
-    )  # fmt: skip
+        for pairs, own in ((edges, sends), (skips, far))
+        for a, b in pairs
+    )
     room = rng.choice([None, n, -(-n // most)])
     devices = tuple(
         device.model_copy(update={"memory_bytes": room}) for device in row.cluster.devices
@@ -223,11 +224,14 @@ def shared_row(seed: int) -> tuple[Instance, PipelineIteration]:
     n = rng.choice([5, 6])
     ops = [
         Op(
-            name=f"{way}{i}", time_ns={"gpu": rng.randint(5, 30)}, colocation=f"layer{i}",
+            name=f"{way}{i}",
+            time_ns={"gpu": rng.randint(5, 30)},
+            colocation=f"layer{i}",
             backward=way == "b",
         )
-        for way in "fb" for i in range(n)
-    ]  # fmt: skip
+        for way in "fb"
+        for i in range(n)
+    ]
     edges = [Edge(producer=f"f{n - 1}", consumer=f"b{n - 1}", host_time_ns=0)]
     for i in range(n - 1):
         host_ns = rng.randint(0, 40)
@@ -240,9 +244,11 @@ def shared_row(seed: int) -> tuple[Instance, PipelineIteration]:
     graph = Graph(name="shared", ops=tuple(ops), edges=tuple(edges))
     row = Instance(name="shared", graph=graph, cluster=Cluster(name="c", devices=devices, links=()))
     rules = PipelineIteration(
-        schedule="interleaved", stages_per_device=2, microbatches=rng.choice([2, 4]),
+        schedule="interleaved",
+        stages_per_device=2,
+        microbatches=rng.choice([2, 4]),
         sending="blocking",
-    )  # fmt: skip
+    )
     return row, rules
 
 
@@ -329,8 +335,10 @@ def test_the_last_device_is_tried_of_each_kind_that_is_as_fast() -> None:
     devices = tuple(Device(name=kind, kind=kind) for kind in "abce")
     links = tuple(
         Link(source=x, target=y, bandwidth_bytes_per_s=10**9 * (5 if "c" in (x, y) else 1))
-        for x in "abce" for y in "abce" if x != y
-    )  # fmt: skip
+        for x in "abce"
+        for y in "abce"
+        if x != y
+    )
     cluster = Cluster(name="four", devices=devices, links=links)
     instance = Instance(name="two", graph=graph, cluster=cluster)
     found = solve(instance, PipelineIteration(microbatches=2), "stage-cuts", {"start": False})
@@ -423,9 +431,10 @@ def test_the_kernels_clock_is_the_referees_where_layers_are_in_a_row() -> None:
         split = seed % 3 == 2
         instance = model_row(n, n, seed, rng.choice([0, 10**6]), split=split)
         semantics = PipelineIteration(
-            schedule="zero_bubble" if split else rng.choice(["gpipe", "1f1b"]), microbatches=m,
+            schedule="zero_bubble" if split else rng.choice(["gpipe", "1f1b"]),
+            microbatches=m,
             sending=rng.choice(["overlap", "blocking"]),
-        )  # fmt: skip
+        )
         block = stage_blocks(instance)
         assert block is not None
         problem = build_cuts(instance, semantics, block, 100)

@@ -34,10 +34,13 @@ def lines(seed: int, num_ops: int, accelerators: int, hosts: int, width: int = 2
         pairs[a, b] = None
     sizes = [rng.randrange(1, 10**9) for _ in range(num_ops)]
     ops = [
-        Op(name=f"op{i}", time_ns={"gpu": (own := rng.randrange(10**6)), "cpu": 3 * own},
-           resident_bytes=sizes[i])
+        Op(
+            name=f"op{i}",
+            time_ns={"gpu": (own := rng.randrange(10**6)), "cpu": 3 * own},
+            resident_bytes=sizes[i],
+        )
         for i in range(num_ops)
-    ]  # fmt: skip
+    ]
     moves = [rng.randrange(10**5) for _ in range(num_ops)]
     edges = draw.edges(sorted(pairs), moves, [True] * num_ops, lambda: 0, "host_time_ns")
     room = max(*sizes, int(sum(sizes) / max(1, accelerators) * rng.choice([0.8, 1.1, 1.3])))

@@ -27,11 +27,13 @@ def line(
     kinds = kinds or "g" * len(memory)
     ops = tuple(
         Op(
-            name=f"op{i}", time_ns=dict.fromkeys(runs[i] if runs else set(kinds), 1),
-            resident_bytes=size, colocation=colocation[i] if colocation else None,
+            name=f"op{i}",
+            time_ns=dict.fromkeys(runs[i] if runs else set(kinds), 1),
+            resident_bytes=size,
+            colocation=colocation[i] if colocation else None,
         )
         for i, size in enumerate(sizes)
-    )  # fmt: skip
+    )
     edges = tuple(
         Edge(producer=f"op{i}", consumer=f"op{i + 1}", bytes=1) for i in range(len(sizes) - 1)
     )

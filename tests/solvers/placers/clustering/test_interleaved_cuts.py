@@ -38,7 +38,8 @@ def training_step(layers: int) -> Instance:
     return Instance(
         name="step",
         graph=Graph(
-            name="step", ops=tuple(ops),
+            name="step",
+            ops=tuple(ops),
             edges=tuple(Edge(producer=a, consumer=b, bytes=0) for a, b in edges),
         ),
         cluster=Cluster(
@@ -49,7 +50,7 @@ def training_step(layers: int) -> Instance:
                 for a, b in (("g0", "g1"), ("g1", "g0"))
             ),
         ),
-    )  # fmt: skip
+    )
 
 
 def test_weights_of_one_layer_overlap_the_step_back_of_the_next() -> None:

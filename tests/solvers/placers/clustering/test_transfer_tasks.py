@@ -39,10 +39,7 @@ def slow_celeritas(instance: Instance) -> list[int] | None:
         """First start at which all these devices are idle for the duration."""
         start = ready
         while True:
-            clash = [
-                b for k in on for a, b in busy[k]
-                if a < start + duration and start < b
-            ]  # fmt: skip
+            clash = [b for k in on for a, b in busy[k] if a < start + duration and start < b]
             if not clash:
                 return start
             start = min(clash)

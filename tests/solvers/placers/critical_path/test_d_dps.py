@@ -114,9 +114,14 @@ def _arrival(facts: Facts, device: list[int | None], end: list[int], i: int, k: 
 
 
 def _slot(
-    facts: Facts, device: list[int | None], start: list[int], end: list[int], i: int, k: int,
+    facts: Facts,
+    device: list[int | None],
+    start: list[int],
+    end: list[int],
+    i: int,
+    k: int,
     ready: int,
-) -> int:  # fmt: skip
+) -> int:
     """Where op i fits first on device k, from `ready` on."""
     begin = 0
     for a, b in sorted((start[j], end[j]) for j in range(facts.n) if device[j] == k):
@@ -127,9 +132,14 @@ def _slot(
 
 
 def _device(
-    facts: Facts, device: list[int | None], start: list[int], end: list[int],
-    est: list[Fraction], lst: list[Fraction], i: int,
-) -> int | None:  # fmt: skip
+    facts: Facts,
+    device: list[int | None],
+    start: list[int],
+    end: list[int],
+    est: list[Fraction],
+    lst: list[Fraction],
+    i: int,
+) -> int | None:
     """Algorithm 2."""
     admitting = sorted(facts.admitting(i, device))
     arrival = {k: _arrival(facts, device, end, i, k) for k in admitting}
@@ -157,9 +167,15 @@ def _tail(facts: Facts, i: int) -> Fraction:
 
 
 def _beside_child(
-    facts: Facts, device: list[int | None], start: list[int], end: list[int],
-    lst: list[Fraction], i: int, fitting: list[int], begin: dict[int, int],
-) -> int:  # fmt: skip
+    facts: Facts,
+    device: list[int | None],
+    start: list[int],
+    end: list[int],
+    lst: list[Fraction],
+    i: int,
+    fitting: list[int],
+    begin: dict[int, int],
+) -> int:
     """The child rule (12), else the earliest start."""
     children = list(dict.fromkeys(j for j, _ in facts.outputs[i]))
     if children:

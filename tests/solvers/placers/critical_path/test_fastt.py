@@ -28,9 +28,9 @@ PORT = Makespan(channels="port")
 
 def chain(*bytes_of: int, memory: tuple[int | None, int | None]) -> Instance:
     """A chain of ops, twice as fast on p1 as on p2."""
-    drawn = table_instance([(1, 2)] * len(bytes_of), ", ".join(
-        f"{i}-{i + 1} 1" for i in range(1, len(bytes_of))
-    ))  # fmt: skip
+    drawn = table_instance(
+        [(1, 2)] * len(bytes_of), ", ".join(f"{i}-{i + 1} 1" for i in range(1, len(bytes_of)))
+    )
     ops = tuple(
         op.model_copy(update={"resident_bytes": size})
         for op, size in zip(drawn.graph.ops, bytes_of, strict=True)

@@ -121,10 +121,17 @@ def test_nor_are_they_on_many_instances() -> None:
 def test_a_training_step_is_split_along_its_batch_with_its_update(channels: str) -> None:
     # two layers of 80 ns on two devices, 60 bytes of parameters each, at 10 bytes/ns
     ops = tuple(
-        Op(name=name, kind="Conv", time_ns={"gpu": 80}, resident_bytes=60, parameter_bytes=60,
-           splittable_axes=("batch",), axis_sizes={"batch": 8})
+        Op(
+            name=name,
+            kind="Conv",
+            time_ns={"gpu": 80},
+            resident_bytes=60,
+            parameter_bytes=60,
+            splittable_axes=("batch",),
+            axis_sizes={"batch": 8},
+        )
         for name in ("one", "two")
-    )  # fmt: skip
+    )
     edges = (Edge(producer="one", consumer="two", bytes=10),)
     links = tuple(
         Link(source=a, target=b, bandwidth_bytes_per_s=10**10)

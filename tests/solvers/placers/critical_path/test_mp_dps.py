@@ -89,10 +89,11 @@ def mergeable(merge: Merge, memory_share: float) -> list[tuple[int, int]]:
         members = [i for i in range(merge.coarse.num_ops) if arrays.group[i] in groups]
         held = int(arrays.resident_bytes[members].sum())
         hosts = [
-            k for k in both
+            k
+            for k in both
             if all(arrays.time_ns[i, k] != UNSUPPORTED for i in members)
             and held <= arrays.memory_bytes[k]
-        ]  # fmt: skip
+        ]
         most = int(memory_share * arrays.memory_bytes.min())
         if not hosts or (len(groups) > 1 and held > most):
             continue

@@ -30,10 +30,14 @@ def line(
     """A chain; each op but the last hands a tensor of the given size to the next."""
     n = len(sizes) + 1
     ops = tuple(
-        Op(name=f"op{i}", time_ns={"gpu": 1}, resident_bytes=resident,
-           workspace_bytes=scratch[i] if scratch else 0)
+        Op(
+            name=f"op{i}",
+            time_ns={"gpu": 1},
+            resident_bytes=resident,
+            workspace_bytes=scratch[i] if scratch else 0,
+        )
         for i in range(n)
-    )  # fmt: skip
+    )
     edges = tuple(
         Edge(producer=f"op{i}", consumer=f"op{i + 1}", bytes=size) for i, size in enumerate(sizes)
     )
@@ -42,12 +46,15 @@ def line(
     )
     links = tuple(
         Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a in devices for b in devices if a != b
-    )  # fmt: skip
+        for a in devices
+        for b in devices
+        if a != b
+    )
     return Instance(
-        name="line", graph=Graph(name="line", ops=ops, edges=edges),
+        name="line",
+        graph=Graph(name="line", ops=ops, edges=edges),
         cluster=Cluster(name="line", devices=devices, links=links),
-    )  # fmt: skip
+    )
 
 
 def devices_of(instance: Instance) -> list[int] | None:
@@ -85,8 +92,9 @@ def test_a_device_that_was_full_is_tried_again() -> None:
     # a and b want d0; b is refused while a's output (6) is there, and fits when c has read it
     ops = tuple(Op(name=name, time_ns={"gpu": 2}) for name in "abcd")
     edges = (
-        Edge(producer="a", consumer="c", bytes=6), Edge(producer="b", consumer="d", bytes=6),
-    )  # fmt: skip
+        Edge(producer="a", consumer="c", bytes=6),
+        Edge(producer="b", consumer="d", bytes=6),
+    )
     one = Cluster(name="one", devices=(Device(name="d0", kind="gpu", memory_bytes=6),))
     graph = Graph(name="four", ops=ops, edges=edges)
     instance = Instance(name="four", graph=graph, cluster=one)

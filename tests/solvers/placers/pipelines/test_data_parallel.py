@@ -27,10 +27,16 @@ PORT = Makespan(channels="port")
 def step(devices: int, bandwidth: int, memory: int | None = None, batch: int = 8) -> Instance:
     """Two layers of 80 ns and 120 bytes of parameters on equal devices, all pairs linked."""
     ops = tuple(
-        Op(name=name, kind="Conv", time_ns={"gpu": 80}, resident_bytes=120, parameter_bytes=120,
-           axis_sizes={"batch": batch})
+        Op(
+            name=name,
+            kind="Conv",
+            time_ns={"gpu": 80},
+            resident_bytes=120,
+            parameter_bytes=120,
+            axis_sizes={"batch": batch},
+        )
         for name in ("one", "two")
-    )  # fmt: skip
+    )
     edges = ({"producer": "one", "consumer": "two"},)
     graph = mirror_training(Graph.model_validate({"name": "net", "ops": ops, "edges": edges}))
     names = [f"d{k}" for k in range(devices)]

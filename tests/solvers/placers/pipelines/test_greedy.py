@@ -137,8 +137,10 @@ def test_latencies_are_those_that_the_reference_program_recorded() -> None:
             assert value is not None
             ratios[file.split("/")[-1]] = value / 1e6 / float(recorded)
     assert {name for name, ratio in ratios.items() if abs(ratio - 1) < 1e-6} == {
-        "bert24_inference.json", "bert_l-12_inference.json", "bert_l-3_inference.json",
-    }  # fmt: skip
+        "bert24_inference.json",
+        "bert_l-12_inference.json",
+        "bert_l-3_inference.json",
+    }
     assert len(ratios) == 5
     assert all(0.9 < ratio < 1.1 for ratio in ratios.values())
 
@@ -161,9 +163,10 @@ def test_single_sample_plans_of_training_graphs_are_accepted(name: str) -> None:
         for a, b in (("d0", "d1"), ("d1", "d0"))
     )
     instance = Instance(
-        name="training", graph=Graph(name="training", ops=ops, edges=edges),
+        name="training",
+        graph=Graph(name="training", ops=ops, edges=edges),
         cluster=Cluster(name="two", devices=devices, links=links),
-    )  # fmt: skip
+    )
     tight = instance.model_copy(
         update={
             "cluster": instance.cluster.model_copy(

@@ -78,9 +78,15 @@ def test_the_best_move_is_the_best_of_all_moves() -> None:
                 if used[b] <= memory[b] and "chain" not in broken:
                     least = min(least, max(referee(instance, other[units.block], False)))
         best, v, _ = best_move(
-            state, units.time_ns, units.resident_bytes, fits, memory, arcs, False,
+            state,
+            units.time_ns,
+            units.resident_bytes,
+            fits,
+            memory,
+            arcs,
+            False,
             semantics == CHAIN,
-        )  # fmt: skip
+        )
         assert best == least, instance.name
         improved += v >= 0
     assert improved >= 10
@@ -137,8 +143,9 @@ def test_a_seed_decides_the_plan() -> None:
 def test_a_time_limit_ends_it_with_what_it_has() -> None:
     result = solve(roomy(), ANY, "local-search", {"restarts": 10**6}, time_limit_s=0.0)
     assert (result.status, result.message) == (
-        "feasible", "stopped after 0 restarts: the time limit is over",
-    )  # fmt: skip
+        "feasible",
+        "stopped after 0 restarts: the time limit is over",
+    )
 
 
 @needs_dnn_partitioning

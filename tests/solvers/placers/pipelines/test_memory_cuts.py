@@ -27,11 +27,12 @@ def path_instance(rng: random.Random, num_ops: int) -> Instance:
     """Ops in a row on three devices, two of them alike; memory binds."""
     ops = tuple(
         Op(
-            name=f"op{i}", time_ns={"gpu": rng.randrange(9), "cpu": rng.randrange(20)},
+            name=f"op{i}",
+            time_ns={"gpu": rng.randrange(9), "cpu": rng.randrange(20)},
             resident_bytes=rng.randrange(1, 5),
         )
         for i in range(num_ops)
-    )  # fmt: skip
+    )
     edges = tuple(
         Edge(producer=a.name, consumer=b.name, bytes=rng.randrange(30)) for a, b in pairwise(ops)
     )

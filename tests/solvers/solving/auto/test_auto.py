@@ -59,12 +59,17 @@ def hard() -> Instance:
 @pytest.mark.parametrize(
     "semantics",
     [
-        PORT, Makespan(channels="free", memory="peak"), MaxLoad(plans="chain"),
-        MaxLoad(plans="convex", memory="peak"), MaxLoad(), MaxLoad(plans="chain", replicas=True),
-        MaxLoadFwdBwd(), LatencySubgraphs(),
+        PORT,
+        Makespan(channels="free", memory="peak"),
+        MaxLoad(plans="chain"),
+        MaxLoad(plans="convex", memory="peak"),
+        MaxLoad(),
+        MaxLoad(plans="chain", replicas=True),
+        MaxLoadFwdBwd(),
+        LatencySubgraphs(),
     ],
     ids=lambda semantics: semantics.label,
-)  # fmt: skip
+)
 def test_it_is_no_worse_than_its_placers_and_its_cheap_bounds(semantics: Semantics) -> None:
     instance = tiny_instance(3, num_ops=6, num_devices=3)
     found = solve(instance, semantics, "auto", ALONE, time_limit_s=2.0)
@@ -159,10 +164,16 @@ def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
 # ------------------------------------------------------------------------------ a likely proof
 
 KINDS: tuple[Semantics, ...] = (
-    PORT, Makespan(channels="free", memory="peak"), MaxLoad(plans="chain"),
-    MaxLoad(plans="chain", memory="peak"), MaxLoad(), MaxLoad(plans="convex"), MaxLoadFwdBwd(),
-    LatencySubgraphs(), PipelineIteration(microbatches=2),
-)  # fmt: skip
+    PORT,
+    Makespan(channels="free", memory="peak"),
+    MaxLoad(plans="chain"),
+    MaxLoad(plans="chain", memory="peak"),
+    MaxLoad(),
+    MaxLoad(plans="convex"),
+    MaxLoadFwdBwd(),
+    LatencySubgraphs(),
+    PipelineIteration(microbatches=2),
+)
 
 
 @pytest.fixture
@@ -395,8 +406,9 @@ def test_searches_that_gain_nothing_take_turns() -> None:
 def test_steps_beside_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
     convex = Task(example(), MaxLoad(plans="convex"))
     assert [step.semantics.label for step in islice(plans(convex, 0), 2)] == [
-        "max_load chain add", "max_load any add",
-    ]  # fmt: skip
+        "max_load chain add",
+        "max_load any add",
+    ]
     assert [step.method for step in exact_steps(convex)] == ["throughput-ip"]
 
 

@@ -27,10 +27,15 @@ from placegap.solvers.solving.auto.first_plans import Placed, first_plans, still
 from placegap.solvers.solving.auto.steps import AutoStep, plans
 
 ALL_SEMANTICS: tuple[Semantics, ...] = (
-    Makespan(), Makespan(memory="peak"), MaxLoad(), MaxLoad(plans="chain"),
-    MaxLoad(plans="convex", memory="peak"), MaxLoadFwdBwd(), LatencySubgraphs(),
+    Makespan(),
+    Makespan(memory="peak"),
+    MaxLoad(),
+    MaxLoad(plans="chain"),
+    MaxLoad(plans="convex", memory="peak"),
+    MaxLoadFwdBwd(),
+    LatencySubgraphs(),
     PipelineIteration(microbatches=2),
-)  # fmt: skip
+)
 
 NOT_PLACERS = {
     "annealing": "a search",
@@ -142,8 +147,12 @@ def test_where_the_time_for_placers_is_over_they_come_after_the_first_search() -
     task = Task(example(), Makespan(), Limits(0.0))
     looking = plans(task, 0, ["etf", "peft"])
     assert [next(looking).method for _ in range(5)] == [
-        "chain-sides", "run-moves", "etf", "peft", "multilevel",
-    ]  # fmt: skip
+        "chain-sides",
+        "run-moves",
+        "etf",
+        "peft",
+        "multilevel",
+    ]
 
 
 def test_whole_layers_move_first_and_later_walks_begin_anew() -> None:
@@ -166,8 +175,13 @@ def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to
 
     steps = here(2, is_alone=False)
     assert [step.method for step in steps] == [
-        "bounds", "decomposition", "cp-sat", "bounds", "chain-sides", "run-moves",
-    ]  # fmt: skip
+        "bounds",
+        "decomposition",
+        "cp-sat",
+        "bounds",
+        "chain-sides",
+        "run-moves",
+    ]
     assert steps[1].params == {"workers": 2, "start": False, "anneal": False}
     assert 3 not in {step.seed for step in steps[4:]}  # the other process has that seed
     assert len(here(1, is_alone=False)) == 4  # one core: the other process searches
