@@ -46,7 +46,7 @@ from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.document import Document, load_document, save_document
 from placegap.instances.importers.reader import read_model
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan, MaxLoad

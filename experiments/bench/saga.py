@@ -27,7 +27,7 @@ import numpy as np
 
 from placegap.experiments.bench.process import cpu_s, least_cpu_s
 from placegap.instances.corpus import shapes
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Link, Op
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers import solve

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.formulations.shared.families import for_whole_groups
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 
 Grouping = Literal["auto", "columns", "speeds"]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,14 +135,14 @@ def related_speeds(time_ns: Ints) -> Floats | None:
     return np.asarray(min(longest) / np.array(longest, float))
 
 
-def possible_placements(instance: Instance) -> NDArray[np.bool_]:
+def possible_placements(instance: Instance) -> Flags:
     """Devices that run an op's whole colocation group and can hold it, (n, K)."""
     arrays = instance.arrays
     fits = arrays.group_bytes[arrays.group][:, None] <= arrays.memory_bytes
     return for_whole_groups(arrays.group, (arrays.time_ns != UNSUPPORTED) & fits)
 
 
-def colocated_times(instance: Instance) -> tuple[NDArray[np.bool_], Ints]:
+def colocated_times(instance: Instance) -> tuple[Flags, Ints]:
     """Where each of B colocation groups can be, and its ops' total time there: (B, K) each.
 
     The time means nothing where the group cannot be.
@@ -158,7 +156,7 @@ def colocated_times(instance: Instance) -> tuple[NDArray[np.bool_], Ints]:
     arrays = instance.arrays
     possible = possible_placements(instance)
     fits = arrays.group_bytes[:, None] <= arrays.memory_bytes
-    possible_together: NDArray[np.bool_] = arrays.group_runs & fits
+    possible_together: Flags = arrays.group_runs & fits
     total = np.zeros(possible_together.shape, np.int64)
     np.add.at(total, arrays.group, np.where(possible, arrays.time_ns, 0))
     return possible_together, total

@@ -17,18 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyomo.environ as pyo
-from numpy.typing import NDArray
 
 from placegap.formulations.getf.groups import (
     DeviceGroups,
-    Floats,
     colocated_times,
     possible_placements,
     round_to_groups,
 )
 from placegap.formulations.shared.families import LARGEST_CAPACITY, Linear
 from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
 
@@ -52,7 +50,7 @@ class GroupTimes:
         Least product of that time and the device's speed.
     """
 
-    possible: NDArray[np.bool_]
+    possible: Flags
     op_ns: Floats
     together_ns: Floats
     work_ns: Floats
@@ -177,7 +175,7 @@ def group_times(instance: Instance, groups: DeviceGroups) -> GroupTimes:
     """
     possible, together_ns = colocated_times(instance)
 
-    def least(time_ns: Floats | Ints, usable: NDArray[np.bool_]) -> Floats:
+    def least(time_ns: Floats | Ints, usable: Flags) -> Floats:
         kept = np.where(usable, time_ns, np.inf)
         found = np.stack([kept[:, list(g)].min(axis=1) for g in groups.devices], axis=1)
         return np.where(np.isfinite(found), found, 0.0)

@@ -37,7 +37,7 @@ from placegap.formulations.shared.families import (
     set_placement,
 )
 from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.referee.plan import Plan
 

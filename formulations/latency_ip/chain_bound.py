@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from placegap.formulations.latency_ip.chain_cuts import INSIDE, OUTSIDE, CallCuts
 from placegap.formulations.shared.reach import op_reach
-from placegap.instances.problem.graph_index import GraphIndex, Ints
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
@@ -32,7 +33,6 @@ MOST_OPS = 2500
 MOST_CUTS = 20_000
 """Intervals per chain whose cost is refined by a minimum cut."""
 
-Bools = NDArray[np.bool_]
 Sides = NDArray[np.int8]
 
 
@@ -98,13 +98,13 @@ def _longest_path(index: GraphIndex, weight: Ints) -> list[int]:
     return path[::-1]
 
 
-def _matrix(after: list[int]) -> Bools:
+def _matrix(after: list[int]) -> Flags:
     """Whether op j comes after op i, (n, n)."""
     n = len(after)
     size = (n + 7) // 8
     rows = np.frombuffer(b"".join(bits.to_bytes(size, "little") for bits in after), np.uint8)
     bits = np.unpackbits(rows.reshape(n, size), axis=1, bitorder="little")
-    reach: Bools = np.ascontiguousarray(bits[:, :n].astype(np.bool_))
+    reach: Flags = np.ascontiguousarray(bits[:, :n].astype(np.bool_))
     return reach
 
 
@@ -112,13 +112,13 @@ class _ChainBound:
     """The bound of one chain: (L,) ops, each after the one before; `after`: is op j after op i."""
 
     def __init__(
-        self, instance: Instance, semantics: LatencySubgraphs, chain: Ints, after: Bools
+        self, instance: Instance, semantics: LatencySubgraphs, chain: Ints, after: Flags
     ) -> None:
         arrays, index = instance.arrays, instance.arrays.index
         accelerators = np.flatnonzero(~arrays.is_host)
         times = np.where(arrays.time_ns == UNSUPPORTED, NEVER, arrays.time_ns)
         own = times[:, accelerators].min(axis=1, initial=NEVER)
-        able: Bools = np.asarray(own < NEVER)
+        able: Flags = np.asarray(own < NEVER)
         own = np.where(able, own, 0)
         room = int(arrays.memory_bytes[accelerators].max(initial=0))
         # without accelerators no call moves anything
@@ -170,9 +170,9 @@ class _ChainBound:
 @kernel
 def _intervals(
     chain: Ints,
-    after: Bools,
+    after: Flags,
     own: Ints,
-    able: Bools,
+    able: Flags,
     group: Ints,
     size: Ints,
     once: bool,
@@ -211,7 +211,7 @@ def _intervals(
 
 
 @kernel
-def _sides(chain: Ints, i: int, j: int, after: Bools) -> Sides:
+def _sides(chain: Ints, i: int, j: int, after: Flags) -> Sides:
     """Which ops are in a call that meets the chain from i to j, and which are not, (n,)."""
     first, last = chain[i], chain[j]
     side = np.zeros(len(after), np.int8)

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from ortools.graph.python import max_flow
 
-from placegap.instances.problem.graph_index import GraphIndex, Ints
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import GraphIndex
 
 INSIDE, OUTSIDE = 1, 2
 """Sides of ops that are in a call, and that are not; 0 for who knows."""
@@ -30,9 +31,7 @@ class CallCuts:
         Time of each tensor into or out of an accelerator, at least.
     """
 
-    def __init__(
-        self, index: GraphIndex, own_ns: Ints, able: NDArray[np.bool_], move_ns: Ints
-    ) -> None:
+    def __init__(self, index: GraphIndex, own_ns: Ints, able: Flags, move_ns: Ints) -> None:
         n, t = len(own_ns), len(move_ns)
         self.index, self.num_ops = index, n
         self.never = sum(own_ns.tolist()) + sum(move_ns.tolist()) + 1
@@ -46,9 +45,7 @@ class CallCuts:
         own = np.where(able, own_ns, self.never)
         self.capacity = np.concatenate([own, move_ns, always])
 
-    def least_ns(
-        self, side: NDArray[np.int8], after: NDArray[np.bool_], before: NDArray[np.bool_]
-    ) -> int:
+    def least_ns(self, side: NDArray[np.int8], after: Flags, before: Flags) -> int:
         """What a call takes besides the time of the ops that are known to be in it, at least.
 
         Parameters

@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.formulations.shared.symmetry import identical_devices
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 
 LARGEST_HORIZON_NS = 2**59
 """Longer horizons are refused: the windows could not tell them from never."""
@@ -31,12 +29,12 @@ class CallWindows:
     possible : (n, K) bool
         Whether a plan of at most the horizon needs op i on device k.
     head_ns : (n, K) int64
-        What comes before op i on k takes so long at least; `NEVER` where it is not possible.
+        What comes before op i on k takes so long at least; `NO_WAY` where it is not possible.
     tail_ns : (n, K) int64
         So much time passes at least between op i on k being done and the end of the plan.
     """
 
-    possible: NDArray[np.bool_]
+    possible: Flags
     head_ns: Ints
     tail_ns: Ints
 
@@ -64,7 +62,7 @@ def _host_ns(instance: Instance) -> Ints:
 # ---------------------------------------------------------------------------------- where and when
 
 
-def where_needed(instance: Instance) -> NDArray[np.bool_]:
+def where_needed(instance: Instance) -> Flags:
     """Devices that some optimal plan may use for an op, (n, K).
 
     Hosts are one pool: a group may be spread over them, and a host that can hold all ops makes
@@ -85,7 +83,7 @@ def where_needed(instance: Instance) -> NDArray[np.bool_]:
     return _for_pooled_groups(instance, possible)
 
 
-def _for_pooled_groups(instance: Instance, possible: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _for_pooled_groups(instance: Instance, possible: Flags) -> Flags:
     """What is possible for whole groups: the same accelerator for all ops, or a host for each."""
     group, is_host = instance.arrays.group, instance.arrays.is_host
     together = np.ones((int(group.max()) + 1, len(is_host)), np.bool_)
@@ -118,31 +116,31 @@ def call_windows(instance: Instance, horizon_ns: int) -> CallWindows:
         possible = fits
 
 
-def _heads(instance: Instance, possible: NDArray[np.bool_]) -> Ints:
+def _heads(instance: Instance, possible: Flags) -> Ints:
     arrays, index, host = instance.arrays, instance.arrays.index, _host_ns(instance)
-    head = np.where(possible, 0, NEVER)
+    head = np.where(possible, 0, NO_WAY)
     for i in index.topological_order.tolist():
         for e in index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]].tolist():
             j, u = index.producer[e], index.tensor[e]
             done = head[j] + arrays.time_ns[j]
             arrival = np.minimum(done, (done + host[u]).min() + host[u])
-            head[i] = np.minimum(np.maximum(head[i], arrival), NEVER)
+            head[i] = np.minimum(np.maximum(head[i], arrival), NO_WAY)
     return head
 
 
-def _tails(instance: Instance, possible: NDArray[np.bool_]) -> Ints:
+def _tails(instance: Instance, possible: Flags) -> Ints:
     arrays, index, host = instance.arrays, instance.arrays.index, _host_ns(instance)
-    tail = np.where(possible, 0, NEVER)
+    tail = np.where(possible, 0, NO_WAY)
     for i in index.topological_order[::-1].tolist():
         for e in index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]].tolist():
             j, u = index.consumer[e], index.tensor[e]
             rest = arrays.time_ns[j] + tail[j]
             after = np.minimum(rest, (rest + host[u]).min() + host[u])
-            tail[i] = np.minimum(np.maximum(tail[i], after), NEVER)
+            tail[i] = np.minimum(np.maximum(tail[i], after), NO_WAY)
     return tail
 
 
-def empty_edges(instance: Instance, possible: NDArray[np.bool_], largest_ns: int) -> list[int]:
+def empty_edges(instance: Instance, possible: Flags, largest_ns: int) -> list[int]:
     """Edges that a cycle of calls may consist of without taking time, in input order.
 
     Times up to `largest_ns` count as none. Both ends of such an edge take no time on devices where

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
 from placegap.formulations.shared.cp_families import LARGEST_TIME, Derived, largest_spread
 from placegap.formulations.shared.time_scale import granularity_ns
 from placegap.formulations.shared.windows import Windows, moves_in_time, windows
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.semantics import Makespan
@@ -103,7 +102,7 @@ class MakespanModel:
     end: list[Expression]
     end_variable: dict[int, cp_model.IntVar]
     makespan: cp_model.IntVar
-    moves_in_time: list[NDArray[np.bool_]]
+    moves_in_time: list[Flags]
     transfers: list[TransferVars] = field(default_factory=list)
     on_channel: dict[int, list[tuple[cp_model.IntervalVar, int, Literal]]] = field(
         default_factory=dict
@@ -181,12 +180,12 @@ def new_model(instance: Instance, semantics: Makespan, horizon_ns: int) -> Makes
 
 
 def _longest_row_ns(
-    instance: Instance, window: Windows, in_time: list[NDArray[np.bool_]], horizon_ns: int
+    instance: Instance, window: Windows, in_time: list[Flags], horizon_ns: int
 ) -> int:
     """What a row of times can sum up to: the horizon, and what depends on devices beside it."""
     arrays, index = instance.arrays, instance.arrays.index
     beside = [largest_spread(table, window.possible) for table in (arrays.time_ns, window.tail_ns)]
-    of_tensor: dict[int, NDArray[np.bool_]] = {}
+    of_tensor: dict[int, Flags] = {}
     for u, may in zip(index.tensor.tolist(), in_time, strict=True):
         of_tensor[u] = of_tensor[u] | may if u in of_tensor else may
     for u, may in of_tensor.items():
@@ -197,7 +196,7 @@ def _longest_row_ns(
 
 
 def _placement_literals(
-    cp: cp_model.CpModel, instance: Instance, possible: NDArray[np.bool_]
+    cp: cp_model.CpModel, instance: Instance, possible: Flags
 ) -> list[dict[int, Literal]]:
     of_group: dict[int, dict[int, Literal]] = {}
     for i, g in enumerate(instance.arrays.group.tolist()):

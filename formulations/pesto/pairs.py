@@ -10,13 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.formulations.shared.windows import Windows
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class Slots:
         possible.
     """
 
-    possible: Bools
+    possible: Flags
     earliest_ns: Ints
     latest_ns: Ints
     duration_ns: Ints
@@ -99,7 +96,7 @@ def compete(slots: Slots, unordered: Iterator[tuple[int, int]]) -> Pairs:
     first = np.where(slots.possible, early, np.iinfo(np.int64).max).min(axis=1).tolist()
     last = np.where(slots.possible, late, np.iinfo(np.int64).min).max(axis=1).tolist()
 
-    def triples(where: Bools, one: Ints, two: Ints) -> list[tuple[int, int, int]]:
+    def triples(where: Flags, one: Ints, two: Ints) -> list[tuple[int, int, int]]:
         at, place = np.nonzero(where)
         return list(zip(one[at].tolist(), two[at].tolist(), place.tolist(), strict=True))
 

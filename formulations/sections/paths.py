@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.formulations.shared.families import possible_devices
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.sections import Section
 
@@ -16,7 +16,7 @@ def path_bounds(instance: Instance, section: Section) -> Ints:
     """Device-indexed longest path from the end of the entry to the end of the exit, in ns.
 
     Row a: the entry is on device a; column b: the exit is on b; of one row or column where there is
-    no entry or exit. `NEVER` where an end cannot be on a device. A lower bound on the time through
+    no entry or exit. `NO_WAY` where an end cannot be on a device. A lower bound on the time through
     the section under every semantics. O(e K^3) for e edges.
 
     Examples
@@ -29,11 +29,11 @@ def path_bounds(instance: Instance, section: Section) -> Ints:
     arrays, num_devices = instance.arrays, instance.num_devices
     end = _ends(instance, section)
     if section.exit is not None:
-        lengths: Ints = np.minimum(end[:, -1], NEVER)
+        lengths: Ints = np.minimum(end[:, -1], NO_WAY)
         if section.entry is not None and arrays.group[section.entry] == arrays.group[section.exit]:
-            lengths[~np.eye(num_devices, dtype=np.bool_)] = NEVER
+            lengths[~np.eye(num_devices, dtype=np.bool_)] = NO_WAY
         return lengths
-    through: Ints = np.minimum(end.min(axis=2).max(axis=1)[:, None], NEVER)
+    through: Ints = np.minimum(end.min(axis=2).max(axis=1)[:, None], NO_WAY)
     return through
 
 
@@ -44,9 +44,9 @@ def _ends(instance: Instance, section: Section) -> Ints:
     local = {i: at for at, i in enumerate(section.ops)}
     time = arrays.time_ns[list(section.ops)]
     rows = 1 if section.entry is None else num_devices
-    head = np.broadcast_to(np.where(possible, 0, NEVER), (rows, *time.shape)).copy()
+    head = np.broadcast_to(np.where(possible, 0, NO_WAY), (rows, *time.shape)).copy()
     if section.entry is not None:
-        head[:, 0] = np.where(np.eye(num_devices, dtype=np.bool_) & possible[0], 0, NEVER)
+        head[:, 0] = np.where(np.eye(num_devices, dtype=np.bool_) & possible[0], 0, NO_WAY)
         time[0] = 0
     into: list[list[tuple[int, int]]] = [[] for _ in section.ops]
     for e in section.edges:
@@ -56,8 +56,8 @@ def _ends(instance: Instance, section: Section) -> Ints:
         for i, u in edges:
             move = arrays.transfer_ns[u][arrays.link_class]
             arrival = ((head[:, i] + time[i])[:, :, None] + move).min(axis=1)
-            head[:, j] = np.minimum(np.maximum(head[:, j], arrival), NEVER)
-    end: Ints = np.where(head >= NEVER, NEVER, head + time)
+            head[:, j] = np.minimum(np.maximum(head[:, j], arrival), NO_WAY)
+    end: Ints = np.where(head >= NO_WAY, NO_WAY, head + time)
     return end
 
 
@@ -66,7 +66,7 @@ def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
 
     First entry [a, i, c]: with the entry on device a, the i-th op ends on c no earlier after it.
     Second entry [b, i, c]: with the i-th op on c, so much passes at least until the exit has ended
-    on b. By paths alone, under every semantics; `NEVER` where that cannot be. O(e K^3) for e edges.
+    on b. By paths alone, under every semantics; `NO_WAY` where that cannot be. O(e K^3), e edges.
 
     Examples
     --------
@@ -79,8 +79,8 @@ def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
     arrays, num_devices, index = instance.arrays, instance.num_devices, instance.arrays.index
     local = {i: at for at, i in enumerate(section.ops)}
     tail = np.zeros((num_devices, len(section.ops), num_devices), np.int64)
-    tail[:, -1] = np.where(np.eye(num_devices, dtype=np.bool_), 0, NEVER)
-    time = np.where(possible_devices(instance), arrays.time_ns, NEVER)[list(section.ops)]
+    tail[:, -1] = np.where(np.eye(num_devices, dtype=np.bool_), 0, NO_WAY)
+    time = np.where(possible_devices(instance), arrays.time_ns, NO_WAY)[list(section.ops)]
     out_of: list[list[tuple[int, int]]] = [[] for _ in section.ops]
     for e in section.edges:
         i, j = local[int(index.producer[e])], local[int(index.consumer[e])]
@@ -88,8 +88,8 @@ def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
     for i in range(len(out_of) - 1, -1, -1):
         for j, u in out_of[i]:
             move = arrays.transfer_ns[u][arrays.link_class]
-            rest = np.minimum(tail[:, j] + time[j], NEVER)[:, None, :]
-            tail[:, i] = np.maximum(tail[:, i], np.minimum((move + rest).min(axis=2), NEVER))
+            rest = np.minimum(tail[:, j] + time[j], NO_WAY)[:, None, :]
+            tail[:, i] = np.maximum(tail[:, i], np.minimum((move + rest).min(axis=2), NO_WAY))
     return _ends(instance, section), tail
 
 
@@ -117,4 +117,4 @@ def bare_lengths(instance: Instance, section: Section, semantics: Makespan) -> I
     moves = arrays.transfer_ns[tensors][:, arrays.link_class]
     if semantics.channels != "free":
         lengths = moves.sum(axis=0) + arrays.time_ns[section.exit][None, :]
-    return np.where(paths < NEVER, lengths, NEVER)
+    return np.where(paths < NO_WAY, lengths, NO_WAY)

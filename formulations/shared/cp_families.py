@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from ortools.sat.python import cp_model
 
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
 
@@ -175,13 +175,13 @@ def _sum(terms: Sequence[Term]) -> cp_model.LinearExpr:
     return total
 
 
-def by_device(x: Mapping[int, cp_model.IntVar], table: NDArray[np.int64]) -> cp_model.LinearExpr:
+def by_device(x: Mapping[int, cp_model.IntVar], table: Ints) -> cp_model.LinearExpr:
     """Sum over k of table[k] x[k], exactly one of which is 1: its least, and what is above."""
     least = min((int(table[k]) for k in x), default=0)
     return least + _sum([Term(int(table[k]) - least, literal) for k, literal in x.items()])
 
 
-def largest_spread(table: NDArray[np.int64], possible: NDArray[np.bool_]) -> int:
+def largest_spread(table: Ints, possible: Flags) -> int:
     """The largest sum of coefficients in `by_device`, over the rows of a table.
 
     Examples

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.graph_index import Ints
 
 UNLIKE_LINKS = 2.0
 """How many times as long slow links take, at least."""

@@ -12,9 +12,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.plan import Plan
@@ -29,12 +28,12 @@ LARGEST_CAPACITY = 10**6
 """Models count memory in a unit that keeps capacities at or below this number."""
 
 
-def possible_devices(instance: Instance) -> NDArray[np.bool_]:
+def possible_devices(instance: Instance) -> Flags:
     """Devices that can run an op and all ops of its colocation group, (n, K)."""
     return for_whole_groups(instance.arrays.group, instance.arrays.time_ns != UNSUPPORTED)
 
 
-def for_whole_groups(group: Ints, possible: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def for_whole_groups(group: Ints, possible: Flags) -> Flags:
     """What is possible for all ops of each op's group, (n, K).
 
     Examples
@@ -47,7 +46,7 @@ def for_whole_groups(group: Ints, possible: NDArray[np.bool_]) -> NDArray[np.boo
     return together[group]
 
 
-def place_ops(model: pyo.ConcreteModel, possible: NDArray[np.bool_]) -> None:
+def place_ops(model: pyo.ConcreteModel, possible: Flags) -> None:
     """Variables ``x[i, k]`` in {0, 1}, fixed to 0 where device k is not possible for op i."""
     import pyomo.environ as pyo
 

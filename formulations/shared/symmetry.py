@@ -19,10 +19,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.formulations.shared.families import Linear, possible_devices
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
@@ -132,8 +131,8 @@ def group_leaders(instance: Instance) -> list[int]:
 
 
 def representative_devices(
-    instance: Instance, possible: NDArray[np.bool_] | None = None, classes: Classes | None = None
-) -> NDArray[np.bool_]:
+    instance: Instance, possible: Flags | None = None, classes: Classes | None = None
+) -> Flags:
     """Devices that an op can be on in a representative, (n, K): the first group takes the first.
 
     Parameters
@@ -161,7 +160,7 @@ def representative_devices(
 
 
 def first_uses(
-    instance: Instance, possible: NDArray[np.bool_] | None = None, classes: Classes | None = None
+    instance: Instance, possible: Flags | None = None, classes: Classes | None = None
 ) -> list[FirstUse]:
     """What makes a placement a representative, beyond `representative_devices`.
 
@@ -194,7 +193,7 @@ def first_uses(
 def symmetry_order(
     model: pyo.ConcreteModel,
     instance: Instance,
-    possible: NDArray[np.bool_] | None = None,
+    possible: Flags | None = None,
     classes: Classes | None = None,
 ) -> None:
     """The rows of `first_uses`, for a model with x[i, k].

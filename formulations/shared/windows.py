@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.formulations.shared.families import for_whole_groups, possible_devices
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-
-NEVER = 2**60
+from placegap.instances.problem.integers import NO_WAY
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +26,12 @@ class Windows:
     possible : (n, K) bool
         Whether a plan of at most the horizon may have op i on device k.
     head_ns : (n, K) int64
-        Op i cannot start earlier on k; `NEVER` where it is not possible.
+        Op i cannot start earlier on k; `NO_WAY` where it is not possible.
     tail_ns : (n, K) int64
         So much time passes at least between the end of i on k and the end of the plan.
     """
 
-    possible: NDArray[np.bool_]
+    possible: Flags
     head_ns: Ints
     tail_ns: Ints
 
@@ -61,7 +59,7 @@ def windows(instance: Instance, horizon_ns: int) -> Windows:
         possible = fits
 
 
-def moves_in_time(instance: Instance, window: Windows, horizon_ns: int) -> list[NDArray[np.bool_]]:
+def moves_in_time(instance: Instance, window: Windows, horizon_ns: int) -> list[Flags]:
     """Per edge (i, j), the pairs of devices (a, b) that a plan of at most the horizon may use.
 
     Those with head_ia + p_ia + T_ab + p_jb + tail_jb <= horizon, as a (K, K) table.
@@ -83,25 +81,25 @@ def moves_in_time(instance: Instance, window: Windows, horizon_ns: int) -> list[
     return tables
 
 
-def _heads(arrays: Arrays, possible: NDArray[np.bool_]) -> Ints:
+def _heads(arrays: Arrays, possible: Flags) -> Ints:
     index = arrays.index
-    head = np.where(possible, 0, NEVER)
+    head = np.where(possible, 0, NO_WAY)
     for i in index.topological_order.tolist():
         for e in index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]].tolist():
             j = index.producer[e]
             move = arrays.transfer_ns[index.tensor[e]][arrays.link_class]
-            arrival = (np.minimum(head[j] + arrays.time_ns[j], NEVER)[:, None] + move).min(axis=0)
-            head[i] = np.minimum(np.maximum(head[i], arrival), NEVER)
+            arrival = (np.minimum(head[j] + arrays.time_ns[j], NO_WAY)[:, None] + move).min(axis=0)
+            head[i] = np.minimum(np.maximum(head[i], arrival), NO_WAY)
     return head
 
 
-def _tails(arrays: Arrays, possible: NDArray[np.bool_]) -> Ints:
+def _tails(arrays: Arrays, possible: Flags) -> Ints:
     index = arrays.index
-    tail = np.where(possible, 0, NEVER)
+    tail = np.where(possible, 0, NO_WAY)
     for i in index.topological_order[::-1].tolist():
         for e in index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]].tolist():
             j = index.consumer[e]
             move = arrays.transfer_ns[index.tensor[e]][arrays.link_class]
-            rest = (np.minimum(tail[j] + arrays.time_ns[j], NEVER)[None, :] + move).min(axis=1)
-            tail[i] = np.minimum(np.maximum(tail[i], rest), NEVER)
+            rest = (np.minimum(tail[j] + arrays.time_ns[j], NO_WAY)[None, :] + move).min(axis=1)
+            tail[i] = np.minimum(np.maximum(tail[i], rest), NO_WAY)
     return tail

@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 
 from placegap.formulations.shared.time_scale import time_unit_ns
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.paths import widest_paths

@@ -24,7 +24,8 @@ from placegap.instances.op_splitting.edges import (
 )
 from placegap.instances.op_splitting.gradients import is_update
 from placegap.instances.op_splitting.shares import Cut, divide, fresh, held_bytes, round_up, shares
-from placegap.instances.problem.graph_index import Ints, freeze
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance, Op
 from placegap.instances.reading.collector import paused_collector
 from placegap.instances.reading.errors import InputError, from_validation_error

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import GraphIndex, Ints, freeze
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import GraphIndex, freeze
 from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.transfer_times import host_times, transfer_times
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from placegap.instances.problem.instance import Instance
 
 
@@ -48,10 +47,10 @@ class Arrays:
     time_ns: Ints
     resident_bytes: Ints
     group: Ints
-    backward: NDArray[np.bool_]
-    weight_gradient: NDArray[np.bool_]
+    backward: Flags
+    weight_gradient: Flags
     memory_bytes: Ints
-    is_host: NDArray[np.bool_]
+    is_host: Flags
     link_class: Ints
     transfer_ns: Ints
     host_ns: Ints
@@ -69,7 +68,7 @@ class Arrays:
         return size
 
     @property
-    def group_runs(self) -> NDArray[np.bool_]:
+    def group_runs(self) -> Flags:
         """Whether a device runs all ops of a colocation group, (g, K)."""
         runs = np.ones((self.num_groups, self.time_ns.shape[1]), np.bool_)
         np.logical_and.at(runs, self.group, self.time_ns != UNSUPPORTED)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from placegap.instances.problem.array_types import Flags
 
 if TYPE_CHECKING:
     from placegap.instances.problem.instance import Instance
 
 
-def exchanged_edges(instance: Instance) -> NDArray[np.bool_]:
+def exchanged_edges(instance: Instance) -> Flags:
     """Which edges of a training step are such exchanges, (m,).
 
     An edge from layer to layer (colocation group) between two `weight_gradient` ops; or, where

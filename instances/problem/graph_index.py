@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from placegap.instances.problem.array_types import Ints
 
 if TYPE_CHECKING:
     from placegap.instances.problem.instance import Edge, Graph
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

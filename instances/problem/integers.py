@@ -15,6 +15,9 @@ NO_LIMIT = LARGEST_SUM
 NEVER = LARGEST_SUM
 """A time that no plan takes: what cannot be, in minima over times."""
 
+NO_WAY = NEVER // 4
+"""Length of a way that does not exist: two such lengths, and what lies between, can be added."""
+
 UNSUPPORTED = -1
 """Time of an op on a device that cannot run it."""
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, freeze
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import freeze
 
 if TYPE_CHECKING:
     from placegap.instances.problem.instance import Graph
@@ -40,7 +40,7 @@ class MemoryArrays:
     step: Ints
 
 
-def derive_memory(graph: Graph, backward: NDArray[np.bool_]) -> MemoryArrays:
+def derive_memory(graph: Graph, backward: Flags) -> MemoryArrays:
     """Build the arrays; O(n + m) but for sorting.
 
     The order of the steps is topological and puts forward ops before backward ops as far as the
@@ -87,7 +87,7 @@ def derive_memory(graph: Graph, backward: NDArray[np.bool_]) -> MemoryArrays:
     return arrays
 
 
-def _changes(graph: Graph, backward: NDArray[np.bool_]) -> Ints:
+def _changes(graph: Graph, backward: Flags) -> Ints:
     """Most changes of the pass on a path to each op; even for forward ops, odd for backward."""
     index = graph.index
     flag = backward.tolist()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.links import Group
 from placegap.instances.reading.errors import ClusterError
 from placegap.instances.reading.input_limits import MAX_DEVICE_PAIRS
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 UNREACHED = np.uint64(2**62 + 1)
 """More than any sum of latencies that can be stated; two of them fit 64 bits without a sign."""
 
-Widths = NDArray[np.int64]
+Widths = Ints
 Latencies = NDArray[np.uint64]
 
 
@@ -126,7 +127,7 @@ def _least_sums(latency: Latencies) -> Latencies:
     return best
 
 
-def _pivots(linked: NDArray[np.bool_]) -> list[int]:
+def _pivots(linked: Flags) -> list[int]:
     """Devices by the number of pairs that they join: hubs last, so that tables fill up late.
 
     Floyd and Warshall's algorithm may take them in any order.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.paths import Paths, widest_paths
 from placegap.instances.reading.errors import ClusterError

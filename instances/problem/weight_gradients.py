@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from placegap.instances.problem.array_types import Flags
 
 if TYPE_CHECKING:
     from placegap.instances.problem.instance import Graph
@@ -41,7 +42,7 @@ def mark_weight_gradients(graph: Graph) -> Graph:
     return graph.model_copy(update={"ops": ops})
 
 
-def _marks(graph: Graph) -> NDArray[np.bool_]:
+def _marks(graph: Graph) -> Flags:
     ops, index = graph.ops, graph.index
     layer = [op.colocation if op.colocation is not None else i for i, op in enumerate(ops)]
     readers: list[list[int]] = [[] for _ in ops]

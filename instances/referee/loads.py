@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import GraphIndex, Ints
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LoadRule
 

@@ -8,9 +8,8 @@ tensor and direction like anything else. A pipeline is as slow as its heaviest d
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics, has_two_levels
 from placegap.instances.reading.errors import InputError
@@ -113,7 +112,7 @@ def server_uses(instance: Instance, device: Ints) -> tuple[ServerUse, ...]:
     return tuple(ServerUse(*row) for row in zip(names, load, strict=True))
 
 
-def _least_time(instance: Instance, among: NDArray[np.bool_], inside: NDArray[np.bool_]) -> Ints:
+def _least_time(instance: Instance, among: Flags, inside: Flags) -> Ints:
     """Least transfer time of each tensor, (t,), between `inside` and the rest of `among`."""
     arrays = instance.arrays
     here, there = np.flatnonzero(among & inside), np.flatnonzero(among & ~inside)

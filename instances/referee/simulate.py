@@ -18,8 +18,9 @@ from itertools import pairwise
 import networkx as nx
 import numpy as np
 
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel

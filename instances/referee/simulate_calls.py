@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.plan import Plan, Schedule, TransferTimes

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.instances.standard_evaluation.measurements import Floats
+from placegap.instances.problem.array_types import Floats
 
 EXACT = 0.005
 """Up to this relative deviation an estimate counts as exact: it rounds to 0 %."""

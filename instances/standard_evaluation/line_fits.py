@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
-from placegap.instances.standard_evaluation.measurements import Floats
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 
 Doubt = Literal["single", "falling", "two", "poor", "negative"]
 
@@ -70,7 +68,7 @@ class Lines:
         value[falling] = self.largest_y[falling]
         negative = value < 0
         value[negative] = 0.0
-        tests: dict[Doubt, NDArray[np.bool_]] = {
+        tests: dict[Doubt, Flags] = {
             "single": self.sizes == 1,
             "falling": falling,
             "two": self.sizes == 2,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placegap.instances.problem.array_types import Flags
 from placegap.instances.problem.instance import Cluster, Link
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S
 from placegap.instances.problem.links import Links
@@ -125,7 +125,7 @@ def _check(table: Table, cluster: Cluster) -> None:
             raise InputError(f"joins {source!r} with itself; drop the row", place)
 
 
-def _rate_of_largest(table: Table, rows: NDArray[np.bool_]) -> float:
+def _rate_of_largest(table: Table, rows: Flags) -> float:
     """Time per byte of the largest size that was measured, in ns."""
     of_pair = table.rows(rows)
     size, time_ns = int(of_pair.size.max()), of_pair.figures["time_ns"]

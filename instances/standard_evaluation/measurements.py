@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.reading.csv_table import (
     LARGEST,
     TIME_COLUMNS,
@@ -30,8 +29,6 @@ from placegap.instances.reading.csv_table import (
     plain_number,
 )
 from placegap.instances.reading.errors import InputError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +52,7 @@ class Table:
     figures: Mapping[str, Floats]
     place: tuple[str, ...]
 
-    def rows(self, chosen: NDArray[np.bool_]) -> Table:
+    def rows(self, chosen: Flags) -> Table:
         """The chosen rows."""
         at = np.flatnonzero(chosen).tolist()
         return Table(

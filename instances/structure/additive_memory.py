@@ -35,9 +35,9 @@ from typing import NamedTuple
 from weakref import ref
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import GraphIndex, Ints
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
@@ -47,8 +47,6 @@ from placegap.instances.problem.semantics import (
     Semantics,
     memory_rule,
 )
-
-Flags = NDArray[np.bool_]
 
 MOST_STARTS = 16
 """Ops of longest paths that are tried as the moment of a makespan."""

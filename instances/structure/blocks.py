@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, freeze, group_by
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.idle_blocks import IdleRule, join_idle, roomy_devices
@@ -45,8 +45,8 @@ class Blocks:
     resident_bytes: Ints
     arc_tail: Ints
     arc_head: Ints
-    held: NDArray[np.bool_]
-    roomy: NDArray[np.bool_]
+    held: Flags
+    roomy: Flags
     exact: bool
 
     @property
@@ -170,7 +170,7 @@ def _depth_first_order(tail: Ints, head: Ints, num_nodes: int) -> Ints:
     return np.array(order, np.int64)
 
 
-def block_sums(instance: Instance, block: Ints, held: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+def block_sums(instance: Instance, block: Ints, held: Flags) -> tuple[Ints, Ints]:
     """Time (b, K) and resident bytes (b,) of blocks, the latter of ops that are `held`."""
     arrays, b = instance.arrays, int(block.max()) + 1
     time_ns = np.zeros((b, instance.num_devices), np.int64)

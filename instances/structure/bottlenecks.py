@@ -34,9 +34,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
 
@@ -99,17 +99,17 @@ def _edge_spans(instance: Instance) -> tuple[Ints, Ints]:
     return position[index.producer], position[index.consumer]
 
 
-def _inside(instance: Instance, first: Ints, last: Ints) -> NDArray[np.bool_]:
+def _inside(instance: Instance, first: Ints, last: Ints) -> Flags:
     """Positions strictly inside one of the spans (first, last)."""
     change = np.zeros(instance.num_ops + 1, np.int64)
     long = last > first + 1
     np.add.at(change, first[long] + 1, 1)
     np.add.at(change, last[long], -1)
-    covered: NDArray[np.bool_] = np.cumsum(change[:-1]) > 0
+    covered: Flags = np.cumsum(change[:-1]) > 0
     return covered
 
 
-def _across_groups(instance: Instance) -> NDArray[np.bool_]:
+def _across_groups(instance: Instance) -> Flags:
     """Positions with ops of one group before and after that is not the position's own group.
 
     A group spans the positions between its neighbouring members, its members' own aside.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.graph_index import Ints
 
 
 def group_order(arrays: Arrays) -> Ints:

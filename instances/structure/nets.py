@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints, freeze, group_by
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.gradient_exchange import exchanged_edges
-from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 
 

@@ -9,10 +9,10 @@ cycle.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.graph_index import Ints, freeze
+from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.kernels import kernel
@@ -83,11 +83,11 @@ def _cuts(
     flow: Flow,
     order: Ints,
     size: Ints,
-    patterns: NDArray[np.bool_],
+    patterns: Flags,
     kind: Ints,
     reach: int,
     most: int,
-) -> NDArray[np.bool_]:
+) -> Flags:
     """Whether a segment begins at each position of the order.
 
     `patterns[kind[i]]` are the devices that op i can be on.

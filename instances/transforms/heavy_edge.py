@@ -7,7 +7,7 @@ no part may get too heavy, so that the parts can still be spread over devices.
 
 from __future__ import annotations
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.structure.mean_costs import flow_of
 from placegap.instances.transforms.merge import Merge, merge_groups

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints, freeze
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Edge, Instance, Op
 from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.referee.orders import plan_from_times

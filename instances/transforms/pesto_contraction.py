@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.transforms.colocation_classes import Together
 

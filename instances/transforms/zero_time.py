@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placegap.instances.problem.array_types import Flags
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
@@ -126,7 +126,7 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     return _as_merge(instance, flow.home)
 
 
-def _devices(instance: Instance) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _devices(instance: Instance) -> tuple[Flags, Flags]:
     """Devices that can run each op's group; devices where the op takes time or cannot run."""
     arrays = instance.arrays
     return arrays.group_runs[arrays.group], arrays.time_ns != 0

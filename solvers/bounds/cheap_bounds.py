@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.formulations.getf.groups import colocated_times, possible_placements
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import MaxLoad, PipelineIteration, Semantics
 from placegap.instances.structure.additive_memory import relax_memory
@@ -22,8 +21,6 @@ from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, why_not
 from placegap.solvers.core.trust import PROOF
-
-Flags = NDArray[np.bool_]
 
 PATH, WORK, LONGEST, ONE = "critical path", "work", "longest op", "one microbatch"
 """Origins of bounds: the longest path of least times; all work spread over the devices; the longest
@@ -74,7 +71,7 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
             together = np.zeros_like(together)
             time_ns = np.where(instance.arrays.weight_gradient[:, None], 0, instance.arrays.time_ns)
             np.add.at(together, instance.arrays.group, time_ns.clip(0))
-        one = int(np.where(possible, together, NEVER).min(axis=1).sum())
+        one = int(np.where(possible, together, NO_WAY).min(axis=1).sum())
         return max(Bound(one, ONE), Bound(work, WORK), key=lambda bound: bound.ns)
     else:
         found = [Bound(_longest(possible, together, semantics), LONGEST)]
@@ -86,7 +83,7 @@ def _longest(possible: Flags, together: Ints, semantics: MaxLoad) -> int:
     """The longest colocation group where it is fastest; replicas may share one."""
     if semantics.replicas:
         return 0
-    return int(np.where(possible, together, NEVER).min(axis=1).max())
+    return int(np.where(possible, together, NO_WAY).min(axis=1).max())
 
 
 def _two_parts(instance: Instance, possible: Flags) -> Bound:
@@ -98,7 +95,7 @@ def _two_parts(instance: Instance, possible: Flags) -> Bound:
         np.add.at(together, arrays.group, time)
         spread = spread_bound(together, possible)
         work += spread
-        total += max(spread, int(np.where(possible, together, NEVER).min(axis=1).max()))
+        total += max(spread, int(np.where(possible, together, NO_WAY).min(axis=1).max()))
     return Bound(total, WORK if total == work else LONGEST)
 
 
@@ -119,7 +116,7 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
     """
     arrays, index = instance.arrays, instance.arrays.index
     possible = possible_placements(instance)
-    time = np.where(possible, arrays.time_ns, NEVER)
+    time = np.where(possible, arrays.time_ns, NO_WAY)
     link, moves = arrays.link_class, arrays.transfer_ns
     if not transfers:
         time = time.min(axis=1, keepdims=True)
@@ -131,7 +128,7 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
     tail = _tails(
         time, order, index.succ_ptr, index.succ_edge, index.consumer, index.tensor, link, moves
     )
-    through = np.minimum(head + tail - time, NEVER)
+    through = np.minimum(head + tail - time, NO_WAY)
     if not transfers:
         return int(through.max())
     of_group = np.zeros((arrays.num_groups, time.shape[1]), np.int64)
@@ -150,18 +147,18 @@ def _heads(
     link: Ints,
     moves: Ints,
 ) -> Ints:
-    """Least end of every op on every device, by what comes before; `NEVER` where it cannot be."""
+    """Least end of every op on every device, by what comes before; `NO_WAY` where it cannot be."""
     end, num_devices = time.copy(), time.shape[1]
     for j in order:
         for b in range(num_devices):
             ready = 0
             for at in range(pointer[j], pointer[j + 1]):
                 e = edges[at]
-                least = NEVER
+                least = NO_WAY
                 for a in range(num_devices):
                     least = min(least, end[producer[e], a] + moves[tensor[e], link[a, b]])
                 ready = max(ready, least)
-            end[j, b] = min(NEVER, end[j, b] + ready)
+            end[j, b] = min(NO_WAY, end[j, b] + ready)
     return end
 
 
@@ -183,11 +180,11 @@ def _tails(
             after = 0
             for at in range(pointer[i], pointer[i + 1]):
                 e = edges[at]
-                least = NEVER
+                least = NO_WAY
                 for b in range(num_devices):
                     least = min(least, moves[tensor[e], link[a, b]] + rest[consumer[e], b])
                 after = max(after, least)
-            rest[i, a] = min(NEVER, rest[i, a] + after)
+            rest[i, a] = min(NO_WAY, rest[i, a] + after)
     return rest
 
 

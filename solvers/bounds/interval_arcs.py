@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.intervals import Interval
 from placegap.instances.structure.sections import Section
@@ -42,7 +42,7 @@ class IntervalArcs(NamedTuple):
     """Pairs of ops, and what lies between the end of the first and the start of the second.
 
     ``gap_ns[r, a, b]``: the least time with the first on device a and the second on b.
-    ``apart_ns[r, a]``: with both on a, and at least one op between them elsewhere; `NEVER` if none
+    ``apart_ns[r, a]``: with both on a, and at least one op between them elsewhere; `NO_WAY` if none
     can be. ``head_ns[x, a, c]`` and ``tail_ns[x, b, c]``, a row for each op between, in the order
     of the arcs: the least time from the end of the first op to its start on c, and from its end to
     the start of the second. Where devices are alike there are fewer of them, and with many ops
@@ -67,7 +67,7 @@ def interval_arcs(
     instance : Instance
     parts : sequence of Interval
     time : (n, K) int64
-        Times, `NEVER` where an op cannot be.
+        Times, `NO_WAY` where an op cannot be.
     mass, weights : (n,) and (K,) int64
         As in `work_windows`; products with all times together must fit into 2**61.
 
@@ -142,7 +142,7 @@ def chain_arcs(
     -------
     tuple of (list of Interval, IntervalArcs, (r, K, K) int64)
         Tables have the least time from the end of an arc's first op to the end of its second one,
-        by their devices; `NEVER` where colocated ops would be apart.
+        by their devices; `NO_WAY` where colocated ops would be apart.
     """
     parts = [
         Interval(part.entry, part.exit, tuple(part.ops[1:-1]))
@@ -150,9 +150,9 @@ def chain_arcs(
         if part.entry is not None and part.exit is not None
     ]
     arcs = interval_arcs(instance, parts, time, mass, weights)
-    tables = np.minimum(arcs.gap_ns + time[arcs.exit][:, None, :], NEVER)
+    tables = np.minimum(arcs.gap_ns + time[arcs.exit][:, None, :], NO_WAY)
     group, stay = instance.arrays.group, np.eye(instance.num_devices, dtype=np.bool_)
-    tables[(group[arcs.entry] == group[arcs.exit])[:, None, None] & ~stay] = NEVER
+    tables[(group[arcs.entry] == group[arcs.exit])[:, None, None] & ~stay] = NO_WAY
     return parts[: len(arcs.entry)], arcs, tables
 
 
@@ -177,7 +177,7 @@ def _gaps(
     """Least times of all intervals, for the first `ends` devices as ends; and with an op apart."""
     num_devices = time.shape[1]
     gap = np.zeros((len(entry), ends, ends), np.int64)
-    apart = np.full((len(entry), ends), NEVER)
+    apart = np.full((len(entry), ends), NO_WAY)
     heads = np.zeros((keep, ends, num_devices), np.int64)
     tails = np.zeros((keep, ends, num_devices), np.int64)
     local = np.full(len(time), -1)
@@ -216,13 +216,13 @@ def _gaps(
             for b in range(ends):
                 least = direct[a, b]
                 for x in range(size):
-                    through = NEVER
+                    through = NO_WAY
                     for c in range(num_devices):
                         through = min(through, head[a, x, c] + own[x, c] + tail[b, x, c])
                     least = max(least, through)
                 for c in (a, b):
                     for x in range(size):
-                        away[x] = NEVER
+                        away[x] = NO_WAY
                         for other in range(num_devices):
                             if other != c:
                                 way = head[a, x, other] + own[x, other] + tail[b, x, other]
@@ -231,7 +231,7 @@ def _gaps(
                             apart[r, a] = min(apart[r, a], away[x])
                     least = max(least, forced(away, head[a, :, c], own[:, c], tail[b, :, c]))
                 least = max(least, by_work(total, weights, head[a], tail[b]))
-                gap[r, a, b] = min(NEVER, least)
+                gap[r, a, b] = min(NO_WAY, least)
         local[entry[r]] = -1
         for x in range(size):
             local[ops[x]] = -1
@@ -265,7 +265,7 @@ def _from_entry(
                 continue
             for a in range(ends):
                 for c in range(ends if x == size else num_devices):
-                    least = NEVER
+                    least = NO_WAY
                     if y == size:
                         least = to[link[a, c]]
                     else:
@@ -274,7 +274,7 @@ def _from_entry(
                     if x == size:
                         direct[a, c] = max(direct[a, c], least)
                     else:
-                        head[a, x, c] = min(NEVER, max(head[a, x, c], least))
+                        head[a, x, c] = min(NO_WAY, max(head[a, x, c], least))
     return head, direct
 
 
@@ -303,13 +303,13 @@ def _to_exit(
                 continue
             for b in range(ends):
                 for d in range(num_devices):
-                    least = NEVER
+                    least = NO_WAY
                     if x == size:
                         least = to[link[d, b]]
                     else:
                         for c in range(num_devices):
                             least = min(least, to[link[d, c]] + own[x, c] + tail[b, x, c])
-                    tail[b, y, d] = min(NEVER, max(tail[b, y, d], least))
+                    tail[b, y, d] = min(NO_WAY, max(tail[b, y, d], least))
     return tail
 
 
@@ -317,11 +317,11 @@ def _to_exit(
 def forced(away: Ints, head: Ints, time: Ints, tail: Ints) -> int:
     """Smallest G >= least head + sum of times + least tail of the ops with away > G."""
     order = np.argsort(-away, kind="mergesort")
-    before, after, work, least = NEVER, NEVER, 0, 0
+    before, after, work, least = NO_WAY, NO_WAY, 0, 0
     for at in range(len(order)):
         x = order[at]
         before, after = min(before, head[x]), min(after, tail[x])
-        work = min(NEVER, work + time[x])
+        work = min(NO_WAY, work + time[x])
         # with G below away[x], all up to x are forced
         bound = min(away[x], before + work + after)
         least = max(least, bound)
@@ -336,12 +336,12 @@ def by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
     num_devices = len(weights)
     closed = np.empty(num_devices, np.int64)
     for c in range(num_devices):
-        closed[c] = min(NEVER, head[:, c].min() + tail[:, c].min())
-    width, shut, best = 0, 0, NEVER
+        closed[c] = min(NO_WAY, head[:, c].min() + tail[:, c].min())
+    width, shut, best = 0, 0, NO_WAY
     for c in np.argsort(closed, kind="mergesort"):
-        if closed[c] >= NEVER or weights[c] == 0:
+        if closed[c] >= NO_WAY or weights[c] == 0:
             continue
         width += weights[c]
         shut += weights[c] * closed[c]
         best = min(best, -(-(total + shut) // width))
-    return best if best < NEVER else 0
+    return best if best < NO_WAY else 0

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 
 
@@ -40,7 +40,7 @@ def least_runs(
     from_label = np.zeros((num, num_devices, most), np.int64)
     from_mode = np.full((num, num_devices, most), -1)
     for a in range(num_devices):
-        if unary[0, a] < NEVER and size[0] <= room[a]:
+        if unary[0, a] < NO_WAY and size[0] <= room[a]:
             count[0, a], spent[0, a, 0], bytes_[0, a, 0] = 1, unary[0, a], size[0]
             pooled[0, a, 0] = size[0]
     wide = most * (modes + num_devices) + 1
@@ -48,9 +48,9 @@ def least_runs(
     c_device, c_label, c_mode = np.zeros((3, wide), np.int64)
     for c in range(1, num):
         for b in range(num_devices):
-            if unary[c, b] >= NEVER or size[c] > room[b]:
+            if unary[c, b] >= NO_WAY or size[c] > room[b]:
                 continue
-            n, best, most_pooled = 0, NEVER, pool_room[pool[b]]
+            n, best, most_pooled = 0, NO_WAY, pool_room[pool[b]]
             for a in range(num_devices):
                 if pool[a] != pool[b] and count[c - 1, a] > 0:
                     total = spent[c - 1, a, 0] + pair[c - 1, a, b] + unary[c, b]
@@ -64,7 +64,7 @@ def least_runs(
                 for at in range(count[c - 1, a]):
                     total = spent[c - 1, a, at] + pair[c - 1, a, b] + unary[c, b]
                     load = pooled[c - 1, a, at] + size[c]
-                    if total < NEVER and load <= most_pooled:
+                    if total < NO_WAY and load <= most_pooled:
                         c_spent[n], c_bytes[n], c_device[n], c_label[n] = total, size[c], a, at
                         c_pooled[n], c_mode[n] = load, -1
                         n += 1
@@ -73,7 +73,7 @@ def least_runs(
                     total = spent[c - 1, b, at] + cost[c - 1, b, mode] + unary[c, b]
                     more = held[c - 1, b, mode] + size[c]
                     load, in_pool = bytes_[c - 1, b, at] + more, pooled[c - 1, b, at] + more
-                    if total < NEVER and load <= room[b] and in_pool <= most_pooled:
+                    if total < NO_WAY and load <= room[b] and in_pool <= most_pooled:
                         c_spent[n], c_bytes[n], c_device[n], c_label[n] = total, load, b, at
                         c_pooled[n], c_mode[n] = in_pool, mode
                         n += 1
@@ -103,7 +103,7 @@ def least_runs(
                 from_mode[c, b, m] = c_mode[first]
                 m += 1
             count[c, b] = m
-    at_device, least = -1, NEVER
+    at_device, least = -1, NO_WAY
     for a in range(num_devices):
         if count[num - 1, a] > 0 and spent[num - 1, a, 0] < least:
             at_device, least = a, spent[num - 1, a, 0]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.formulations.shared.symmetry import identical_devices
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.structure.intervals import Interval, choose_chain
 from placegap.solvers.bounds.interval_arcs import IntervalArcs, chain_arcs
 from placegap.solvers.bounds.memory_runs import memory_runs
@@ -36,7 +36,7 @@ def memory_bound(instance: Instance, windows: WorkWindows) -> int:
     if not parts:
         return 0
     before = windows.head_ns[parts[0].entry] + time[parts[0].entry]
-    after = np.where(time[parts[-1].exit] < NEVER, windows.tail_ns[parts[-1].exit], NEVER)
+    after = np.where(time[parts[-1].exit] < NO_WAY, windows.tail_ns[parts[-1].exit], NO_WAY)
     pointer = np.cumsum([0, *(len(part.inner) for part in parts)])
     known = len(arcs.head_ns) == pointer[-1]
 
@@ -48,13 +48,13 @@ def memory_bound(instance: Instance, windows: WorkWindows) -> int:
         runs = memory_runs(
             instance,
             sections[: len(parts)],
-            np.minimum(before, NEVER),
-            np.minimum(after, NEVER),
+            np.minimum(before, NO_WAY),
+            np.minimum(after, NO_WAY),
             through,
             fold=fold,
         )
-        least = NEVER if runs is None else runs.cheapest(tables).ns
-        if runs is None or least >= NEVER:
+        least = NO_WAY if runs is None else runs.cheapest(tables).ns
+        if runs is None or least >= NO_WAY:
             continue  # no plan at all: nothing that the portfolio says
         if not alike:
             runs = runs.priced(tables)
@@ -69,8 +69,8 @@ def _through(arcs: IntervalArcs, part: Interval, rows: slice, time: Ints) -> tup
     before, after = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     inner = time[list(part.inner)]
     head, tail = (_spread(ways[rows], num_devices) for ways in (arcs.head_ns, arcs.tail_ns))
-    before[:, 1:-1] = np.minimum(head + inner, NEVER)
-    after[:, 1:-1] = np.minimum(tail + time[part.exit][:, None, None], NEVER)
+    before[:, 1:-1] = np.minimum(head + inner, NO_WAY)
+    after[:, 1:-1] = np.minimum(tail + time[part.exit][:, None, None], NO_WAY)
     return before, after
 
 

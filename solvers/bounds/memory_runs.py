@@ -32,11 +32,10 @@ import numpy as np
 
 from placegap.formulations.shared.device_pools import DevicePools, device_pools
 from placegap.formulations.shared.families import possible_devices
-from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT
+from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.least_runs import least_runs
@@ -90,7 +89,7 @@ class Costs(NamedTuple):
 
 
 class Cheapest(NamedTuple):
-    """The least cost of runs that fit, `NEVER` if none do.
+    """The least cost of runs that fit, `NO_WAY` if none do.
 
     `ends` has the devices of each section's entry and exit (rows and columns of its table), and
     `used_bytes` what the runs hold on each device.
@@ -152,25 +151,25 @@ class MemoryRuns:
         stop = np.zeros((num, num_devices), np.int64)
         before, after = self.before_ns, self.after_ns
         if self.sections[0].entry is None:
-            before = np.minimum(before[0] + tables[0][0], NEVER)
+            before = np.minimum(before[0] + tables[0][0], NO_WAY)
         if self.sections[-1].exit is None:
-            after = np.minimum(tables[-1][:, 0] + after[0], NEVER)
+            after = np.minimum(tables[-1][:, 0] + after[0], NO_WAY)
         stop[self.first] += before
         stop[self.last] += after
         for s, at in self.inside:
             stop[at] += np.diag(tables[s])
         cut = np.zeros((num - 1, num_devices, num_devices), np.int64)
-        stay = np.full((num - 1, num_devices, MODES), NEVER)
+        stay = np.full((num - 1, num_devices, MODES), NO_WAY)
         held = np.zeros((num - 1, num_devices, MODES), np.int64)
         ways = list[Ints]()
         for c, link in enumerate(self.links):
             for passage in link.passages:
                 table = tables[passage.section]
-                cut[c] = np.minimum(cut[c] + (table.T if passage.backward else table), NEVER)
+                cut[c] = np.minimum(cut[c] + (table.T if passage.backward else table), NO_WAY)
             ways.append(ways_of(link, tables))
             fill_modes(link, tables, ways[c], np.diag(cut[c]), stay[c], held[c])
         apart = sum(int(tables[s].min()) for s in self.other)
-        return Costs(np.minimum(stop, NEVER), cut, stay, held, apart, self._joined(ways))
+        return Costs(np.minimum(stop, NO_WAY), cut, stay, held, apart, self._joined(ways))
 
     def _cheapest(self, costs: Costs, tables: Sequence[Ints]) -> Cheapest:
         labels = _labels(len(self.size_bytes), len(self.room_bytes))
@@ -186,9 +185,9 @@ class MemoryRuns:
             self.pools.room_bytes,
             labels,
         )
-        if total >= NEVER:
-            return Cheapest(NEVER, [], np.zeros(len(self.room_bytes), np.int64))
-        least = max(0, min(NEVER, int(total) + costs.apart_ns - worth))
+        if total >= NO_WAY:
+            return Cheapest(NO_WAY, [], np.zeros(len(self.room_bytes), np.int64))
+        least = max(0, min(NO_WAY, int(total) + costs.apart_ns - worth))
         used = self._bytes(costs, at, mode)
         return Cheapest(least, self._ends(tables, at.tolist()), used)
 
@@ -198,7 +197,7 @@ class MemoryRuns:
         nowhere = np.full(len(self.size_bytes), -1)
         cut, stay, _ = self._links(costs, price, nowhere, nowhere)
         stop = costs.stop_ns + ((self.size_bytes[:, None] * price) >> self.prices.shift)
-        charged = costs._replace(stop_ns=np.minimum(stop, NEVER), cut_ns=cut, stay_ns=stay)
+        charged = costs._replace(stop_ns=np.minimum(stop, NO_WAY), cut_ns=cut, stay_ns=stay)
         return charged, self.prices.worth_ns(self.room_bytes)
 
     def _links(self, costs: Costs, price: Ints, at: Ints, mode: Ints) -> tuple[Ints, Ints, Ints]:
@@ -315,7 +314,7 @@ def memory_runs(
         else:
             other.append(s)
     size = instance.arrays.group_bytes
-    time = np.where(possible_devices(instance), instance.arrays.time_ns, NEVER)
+    time = np.where(possible_devices(instance), instance.arrays.time_ns, NO_WAY)
     is_wide = instance.arrays.num_groups * instance.num_devices**3 <= MOST_CELLS
     names = list(place) if fold else group[nodes].tolist()
     seen, links = set(names if fold else names[:1]), list[BetweenStops]()

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.structure.sections import Section
 
 MODES = 4
@@ -73,10 +73,10 @@ def passage_of(
         if g in places and through is not None:
             before, after = (part[:, place] for part in (through if not at[1] else through[::-1]))
             length = before[:, None] + (after[None, :] if is_wide else after[:, None])
-            work[places[g]] = np.minimum(work[places[g]] + time[i], NEVER)
-            way[places[g]] = np.maximum(way[places[g]], np.minimum(length, NEVER))
+            work[places[g]] = np.minimum(work[places[g]] + time[i], NO_WAY)
+            way[places[g]] = np.maximum(way[places[g]], np.minimum(length, NO_WAY))
         elif g in stops and place > 0:
-            rest = np.minimum(rest + time[i], NEVER)
+            rest = np.minimum(rest + time[i], NO_WAY)
     return Passage(*at, way, work, rest)
 
 
@@ -88,7 +88,7 @@ def ways_of(link: BetweenStops, tables: Sequence[Ints]) -> Ints:
         table = table.T if passage.backward else table
         if passage.way_ns.shape[2] == 1:
             table = np.diag(table)[:, None]
-        ways = np.minimum(ways + np.maximum(passage.way_ns, table[None, :, :, None]), NEVER)
+        ways = np.minimum(ways + np.maximum(passage.way_ns, table[None, :, :, None]), NO_WAY)
     return ways
 
 
@@ -105,11 +105,11 @@ def fill_modes(
     away = np.zeros((num, num_devices, num_devices), np.int64)
     if num:
         away[:] = ways[:, same, same % ways.shape[2]]
-    away[:, same, same] = NEVER  # elsewhere: not on the device of the run
+    away[:, same, same] = NO_WAY  # elsewhere: not on the device of the run
     least = away.min(axis=2) if num else np.zeros((0, num_devices), np.int64)
     for a in range(num_devices):
         keys = np.unique(least[:, a])
-        keys = keys[keys < NEVER]
+        keys = keys[keys < NO_WAY]
         parts = np.array_split(keys, min(MODES - 1, len(keys))) if len(keys) else []
         begins = [int(together[a]), *(int(part[0]) for part in parts)]
         for mode in range(len(parts) + 1):
@@ -118,5 +118,5 @@ def fill_modes(
             for passage in link.passages:
                 work = int(passage.rest_ns[a]) + sum(passage.work_ns[stays, a].tolist())
                 serial += max(work, int(tables[passage.section][a, a]))
-            cost[a, mode] = min(NEVER, max(begins[mode], serial))
+            cost[a, mode] = min(NO_WAY, max(begins[mode], serial))
             held[a, mode] = link.size_bytes[stays].sum()

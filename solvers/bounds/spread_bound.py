@@ -15,13 +15,9 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import ceil_div
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 MOST_CUTS, ENOUGH = 50, 1e-6
 """Cutting planes, and the share of the bound that the search for weights leaves on the table."""

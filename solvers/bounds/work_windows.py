@@ -26,10 +26,10 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.getf.groups import possible_placements
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.integers import NO_WAY, ceil_div
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.intervals import Interval, intervals
 from placegap.solvers.bounds.interval_arcs import interval_arcs
@@ -48,7 +48,7 @@ class WorkWindows(NamedTuple):
     Attributes
     ----------
     time_ns : (n, K) int64
-        `NEVER` where an op cannot be.
+        `NO_WAY` where an op cannot be.
     mass, weights : (n,) and (K,) int64
         Weights of the devices, and what the ops are worth by them.
     head_ns, tail_ns : (n, K) int64
@@ -90,7 +90,7 @@ def work_windows(
     weights = np.rint(np.array(best) / max(best) * 2.0**bits).astype(np.int64)
     width = int(weights.sum())
     mass = np.where(possible, arrays.time_ns * weights, np.iinfo(np.int64).max).min(axis=1)
-    time = np.where(possible, arrays.time_ns, NEVER)
+    time = np.where(possible, arrays.time_ns, NO_WAY)
     if most is None:
         most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
     found = sorted(
@@ -144,9 +144,9 @@ def window_bound(windows: WorkWindows) -> int:
     34
     """
     head, tail, time = windows.head_ns, windows.tail_ns, windows.time_ns
-    by_path = int(np.minimum(head + tail + time, NEVER).min(axis=1).max())
-    first = np.where(time < NEVER, head, NEVER).min(axis=1)
-    last = np.where(time < NEVER, tail, NEVER).min(axis=1)
+    by_path = int(np.minimum(head + tail + time, NO_WAY).min(axis=1).max())
+    first = np.where(time < NO_WAY, head, NO_WAY).min(axis=1)
+    last = np.where(time < NO_WAY, tail, NO_WAY).min(axis=1)
     width = int(windows.weights.sum())
     by_work = int(_most_over_windows(first, last, windows.mass, width))
     return max(by_path, ceil_div(by_work, width))
@@ -179,7 +179,7 @@ def _heads(
         for e in edges[pointer[v] : pointer[v + 1]]:
             u, to = other[e], moves[tensor[e]]
             for b in range(num_devices):
-                least = NEVER
+                least = NO_WAY
                 for a in range(num_devices):
                     least = min(least, start[u, a] + time[u, a] + to[link[a, b]])
                 start[v, b] = max(start[v, b], least)
@@ -189,7 +189,7 @@ def _heads(
         for r in arcs[arc_ptr[v] : arc_ptr[v + 1]]:
             u = arc_other[r]
             for b in range(num_devices):
-                least = NEVER
+                least = NO_WAY
                 for a in range(num_devices):
                     least = min(least, start[u, a] + time[u, a] + gap[r, a, b])
                 start[v, b] = max(start[v, b], least)
@@ -206,10 +206,10 @@ def _heads(
                 if seen[w] != v:
                     seen[w] = v
                     heapq.heappush(heap, (-first[w], np.int64(w)))
-        first[v] = NEVER
+        first[v] = NO_WAY
         for b in range(num_devices):
-            start[v, b] = min(NEVER, max(start[v, b], at_least))
-            if time[v, b] < NEVER:
+            start[v, b] = min(NO_WAY, max(start[v, b], at_least))
+            if time[v, b] < NO_WAY:
                 first[v] = min(first[v], start[v, b])
     return start
 

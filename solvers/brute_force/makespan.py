@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.cut_nets import CutNets, added_cut, put_in
 from placegap.solvers.chains.problem import ChainProblem

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, freeze, group_by
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.blocks import Blocks, contract
-from placegap.instances.structure.idle_blocks import Flags, IdleRule
+from placegap.instances.structure.idle_blocks import IdleRule
 from placegap.instances.structure.nets import build_nets
 from placegap.solvers.chains.cut_nets import CutNets
 
@@ -93,7 +94,7 @@ class ChainProblem:
         return len(self.devices[ACCELERATOR]), len(self.devices[HOST])
 
     @property
-    def fits(self) -> NDArray[np.bool_]:
+    def fits(self) -> Flags:
         """Whether a device of each kind can run and hold each block, (2, b)."""
         return np.asarray(self.need <= self.room[:, None])
 

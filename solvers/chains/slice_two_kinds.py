@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.cut_nets import CutNets
 from placegap.solvers.chains.cut_places import places_to_cut

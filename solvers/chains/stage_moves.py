@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
@@ -47,7 +47,7 @@ class Moves(NamedTuple):
 
     time: Ints
     need: Ints
-    able: NDArray[np.bool_]
+    able: Flags
     room: Ints
     weight: Ints
     block_ptr: Ints

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.formulations.sections.paths import bare_lengths, path_bounds
 from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.symmetry import Classes, identical_devices
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.sections import Section
@@ -38,7 +37,7 @@ class Arc:
     entry, leave : int or None
         The devices that it is solved for.
     lower_ns : int
-        A proven bound; `NEVER` if there is no schedule, or none that matters.
+        A proven bound; `NO_WAY` if there is no schedule, or none that matters.
     upper_ns : int or None
         The time of `plan`; of a section with nothing but its ends, which needs none, its time.
     plan : Plan or None
@@ -77,7 +76,7 @@ class Arc:
     @property
     def open(self) -> bool:
         """Whether a job may raise the bound."""
-        return not self.final and self.lower_ns < NEVER and self.lower_ns != self.upper_ns
+        return not self.final and self.lower_ns < NO_WAY and self.lower_ns != self.upper_ns
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +108,7 @@ class ArcTable:
         return identical_devices(self.instance)
 
     @cached_property
-    def possible(self) -> NDArray[np.bool_]:
+    def possible(self) -> Flags:
         """The devices of each op, which members of its group outside a section decide, too."""
         return possible_devices(self.instance)
 
@@ -134,7 +133,7 @@ class ArcTable:
                     None if leave is None else names[leave],
                 )
                 lower = int(lengths[a, b])
-                upper = lower if exact and lower < NEVER else None
+                upper = lower if exact and lower < NO_WAY else None
                 made = Arc(section, ends[0], ends[1], lower, upper, final=exact)
                 arc = self.known.setdefault((key, *ends), made)
                 row.append(Use(section, entry, leave, arc, names))
@@ -152,7 +151,7 @@ class ArcTable:
         return tuple(names)
 
 
-def _key(instance: Instance, section: Section, possible: NDArray[np.bool_]) -> Hashable:
+def _key(instance: Instance, section: Section, possible: Flags) -> Hashable:
     """Equal for sections that are equal up to the names of ops and tensors."""
     arrays, ops, edges = instance.arrays, list(section.ops), list(section.edges)
     index = arrays.index
@@ -183,8 +182,8 @@ def lower_table(uses: list[list[Use]]) -> Ints:
 
 
 def upper_table(uses: list[list[Use]]) -> Ints:
-    """The times of the plans of a section's arcs, `NEVER` where there is none."""
+    """The times of the plans of a section's arcs, `NO_WAY` where there is none."""
     return np.array(
-        [[NEVER if use.arc.upper_ns is None else use.arc.upper_ns for use in row] for row in uses],
+        [[NO_WAY if use.arc.upper_ns is None else use.arc.upper_ns for use in row] for row in uses],
         np.int64,
     )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER, windows
-from placegap.instances.problem.graph_index import Ints
+from placegap.formulations.shared.windows import windows
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.structure.sections import Section
 from placegap.solvers.decomposition.arcs import Arc, ArcTable, Use
 
@@ -40,10 +41,10 @@ class Chain:
         tables = [lengths(uses) for uses in self.uses]
         ahead = [self.before_ns]
         for table in tables:
-            ahead.append(np.minimum((ahead[-1][:, None] + table).min(axis=0), NEVER))
+            ahead.append(np.minimum((ahead[-1][:, None] + table).min(axis=0), NO_WAY))
         back = [self.after_ns]
         for table in reversed(tables):
-            back.append(np.minimum((table + back[-1][None, :]).min(axis=1), NEVER))
+            back.append(np.minimum((table + back[-1][None, :]).min(axis=1), NO_WAY))
         return ahead, back[::-1]
 
     def shortest(self, lengths: Lengths) -> tuple[int, list[Use]]:
@@ -55,7 +56,7 @@ class Chain:
             to = int((lengths(uses)[at] + rest).argmin())
             path.append(uses[at][to])
             at = to
-        return min(total, NEVER), path
+        return min(total, NO_WAY), path
 
     def room(self, limit_ns: int, lengths: Lengths) -> dict[Arc, int]:
         """For every arc, how long it may take in a path of at most the limit."""
@@ -85,11 +86,11 @@ def interval_chain(table: ArcTable, sections: Sequence[Section], limit_ns: int) 
     assert first is not None
     assert last is not None
     window, times = windows(table.instance, limit_ns), table.instance.arrays.time_ns
-    before = np.where(window.possible[first], window.head_ns[first] + times[first], NEVER)
-    after = np.where(window.possible[last], window.tail_ns[last], NEVER)
+    before = np.where(window.possible[first], window.head_ns[first] + times[first], NO_WAY)
+    after = np.where(window.possible[last], window.tail_ns[last], NO_WAY)
     return Chain(
         tuple(sections),
         tuple(table.uses(section) for section in sections),
-        np.minimum(before, NEVER),
+        np.minimum(before, NO_WAY),
         after,
     )

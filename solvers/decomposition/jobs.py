@@ -12,8 +12,8 @@ from placegap.formulations.makespan_cp import build, read_plan, warm_start
 from placegap.formulations.makespan_cp.variables import MakespanModel
 from placegap.formulations.shared import symmetry
 from placegap.formulations.shared.time_scale import granularity_ns, serial_horizon_ns
-from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.collector import paused_collector
 from placegap.instances.referee.plan import Plan
@@ -64,7 +64,7 @@ class SectionAnswer:
     Attributes
     ----------
     lower_ns : int
-        The section takes no less; `NEVER` if it has no schedule, one more than the horizon if it
+        The section takes no less; `NO_WAY` if it has no schedule, one more than the horizon if it
         has none of interest.
     upper_ns : int or None
         Time of `plan`.
@@ -98,7 +98,7 @@ def work(job: Job) -> SectionAnswer:
         if start is not None:
             plan, upper = start
     horizon = serial_horizon_ns(job.instance) if job.horizon_ns is None else job.horizon_ns
-    beyond = NEVER if job.horizon_ns is None else job.horizon_ns + 1
+    beyond = NO_WAY if job.horizon_ns is None else job.horizon_ns + 1
     if upper is not None and upper <= horizon:
         horizon = upper
     known = SectionAnswer(0, upper, plan)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.decomposition.arcs import Use, lower_table
 from placegap.solvers.decomposition.chain import Chain
 
@@ -25,7 +25,7 @@ class Label(NamedTuple):
 
 
 def fitting_path(instance: Instance, tiles: Chain, limit_ns: int) -> tuple[int, list[Use]]:
-    """A short path of arcs with plans that fit into memory together; `NEVER` if none is found.
+    """A short path of arcs with plans that fit into memory together; `NO_WAY` if none is found.
 
     Labels are extended section by section. Of two at the same cut and device, one that is no
     shorter and needs no less anywhere is dropped, and so is what cannot end within the limit; what
@@ -51,7 +51,7 @@ def fitting_path(instance: Instance, tiles: Chain, limit_ns: int) -> tuple[int, 
         labels = [_undominated(here) for here in found]
     ends = [label for here in labels for label in here[:1]]
     if not ends:
-        return NEVER, []
+        return NO_WAY, []
     at: Label | None = min(ends, key=lambda label: label.length_ns)
     assert at is not None
     length, path = at.length_ns, []

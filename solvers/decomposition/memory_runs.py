@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from placegap.formulations.sections.paths import ways_through
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.solvers.bounds.memory_runs import MemoryRuns, memory_runs
 from placegap.solvers.decomposition.arcs import Use

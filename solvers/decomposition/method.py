@@ -23,7 +23,7 @@ from pydantic import Field
 
 from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS
 from placegap.formulations.shared.time_scale import serial_horizon_ns
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.bottlenecks import cuts, memory_is_slack

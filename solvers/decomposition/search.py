@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
@@ -173,7 +172,7 @@ class SectionSearch:
         def route(_: Lengths) -> tuple[int, list[Use]]:
             return self._fitting(tiles)
 
-        limit = NEVER if self.value_ns is None else self.value_ns
+        limit = NO_WAY if self.value_ns is None else self.value_ns
         room = tiles.room(limit, lower_table)
         worth = [arc for arc, most in room.items() if arc.open and arc.lower_ns <= most]
         worth.sort(key=lambda arc: arc.lower_ns - room[arc])
@@ -198,13 +197,13 @@ class SectionSearch:
         )
 
     def _fitting(self, tiles: Chain) -> tuple[int, list[Use]]:
-        limit = NEVER if self.value_ns is None else self.value_ns
+        limit = NO_WAY if self.value_ns is None else self.value_ns
         return fitting_path(self.task.instance, tiles, limit)
 
     def _pack(self, tiles: Chain) -> None:
         """Put plans of sections together that fit into memory together."""
         length, path = self._fitting(tiles)
-        if length < NEVER:
+        if length < NO_WAY:
             self.found_plan(join(self.task.instance, self.task.semantics, self.maker, path))
 
     def refine(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> Generator[Known]:
@@ -238,13 +237,13 @@ class SectionSearch:
         shortest = shortest or chain.shortest
         while True:
             length, path = shortest(lower_table)
-            if length < NEVER or self.value_ns is not None:
+            if length < NO_WAY or self.value_ns is not None:
                 self.found_bound(length, max((use.arc.proof for use in path), default=0))
-            self.infeasible |= length >= NEVER and self.value_ns is None
-            if length < NEVER:
+            self.infeasible |= length >= NO_WAY and self.value_ns is None
+            if length < NO_WAY:
                 make_plans()
             yield Known(self.value_ns, self.bound_ns)
-            if self.over or length >= NEVER:
+            if self.over or length >= NO_WAY:
                 return
             self._submit(chain, step, guide, route or shortest)
             if not self.running:
@@ -269,7 +268,7 @@ class SectionSearch:
             if arc.placed_ns is None:
                 instance = self.maker.make(arc.section, arc.entry, arc.leave)
                 start = place(instance, self.task.semantics)
-                arc.placed_ns = NEVER if start is None else start.value_ns
+                arc.placed_ns = NO_WAY if start is None else start.value_ns
                 if start is not None and arc.upper_ns is None:
                     arc.plan, arc.upper_ns = start
 
@@ -281,7 +280,7 @@ class SectionSearch:
             if wanted <= 0:
                 return
             length, path = route(lengths)
-            if length >= NEVER:
+            if length >= NO_WAY:
                 return
             todo: list[tuple[int, int, Arc, Step]] = []
             for arc in dict.fromkeys(use.arc for use in path):
@@ -346,11 +345,11 @@ class SectionSearch:
         fastest; that is often all that a section proves.
         """
         arrays = self.task.instance.arrays
-        least = np.where(arrays.time_ns == UNSUPPORTED, NEVER, arrays.time_ns).min(axis=1)
+        least = np.where(arrays.time_ns == UNSUPPORTED, NO_WAY, arrays.time_ns).min(axis=1)
 
         def guess(uses: list[list[Use]]) -> Ints:
             lengths, section = lower_table(uses), uses[0][0].section
-            serial = min(NEVER, int(least[list(section.ops)[section.entry is not None :]].sum()))
+            serial = min(NO_WAY, int(least[list(section.ops)[section.entry is not None :]].sum()))
             for a, row in enumerate(uses):
                 for b, use in enumerate(row):
                     if use.arc.open and step(use.arc) is not None:
@@ -362,7 +361,7 @@ class SectionSearch:
     def join_plans(self, tiles: Chain, *, exact: bool) -> None:
         """Put the plans of the sections together, if that is better than the incumbent."""
         length, path = tiles.shortest(upper_table)
-        if length < NEVER and (self.value_ns is None or length < self.value_ns):
+        if length < NO_WAY and (self.value_ns is None or length < self.value_ns):
             plan = join(self.task.instance, self.task.semantics, self.maker, path)
             self.found_plan(plan, length if exact else None)
 
@@ -395,5 +394,5 @@ def _handicapped(uses: list[list[Use]], guide: Lengths) -> Ints:
     for a, row in enumerate(uses):
         for b, use in enumerate(row):
             if use.arc.ticket is not None:
-                lengths[a, b] = min(NEVER, int(lengths[a, b] * (1 + HANDICAP)) + 1)
+                lengths[a, b] = min(NO_WAY, int(lengths[a, b] * (1 + HANDICAP)) + 1)
     return lengths

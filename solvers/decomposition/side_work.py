@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from placegap.formulations.shared.symmetry import identical_devices
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.intervals import Interval
 from placegap.solvers.bounds.interval_arcs import chain_arcs
 from placegap.solvers.bounds.side_work.branches import MOST_NODES, Branches
-from placegap.solvers.bounds.side_work.two_sides import FREE, HERE, Flags, SideArcs, TwoSides
+from placegap.solvers.bounds.side_work.two_sides import FREE, HERE, SideArcs, TwoSides
 from placegap.solvers.bounds.work_windows import work_windows
 from placegap.solvers.decomposition.arcs import Use
 from placegap.solvers.decomposition.chain import Chain, Lengths
@@ -69,7 +68,7 @@ class SideWork:
         head, tail = (np.minimum(end, self.limit_ns + 1) for end in ends)
         arcs = SideArcs(self._sides(head), self._sides(tail), self._pairs(tables))
         found = self.branches.search(arcs, self.limit_ns, self.is_over, self.most_nodes)
-        return min(found.bound_ns, NEVER), self._path(tables, head, tail, found.here)
+        return min(found.bound_ns, NO_WAY), self._path(tables, head, tail, found.here)
 
     def _sides(self, time_ns: Ints) -> Ints:
         return np.array([time_ns[self.others].min(), time_ns[self.device]], np.int64)

@@ -8,12 +8,10 @@ from graphlib import TopologicalSorter
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
-from placegap.instances.structure.idle_blocks import Flags
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts, as_one_kind
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.progress import Told, unheard
@@ -127,7 +125,7 @@ class Bracket(ABC):
         """Devices of each kind of `stage_costs`."""
 
     @abstractmethod
-    def of_flags(self, flags: NDArray[np.bool_]) -> Ideals:
+    def of_flags(self, flags: Flags) -> Ideals:
         """Ideals from their members, (N, b) bool."""
 
     @abstractmethod

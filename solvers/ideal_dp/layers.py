@@ -15,8 +15,7 @@ from math import prod
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
-from placegap.instances.structure.idle_blocks import Flags
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.solvers.chains.problem import ChainProblem, Indices
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.ideal_dp.ideals.ideals import Ideals, all_blocks, blocks_of

@@ -8,7 +8,7 @@ The communication of I - J is `ideals.cut_between.cut_between`; how replicas sha
 
 from __future__ import annotations
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import Indices
 from placegap.solvers.ideal_dp.ideals.cut_between import cut_between

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
 
 WORD = 64
 
 
-def masks(members: NDArray[np.bool_], bits: int | None = None) -> Ints:
+def masks(members: Flags, bits: int | None = None) -> Ints:
     """Bits of the sets that are the rows of a matrix, (r, words); room for `bits` of them.
 
     Examples
@@ -28,7 +27,7 @@ def masks(members: NDArray[np.bool_], bits: int | None = None) -> Ints:
     return np.ascontiguousarray(packed).view("<i8").astype(np.int64).reshape(-1, words)
 
 
-def members(mask: Ints, count: int) -> NDArray[np.bool_]:
+def members(mask: Ints, count: int) -> Flags:
     """Which of `count` nodes are in a set.
 
     Examples
@@ -37,7 +36,7 @@ def members(mask: Ints, count: int) -> NDArray[np.bool_]:
     [True, False, True, False]
     """
     octets = np.ascontiguousarray(mask, "<i8").view(np.uint8)
-    found: NDArray[np.bool_] = np.unpackbits(octets, bitorder="little")[:count].astype(np.bool_)
+    found: Flags = np.unpackbits(octets, bitorder="little")[:count].astype(np.bool_)
     return found
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from placegap.formulations import latency_ip as model
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.evaluate import evaluate

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
@@ -20,9 +19,6 @@ from placegap.instances.problem.plain_loops import copy_to
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.local_search.disjunctive import NONE, Machines, machines_of
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 WEIGHTS = (0.3, 1.0, 3.0, 10.0)
 """What a nanosecond of a transfer counts beside a nanosecond of delay; each gives a plan."""

@@ -8,7 +8,7 @@ from pydantic import Field
 from placegap.formulations.makespan_cp import build, read_plan, warm_start
 from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS, MakespanModel
 from placegap.formulations.shared.time_scale import serial_horizon_ns
-from placegap.formulations.shared.windows import NEVER
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.cp_sat import Settings, search
@@ -72,7 +72,7 @@ def run(task: Task[Makespan], params: CpSatParams) -> Outcome:
 def _longest_path(model: MakespanModel) -> tuple[int, str]:
     """The longest path, each op on its best device: a bound in ns that needs no solver."""
     window, times = model.window, model.instance.arrays.time_ns
-    through = np.where(window.possible, window.head_ns + times + window.tail_ns, NEVER)
+    through = np.where(window.possible, window.head_ns + times + window.tail_ns, NO_WAY)
     return min(int(through.min(axis=1).max()), model.horizon_ns), "path"
 
 

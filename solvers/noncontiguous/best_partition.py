@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.best import Best
 from placegap.solvers.noncontiguous.problem import SplitProblem

@@ -17,15 +17,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, freeze, group_by
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.nets import Nets
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.problem import SplitProblem, assemble
-
-Flags = NDArray[np.bool_]
 
 
 class Merged(NamedTuple):

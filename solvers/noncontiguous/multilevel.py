@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints, freeze, group_by
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.nets import Nets

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.columns.frontier import CHECKED, IN, OUT, PAID, Frontier
@@ -215,7 +215,7 @@ class _Nets:
     def __init__(
         self,
         problem: SplitProblem,
-        shared: NDArray[np.bool_],
+        shared: Flags,
         pair: tuple[int, int],
         own: Ints,
         transfer: int,

@@ -14,10 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.noncontiguous.columns.covering_lp import Floats
 from placegap.solvers.noncontiguous.pair_exchange import split_pair
 from placegap.solvers.noncontiguous.problem import SplitProblem
 

@@ -10,7 +10,7 @@ from itertools import count
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.annealing import anneal
 from placegap.solvers.noncontiguous.best_partition import BestPartition

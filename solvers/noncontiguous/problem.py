@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, freeze
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.structure.nets import Nets, build_nets
@@ -79,7 +79,7 @@ class SplitProblem:
             paid += np.where(cut, nets.weight_ns, 0).sum(axis=0)
         return time, paid
 
-    def set_load(self, device: int, inside: NDArray[np.bool_]) -> int:
+    def set_load(self, device: int, inside: Flags) -> int:
         """Load of a device that holds the blocks `inside`, (b,), all of which run there."""
         time, paid, nets = int(self.time_ns[inside, device].sum()), 0, self.nets
         if nets.num_nets:

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from pydantic import Field
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.gradient_exchange import exchanged_edges
-from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.memory import Holdings, Spans, fullest, state_of

@@ -23,16 +23,14 @@ from typing import Any
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from placegap.instances.files.certificate_checker import Able, Terms
 from placegap.instances.files.certificate_file import Leaf, WorkWindow
+from placegap.instances.problem.array_types import Floats
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers.core.back_ends.outcome import THREADS
 from placegap.solvers.core.clock import Clock
-
-Floats = NDArray[np.float64]
 
 BITS = 40
 """Of the integers that multipliers become: a dual of 1 is 2**BITS."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.bounds.frontier.labels import FrontierLabels, PlacedGraph
 
@@ -44,7 +44,7 @@ def _alike_pools(graph: PlacedGraph, pool_bytes: Ints, signature: Ints, parts: i
         return np.zeros_like(pool_bytes)
     whole = pool_bytes // np.maximum(1, graph.pool_room_bytes // parts)
     same = np.unique(np.column_stack([signature, whole]), axis=0, return_inverse=True)[1].ravel()
-    least = np.full((same.max() + 1, pool_bytes.shape[1]), NEVER)
+    least = np.full((same.max() + 1, pool_bytes.shape[1]), NO_WAY)
     np.minimum.at(least, same, pool_bytes)
     return least[same]
 

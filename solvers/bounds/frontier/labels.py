@@ -15,10 +15,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 
 UNKNOWN, HEAD, TAIL = 0, 1, 2
@@ -97,7 +96,7 @@ class PlacedGraph(NamedTuple):
         Of each op: which way of it is known; whether it is narrow; how many narrow ops of its mode
         are placed before it; and the place of its group in the order.
     time_ns, transfer_ns, link_class
-        As in `Arrays`, with `NEVER` where an op cannot be.
+        As in `Arrays`, with `NO_WAY` where an op cannot be.
     pred_ptr, pred_edge, succ_ptr, succ_edge, producer, consumer, tensor
         As in `GraphIndex`.
     able : (P, K) bool
@@ -114,7 +113,7 @@ class PlacedGraph(NamedTuple):
     """
 
     mode: Ints
-    narrow: NDArray[np.bool_]
+    narrow: Flags
     section: Ints
     place: Ints
     time_ns: Ints
@@ -127,7 +126,7 @@ class PlacedGraph(NamedTuple):
     producer: Ints
     consumer: Ints
     tensor: Ints
-    able: NDArray[np.bool_]
+    able: Flags
     size_bytes: Ints
     room_bytes: Ints
     peers: Ints
@@ -255,7 +254,7 @@ def _ways(
             edges = graph.pred_edge[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]
             way = _through_port(graph, at, value, a, edges, FORTH)
             way = _since(graph, at, since, base, i, a, edges, way, FORTH)
-            value[i] = min(NEVER, way + graph.time_ns[i, a])
+            value[i] = min(NO_WAY, way + graph.time_ns[i, a])
             base[0] = value[i] if graph.narrow[i] else base[0]
             done = max(done, value[i])
     for i in ops[::-1]:
@@ -263,7 +262,7 @@ def _ways(
             edges = graph.succ_edge[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]
             way = _through_port(graph, at, value, a, edges, BACK)
             way = _since(graph, at, since, base, i, a, edges, way, BACK)
-            value[i] = min(NEVER, way + graph.time_ns[i, a])
+            value[i] = min(NO_WAY, way + graph.time_ns[i, a])
             base[1] = value[i] if graph.narrow[i] else base[1]
             done = max(done, value[i])
     for i in ops:
@@ -279,7 +278,7 @@ def _ways(
                 if graph.mode[j] == HEAD and graph.place[j] <= here:
                     way = value[i] + value[j] + _moved(graph, e, at[graph.place[j]], a)
                     done = max(done, way)
-    return min(NEVER, done)
+    return min(NO_WAY, done)
 
 
 @kernel(allocates=False)
@@ -309,7 +308,7 @@ def _since(
                 since[first + (OUT if side else INTO), a] += length
                 since[first + (INTO if side else OUT), b] += length
     if not graph.narrow[i]:
-        since[first + WORK, a] = min(NEVER, since[first + WORK, a] + graph.time_ns[i, a])
+        since[first + WORK, a] = min(NO_WAY, since[first + WORK, a] + graph.time_ns[i, a])
         return way
     for x in range(first, first + 3):
         for b in range(since.shape[1]):

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.formulations.shared.device_pools import device_pools
 from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.symmetry import identical_devices
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import GraphIndex, Ints, group_by
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import GraphIndex, group_by
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT
+from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.group_order import group_order, place_of_ops
@@ -64,7 +63,7 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
         narrow,
         section,
         place,
-        np.where(possible_devices(instance), arrays.time_ns, NEVER),
+        np.where(possible_devices(instance), arrays.time_ns, NO_WAY),
         arrays.transfer_ns,
         arrays.link_class,
         index.pred_ptr,
@@ -121,7 +120,7 @@ def _modes(index: GraphIndex, place: Ints) -> Ints:
     return mode
 
 
-def _sections(index: GraphIndex, mode: Ints, place: Ints) -> tuple[NDArray[np.bool_], Ints]:
+def _sections(index: GraphIndex, mode: Ints, place: Ints) -> tuple[Flags, Ints]:
     """Whether all other ops of an op's mode come before or after it, as they are placed, (n,); and
     how many such ops are placed before each.
     """
@@ -140,7 +139,7 @@ def _sections(index: GraphIndex, mode: Ints, place: Ints) -> tuple[NDArray[np.bo
     return narrow, section
 
 
-def _how_many_lead_to(order: Ints, pointer: Ints, target: Ints, inside: NDArray[np.bool_]) -> Ints:
+def _how_many_lead_to(order: Ints, pointer: Ints, target: Ints, inside: Flags) -> Ints:
     """How many of the ops inside lead to each of them, (n,); sets are bits of integers."""
     sets = [0] * len(order)
     for i in order[inside[order]].tolist():
@@ -198,7 +197,7 @@ def _ways_from(graph: PlacedGraph, order: Ints, least: Ints, source: int) -> Int
             if i == source:
                 way[j] = max(way[j], 0)
             elif way[i] >= 0:
-                way[j] = min(NEVER, max(way[j], way[i] + least[i]))
+                way[j] = min(NO_WAY, max(way[j], way[i] + least[i]))
     return way
 
 
@@ -209,5 +208,5 @@ def _ways_to_the_end(graph: PlacedGraph, order: Ints, least: Ints) -> Ints:
     for i in order[::-1]:
         for e in graph.succ_edge[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]:
             j = graph.consumer[e]
-            way[i] = min(NEVER, max(way[i], way[j] + least[j]))
+            way[i] = min(NO_WAY, max(way[i], way[j] + least[j]))
     return way

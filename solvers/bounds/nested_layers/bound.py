@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.nested_layers.chains import layer_chains
@@ -121,7 +121,7 @@ def search_layers(
     rest = rest_of(table)
     head, tail = table.outer_ns
     through = int((head[:, None] + rest[0] + tail[None, :]).min())
-    if through >= NEVER:  # no plan at all: nothing that this bound says
+    if through >= NO_WAY:  # no plan at all: nothing that this bound says
         return None
     least = least_by_option(table, rest)
     best, stride, effort = max(known_ns, through - table.worth_ns), STRIDE, Effort()
@@ -142,7 +142,7 @@ def search_layers(
             stride = STRIDE if stride > STRIDE else stride / 2
             if last > effort.left:  # what is nearer takes more than the last threshold did
                 break
-        elif found.ns < NEVER:
+        elif found.ns < NO_WAY:
             return NestedSearch(max(best, found.ns), nested, trimmed, found.paths)
         else:
             best, last = aim + 1, spent
@@ -155,6 +155,6 @@ def search_layers(
 def _longest(instance: Instance, windows: WorkWindows) -> int:
     """No plan that fits needs more: all ops and transfers, one after the other."""
     arrays = instance.arrays
-    ops = sum(np.where(windows.time_ns < NEVER, windows.time_ns, 0).max(axis=1).tolist())
+    ops = sum(np.where(windows.time_ns < NO_WAY, windows.time_ns, 0).max(axis=1).tolist())
     moves = arrays.transfer_ns.max(axis=1, initial=0)[arrays.index.tensor]
     return int(ops + sum(moves.tolist()))

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.structure.intervals import Interval, choose_chain
 from placegap.instances.structure.sections import Section, interval
@@ -76,7 +75,7 @@ def _places(instance: Instance, chain: Sequence[Section]) -> tuple[Ints, Ints]:
     return first, last
 
 
-def _join(one: NDArray[np.bool_], size: Ints, i: int, j: int) -> None:
+def _join(one: Flags, size: Ints, i: int, j: int) -> None:
     """Make the sections i to j one, with those that they are one with, if these are few ops."""
     low, high = i, j
     while low > 0 and one[low - 1]:
@@ -87,9 +86,7 @@ def _join(one: NDArray[np.bool_], size: Ints, i: int, j: int) -> None:
         one[i:j] = True
 
 
-def _sections(
-    instance: Instance, chain: Sequence[Section], one: NDArray[np.bool_]
-) -> tuple[Section, ...]:
+def _sections(instance: Instance, chain: Sequence[Section], one: Flags) -> tuple[Section, ...]:
     found, begin = list[Section](), 0
     for end, part in enumerate(chain):
         if one[end]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 
 WORK = 6
@@ -68,16 +68,16 @@ def grown_labels(
                 paid += price[d] * bytes_more[p, d]
             paid >>= shift
             for b2 in range(num_devices):
-                if back[p, b2, b] >= NEVER:
+                if back[p, b2, b] >= NO_WAY:
                     continue
                 remain = max(left[r] + back[p, b2, b], floor[b2])
                 for d in range(num_devices):
                     ahead = (work[r, d] + ready[p, d]) * step[d] - unready[d]
                     if ahead > 0 and d != b2:  # not before the gate has ended
-                        ahead = min(NEVER, ahead + gate[b2])
+                        ahead = min(NO_WAY, ahead + gate[b2])
                     remain = max(remain, ahead)
                 for a2 in range(num_devices):
-                    if forward[p, a, a2] >= NEVER:
+                    if forward[p, a, a2] >= NO_WAY:
                         continue
                     tried += 1
                     begin = max(start[r] + forward[p, a, a2], head[a2])

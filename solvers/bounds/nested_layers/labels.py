@@ -30,8 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.bounds.nested_layers.growth import (
     WORK,
     first_of,
@@ -86,7 +86,7 @@ class LayerPath(NamedTuple):
 
 
 class Least(NamedTuple):
-    """The least bound of all options, `NEVER` if all are above the threshold; and paths to the
+    """The least bound of all options, `NO_WAY` if all are above the threshold; and paths to the
     labels with the least bounds, as many as asked for.
     """
 
@@ -139,7 +139,7 @@ def least_within(
         if grown is None:
             return None
         if not len(grown):
-            return Least(NEVER, [])
+            return Least(NO_WAY, [])
         if num_devices <= MOST_ALIKE:
             rename_alike(grown, table.kind, num_devices)
         state, start, left, source, option, names = grown[:, :WORK].T
@@ -157,7 +157,7 @@ def least_within(
     best = np.argsort(bound, kind="stable")[:num_paths]
     ns = int(bound.min())
     return Least(
-        ns if ns <= most_ns else NEVER, [_path(table, found, row) for row in best.tolist()]
+        ns if ns <= most_ns else NO_WAY, [_path(table, found, row) for row in best.tolist()]
     )
 
 

@@ -16,9 +16,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.structure.sections import Section
 
@@ -123,7 +122,7 @@ class _Met(NamedTuple):
     last: Ints
     back: Ints
     end: Ints
-    on: NDArray[np.bool_]
+    on: Flags
 
 
 def _turn(group: Ints, at: Ints, work: Ints, num_sections: int) -> tuple[int, float]:
@@ -176,7 +175,7 @@ def _frames(met: _Met, turn: int, num_sections: int) -> list[tuple[int, int]]:
     return frames
 
 
-def _inside(first: Ints, last: Ints, num_sections: int) -> NDArray[np.bool_]:
+def _inside(first: Ints, last: Ints, num_sections: int) -> Flags:
     """Gates that some group has sections on both sides of."""
     change = np.zeros(num_sections + 2, np.int64)
     np.add.at(change, first + 1, 1)

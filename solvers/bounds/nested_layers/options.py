@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.formulations.shared.symmetry import identical_devices
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.bottlenecks import memory_is_slack
@@ -50,7 +49,7 @@ class LayerOptions(NamedTuple):
     ----------
     forward_ns, back_ns : (p, K, K) int64
         From the start of the outer gate to that of the inner one, and of the inner one to that of
-        the outer one, by the devices of both; `NEVER` where an option has one elsewhere.
+        the outer one, by the devices of both; `NO_WAY` where an option has one elsewhere.
     work : (p, K) int64
         Of what the groups do after the core's first gate, on each device, in steps of the grid.
     ready : (p, K) int64
@@ -204,15 +203,15 @@ def _unready(late: list[Ints], last_gate: Ints, gate: int, time: Ints) -> Ints:
     """What ops take on each device that a gate does not precede."""
     every = np.concatenate([np.zeros(0, np.int64), *late])
     rows = time[every[last_gate[every] < gate]]
-    return np.asarray(np.where(rows < NEVER, rows, 0).sum(axis=0))
+    return np.asarray(np.where(rows < NO_WAY, rows, 0).sum(axis=0))
 
 
 def _heads(windows: WorkWindows, gate: int) -> Ints:
-    return np.asarray(np.minimum(windows.head_ns[gate], NEVER))
+    return np.asarray(np.minimum(windows.head_ns[gate], NO_WAY))
 
 
 def _tails(windows: WorkWindows, gate: int) -> Ints:
-    return np.asarray(np.minimum(windows.tail_ns[gate] + windows.time_ns[gate], NEVER))
+    return np.asarray(np.minimum(windows.tail_ns[gate] + windows.time_ns[gate], NO_WAY))
 
 
 def _members(group: Ints) -> list[Ints]:
@@ -237,7 +236,7 @@ def _facts(
     last_gate: Ints,
     times: SectionTimes,
     ops_of: list[Ints],
-    after: NDArray[np.bool_],
+    after: Flags,
     table: LayerTable,
 ) -> _Facts:
     time, is_tight = times.time, len(table.room_bytes) > 0
@@ -254,9 +253,9 @@ def _facts(
     work, ready = np.zeros((2, len(groups), time.shape[1]), np.int64)
     for x, g in enumerate(groups):
         ops = ops_of[g]
-        allowed.append(tuple(np.flatnonzero((time[ops] < NEVER).all(axis=0)).tolist()))
+        allowed.append(tuple(np.flatnonzero((time[ops] < NO_WAY).all(axis=0)).tolist()))
         ops = ops[after[ops]]
-        known = np.where(time[ops] < NEVER, time[ops], 0)
+        known = np.where(time[ops] < NO_WAY, time[ops], 0)
         work[x] = known.sum(axis=0) // table.step_ns
         ready[x] = known[last_gate[ops] >= layer.backward.start].sum(axis=0) // table.step_ns
     held = size[list(groups)] if is_tight else np.zeros(0, np.int64)
@@ -326,7 +325,7 @@ def _no_worse(key: Ints, ways: Ints) -> Ints:
             begin = x
             while end < len(key) and key[end] == key[begin]:
                 end += 1
-        is_worse = (ways[x] >= NEVER).all()
+        is_worse = (ways[x] >= NO_WAY).all()
         for y in range(begin, min(end, begin + MOST_COMPARED)):
             if is_worse or y == x:
                 continue
@@ -346,7 +345,7 @@ def _no_worse(key: Ints, ways: Ints) -> Ints:
 
 def _grid(members: list[Ints], time: Ints) -> Ints:
     """Widths of the grid, one for each device: of some, the one that loses least in rounding."""
-    known = np.where(time < NEVER, time, 0)
+    known = np.where(time < NO_WAY, time, 0)
     work = np.array([known[ops].sum(axis=0) for ops in members if len(ops)], np.int64)
     steps = np.ones(time.shape[1], np.int64)
     for d in range(time.shape[1] if len(work) else 0):

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.sections import Section
@@ -36,7 +36,7 @@ class PlacedSection(NamedTuple):
     Attributes
     ----------
     enter_ns, leave_ns : (K,) int64
-        What the ends take; `NEVER` where they cannot be.
+        What the ends take; `NO_WAY` where they cannot be.
     own_ns : (s, K) int64
         What the inner ops take.
     mass : int
@@ -104,10 +104,10 @@ class SectionTimes:
         Returns
         -------
         (p, K, K) int64
-            By the devices of both ends; `NEVER` where they cannot be.
+            By the devices of both ends; `NO_WAY` where they cannot be.
         """
         num_devices = self.time.shape[1]
-        stay = np.where(np.eye(num_devices, dtype=np.bool_), 0, NEVER)
+        stay = np.where(np.eye(num_devices, dtype=np.bool_), 0, NO_WAY)
         least = np.repeat(stay[None], len(devices), axis=0)
         place = {g: x for x, g in enumerate(groups)}
         for s in sections:
@@ -144,8 +144,8 @@ class SectionTimes:
 
     def _last_one(self, column: int, devices: Ints) -> tuple[Ints, Ints]:
         num_devices = self.time.shape[1]
-        can = self.time[self.last] < NEVER
-        tables = np.full((num_devices + 1, num_devices, num_devices), NEVER)
+        can = self.time[self.last] < NO_WAY
+        tables = np.full((num_devices + 1, num_devices, num_devices), NO_WAY)
         for d in np.flatnonzero(can).tolist():
             tables[d, d, d] = tables[-1, d, d] = 0
         free = np.full(len(devices), num_devices)
@@ -184,11 +184,11 @@ def _placed(
 def _joined(least: Ints, table: Ints, at: Ints) -> Ints:
     """The least sums of a way so far and one through the next section."""
     num_devices = least.shape[1]
-    found = np.full(least.shape, NEVER)
+    found = np.full(least.shape, NO_WAY)
     for p in range(len(least)):
         for a in range(num_devices):
             for c in range(num_devices):
-                if least[p, a, c] >= NEVER:
+                if least[p, a, c] >= NO_WAY:
                     continue
                 for b in range(num_devices):
                     way = least[p, a, c] + table[at[p], c, b]
@@ -219,7 +219,7 @@ def _tables(
     `column` has the group of the entry, of each inner op and of the exit; -1: anywhere.
     """
     size, num_devices = own.shape
-    found = np.full((len(devices), num_devices, num_devices), NEVER)
+    found = np.full((len(devices), num_devices, num_devices), NO_WAY)
     every = np.empty((size + 2, num_devices), np.int64)
     for p in range(len(devices)):
         every[0], every[1 : size + 1], every[size + 1] = enter, own, leave
@@ -227,7 +227,7 @@ def _tables(
         for x in range(size + 2):
             for d in range(num_devices):
                 if column[x] >= 0 and devices[p, column[x]] != d:
-                    every[x, d] = NEVER
+                    every[x, d] = NO_WAY
             is_free = is_free or (column[x] < 0 and 0 < x <= size)
         gap = _gap(
             every[0],
@@ -247,8 +247,8 @@ def _tables(
         )
         for a in range(num_devices):
             for b in range(num_devices):
-                if gap[a, b] < NEVER:
-                    found[p, a, b] = min(NEVER, every[0, a] + gap[a, b])
+                if gap[a, b] < NO_WAY:
+                    found[p, a, b] = min(NO_WAY, every[0, a] + gap[a, b])
     return found
 
 
@@ -277,29 +277,29 @@ def _gap(
     gap = np.zeros((num_devices, num_devices), np.int64)
     for a in range(num_devices):
         for b in range(num_devices):
-            if enter[a] >= NEVER or leave[b] >= NEVER:
-                gap[a, b] = NEVER
+            if enter[a] >= NO_WAY or leave[b] >= NO_WAY:
+                gap[a, b] = NO_WAY
     # [x, a, c]: x on c, the end on a; what is not zero where x cannot be, no one reads
     head = np.zeros((size, num_devices, num_devices), np.int64)
     tail = np.zeros((size, num_devices, num_devices), np.int64)
     for x in range(size):
         for c in range(num_devices):
-            if own[x, c] >= NEVER:
-                head[x, :, c] = tail[x, :, c] = NEVER
+            if own[x, c] >= NO_WAY:
+                head[x, :, c] = tail[x, :, c] = NO_WAY
     for e in range(len(producer)):
         y, x = producer[e], consumer[e]
         for a in range(num_devices):
-            if enter[a] >= NEVER:
+            if enter[a] >= NO_WAY:
                 continue
             for c in range(num_devices):
-                if (leave[c] if x == size else own[x, c]) >= NEVER:
+                if (leave[c] if x == size else own[x, c]) >= NO_WAY:
                     continue
-                least = NEVER
+                least = NO_WAY
                 if y < 0:
                     least = move[e, a, c]
                 else:
                     for d in range(num_devices):
-                        if own[y, d] < NEVER:
+                        if own[y, d] < NO_WAY:
                             least = min(least, head[y, a, d] + own[y, d] + move[e, d, c])
                 if x == size:
                     gap[a, c] = max(gap[a, c], least)
@@ -310,17 +310,17 @@ def _gap(
         if y < 0:
             continue
         for b in range(num_devices):
-            if leave[b] >= NEVER:
+            if leave[b] >= NO_WAY:
                 continue
             for d in range(num_devices):
-                if own[y, d] >= NEVER:
+                if own[y, d] >= NO_WAY:
                     continue
-                least = NEVER
+                least = NO_WAY
                 if x == size:
                     least = move[e, d, b]
                 else:
                     for c in range(num_devices):
-                        if own[x, c] < NEVER:
+                        if own[x, c] < NO_WAY:
                             least = min(least, move[e, d, c] + own[x, c] + tail[x, b, c])
                 tail[y, b, d] = max(tail[y, b, d], least)
     if size == 0:
@@ -351,22 +351,22 @@ def _by_all(gap: Ints, own: Ints, head: Ints, tail: Ints, mass: int, weights: In
     total: Any = np.int64(mass)
     for a in range(num_devices):
         for b in range(num_devices):
-            if gap[a, b] >= NEVER:
+            if gap[a, b] >= NO_WAY:
                 continue
             least = gap[a, b]
             for x in range(size):
-                through = NEVER
+                through = NO_WAY
                 for c in range(num_devices):
-                    if own[x, c] < NEVER:
+                    if own[x, c] < NO_WAY:
                         through = min(through, head[x, a, c] + own[x, c] + tail[x, b, c])
                 least = max(least, through)
             for c in (a, b):
                 for x in range(size):
-                    away[x] = NEVER
+                    away[x] = NO_WAY
                     for other in range(num_devices):
-                        if other != c and own[x, other] < NEVER:
+                        if other != c and own[x, other] < NO_WAY:
                             way = head[x, a, other] + own[x, other] + tail[x, b, other]
                             away[x] = min(away[x], way)
                 least = max(least, forced(away, head[:, a, c], own[:, c], tail[:, b, c]))
             least = max(least, by_work(total, weights, head[:, a], tail[:, b]))
-            gap[a, b] = min(NEVER, least)
+            gap[a, b] = min(NO_WAY, least)

@@ -11,17 +11,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import channels_of, num_channels
 from placegap.instances.structure.sections import Section
-
-Flags = NDArray[np.bool_]
 
 FREE = -2
 """Of an op that may be on several devices."""
@@ -64,7 +61,7 @@ def section_edges(instance: Instance, part: Section, semantics: Makespan) -> Sec
         consumer,
         tensor if shared else np.arange(len(edges)),
         move,
-        move[:, apart].min(axis=1, initial=NEVER),
+        move[:, apart].min(axis=1, initial=NO_WAY),
     )
 
 
@@ -98,7 +95,7 @@ def port_gap(
 ) -> Ints:
     """The least times between entry and exit, (K, K), with what channels make of transfers.
 
-    `gap` is known of them; `own` has the times of the s inner ops by device, `NEVER` where one is
+    `gap` is known of them; `own` has the times of the s inner ops by device, `NO_WAY` where one is
     not; `head` and `tail`, (s, K, K), are ways from the entry and to the exit by the device of that
     end and the op's. `ways`: whether ops between two that are given, each of which reads and feeds
     one op, make a transfer of theirs certain.
@@ -107,7 +104,7 @@ def port_gap(
     least, on = gap.copy(), np.full(size, -1)
     for x in range(size):
         for d in range(num_devices):
-            if own[x, d] < NEVER:
+            if own[x, d] < NO_WAY:
                 on[x] = d if on[x] == -1 else FREE
     before, behind = np.zeros(size, np.int64), np.zeros(size, np.int64)
     into = np.zeros(size, np.int64)
@@ -123,11 +120,11 @@ def port_gap(
     of, by = np.empty(rows, np.int64), np.full((rows, 2), -1)
     for a in range(num_devices):
         for b in range(num_devices):
-            if gap[a, b] >= NEVER:
+            if gap[a, b] >= NO_WAY:
                 continue
             count = 0
             for e in range(most):
-                y, x, takes_e, is_way = producer[e], consumer[e], NEVER, False
+                y, x, takes_e, is_way = producer[e], consumer[e], NO_WAY, False
                 target = b if x == size else on[x]
                 at = e
                 # back over ops that are anywhere: somewhere on such a way there is a transfer
@@ -163,7 +160,7 @@ def port_gap(
                     count += 1
             for c in range(num_channels + num_devices if count > 1 else 0):
                 way = _one_by_one(by[:count] == c, begin[:count], takes[:count], after[:count])
-                least[a, b] = min(NEVER, max(least[a, b], way))
+                least[a, b] = min(NO_WAY, max(least[a, b], way))
     return least
 
 

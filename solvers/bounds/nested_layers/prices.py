@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT
+from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.solvers.bounds.nested_layers.options import LayerTable
 from placegap.solvers.bounds.nested_layers.shortest import least_ways, over_layer
 from placegap.solvers.bounds.prices.rooms import RoomPrices, climb_prices
@@ -37,21 +36,21 @@ def priced(table: LayerTable, instance: Instance, stop: Callable[[], bool]) -> L
         each = np.array(prices.each or (0,) * len(room), np.int64)
         paid = [one._replace(paid_ns=(one.held_bytes @ each) >> prices.shift) for one in kinds]
         cost = (size[:, None] * each) >> prices.shift
-        beside = np.where(runs, cost, NEVER).min(axis=1, initial=NEVER)
+        beside = np.where(runs, cost, NO_WAY).min(axis=1, initial=NO_WAY)
         worth = prices.worth_ns(room) if prices.each else 0
         return table._replace(
             options=[paid[x] for x in kind],
             price=each,
             shift=prices.shift,
-            worth_ns=worth - int(beside[beside < NEVER].sum()),
+            worth_ns=worth - int(beside[beside < NO_WAY].sum()),
         )
 
     def trial(prices: RoomPrices) -> tuple[int, Ints]:
         trial_table = at(prices)
         least, option = _chain(trial_table)
         used = np.zeros(len(room), np.int64)
-        if least >= NEVER:
-            return NEVER, used
+        if least >= NO_WAY:
+            return NO_WAY, used
         for own, p in zip(table.options, option, strict=True):
             used += own.held_bytes[p]
         cheapest = np.where(runs, trial_table.price, np.iinfo(np.int64).max).argmin(axis=1)
@@ -73,11 +72,11 @@ def _chain(table: LayerTable) -> tuple[int, list[int]]:
     for least, _ in reversed(ways):
         rest.append(over_layer(least, rest[-1]))
     head, tail = table.outer_ns
-    whole = np.minimum(head[:, None] + rest[-1] + tail[None, :], NEVER)
+    whole = np.minimum(head[:, None] + rest[-1] + tail[None, :], NO_WAY)
     a, b = np.unravel_index(int(whole.argmin()), whole.shape)
     option = list[int]()
-    if whole[a, b] >= NEVER:
-        return NEVER, option
+    if whole[a, b] >= NO_WAY:
+        return NO_WAY, option
     for (least, chosen), inside in zip(ways, rest[-2::-1], strict=True):
         a2, b2 = np.unravel_index(int((least[a, :, :, b] + inside).argmin()), inside.shape)
         option.append(int(chosen[a, a2, b2, b]))

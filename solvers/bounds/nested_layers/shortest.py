@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.bounds.nested_layers.options import LayerTable
 
@@ -22,7 +22,7 @@ def rest_of(table: LayerTable) -> list[Ints]:
 
 def least_by_option(table: LayerTable, rest: list[Ints]) -> list[Ints]:
     """Of each layer, the least bound of any label with each option, (p,), by the chain alone."""
-    around = np.minimum(table.outer_ns[0][:, None] + table.outer_ns[1][None, :], NEVER)
+    around = np.minimum(table.outer_ns[0][:, None] + table.outer_ns[1][None, :], NO_WAY)
     found = list[Ints]()
     for options, inside in zip(table.options, rest[1:], strict=True):
         least, around = _through_options(
@@ -36,12 +36,12 @@ def least_by_option(table: LayerTable, rest: list[Ints]) -> list[Ints]:
 def least_ways(forward: Ints, back: Ints, paid: Ints) -> tuple[Ints, Ints]:
     """The least of any option forward from a to a2, and back from b2 to b, and which one; K^4."""
     num_devices = forward.shape[1]
-    least = np.full((num_devices, num_devices, num_devices, num_devices), NEVER)
+    least = np.full((num_devices, num_devices, num_devices, num_devices), NO_WAY)
     chosen = np.full(least.shape, -1)
     for p in range(len(forward)):
         for a in range(num_devices):
             for a2 in range(num_devices):
-                if forward[p, a, a2] >= NEVER:
+                if forward[p, a, a2] >= NO_WAY:
                     continue
                 there = forward[p, a, a2] + paid[p]
                 for b2 in range(num_devices):
@@ -54,21 +54,21 @@ def least_ways(forward: Ints, back: Ints, paid: Ints) -> tuple[Ints, Ints]:
 
 def over_layer(ways: Ints, inside: Ints) -> Ints:
     """From the outer gates a to b: a to a2, what is inside, and b2 to b."""
-    return np.asarray(np.minimum((ways + inside[None, :, :, None]).min(axis=(1, 2)), NEVER))
+    return np.asarray(np.minimum((ways + inside[None, :, :, None]).min(axis=(1, 2)), NO_WAY))
 
 
 @kernel
 def least_inside(forward: Ints, back: Ints, paid: Ints, rest: Ints) -> Ints:
     """The least from outer gate a to outer gate b with each option, (K, K, p)."""
     num_devices = forward.shape[1]
-    least = np.full((num_devices, num_devices, len(forward)), NEVER)
+    least = np.full((num_devices, num_devices, len(forward)), NO_WAY)
     for p in range(len(forward)):
         for b2 in range(num_devices):
             for a in range(num_devices):
-                inside = NEVER
+                inside = NO_WAY
                 for a2 in range(num_devices):
                     inside = min(inside, forward[p, a, a2] + rest[a2, b2])
-                if inside >= NEVER:
+                if inside >= NO_WAY:
                     continue
                 inside += paid[p]
                 for b in range(num_devices):
@@ -84,18 +84,18 @@ def _through_options(
     ones; and what is around the inner ones.
     """
     num_devices = forward.shape[1]
-    least, inner = np.full(len(forward), NEVER), np.full((num_devices, num_devices), NEVER)
+    least, inner = np.full(len(forward), NO_WAY), np.full((num_devices, num_devices), NO_WAY)
     for p in range(len(forward)):
         for a2 in range(num_devices):
             for b in range(num_devices):
-                outer = NEVER
+                outer = NO_WAY
                 for a in range(num_devices):
                     outer = min(outer, around[a, b] + forward[p, a, a2])
-                if outer >= NEVER:
+                if outer >= NO_WAY:
                     continue
                 outer += paid[p]
                 for b2 in range(num_devices):
-                    way = min(NEVER, outer + back[p, b2, b])
+                    way = min(NO_WAY, outer + back[p, b2, b])
                     inner[a2, b2] = min(inner[a2, b2], way)
                     least[p] = min(least[p], way + rest[a2, b2])
     return least, inner

@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
-from placegap.solvers.bounds.prices.rooms import FREE, Floats, RoomPrices, Trial, whole_prices
+from placegap.instances.problem.array_types import Flags, Floats, Ints
+from placegap.instances.problem.integers import NO_WAY
+from placegap.solvers.bounds.prices.rooms import FREE, RoomPrices, Trial, whole_prices
 from placegap.solvers.core.interrupts import never
-
-Flags = NDArray[np.bool_]
 
 MOST_TRIALS, FIRST_WIDTH, KEPT, LEAST_GAIN = 40, 0.1, 0.1, 1e-4
 """Trials; the first box, as the share of the time that the room of a device may be worth more; what
@@ -60,7 +57,7 @@ def cut_prices(
     """
     best, used = trial(begin)
     finite = room_bytes < np.iinfo(np.int64).max
-    if best >= NEVER or best <= 0 or not finite.any():
+    if best >= NO_WAY or best <= 0 or not finite.any():
         return FREE
     room = np.where(finite, room_bytes, 1).astype(float)
     unit = best / np.maximum(room, 1.0)  # a price at which the room is worth all the time
@@ -78,7 +75,7 @@ def cut_prices(
         if stop() or not prices.each:
             break
         total, used = trial(prices)
-        if total >= NEVER:  # dearer than numbers reach: it says nothing
+        if total >= NO_WAY:  # dearer than numbers reach: it says nothing
             break
         now = _floats(prices, len(room)) / unit
         if total - best >= KEPT * (promised * time - best):

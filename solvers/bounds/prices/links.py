@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 
 NOTHING = 2**62
@@ -44,7 +44,7 @@ def price_links(
         total = size[first:last].sum()
         for a in range(num_devices):
             for b in range(num_devices):
-                if a == b or cut[r, a, b] >= NEVER:
+                if a == b or cut[r, a, b] >= NO_WAY:
                     continue
                 counts = at[r] == a and at[r + 1] == b
                 if wide:
@@ -58,11 +58,11 @@ def price_links(
                         counts,
                     )
                 else:
-                    cuts[r, a, b] = min(NEVER, cut[r, a, b] + ((total * price[cheapest]) >> shift))
+                    cuts[r, a, b] = min(NO_WAY, cut[r, a, b] + ((total * price[cheapest]) >> shift))
                     if counts:
                         used[cheapest] += total
             for m in range(stay.shape[2]):
-                if stay[r, a, m] >= NEVER:
+                if stay[r, a, m] >= NO_WAY:
                     continue
                 counts = at[r] == a and at[r + 1] == a and mode[r] == m
                 if m > 0:
@@ -76,7 +76,7 @@ def price_links(
                         counts,
                     )
                 else:  # all on the device of the run
-                    stays[r, a, m] = min(NEVER, stay[r, a, m] + ((total * price[a]) >> shift))
+                    stays[r, a, m] = min(NO_WAY, stay[r, a, m] + ((total * price[a]) >> shift))
                     if counts:
                         used[a] += total
     return cuts, stays, used
@@ -98,7 +98,7 @@ def _pay(
             now = price.min()
         paid += size[x] * now
         for c in np.argsort(ways[x], kind="mergesort"):
-            if ways[x, c] < NEVER and price[c] < now:
+            if ways[x, c] < NO_WAY and price[c] < now:
                 when.append(ways[x, c])
                 saved.append(size[x] * (now - price[c]))
                 now = price[c]
@@ -115,4 +115,4 @@ def _pay(
                 if ways[x, c] <= length and price[c] < least:
                     least, where = price[c], c
             used[where] += size[x]
-    return min(NEVER, best)
+    return min(NO_WAY, best)

@@ -13,14 +13,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
-from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.problem.integers import NO_WAY, ceil_div
 from placegap.solvers.core.interrupts import never
-
-Floats = NDArray[np.float64]
 
 PRICE_BITS, MOST_BITS = 20, 60
 """A price is an integer of about so many bits over a power of two; with bytes it has at most so
@@ -47,7 +43,7 @@ class RoomPrices(NamedTuple):
 FREE = RoomPrices()
 
 Trial = Callable[[RoomPrices], tuple[int, Ints]]
-"""The bound at some prices, `NEVER` if they are too high for numbers; and the bytes on each device
+"""The bound at some prices, `NO_WAY` if they are too high for numbers; and the bytes on each device
 in what attains it."""
 
 
@@ -84,7 +80,7 @@ def climb_prices(
     True
     """
     best = trial(FREE)[0]
-    if best >= NEVER:
+    if best >= NO_WAY:
         return FREE
     finite, price = room_bytes < np.iinfo(np.int64).max, np.zeros(len(room_bytes))
     at_best, now, found, scale, stalled = price, FREE, FREE, 1.0, 0
@@ -92,7 +88,7 @@ def climb_prices(
         if stop():
             break
         total, used = trial(now)
-        if total >= NEVER:  # dearer than numbers reach: it says nothing
+        if total >= NO_WAY:  # dearer than numbers reach: it says nothing
             break
         stalled += 1
         if total > best:

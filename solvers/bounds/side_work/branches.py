@@ -16,16 +16,9 @@ from itertools import count
 import numpy as np
 from scipy.optimize import linprog
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import ceil_div
-from placegap.solvers.bounds.side_work.two_sides import (
-    ELSEWHERE,
-    FREE,
-    HERE,
-    Flags,
-    SideArcs,
-    TwoSides,
-)
+from placegap.solvers.bounds.side_work.two_sides import ELSEWHERE, FREE, HERE, SideArcs, TwoSides
 
 MOST_NODES, MOST_CUTS = 1_000, 25
 """Of a search; and of the cuts for one node."""

@@ -19,15 +19,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from ortools.graph.python import max_flow
 
 from placegap.formulations.getf.groups import possible_placements
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
-
-Flags = NDArray[np.bool_]
 
 HERE, ELSEWHERE, FREE = 1, 0, -1
 """Of an op: where it must be, or that it may be anywhere."""

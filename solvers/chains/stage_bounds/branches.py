@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Floats, Ints
 from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs
 
 FREE = -1
@@ -71,9 +70,7 @@ def close(settled: Settled, arcs: BlockArcs) -> Settled | None:
     return None if broken or ((y == 1) & (z == 0)).any() else Settled(y, z)
 
 
-def halves(
-    settled: Settled, before: NDArray[np.float64], behind: NDArray[np.float64]
-) -> tuple[Settled, Settled] | None:
+def halves(settled: Settled, before: Floats, behind: Floats) -> tuple[Settled, Settled] | None:
     """With and without the block of which an LP takes nearest to a half; None if it takes none.
 
     Examples

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.kernels import kernel
 
 CHUNK = 64
@@ -56,7 +56,7 @@ class ChainCosts:
     arcs: BlockArcs
     time: Ints
     need: Ints
-    fits: NDArray[np.bool_]
+    fits: Flags
     room: Ints
     weight: Ints
     net_ptr: Ints

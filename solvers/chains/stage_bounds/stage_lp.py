@@ -21,10 +21,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Floats, Ints
 from placegap.solvers.chains.stage_bounds.branches import FREE, Settled, close, joined_with
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
 from placegap.solvers.core.back_ends.highs import solve_form
@@ -56,8 +55,8 @@ class Reach(NamedTuple):
     """
 
     most: int
-    behind: NDArray[np.float64] | None
-    before: NDArray[np.float64] | None = None
+    behind: Floats | None
+    before: Floats | None = None
 
 
 class _Levels(NamedTuple):
@@ -148,9 +147,9 @@ class _Rows:
         self.num_rows = 0
         self.row: list[Ints] = []
         self.column: list[Ints] = []
-        self.value: list[NDArray[np.float64]] = []
-        self.lower: list[NDArray[np.float64]] = []
-        self.upper: list[NDArray[np.float64]] = []
+        self.value: list[Floats] = []
+        self.lower: list[Floats] = []
+        self.upper: list[Floats] = []
 
     def form(
         self, before: Range, behind: Range, limit: int
@@ -284,7 +283,7 @@ class _Rows:
         self.num_rows += 1
         return True
 
-    def _add(self, columns: Ints, values: NDArray[np.float64], lower: Ints, upper: float) -> None:
+    def _add(self, columns: Ints, values: Floats, lower: Ints, upper: float) -> None:
         """Rows of few columns each; column `FREE` stands for a constant and is left out."""
         row = self.num_rows + np.repeat(np.arange(len(columns)), columns.shape[1])
         kept = columns.ravel() != FREE
@@ -302,7 +301,7 @@ def _inside(levels: _Levels, amount: Ints) -> tuple[Ints, Ints, int]:
     return levels.column[free], amount[free], int(amount[levels.fixed == 1].sum())
 
 
-def _parts(levels: _Levels, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _parts(levels: _Levels, values: Floats) -> Floats:
     """How much of each block an LP's solution has in an ideal."""
     found = np.where(levels.fixed == FREE, 0.0, levels.fixed).astype(np.float64)
     found[levels.column >= 0] = values[levels.column[levels.column >= 0]]

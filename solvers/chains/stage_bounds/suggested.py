@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placegap.instances.problem.array_types import Flags
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
 from placegap.solvers.chains.stage_bounds.stage_lp import Reach
 
@@ -22,7 +22,7 @@ class Suggested:
         self.costs, self._new = costs, 0
         every = np.ones(costs.num_blocks, np.bool_)
         self._ends = [~every, every]
-        self._known: dict[bytes, NDArray[np.bool_]] = {}
+        self._known: dict[bytes, Flags] = {}
 
     def see(self, found: Reach) -> None:
         """Round the ideal behind a stage, at several thresholds."""
@@ -39,7 +39,7 @@ class Suggested:
             if len(self._known) > MOST:
                 del self._known[next(iter(self._known))]
 
-    def take(self) -> NDArray[np.bool_] | None:
+    def take(self) -> Flags | None:
         """All ideals and both ends, (N, b), if there are enough new ones."""
         if self._new < ENOUGH:
             return None

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 import pyomo.environ as pyo
-from numpy.typing import NDArray
 from pyomo.common.errors import InfeasibleConstraintException
 
+from placegap.instances.problem.array_types import Floats
 from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.core.back_ends.outcome import (
     THREADS,
@@ -115,7 +115,7 @@ class ProvenLp(NamedTuple):
     """What the duals of an LP prove, and its solution: None where there is none."""
 
     proven: float | None
-    values: NDArray[np.float64] | None
+    values: Floats | None
 
 
 def solve_form(form: StandardForm, time_limit_s: float | None) -> ProvenLp:

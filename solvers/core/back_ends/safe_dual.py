@@ -13,11 +13,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placegap.instances.problem.array_types import Floats
 from placegap.solvers.core.back_ends.standard_form import StandardForm
-
-Floats = NDArray[np.float64]
 
 EPSILON = 2.0**-52
 

@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
-from numpy.typing import NDArray
 from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
+from placegap.instances.problem.array_types import Flags, Floats
 from placegap.instances.reading.collector import paused_collector
-
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -39,13 +37,13 @@ class StandardForm:
     variables: Sequence[Any]
     constraints: Sequence[Any]
     matrix: Any
-    cost: Numbers
+    cost: Floats
     offset: float
-    lower: Numbers
-    upper: Numbers
-    is_integer: NDArray[np.bool_]
-    row_lower: Numbers
-    row_upper: Numbers
+    lower: Floats
+    upper: Floats
+    is_integer: Flags
+    row_lower: Floats
+    row_upper: Floats
 
     @property
     def is_mip(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from placegap.formulations.shared.time_scale import serial_horizon_ns
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate

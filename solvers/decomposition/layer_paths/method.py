@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.formulations.getf.groups import possible_placements
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.structure.additive_memory import relax_memory

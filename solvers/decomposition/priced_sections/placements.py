@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.decomposition.priced_sections.section_ops import (
     WITH_ENTRY,
@@ -63,7 +63,7 @@ def cheapest_placement(
     tail, rest = _least_rests(ops, charge, entry, leave)
     device, head = np.full(size, -1), np.zeros(size, np.int64)
     busy = np.zeros((size + 1, machines), np.int64)
-    begin, after = np.full((size + 1, machines), NEVER), np.full((size + 1, machines), NEVER)
+    begin, after = np.full((size + 1, machines), NO_WAY), np.full((size + 1, machines), NO_WAY)
     takes, paid = np.full(size + 1, floor_ns), np.zeros(size + 1, np.int64)
     choice, guess = np.zeros((size, num_devices), np.int64), np.zeros(num_devices, np.int64)
     count, at = np.full(size, -1), np.zeros(size, np.int64)
@@ -156,17 +156,17 @@ def _least_rests(ops: SectionOps, charge: Ints, entry: int, leave: int) -> tuple
     tail, rest = np.zeros((size, num_devices), np.int64), np.zeros(size + 1, np.int64)
     nowhere = np.full(size, -1)
     for x in range(size - 1, -1, -1):
-        least = NEVER
+        least = NO_WAY
         for d in range(num_devices):
             if _may_be(ops, x, d, entry, leave, nowhere):
                 least = min(least, charge[x, d])
-        rest[x] = min(NEVER, rest[x + 1] + least)
+        rest[x] = min(NO_WAY, rest[x + 1] + least)
         for e in range(ops.way_ptr[x], ops.way_ptr[x + 1]):
             y = ops.producer[e]
             if y < 0:
                 continue
             for a in range(num_devices):
-                way = NEVER
+                way = NO_WAY
                 for d in range(num_devices):
                     if _may_be(ops, x, d, entry, leave, nowhere):
                         way = min(way, ops.way_ns[e, a, d] + ops.time_ns[x, d] + tail[x, d])
@@ -177,7 +177,7 @@ def _least_rests(ops: SectionOps, charge: Ints, entry: int, leave: int) -> tuple
 @kernel(nogil=True, allocates=False)
 def _may_be(ops: SectionOps, x: int, d: int, entry: int, leave: int, device: Ints) -> bool:
     """Whether an op may be on a device, beside those that have one."""
-    if ops.time_ns[x, d] >= NEVER or (x == len(ops.tied) - 1 and d != leave):
+    if ops.time_ns[x, d] >= NO_WAY or (x == len(ops.tied) - 1 and d != leave):
         return False
     tied = ops.tied[x]
     if tied == WITH_ENTRY:

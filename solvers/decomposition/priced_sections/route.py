@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.families import possible_devices
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT
+from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.nested_layers.ports import channel_table
@@ -45,7 +44,7 @@ class Part(NamedTuple):
 
 
 class PricedPath(NamedTuple):
-    """The least cost less the worth of all room, `NEVER` if there is no path.
+    """The least cost less the worth of all room, `NO_WAY` if there is no path.
 
     `ends` has the devices of each section's entry and exit (rows and columns of its table), and
     `used_bytes` what the placements behind them hold on each device.
@@ -137,23 +136,23 @@ class PricedSections:
             total, ends = _shortest(costs, self._before(), self.chain.after_ns)
             path = [(s, a, b) for s, (a, b) in enumerate(ends) if self.parts[s] is not None]
             todo = [arc for arc in path if arc not in searched]
-            if total >= NEVER or not todo or self.stop():
+            if total >= NO_WAY or not todo or self.stop():
                 break
             for s, a, b in todo:
                 if self.stop():
                     break
                 searched.add((s, a, b))
                 costs[s][a, b] = max(int(costs[s][a, b]), self._cost(s, a, b, int(tables[s][a, b])))
-        if total >= NEVER:
-            return PricedPath(NEVER, [], np.zeros(self.instance.num_devices, np.int64))
+        if total >= NO_WAY:
+            return PricedPath(NO_WAY, [], np.zeros(self.instance.num_devices, np.int64))
         worth = self.prices.worth_ns(_rooms(self.instance)) if self.prices.each else 0
-        return PricedPath(max(0, min(NEVER, total - worth)), ends, self._used(ends))
+        return PricedPath(max(0, min(NO_WAY, total - worth)), ends, self._used(ends))
 
     def _charge(self, ops: Sequence[int]) -> Ints:
-        """What ops pay on each device, rounded down, (m, K); `NEVER` where one cannot be."""
+        """What ops pay on each device, rounded down, (m, K); `NO_WAY` where one cannot be."""
         price = np.array(self.prices.each or [0] * self.instance.num_devices, np.int64)
         charge = (self.instance.arrays.resident_bytes[ops][:, None] * price) >> self.prices.shift
-        return np.where(possible_devices(self.instance)[ops], charge, NEVER)
+        return np.where(possible_devices(self.instance)[ops], charge, NO_WAY)
 
     def _before(self) -> Ints:
         """What leads to the first section, with the price of its entry."""
@@ -181,7 +180,7 @@ class PricedSections:
         """The least cost of a section that takes no less than a floor; 0 if it is not known."""
         part, known = self.parts[s], self._known(s, a, b)
         assert part is not None
-        if floor_ns >= NEVER or known.is_hard:
+        if floor_ns >= NO_WAY or known.is_hard:
             return 0
         if floor_ns not in known.costs_ns:
             charge = self._charge(_behind_entry(self.chain.sections[s]))
@@ -202,12 +201,12 @@ class PricedSections:
                     known.place,
                 )
 
-            cost, least = search(NEVER), 0
+            cost, least = search(NO_WAY), 0
             if cost < 0:  # perhaps half of what is open can be proven
                 least = floor_ns + _sum(placed.min(axis=1))
                 cost = search(least + max(0, -cost - 1 - least) // 2)
                 known.is_hard = cost < 0
-            known.costs_ns[floor_ns] = min(NEVER, max(least, cost) + beside)
+            known.costs_ns[floor_ns] = min(NO_WAY, max(least, cost) + beside)
         return known.costs_ns[floor_ns]
 
     def _used(self, ends: Sequence[tuple[int, int]]) -> Ints:
@@ -273,12 +272,12 @@ def _rooms(instance: Instance) -> Ints:
 
 
 def _capped(costs: Ints) -> Ints:
-    least: Ints = np.minimum(costs, NEVER)
+    least: Ints = np.minimum(costs, NO_WAY)
     return least
 
 
 def _sum(costs: Ints) -> int:
-    return int(min(NEVER, sum(costs.tolist())))
+    return int(min(NO_WAY, sum(costs.tolist())))
 
 
 def _shortest(

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.families import possible_devices
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.nested_layers.ports import SectionEdges, channel_table, section_edges
@@ -29,7 +29,7 @@ class SectionOps(NamedTuple):
     Attributes
     ----------
     time_ns : (m, K) int64
-        `NEVER` where an op cannot be. The last one is the exit.
+        `NO_WAY` where an op cannot be. The last one is the exit.
     tied : (m,) int64
         An earlier op of the same colocation group, `FREE`, `WITH_ENTRY` or `WITH_EXIT`.
     way_ptr : (m + 1,) int64
@@ -83,7 +83,7 @@ def section_ops(
         Positions are those behind the entry, in `section.ops`. O(placed ops x edges x K^3).
     """
     arrays, ops = instance.arrays, np.array(section.ops[1:], np.int64)
-    time = np.where(possible_devices(instance)[ops], arrays.time_ns[ops], NEVER)
+    time = np.where(possible_devices(instance)[ops], arrays.time_ns[ops], NO_WAY)
     work = time.min(axis=1)
     inner = np.lexsort((work[:-1], arrays.resident_bytes[ops[:-1]]))[::-1][: most - 1]
     placed = np.append(np.sort(inner), len(ops) - 1)
@@ -148,10 +148,10 @@ def _over_others(
     for x in range(len(time)):
         if x not in head:
             continue
-        end = np.minimum(head[x] + time[x], NEVER)
+        end = np.minimum(head[x] + time[x], NO_WAY)
         for e in leaving[x]:
             y = int(edges.consumer[e])
-            way = np.minimum((end[:, :, None] + edges.move_ns[e]).min(axis=1), NEVER)
+            way = np.minimum((end[:, :, None] + edges.move_ns[e]).min(axis=1), NO_WAY)
             known = found if y in fixed else head
             known[y] = np.maximum(known.get(y, 0), way)
     return found

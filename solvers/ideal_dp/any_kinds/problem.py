@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, freeze, group_by
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.semantics import MaxLoad
@@ -23,8 +23,6 @@ from placegap.instances.structure.idle_blocks import IdleRule
 from placegap.solvers.chains.cut_nets import CutNets
 from placegap.solvers.chains.problem import LARGEST_LOAD, ChainProblem, assemble, kind_costs
 from placegap.solvers.ideal_dp.pools import Pool, build_pool, merge_alike, widths
-
-Flags = NDArray[np.bool_]
 
 LARGEST_SYNC = 2**49
 """With replicas loads and parameters stay below: see `ideal_dp.sharing.sync_ns`."""

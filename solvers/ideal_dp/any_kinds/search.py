@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.instances.structure.idle_blocks import Flags
+from placegap.instances.problem.array_types import Flags
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem
 from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums

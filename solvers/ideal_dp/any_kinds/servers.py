@@ -18,7 +18,7 @@ from itertools import product
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import Indices
 from placegap.solvers.core.clock import Clock
@@ -184,7 +184,7 @@ def _close(
     ideal: Ints,
     inside: Ints,
     first: int,
-    ends: np.typing.NDArray[np.bool_],
+    ends: Flags,
     members: Ints,
     cut_nets: Ints,
     cut: Ints,

@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import LARGEST_LOAD
-from placegap.solvers.ideal_dp.any_kinds.problem import Flags, KindsProblem
+from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem
 from placegap.solvers.ideal_dp.any_kinds.set_sums import has_any, set_sums
 from placegap.solvers.ideal_dp.ideals.enumerate import IdealPath, next_ideal
 from placegap.solvers.ideal_dp.ideals.ideals import Amounts, CurrentSet, Ideals, write
@@ -113,7 +112,7 @@ def _priced(problem: KindsProblem, among: Flags, price: Ints) -> Prices:
     return Prices(price, work, (problem.weight * price[:, None])[own].min(axis=0))
 
 
-def _dual(time: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _dual(time: Floats, counts: Floats) -> Floats:
     """Prices, the largest 1, that nearly maximize sum of min y time / sum of y counts."""
     own = np.flatnonzero(counts > 0)
     best = np.where(counts > 0, 1.0, 0.0)
@@ -123,7 +122,7 @@ def _dual(time: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.
 
 
 @kernel
-def _ascend(time: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ascend(time: Floats, counts: Floats) -> Floats:
     """Give every block to its cheapest kind, make kinds with much to do dearer, and again."""
     kinds, blocks = time.shape
     log, best, record = np.zeros(kinds), np.ones(kinds), -1.0

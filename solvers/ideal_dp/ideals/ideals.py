@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.structure.idle_blocks import Flags
 from placegap.solvers.chains.cut_nets import CutNets
 from placegap.solvers.chains.problem import WORD, ChainProblem
 
@@ -166,7 +164,7 @@ def _write_prefixes(
         write(now, ideals, row)
 
 
-def of_flags(problem: ChainProblem, amounts: Amounts, flags: NDArray[np.bool_]) -> Ideals:
+def of_flags(problem: ChainProblem, amounts: Amounts, flags: Flags) -> Ideals:
     """Ideals from their members, (N, b) bool, in any order.
 
     Examples

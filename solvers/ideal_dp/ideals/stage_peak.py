@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import WORD
@@ -64,7 +63,7 @@ def no_peak() -> StagePeak:
     return StagePeak(*(none,) * 11, np.zeros((0, 0), np.int64))
 
 
-def stage_peak(instance: Instance, block: Ints, counted: NDArray[np.bool_]) -> StagePeak:
+def stage_peak(instance: Instance, block: Ints, counted: Flags) -> StagePeak:
     """The arrays for blocks of ops, (n,), of which those that are not `counted` hold nothing.
 
     Examples

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, LARGEST_LOAD, ChainProblem
 from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.ideal_dp.ideals.enumerate import IdealPath, next_ideal
 from placegap.solvers.ideal_dp.ideals.ideals import Amounts, CurrentSet, Ideals, write
 
-NEVER = 2**30
+NO_MULTIPLE = 2**30
 """More accelerators than any cluster has."""
 
 
@@ -74,7 +74,7 @@ def _parts(amount: int, unit: int) -> int:
     """How many units hold an amount."""
     if amount <= 0:
         return 0
-    return NEVER if unit <= 0 else -(-amount // unit)
+    return NO_MULTIPLE if unit <= 0 else -(-amount // unit)
 
 
 @kernel(allocates=False)

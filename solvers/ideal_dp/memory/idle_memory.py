@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.idle_blocks import Flags
 
 
 def roomy_within(instance: Instance, limit_ns: int, replicas: int = 1) -> Flags:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placegap.instances.problem.array_types import Flags
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import MaxLoad
@@ -34,8 +34,6 @@ from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds, why_not_kin
 from placegap.solvers.ideal_dp.any_kinds.search import KindsSearch
 from placegap.solvers.ideal_dp.ideals.ideals import Ideals
 from placegap.solvers.ideal_dp.ideals.stage_peak import for_ideals, stage_peak
-
-Flags = NDArray[np.bool_]
 
 MOST_IDEALS = 20_000
 """With more ideals than this that may matter the question stays open."""

@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.solvers.ideal_dp.stage_cuts.judge import Judge
-from placegap.solvers.ideal_dp.stage_cuts.problem import Flags
 from placegap.solvers.ideal_dp.stage_cuts.search import PartSearch
 
 MOST_STEPS = 300

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.pipeline.device_orders import device_orders
 
-Floats = NDArray[np.float64]
 Times = NDArray[Any]
 """Integers, or floating-point numbers."""
 

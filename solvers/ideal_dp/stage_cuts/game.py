@@ -13,14 +13,9 @@ from __future__ import annotations
 import highspy
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import NEVER
-from placegap.solvers.ideal_dp.stage_cuts.events import (
-    EventTable,
-    Floats,
-    iteration_time,
-    longest_path,
-)
+from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, iteration_time, longest_path
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
 from placegap.solvers.ideal_dp.stage_cuts.walks import (
     CutWalk,

@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem, build_cuts

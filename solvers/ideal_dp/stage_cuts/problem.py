@@ -12,17 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.gradient_exchange import exchanged_edges
-from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.solvers.ideal_dp.ideals.as_bits import ideals_as_bits
-
-Flags = NDArray[np.bool_]
 
 MOST_PLACES = 300
 """Where one order of the blocks is all that is tried, stages end at so many places."""

@@ -9,14 +9,14 @@ from itertools import product
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, Floats, longest_path
+from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, longest_path
 from placegap.solvers.ideal_dp.stage_cuts.game import Game, Mixture
 from placegap.solvers.ideal_dp.stage_cuts.judge import Judge
 from placegap.solvers.ideal_dp.stage_cuts.moves import improve
-from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem, Flags
+from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
 from placegap.solvers.ideal_dp.stage_cuts.walks import (
     PairLayers,
     cheap_pairs,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem

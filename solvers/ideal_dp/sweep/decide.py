@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem
 from placegap.solvers.chains.slice_two_kinds import Slices

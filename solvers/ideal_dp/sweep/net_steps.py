@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.solvers.chains.problem import ACCELERATOR, ChainProblem
 
 MEMORY_BITS = 62

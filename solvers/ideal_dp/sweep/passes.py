@@ -6,7 +6,7 @@ and an edge whose cost leads beyond a limit is not followed.
 
 from __future__ import annotations
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import Indices
 from placegap.solvers.ideal_dp.sweep.lattice import IdealLattice

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import ACCELERATOR, ChainProblem, Indices
 from placegap.solvers.core.clock import Clock

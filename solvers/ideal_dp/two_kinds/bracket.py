@@ -14,8 +14,7 @@ from itertools import islice
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
-from placegap.instances.structure.idle_blocks import Flags
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem
 from placegap.solvers.chains.slice_two_kinds import Slices, best_slices

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.structure.idle_blocks import Flags
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, Indices
 from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.core.clock import Clock

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.latency.ideals.labels import (
@@ -26,7 +26,7 @@ from placegap.solvers.latency.ideals.lattice import ChainLattice, build_lattice
 from placegap.solvers.latency.ideals.tails import front_tails, tails
 from placegap.solvers.latency.masks import masks, members
 from placegap.solvers.latency.rows.bound import Row
-from placegap.solvers.latency.rows.spine import Bools, Spine
+from placegap.solvers.latency.rows.spine import Spine
 
 MOST_NUMBERS = 2**26
 """Numbers of 8 bytes in all labels, and in the table of what is left."""
@@ -65,7 +65,7 @@ class _Side:
     """The lattice in one direction of time, and what it costs to go through it."""
 
     nodes: Ints
-    inside: Bools
+    inside: Flags
     feeds: Ints
     lattice: ChainLattice
     costs: CallCosts
@@ -186,20 +186,20 @@ def build_chains(spine: Spine, room: int, most_calls: int) -> IdealChains | None
     return IdealChains(spine, sides[0], sides[1])
 
 
-def _bits(mask: Ints, count: int) -> Bools:
+def _bits(mask: Ints, count: int) -> Flags:
     octets = np.ascontiguousarray(mask, "<i8").view(np.uint8)
-    found: Bools = np.unpackbits(octets, axis=1, bitorder="little")[:, :count].astype(np.bool_)
+    found: Flags = np.unpackbits(octets, axis=1, bitorder="little")[:, :count].astype(np.bool_)
     return found
 
 
-def _covers(inside: Bools) -> Bools:
+def _covers(inside: Flags) -> Flags:
     """Which pairs of an order have nothing between."""
     between = inside.astype(np.float32) @ inside.astype(np.float32) > 0
-    found: Bools = inside & ~between
+    found: Flags = inside & ~between
     return found
 
 
-def _longest(inside: Bools, weight: Ints) -> Ints:
+def _longest(inside: Flags, weight: Ints) -> Ints:
     """From the end of each node to the end of everything, (m,)."""
     tail, weight = np.zeros(len(weight), np.int64), np.where(weight < NEVER, weight, 0)
     for v in range(len(weight) - 1, -1, -1):
@@ -214,7 +214,7 @@ def _lists(ends: list[list[int]]) -> tuple[Ints, Ints]:
 
 
 def _costs(
-    spine: Spine, which: Ints, covers: Bools, lattice: ChainLattice, limits: tuple[int, int, bool]
+    spine: Spine, which: Ints, covers: Flags, lattice: ChainLattice, limits: tuple[int, int, bool]
 ) -> CallCosts:
     """Costs of these nodes in this order of time; `stays_calls` is empty."""
     nodes, (room, most_calls, backward) = spine.nodes, limits

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.latency.ideals.lattice import ChainLattice
@@ -57,7 +57,7 @@ class CallCosts(NamedTuple):
     rest_ns: Ints
     pred_ptr: Ints
     pred: Ints
-    sink: np.typing.NDArray[np.bool_]
+    sink: Flags
     mates: Ints
     net_producer: Ints
     net_consumers: Ints
@@ -96,7 +96,7 @@ class Labels(NamedTuple):
     calls: Ints
     parent: Ints
     ideal: Ints
-    merged: np.typing.NDArray[np.bool_]
+    merged: Flags
     bound_ns: Ints
     end_ns: Ints
     state: Ints

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.latency.masks import masks, members
@@ -28,7 +28,7 @@ from placegap.solvers.latency.rows.options import (
     incidence,
     options,
 )
-from placegap.solvers.latency.rows.spine import Bools, Spine, SpineNet
+from placegap.solvers.latency.rows.spine import Spine, SpineNet
 
 MOST_TABLES, MOST_GROUPS = 64, 8
 """Tables of ways to run one section, and groups of calls that pay different arriving tensors."""
@@ -353,7 +353,7 @@ def _none() -> RowLabels:
     return _labels(*np.zeros((6, 0), np.int64))
 
 
-def _pick(labels: RowLabels, kept: Ints | Bools) -> RowLabels:
+def _pick(labels: RowLabels, kept: Ints | Flags) -> RowLabels:
     return RowLabels(*(column[kept] for column in labels))
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
-from placegap.solvers.latency.rows.spine import Bools, Spine
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.solvers.latency.rows.spine import Spine
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class GroupMemory:
 
     more_bytes: Ints
     unfinished_bytes: Ints
-    is_torn: Bools
+    is_torn: Flags
 
     def more(self, s: int, t: int) -> int:
         """Memory of groups of the call of bottlenecks s to t, elsewhere."""
@@ -53,11 +53,11 @@ class GroupMemory:
         found: Ints = self.unfinished_bytes[starts, t]
         return found
 
-    def torn(self, starts: Ints, t: int) -> Bools:
+    def torn(self, starts: Ints, t: int) -> Flags:
         """Whether calls up to bottleneck t have a part of a group that must be in one."""
         if not self.more_bytes.size:
             return np.zeros(len(starts), np.bool_)
-        found: Bools = self.is_torn[starts, t]
+        found: Flags = self.is_torn[starts, t]
         return found
 
 

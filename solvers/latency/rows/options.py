@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.latency.masks import beyond, has, ideals, masks, meets
-from placegap.solvers.latency.rows.spine import Bools, Spine, most_ideals
+from placegap.solvers.latency.rows.spine import Spine, most_ideals
 
 
 class RowSection(NamedTuple):
@@ -144,7 +144,7 @@ def build_section(spine: Spine, t: int) -> RowSection:
     )
 
 
-def incidence(ends: list[list[int]], count: int) -> Bools:
+def incidence(ends: list[list[int]], count: int) -> Flags:
     """Which of `count` nodes are in each list, (r, count)."""
     found = np.zeros((len(ends), count), np.bool_)
     for row, inside in enumerate(ends):
@@ -152,7 +152,7 @@ def incidence(ends: list[list[int]], count: int) -> Bools:
     return found
 
 
-def _lists(matrix: Bools) -> tuple[Ints, Ints]:
+def _lists(matrix: Flags) -> tuple[Ints, Ints]:
     """The columns that are set in each row, one row after the other, and where each begins."""
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(matrix.sum(axis=1))])
     return start.astype(np.int64), np.nonzero(matrix)[1].astype(np.int64)

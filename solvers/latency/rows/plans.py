@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.calls import CallProblem
 from placegap.solvers.latency.rows.bound import Row

@@ -19,16 +19,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.formulations.shared.reach import op_reach
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.masks import count_ideals, masks
 from placegap.solvers.latency.rows.absorbing import absorbed
-
-Bools = NDArray[np.bool_]
 
 MOST_IDEALS = 20_000
 """Sections with more ideals are narrowed to some of their paths: pairs of ideals are compared."""
@@ -72,9 +69,9 @@ class Nodes:
     host_ns: Ints
     size_bytes: Ints
     group: Ints
-    speaks: Bools
+    speaks: Flags
     once: bool
-    after: Bools
+    after: Flags
     nets: tuple[SpineNet, ...]
 
 
@@ -103,13 +100,13 @@ class Spine:
     nets: tuple[SpineNet, ...]
 
 
-def reach_matrix(instance: Instance) -> Bools:
+def reach_matrix(instance: Instance) -> Flags:
     """Whether op j comes after op i, (n, n)."""
     n = instance.num_ops
     size = (n + 7) // 8
     rows = [bits.to_bytes(size, "little") for bits in op_reach(instance.arrays.index)[1]]
     packed = np.frombuffer(b"".join(rows), np.uint8).reshape(n, size)
-    reach: Bools = np.unpackbits(packed, axis=1, bitorder="little")[:, :n].astype(np.bool_)
+    reach: Flags = np.unpackbits(packed, axis=1, bitorder="little")[:, :n].astype(np.bool_)
     return reach
 
 
@@ -175,7 +172,7 @@ def _summed(times: Ints, node: Ints, count: int) -> Ints:
     return np.where(never, NEVER, total)
 
 
-def _speakers(group: Ints, after: Bools, order: Ints) -> Ints:
+def _speakers(group: Ints, after: Flags, order: Ints) -> Ints:
     """The op that speaks for each op: the first of its group that may, or the op itself."""
     speaker = np.arange(len(group))
     members: dict[int, list[int]] = {}
@@ -242,7 +239,7 @@ def build_spine(
         kept[dropped] = False
 
 
-def _cut(nodes: Nodes, kept: Bools) -> Spine:
+def _cut(nodes: Nodes, kept: Flags) -> Spine:
     """The spine of the nodes that are kept."""
     m, after, which = len(nodes.own_ns), nodes.after, np.flatnonzero(kept)
     inside = after[np.ix_(which, which)]
@@ -319,7 +316,7 @@ def most_ideals(count: int) -> int:
     return MOST_IDEALS * 64**2 // max(64, count) ** 2
 
 
-def longest_chain(after: Bools, weight: Ints | None = None) -> list[int]:
+def longest_chain(after: Flags, weight: Ints | None = None) -> list[int]:
     """A path of most weight, then of most nodes, for nodes in topological order; O(m^2)."""
     m = len(after)
     weight = np.zeros(m, np.int64) if weight is None else weight

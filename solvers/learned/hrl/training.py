@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.learned.evaluations import Evaluations

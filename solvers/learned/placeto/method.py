@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.method import EFFORT, Method, Params, Task

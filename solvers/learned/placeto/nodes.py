@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.transforms.pesto_merge import merge_ops
 
@@ -44,7 +44,7 @@ class PlacetoNodes:
 
     node: Ints
     visits: tuple[Ints, ...]
-    supported: NDArray[np.bool_]
+    supported: Flags
     feeds: Floats
     ancestors: Floats
     descendants: Floats
@@ -118,7 +118,7 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
 
 
 def features(
-    nodes: PlacetoNodes, device: Ints, start_ns: Ints, current: int, visited: NDArray[np.bool_]
+    nodes: PlacetoNodes, device: Ints, start_ns: Ints, current: int, visited: Flags
 ) -> Floats:
     """Features of all nodes, (N, `num_features`), each normalized by the largest in the graph.
 

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Floats, Ints
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.learned.evaluations import Evaluations, Trial, cost
 from placegap.solvers.learned.placeto.network import GraphTensors, PlacetoPolicy, graph_tensors
@@ -43,7 +42,7 @@ class Episodes(NamedTuple):
     states: Tensor
     current: Ints
     chosen: Tensor
-    costs: NDArray[np.float64]
+    costs: Floats
 
 
 class Placeto:
@@ -63,22 +62,20 @@ class Placeto:
     ) -> None:
         self.nodes, self.tried, self.policy, self.start = nodes, tried, policy, start
         self.graph: GraphTensors = graph_tensors(nodes)
-        self.returns: deque[NDArray[np.float64]] = deque(maxlen=BASELINE_UPDATES)
+        self.returns: deque[Floats] = deque(maxlen=BASELINE_UPDATES)
         self.start_trial, self.start_times = self._run(start)
         self.scale_ns = float(max(1, self.start_trial.time_ns))
 
-    def advantage(self, episodes: Episodes) -> NDArray[np.float64]:
+    def advantage(self, episodes: Episodes) -> Floats:
         """What each step is good for, (V, W), minus its mean over the last updates.
 
         That is the cost before it minus the least cost after it: Placeto's variant for searches,
         whose best placement counts, not the last one.
         """
         least_later = np.minimum.accumulate(episodes.costs[:0:-1])[::-1]
-        found: NDArray[np.float64] = episodes.costs[:-1] - least_later
+        found: Floats = episodes.costs[:-1] - least_later
         self.returns.append(found)
-        baseline: NDArray[np.float64] = np.concatenate(list(self.returns), axis=1).mean(
-            axis=1, keepdims=True
-        )
+        baseline: Floats = np.concatenate(list(self.returns), axis=1).mean(axis=1, keepdims=True)
         return np.subtract(found, baseline)
 
     def play(self, workers: int, clock: Clock, *, greedy: bool = False) -> Episodes:
@@ -151,7 +148,7 @@ def policy_loss(
     policy: PlacetoPolicy,
     graph: GraphTensors,
     episodes: Episodes,
-    advantage: NDArray[np.float64],
+    advantage: Floats,
     entropy: float,
 ) -> Tensor:
     """REINFORCE: minus the mean of advantage x log probability, and of the entropy.

@@ -9,16 +9,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import draw
 from placegap.solvers.local_search.choices import neighbour
 from placegap.solvers.local_search.disjunctive import NONE, Machines
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 INDEX, OLD, NEW = 0, 1, 2
 """Columns of the log of writes."""

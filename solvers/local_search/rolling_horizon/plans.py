@@ -13,7 +13,7 @@ from threading import Event
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan

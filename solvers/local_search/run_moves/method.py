@@ -8,9 +8,9 @@ from math import inf
 import numpy as np
 from pydantic import Field
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Makespan, memory_rule
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan, Schedule
@@ -142,7 +142,7 @@ class _Search:
         self.state = new_state(self.line, start.plan.devices)
         self.at_peak = memory_rule(semantics) == "peak"
         self.best: Plan | None = None if known is None else known.plan
-        self.least = NEVER if known is None else known.value_ns
+        self.least = NO_WAY if known is None else known.value_ns
         self.done = 0
         schedule = evaluate(instance, start.plan, semantics).schedule
         assert schedule is not None  # a makespan has one
@@ -163,7 +163,7 @@ class _Search:
         _, now, excess, shift = min(costs, key=lambda cost: cost[0])
         for kept in (state.shift, state.best_shift):
             kept[:] = shift
-        state.value[:2] = now, NEVER if excess > 0.0 else now
+        state.value[:2] = now, NO_WAY if excess > 0.0 else now
         state.memory[0] = excess
         self.judged = int(state.value[1])
 

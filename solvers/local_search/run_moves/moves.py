@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.array_types import Flags, Floats, Ints
+from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import copy_to, draw
@@ -74,7 +74,7 @@ class Line(NamedTuple):
     """
 
     place: Ints
-    able: NDArray[np.bool_]
+    able: Flags
     size_bytes: Ints
     room_bytes: Ints
     member_ptr: Ints
@@ -103,7 +103,7 @@ class RunState(NamedTuple):
     level: Ints
     held: Ints
     value: Ints
-    memory: NDArray[np.float64]
+    memory: Floats
 
 
 def line_of(instance: Instance, semantics: Makespan) -> Line:

@@ -12,7 +12,7 @@ import heapq
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.structure.group_order import place_of_ops
 from placegap.instances.structure.mean_costs import flow_of

@@ -14,13 +14,9 @@ from typing import NamedTuple
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.solvers.core.back_ends.outcome import THREADS
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 SCALE = 1000.0
 """Prices sum to this inside the LP, so that its absolute tolerances are small to them."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.noncontiguous.columns.generation import ColumnGeneration

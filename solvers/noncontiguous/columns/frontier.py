@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints, freeze
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.graph_index import freeze
 from placegap.instances.structure.nets import Nets
 from placegap.solvers.core.clock import Clock
 

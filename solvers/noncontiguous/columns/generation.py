@@ -18,9 +18,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.columns.covering_lp import Cover, CoveringLP, Flags, Floats
+from placegap.solvers.noncontiguous.columns.covering_lp import Cover, CoveringLP
 from placegap.solvers.noncontiguous.columns.knapsack import (
     TOTAL_PRICE,
     Grid,

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, freeze
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.noncontiguous.columns.frontier import Frontier
 
-Flags = NDArray[np.bool_]
 Prices = NDArray[np.int32]
 
 TOTAL_PRICE = 2**30

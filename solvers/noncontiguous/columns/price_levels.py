@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem.array_types import Floats
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.noncontiguous.columns.covering_lp import Floats
 
 SWEEPS = 100
 """Rounds over all half spaces at most."""

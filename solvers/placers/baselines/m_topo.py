@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import OBJECTIVES, has_two_levels, plan_class
@@ -51,7 +50,7 @@ def m_topo(task: Task, params: Params | None = None) -> Outcome:
     if one_way:
         blocks = contract(instance, merge_idle=False, one_pass=one_pass)
         unit, unit_bytes = blocks.block, blocks.resident_bytes
-        runs: NDArray[np.bool_] = blocks.time_ns != UNSUPPORTED
+        runs: Flags = blocks.time_ns != UNSUPPORTED
         order = np.arange(blocks.num_blocks)
     else:
         unit, (unit_bytes, runs) = arrays.group, group_needs(arrays)
@@ -69,7 +68,7 @@ def m_topo(task: Task, params: Params | None = None) -> Outcome:
 
 
 def fill(
-    order: Ints, unit_bytes: Ints, runs: NDArray[np.bool_], limit: Ints, *, one_way: bool
+    order: Ints, unit_bytes: Ints, runs: Flags, limit: Ints, *, one_way: bool
 ) -> tuple[Ints, int]:
     """Device of each unit, (u,), and the unit that fits nowhere or -1.
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM, NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan, memory_rule
@@ -25,8 +24,6 @@ from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.memory_cuts import sent_across
-
-Floats = NDArray[np.float64]
 
 ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """How often the devices take turns."""
@@ -154,7 +151,7 @@ def _slices(work: Floats, sent_ns: Floats, share: Floats, reach: float) -> Ints:
     return np.cumsum(begins)
 
 
-def _packed(slot: Ints, size: Ints, able: NDArray[np.bool_], turn: Ints, room: Ints) -> Ints | None:
+def _packed(slot: Ints, size: Ints, able: Flags, turn: Ints, room: Ints) -> Ints | None:
     """Device of each group, (num,): that of its slice's turn, or the next one where it fits."""
     device, left, count = np.empty(len(slot), np.int64), room.astype(object), len(turn)
     skipped, before = 0, -1

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.placers.clustering.whole_clusters import Clusters
 from placegap.solvers.placers.list_scheduling.idle_gaps import Gaps, first_fit, occupy

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE, Admission, admits, settle
 

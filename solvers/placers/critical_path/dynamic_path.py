@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plain_loops import sizes_of

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.formulations.getf.groups import DeviceGroups, Grouping, device_groups
 from placegap.formulations.getf.lp import build_lp, count_rows_lp, extract_groups, horizon_ns
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.collector import paused_collector
@@ -109,12 +108,12 @@ def getf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     )
 
 
-def _anywhere(instance: Instance) -> NDArray[np.bool_]:
+def _anywhere(instance: Instance) -> Flags:
     """All devices for all colocation groups, (g, K)."""
     return np.ones((instance.arrays.num_groups, instance.num_devices), np.bool_)
 
 
-def _allowed(groups: DeviceGroups, chosen: list[int], group: Ints) -> NDArray[np.bool_]:
+def _allowed(groups: DeviceGroups, chosen: list[int], group: Ints) -> Flags:
     """The devices of the group of devices that each colocation group is rounded to, (g, K)."""
     members = np.zeros((len(groups.devices), sum(map(len, groups.devices))), np.bool_)
     for number, devices in enumerate(groups.devices):
@@ -124,7 +123,7 @@ def _allowed(groups: DeviceGroups, chosen: list[int], group: Ints) -> NDArray[np
     return allowed
 
 
-def _placed(task: Task[Makespan], allowed: NDArray[np.bool_]) -> Outcome:
+def _placed(task: Task[Makespan], allowed: Flags) -> Outcome:
     """ETF on the allowed devices; ops that find no room there move, and all is done anew."""
     arrays = task.instance.arrays
     problem, costs = problem_of(arrays), mean_costs(arrays)
@@ -142,7 +141,7 @@ def _placed(task: Task[Makespan], allowed: NDArray[np.bool_]) -> Outcome:
     return replace(outcome_of(task.instance, times, admission), details={"moved": moved})
 
 
-def _moved(arrays: Arrays, admission: Admission, devices: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _moved(arrays: Arrays, admission: Admission, devices: Flags) -> Flags:
     """The allowed devices, other ones for the colocation groups that were left over without room.
 
     What is left over is put, in topological order, on the emptiest of its devices, or else on the

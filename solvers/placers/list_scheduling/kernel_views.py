@@ -10,10 +10,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
@@ -59,7 +58,7 @@ class Admission(NamedTuple):
 
     group: Ints
     group_bytes: Ints
-    group_runs: NDArray[np.bool_]
+    group_runs: Flags
     home: Ints
     free_bytes: Ints
 
@@ -102,7 +101,7 @@ def admission_of(arrays: Arrays) -> Admission:
     return Admission(arrays.group, group_bytes, group_runs, home, arrays.memory_bytes.copy())
 
 
-def group_needs(arrays: Arrays) -> tuple[Ints, NDArray[np.bool_]]:
+def group_needs(arrays: Arrays) -> tuple[Ints, Flags]:
     """Resident bytes of each colocation group, (g,), and the devices that run all its ops, (g, K).
 
     Examples

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from placegap.formulations import m_sct as lp
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.collector import paused_collector

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.graph_index import Ints
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan

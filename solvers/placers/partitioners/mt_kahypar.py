@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.solvers.core.extras import why_not_installed
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register

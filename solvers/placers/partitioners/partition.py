@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import LoadSemantics, plan_class
@@ -55,7 +55,7 @@ class Parting:
     nets: Nets
     devices: Ints
     weight: Ints
-    share: NDArray[np.float64]
+    share: Floats
     seed: int
 
     @property
@@ -86,11 +86,11 @@ class Parting:
         """Scaled weight of each net, the mean over the devices."""
         return scaled(self.nets.weight_ns[:, self.devices].mean(axis=1))
 
-    def _host_time(self) -> NDArray[np.float64]:
+    def _host_time(self) -> Floats:
         return np.asarray(self.instance.arrays.host_ns[:, self.devices].mean(axis=1), np.float64)
 
 
-def scaled(amount: NDArray[np.float64] | Ints) -> Ints:
+def scaled(amount: Floats | Ints) -> Ints:
     """Positive integers in proportion to some amounts, with a sum of about `TOTAL`.
 
     Examples

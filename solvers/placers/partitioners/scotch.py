@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register

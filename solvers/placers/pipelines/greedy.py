@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import OBJECTIVES, plan_class
 from placegap.instances.referee.plan import Plan
@@ -64,7 +63,7 @@ def greedy(task: Task, params: Params | None = None) -> Outcome:
 
 
 def _fill(
-    blocks: Blocks, memory: Ints, is_host: NDArray[np.bool_], *, one_way: bool, returns: bool
+    blocks: Blocks, memory: Ints, is_host: Flags, *, one_way: bool, returns: bool
 ) -> tuple[Ints, int]:
     """Device of each block, and the block that fits nowhere or -1."""
     fits = (blocks.time_ns != UNSUPPORTED) & (blocks.resident_bytes[:, None] <= memory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Edge, Instance
 from placegap.instances.problem.semantics import MaxLoad, PipelineIteration
 from placegap.instances.referee.plan import Plan

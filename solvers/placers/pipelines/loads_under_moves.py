@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints, group_by
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.nets import Nets
@@ -221,7 +221,7 @@ def best_move(
     state: State,
     time: Ints,
     size: Ints,
-    fits: NDArray[np.bool_],
+    fits: Flags,
     memory: Ints,
     arcs: Arcs,
     overlap: bool,

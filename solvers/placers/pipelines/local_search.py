@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.plan import Plan
@@ -112,7 +111,7 @@ class _Descent:
         self.chain = task.semantics.plans != "any"
         self.nets, self.arcs = nets_of(build_nets(task.instance, units.block)), arcs_of(units)
         self.memory = arrays.memory_bytes
-        self.fits: NDArray[np.bool_] = units.time_ns != UNSUPPORTED
+        self.fits: Flags = units.time_ns != UNSUPPORTED
 
     def draw(self, generator: np.random.Generator) -> Ints | None:
         """Device of each unit at the start, or None if no start was found."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.random_orders import order_of_keys
 from placegap.solvers.placers.pipelines.loads_under_moves import Arcs
@@ -19,10 +18,10 @@ TRIES = 20
 class Draw(NamedTuple):
     """What a start must honour: support (u, K), bytes of units (u,), of devices (K,); hosts."""
 
-    fits: NDArray[np.bool_]
+    fits: Flags
     size: Ints
     memory: Ints
-    is_host: NDArray[np.bool_]
+    is_host: Flags
 
 
 def random_assignment(draw: Draw, generator: np.random.Generator) -> Ints | None:
@@ -45,11 +44,11 @@ def random_assignment(draw: Draw, generator: np.random.Generator) -> Ints | None
 @kernel
 def _assign(
     order: Ints,
-    share: NDArray[np.float64],
-    fits: NDArray[np.bool_],
+    share: Floats,
+    fits: Flags,
     size: Ints,
     memory: Ints,
-    is_host: NDArray[np.bool_],
+    is_host: Flags,
 ) -> Ints:
     """Device of each unit; empty if one is left over."""
     k_count = len(memory)
@@ -94,9 +93,7 @@ def random_chain(draw: Draw, arcs: Arcs, generator: np.random.Generator) -> Ints
 
 
 @kernel
-def _cut(
-    order: Ints, devices: Ints, cuts: Ints, fits: NDArray[np.bool_], size: Ints, memory: Ints
-) -> Ints:
+def _cut(order: Ints, devices: Ints, cuts: Ints, fits: Flags, size: Ints, memory: Ints) -> Ints:
     """Device of each block; empty if one is left over."""
     device, at = np.zeros(len(order), np.int64), 0
     free = memory[devices[0]]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.kernels import kernel
@@ -18,8 +17,6 @@ from placegap.instances.structure.group_order import group_order, place_of_ops
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-
-Floats = NDArray[np.float64]
 
 
 def memory_cuts(task: Task[Makespan], params: Params | None = None) -> Outcome:
@@ -99,9 +96,7 @@ def sent_across(tail: Ints, head: Ints, num: int, move_ns: Ints) -> Floats:
 
 
 @kernel
-def _slice(
-    size: Floats, time_ns: Floats, blocked: NDArray[np.bool_], room: Floats, sent_ns: Floats
-) -> Ints:
+def _slice(size: Floats, time_ns: Floats, blocked: Flags, room: Floats, sent_ns: Floats) -> Ints:
     """Position in the sequence of the device of each group, (num,); -1 if there are no slices.
 
     best[k + 1, e]: the least cost of the first e groups on the first k + 1 devices. The slice of

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.kernels import kernel
@@ -155,7 +154,7 @@ def _placement(
 @kernel
 def _stages(
     stops: Ints,
-    boundary: NDArray[np.float64],
+    boundary: Floats,
     time: Ints,
     need: Ints,
     room: Ints,

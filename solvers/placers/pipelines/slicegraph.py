@@ -5,10 +5,9 @@ from __future__ import annotations
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.orders import orders
@@ -20,8 +19,6 @@ from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.movable_units import why_not_one_level
 from placegap.solvers.placers.pipelines.slicing import NO_SLICES
-
-Keys = NDArray[np.float64]
 
 NOT_SLICED = 2**62
 """Fitness of an order without slices, or whose slices are more than twice as bad as the best."""
@@ -99,7 +96,7 @@ class _Herd:
         self.value, self.judged = NOT_SLICED, 0
         self.device: Ints | None = None
 
-    def judge(self, people: Keys) -> Ints:
+    def judge(self, people: Floats) -> Ints:
         """Fitness of each."""
         problem = self.slicer.problem
         fitness = np.full(len(people), NOT_SLICED)
@@ -120,7 +117,7 @@ class _Herd:
 
 def _first_generation(
     slicer: Slicer, params: SliceGraphParams, seed: int, generator: np.random.Generator
-) -> Keys:
+) -> Floats:
     blocks = slicer.problem.num_blocks
     people = generator.random((params.population, blocks))
     for keys, order in zip(
@@ -131,8 +128,8 @@ def _first_generation(
 
 
 def _next_generation(
-    people: Keys, params: SliceGraphParams, generator: np.random.Generator
-) -> Keys:
+    people: Floats, params: SliceGraphParams, generator: np.random.Generator
+) -> Floats:
     """Children and mutants of a generation that is sorted by fitness; the elite stays as it is."""
     size, blocks = people.shape
     elite, mutants = max(1, round(params.elite * size)), round(params.mutants * size)

@@ -6,7 +6,7 @@ from itertools import islice
 
 from pydantic import Field
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.orders import NUM_ORDERS, orders

@@ -11,8 +11,8 @@ from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations.sections import lp as section_lp
 from placegap.formulations.sections.paths import bare_lengths, path_bounds
-from placegap.formulations.shared.windows import NEVER
 from placegap.instances import Device, Instance, Makespan, Op, Semantics, example
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.structure.bottlenecks import cuts
 from placegap.instances.structure.sections import Section, SectionMaker, sections_between
 from placegap.solvers import Limits
@@ -42,16 +42,16 @@ def pinned() -> Iterator[tuple[Instance, Section, int | None, int | None, Instan
 def test_path_bounds_are_bounds_and_bare_lengths_are_exact(semantics: Semantics) -> None:
     bare, tight = 0, 0
     for whole, section, a, b, made in pinned():
-        best = NEVER if made is None else oracle(made, semantics)
+        best = NO_WAY if made is None else oracle(made, semantics)
         if best is None:  # memory
             continue
         bound = int(path_bounds(whole, section)[a or 0, b or 0])
         assert bound <= best
-        assert (bound == NEVER) == (best == NEVER)
-        tight += bound == best < NEVER
+        assert (bound == NO_WAY) == (best == NO_WAY)
+        tight += bound == best < NO_WAY
         if section.num_inner == 0:
             assert bare_lengths(whole, section, semantics)[a or 0, b or 0] == best
-            bare += best < NEVER
+            bare += best < NO_WAY
     assert bare > 50
     assert tight > 20
 

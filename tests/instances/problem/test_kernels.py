@@ -16,7 +16,7 @@ from numba.core.errors import NumbaError
 
 import placegap.instances
 import placegap.solvers
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 
 FOLDERS = [Path(str(where.__file__)).parent for where in (placegap.instances, placegap.solvers)]

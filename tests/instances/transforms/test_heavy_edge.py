@@ -8,7 +8,7 @@ from draws.binding_memory import binding_instance
 from draws.tiny import tiny_instance
 
 from placegap.instances import Graph, Instance, generate
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.structure.mean_costs import flow_of
 from placegap.instances.transforms.heavy_edge import MEMORY_PARTS, SLACK, merge_heavy_edges
 from placegap.instances.transforms.merge import Merge

@@ -12,7 +12,6 @@ from draws.training_steps import mirrored_instance, two_servers_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
 from placegap.formulations.shared.time_scale import serial_horizon_ns
-from placegap.formulations.shared.windows import NEVER
 from placegap.instances import (
     Cluster,
     Device,
@@ -24,6 +23,7 @@ from placegap.instances import (
     Op,
     load_corpus,
 )
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.structure.bottlenecks import cuts
 from placegap.instances.structure.intervals import choose_chain, intervals
 from placegap.instances.structure.sections import SectionMaker, sections_between
@@ -121,7 +121,7 @@ def test_slack_memory_asks_nothing() -> None:
 def test_what_fits_in_no_way_is_proven_to() -> None:
     # one layer fits on neither device
     instance = line(2, 0, moved=[5])
-    assert best_runs(instance) == NEVER
+    assert best_runs(instance) == NO_WAY
 
 
 MOST_TRANSFERS = 8
@@ -148,7 +148,7 @@ def compare(seed: int, seen: Counter[str]) -> None:
                 if exact:
                     solve_arcs(instance, semantics, chain)
                 bound, path = runs.shortest(lower_table)
-                assert bound >= NEVER or len(path) == len(chain.sections)
+                assert bound >= NO_WAY or len(path) == len(chain.sections)
                 assert best is None or bound <= best, (make.__name__, seed, exact)
                 dear = runs.priced(lower_table, limit).shortest(lower_table)[0]
                 assert best is None or bound <= dear <= best, (make.__name__, seed, exact)
@@ -163,7 +163,7 @@ def solve_arcs(instance: Instance, semantics: Makespan, chain: Chain) -> None:
     for use in (use for uses in chain.uses for row in uses for use in row):
         if use.arc.open:
             best = oracle(maker.make(use.arc.section, use.arc.entry, use.arc.leave), semantics)
-            use.arc.lower_ns, use.arc.final = NEVER if best is None else best, True
+            use.arc.lower_ns, use.arc.final = NO_WAY if best is None else best, True
 
 
 def test_runs_are_never_above_the_optimum() -> None:

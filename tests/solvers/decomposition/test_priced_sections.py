@@ -13,10 +13,10 @@ from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
 from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.time_scale import serial_horizon_ns
-from placegap.formulations.shared.windows import NEVER
 from placegap.instances import Instance, Makespan
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.example import tight_example
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.referee.channels import channels_of
 from placegap.instances.structure.bottlenecks import cuts
 from placegap.instances.structure.intervals import choose_chain, intervals
@@ -142,12 +142,12 @@ def compare_placements(seed: int, seen: Counter[str]) -> None:
                 paid = sum(int(charge[x, k]) for x, k in enumerate(devices[1:]))
                 costs.setdefault((devices[0], devices[-1]), []).append(time + paid)
         for a, b in itertools.product(range(instance.num_devices), repeat=2):
-            best = min(costs.get((a, b), [NEVER]))
+            best = min(costs.get((a, b), [NO_WAY]))
             if not possible[section.entry, a]:
                 continue
             found = _search(instance, semantics, part, charge, (a, b, floor_ns))
             assert found == best, (seed, section, a, b)
-            seen["searched"] += best < NEVER
+            seen["searched"] += best < NO_WAY
 
 
 def _search(
@@ -163,7 +163,7 @@ def _search(
     for _ in range(2):
         a, b, floor_ns = limits
         costs.append(
-            cheapest_placement(part, channel, number, charge, a, b, floor_ns, NEVER, 10**6, place)
+            cheapest_placement(part, channel, number, charge, a, b, floor_ns, NO_WAY, 10**6, place)
         )
     assert costs[0] == costs[1]
     return costs[0]
@@ -191,8 +191,8 @@ def test_without_nodes_the_search_says_what_it_found() -> None:
     part, _ = section_ops(instance, section, Makespan(), 16)
     channel, number, _ = channel_table(Makespan(), 2)
     place, charge = np.full(len(part.tied), -1), np.zeros((len(part.tied), 2), np.int64)
-    found = cheapest_placement(part, channel, number, charge, 0, 1, 0, NEVER, 1, place)
-    assert found == -NEVER - 1
+    found = cheapest_placement(part, channel, number, charge, 0, 1, 0, NO_WAY, 1, place)
+    assert found == -NO_WAY - 1
     assert place.tolist() == [-1, -1, -1]
 
 
@@ -215,7 +215,7 @@ def compare_bounds(seed: int, seen: Counter[str]) -> None:
             if seed % 3 == 0:
                 _solve_arcs(instance, semantics, chain)
             free, path = priced.shortest(lower_table)
-            assert free >= NEVER or len(path) == len(chain.sections)
+            assert free >= NO_WAY or len(path) == len(chain.sections)
             dear = priced.priced(lower_table, limit)
             bound, _ = dear.shortest(lower_table)
             assert best is None or free <= bound <= best, (name, seed)
@@ -223,8 +223,8 @@ def compare_bounds(seed: int, seen: Counter[str]) -> None:
             assert more is None or best is None or more.shortest(lower_table)[0] <= best
             seen["with more"] += more is not None
             seen["all"] += 1
-            seen["higher"] += chain.shortest(lower_table)[0] < bound < NEVER
-            seen["by prices"] += free < bound < NEVER
+            seen["higher"] += chain.shortest(lower_table)[0] < bound < NO_WAY
+            seen["by prices"] += free < bound < NO_WAY
             seen["tight"] += bound == best
 
 
@@ -233,7 +233,7 @@ def _solve_arcs(instance: Instance, semantics: Makespan, chain: Chain) -> None:
     for use in (use for uses in chain.uses for row in uses for use in row):
         if use.arc.open:
             best = oracle(maker.make(use.arc.section, use.arc.entry, use.arc.leave), semantics)
-            use.arc.lower_ns, use.arc.final = NEVER if best is None else best, True
+            use.arc.lower_ns, use.arc.final = NO_WAY if best is None else best, True
 
 
 def test_no_bound_is_above_the_optimum() -> None:

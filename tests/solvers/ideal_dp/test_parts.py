@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from draws.chains import all_ideals, chain_instance, wide_instance
 
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, build_problem

@@ -9,7 +9,7 @@ import pytest
 from draws.tiny import tiny_instance
 
 from placegap.instances import Instance
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.pair_exchange import PairSplit, split_pair

@@ -11,7 +11,7 @@ import pytest
 from references.brute_force import more_max_load, oracle
 
 from placegap.instances import Instance, MaxLoad, Semantics
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.solvers import Result, solve
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.columns.generation import cover_all, to_integers

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from draws.training_steps import nested_instance, training_step
 
-from placegap.formulations.shared.windows import NEVER
 from placegap.instances import Instance, Makespan
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.structure.intervals import Interval, choose_chain
 from placegap.solvers.bounds.interval_arcs import interval_arcs
 from placegap.solvers.bounds.nested_layers.placed import SectionTimes, ways_to_place
@@ -31,7 +31,7 @@ def test_a_placed_group_is_nowhere_else() -> None:
     group = int(instance.arrays.group[0])
     found = times.through(range(1), (group,), ways_to_place([[0, 1]]))
     # f0 takes 10 ns, and its tensor 3 ns if f1 is elsewhere
-    assert found.tolist() == [[[10, 13], [NEVER, NEVER]], [[NEVER, NEVER], [13, 10]]]
+    assert found.tolist() == [[[10, 13], [NO_WAY, NO_WAY]], [[NO_WAY, NO_WAY], [13, 10]]]
 
 
 def test_without_groups_they_are_no_less_than_arcs() -> None:
@@ -50,8 +50,8 @@ def test_without_groups_they_are_no_less_than_arcs() -> None:
                 windows.weights,
             )
             enter = windows.time_ns[part.ops[0]][:, None]
-            least = np.minimum(enter + arc.gap_ns[0], NEVER)
-            least[:, windows.time_ns[part.ops[-1]] >= NEVER] = NEVER
+            least = np.minimum(enter + arc.gap_ns[0], NO_WAY)
+            least[:, windows.time_ns[part.ops[-1]] >= NO_WAY] = NO_WAY
             found = times.through(range(s, s + 1), (), np.zeros((1, 0), np.int64))[0]
             assert (found >= least).all(), seed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placegap.formulations.shared.windows import NEVER
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.instances.structure.intervals import Interval
 from placegap.instances.structure.sections import interval
@@ -47,7 +47,7 @@ def test_what_shares_a_channel_follows_each_other(
 ) -> None:
     instance, semantics = fork_of_two(), Makespan(channels=channels, transfers=transfers)
     time = instance.arrays.time_ns.copy()
-    time[1:3, 0] = NEVER  # x and y are on b
+    time[1:3, 0] = NO_WAY  # x and y are on b
     arcs = interval_arcs(
         instance, [Interval(0, 3, (1, 2))], time, np.ones(4, np.int64), np.ones(2, np.int64)
     )

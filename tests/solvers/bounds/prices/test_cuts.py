@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.bounds.prices.cuts import cut_prices
 from placegap.solvers.bounds.prices.rooms import FREE, RoomPrices
 
@@ -49,6 +49,6 @@ def test_after_a_stop_the_first_prices_stand() -> None:
 
 
 def test_nothing_is_said_where_there_is_no_plan_or_no_limit() -> None:
-    assert cut_prices(lambda prices: (NEVER, ROOM), ROOM, 5) == FREE
+    assert cut_prices(lambda prices: (NO_WAY, ROOM), ROOM, 5) == FREE
     unlimited = np.full(3, np.iinfo(np.int64).max)
     assert cut_prices(Trials(), unlimited, 8) == FREE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.formulations.shared.windows import NEVER
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.bounds.prices.rooms import FREE, RoomPrices, climb_prices
 
 SPEED = np.array([1, 2, 4])
@@ -35,7 +35,7 @@ def test_worth_is_rounded_up() -> None:
 
 def test_nothing_is_said_where_there_is_no_plan() -> None:
     room = np.array([1, 1])
-    assert climb_prices(lambda prices: (NEVER, room), room, 5) == FREE
+    assert climb_prices(lambda prices: (NO_WAY, room), room, 5) == FREE
 
 
 def test_a_search_that_is_stopped_has_no_prices() -> None:

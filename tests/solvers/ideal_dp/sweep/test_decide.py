@@ -7,7 +7,7 @@ import pytest
 from draws.chains import all_ideals, best_chain, best_chain_of_ideals, chain_instance, wide_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Semantics
-from placegap.instances.problem.graph_index import Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers import Result, solve
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
