@@ -1,0 +1,995 @@
+"""Memory along the order of the colocation groups: the frontier is known, and the rest forgotten.
+
+Groups are placed one after the other (`structure.group_order`). At every step the *frontier* are
+the groups that later ones exchange tensors with. Labels (`labels`) know the devices of the
+frontier, what these hold, and ways from the beginning to ops (forward ops, say) and from ops to the
+end (backward ops). What a device holds is forgotten when no group of the frontier is there any
+more: it may be filled twice. That is the relaxation, besides that little waits for a device or a
+channel. Where links are of unlike speed, what each *pool* of devices with fast links holds is
+remembered: a model that no server has room for has to cross the slow links.
+
+Any plan passes these steps, with no more bytes and no longer ways than its own. So the least path
+over all sequences of labels that fit is a bound. Labels of one *signature* (the devices of the
+frontier, alike ones by first appearance) are thinned, and joined where they are too many; both
+leave the least path where it is or lower. Labels that cannot end below an *aim* are left out: where
+none is left, the aim is a bound. Aims rise from what is known.
+
+Fewer labels of a step: without those that another one is below, and joined where too many stay.
+
+What is left proves no more than all of them do.
+
+The kernels of `frontier.bound`: the labels of one step from those of the step before.
+
+A label is a partial placement, by what later steps ask for: the devices of the places that later
+ones exchange tensors with, the bytes on these devices, and ways. The way of a `HEAD` op is the time
+from the beginning to its end, at least, and that of a `TAIL` op the time from its start to the end
+of everything.
+
+Ways count what cannot be at the same time. What an op reads comes in by one port, one transfer
+after the other. And between two *narrow* ops, which all others of their kind come before or after,
+each device does its ops, and each port its transfers, one by one.
+
+frontier-paths: the plan of the least path that memory leaves, along the order of the groups.
+
+The steps of `frontier.bound`: one place after the other, and what later ones ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.formulations.shared.device_pools import device_pools
+from placegap.formulations.shared.families import possible_devices
+from placegap.formulations.shared.symmetry import identical_devices
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import GraphIndex, group_by
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
+from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.plan import Plan
+from placegap.instances.structure.bottlenecks import memory_is_slack
+from placegap.instances.structure.group_order import group_order, place_of_ops
+from placegap.solvers.bounds.cheap_bounds import quick_bound
+from placegap.solvers.core.interrupts import never, stop_asked
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+
+UNKNOWN, HEAD, TAIL = 0, 1, 2
+"""Of an op: whether the way to its end, or that from its start, is known when its place is."""
+
+FORTH, BACK = np.int64(0), np.int64(1)
+"""Sides: ways from the beginning, and ways to the end. Numbers of numpy, so that kernels are
+compiled once for both."""
+
+WORK, INTO, OUT = 0, 1, 2
+"""What a device does since the last op that everything else comes before or after."""
+
+
+class OpenPlaces(NamedTuple):
+    """What later steps still ask for, of P places and n ops, and what is to come at least.
+
+    Attributes
+    ----------
+    places : (p,) int64
+        Whose devices are remembered.
+    ops : (s,) int64
+    rest_ns : (s,) int64
+        Beyond the way of each op: from its end, or to its start.
+    between : (b, 3) int64
+        Of two of the ops, by their places in `ops`, and the time from the end of the first to the
+        start of the second; pairs that no way leads between are left out.
+    """
+
+    places: Ints
+    ops: Ints
+    rest_ns: Ints
+    between: Ints
+
+
+class FrontierLabels(NamedTuple):
+    """L partial placements, by what is known of them.
+
+    Attributes
+    ----------
+    device : (L, places) int64
+        Of each place of the frontier; -1 where it has been forgotten.
+    way_ns : (L, ops) int64
+        To the end of each op of the frontier, or from its start.
+    held_bytes : (L, K) int64
+        By devices of the frontier; 0 on others.
+    pool_bytes : (L, S) int64
+        All that each pool of devices holds, or less.
+    since_ns : (L, 6 K) int64
+        Work, transfers in and transfers out of each device of the frontier since the last narrow
+        op: of ways from the beginning, then of those to the end.
+    base_ns : (L, 2) int64
+        The way of that narrow op.
+    done_ns : (L,) int64
+        The longest path that is complete.
+    source, on : (L,) int64
+        The label of the step before, and the device of the last place by that label's names.
+    """
+
+    device: Ints
+    way_ns: Ints
+    held_bytes: Ints
+    pool_bytes: Ints
+    since_ns: Ints
+    base_ns: Ints
+    done_ns: Ints
+    source: Ints
+    on: Ints
+
+
+class PlacedGraph(NamedTuple):
+    """The instance as the kernels take it.
+
+    Attributes
+    ----------
+    mode, narrow, section, place : (n,)
+        Of each op: which way of it is known; whether it is narrow; how many narrow ops of its mode
+        are placed before it; and the place of its group in the order.
+    time_ns, transfer_ns, link_class
+        As in `Arrays`, with `NO_WAY` where an op cannot be.
+    pred_ptr, pred_edge, succ_ptr, succ_edge, producer, consumer, tensor
+        As in `GraphIndex`.
+    able : (P, K) bool
+    size_bytes : (P,) int64
+    room_bytes : (K,) int64
+    peers : (K,) int64
+        The first device of each one's class.
+    pool : (K,) int64
+        That each device is in.
+    pool_room_bytes : (S,) int64
+        Of all devices of a pool; S is 0 where there are no pools.
+    has_ports : bool
+        Whether each device takes in, and sends out, one transfer of an edge at a time.
+    """
+
+    mode: Ints
+    narrow: Flags
+    section: Ints
+    place: Ints
+    time_ns: Ints
+    transfer_ns: Ints
+    link_class: Ints
+    pred_ptr: Ints
+    pred_edge: Ints
+    succ_ptr: Ints
+    succ_edge: Ints
+    producer: Ints
+    consumer: Ints
+    tensor: Ints
+    able: Flags
+    size_bytes: Ints
+    room_bytes: Ints
+    peers: Ints
+    pool: Ints
+    pool_room_bytes: Ints
+    has_ports: bool
+
+
+@kernel
+def extended(
+    graph: PlacedGraph,
+    labels: FrontierLabels,
+    old: OpenPlaces,
+    new: OpenPlaces,
+    here: int,
+    ops: Ints,
+    most_ns: int,
+) -> tuple[FrontierLabels, Ints, Ints]:
+    """All labels with one more place on each device that has room; their signatures and costs.
+
+    `ops` are those of the place, in topological order. A label costs what its ways and the least
+    that is to come make of a path; those that cost `most_ns` or more are left out. Of alike devices
+    outside the frontier the first one stands for all.
+    """
+    count, k = labels.held_bytes.shape
+    wide, many = len(new.places), len(new.ops)
+    most = count * k
+    device, way = np.empty((most, wide), np.int64), np.empty((most, many), np.int64)
+    held, done = np.zeros((most, k), np.int64), np.empty(most, np.int64)
+    pools = len(graph.pool_room_bytes)
+    pooled = np.empty((most, pools), np.int64)
+    since, base = np.zeros((most, 6 * k), np.int64), np.empty((most, 2), np.int64)
+    load_ns, way_ns = np.empty((6, k), np.int64), np.empty(2, np.int64)
+    signature, cost = np.empty(most, np.int64), np.empty(most, np.int64)
+    source, on = np.empty(most, np.int64), np.empty(most, np.int64)
+    at, value = np.full(len(graph.able), -1), np.zeros(len(graph.mode), np.int64)
+    tracked, taken, to = np.zeros(k, np.bool_), np.zeros(k, np.bool_), np.empty(k, np.int64)
+    found = 0
+    for row in range(count):
+        for b in range(k):
+            tracked[b] = False
+            taken[b] = False
+        for f in range(len(old.places)):
+            b = labels.device[row, f]
+            at[old.places[f]] = b
+            if b >= 0:
+                tracked[b] = True
+        for s in range(len(old.ops)):
+            value[old.ops[s]] = labels.way_ns[row, s]
+        for a in range(k):
+            if not tracked[a]:
+                if taken[graph.peers[a]]:
+                    continue
+                taken[graph.peers[a]] = True
+            load = labels.held_bytes[row, a] + graph.size_bytes[here]
+            if not graph.able[here, a] or load > graph.room_bytes[a]:
+                continue
+            q, size = graph.pool[a], graph.size_bytes[here]
+            if pools and labels.pool_bytes[row, q] > graph.pool_room_bytes[q] - size:
+                continue
+            at[here] = a
+            for x in range(6):
+                for b in range(k):
+                    load_ns[x, b] = labels.since_ns[row, x * k + b]
+            way_ns[0], way_ns[1] = labels.base_ns[row, 0], labels.base_ns[row, 1]
+            whole = _ways(graph, at, value, load_ns, way_ns, here, a, ops, labels.done_ns[row])
+            total = whole
+            for s in range(many):
+                total = max(total, value[new.ops[s]] + new.rest_ns[s])
+            for x in range(len(new.between)):
+                s, r, middle = new.between[x, 0], new.between[x, 1], new.between[x, 2]
+                total = max(total, value[new.ops[s]] + middle + value[new.ops[r]])
+            if total >= most_ns:
+                continue
+            _renamed(graph, at, new.places, to)
+            code = 0
+            for f in range(wide):
+                b = at[new.places[f]]
+                device[found, f] = -1 if b < 0 else to[b]
+                code = code * (k + 1) + device[found, f] + 1
+            for b in range(k):
+                if to[b] >= 0:
+                    held[found, to[b]] = labels.held_bytes[row, b]
+                    for x in range(6):
+                        since[found, x * k + to[b]] = load_ns[x, b]
+            if to[a] >= 0:
+                held[found, to[a]] = load
+            for x in range(pools):
+                pooled[found, x] = labels.pool_bytes[row, x] + (size if x == q else 0)
+            for s in range(many):
+                way[found, s] = value[new.ops[s]]
+            done[found], signature[found], cost[found] = whole, code, total
+            source[found], on[found] = row, a
+            base[found, 0], base[found, 1] = way_ns[0], way_ns[1]
+            found += 1
+    kept = FrontierLabels(
+        device[:found],
+        way[:found],
+        held[:found],
+        pooled[:found],
+        since[:found],
+        base[:found],
+        done[:found],
+        source[:found],
+        on[:found],
+    )
+    return kept, signature[:found], cost[:found]
+
+
+@kernel(allocates=False)
+def _ways(
+    graph: PlacedGraph,
+    at: Ints,
+    value: Ints,
+    since: Ints,
+    base: Ints,
+    here: int,
+    a: int,
+    ops: Ints,
+    done: int,
+) -> int:
+    """Write the ways of the ops of a place on device a; the longest path that is complete."""
+    for i in ops:
+        if graph.mode[i] == HEAD:
+            edges = graph.pred_edge[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]
+            way = _through_port(graph, at, value, a, edges, FORTH)
+            way = _since(graph, at, since, base, i, a, edges, way, FORTH)
+            value[i] = min(NO_WAY, way + graph.time_ns[i, a])
+            base[0] = value[i] if graph.narrow[i] else base[0]
+            done = max(done, value[i])
+    for i in ops[::-1]:
+        if graph.mode[i] == TAIL:
+            edges = graph.succ_edge[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]
+            way = _through_port(graph, at, value, a, edges, BACK)
+            way = _since(graph, at, since, base, i, a, edges, way, BACK)
+            value[i] = min(NO_WAY, way + graph.time_ns[i, a])
+            base[1] = value[i] if graph.narrow[i] else base[1]
+            done = max(done, value[i])
+    for i in ops:
+        if graph.mode[i] == HEAD:
+            for e in graph.succ_edge[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]:
+                j = graph.consumer[e]
+                if graph.mode[j] == TAIL and graph.place[j] <= here:
+                    way = value[i] + value[j] + _moved(graph, e, a, at[graph.place[j]])
+                    done = max(done, way)
+        elif graph.mode[i] == TAIL:
+            for e in graph.pred_edge[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]:
+                j = graph.producer[e]
+                if graph.mode[j] == HEAD and graph.place[j] <= here:
+                    way = value[i] + value[j] + _moved(graph, e, at[graph.place[j]], a)
+                    done = max(done, way)
+    return min(NO_WAY, done)
+
+
+@kernel(allocates=False)
+def _since(
+    graph: PlacedGraph,
+    at: Ints,
+    since: Ints,
+    base: Ints,
+    i: int,
+    a: int,
+    edges: Ints,
+    way: int,
+    side: np.int64,
+) -> int:
+    """Add an op, and what it exchanges within its section, to what devices do; the way to the op.
+
+    A narrow op waits for all of that.
+    """
+    first = 3 * side
+    if graph.has_ports:
+        for e in edges:
+            j = graph.consumer[e] if side else graph.producer[e]
+            b = at[graph.place[j]]
+            near = graph.section[j] == graph.section[i] - graph.narrow[i]
+            if near and b >= 0 and b != a:
+                length = _moved(graph, e, a, b) if side else _moved(graph, e, b, a)
+                since[first + (OUT if side else INTO), a] += length
+                since[first + (INTO if side else OUT), b] += length
+    if not graph.narrow[i]:
+        since[first + WORK, a] = min(NO_WAY, since[first + WORK, a] + graph.time_ns[i, a])
+        return way
+    for x in range(first, first + 3):
+        for b in range(since.shape[1]):
+            way = max(way, base[side] + since[x, b])
+            since[x, b] = 0
+    return way
+
+
+@kernel
+def _through_port(
+    graph: PlacedGraph, at: Ints, value: Ints, a: int, edges: Ints, side: np.int64
+) -> int:
+    """The way to where all is there that an op on device a reads; or from where it has sent all.
+
+    A port takes one transfer after the other, in by when they can begin: no order ends earlier.
+    Seen from the end, that holds of what it sends out as well.
+    """
+    last, count = 0, 0
+    begins, lengths = np.empty(len(edges), np.int64), np.empty(len(edges), np.int64)
+    for e in edges:
+        j = graph.consumer[e] if side else graph.producer[e]
+        b = at[graph.place[j]]
+        length = _moved(graph, e, a, b) if side else _moved(graph, e, b, a)
+        if length == 0 or not graph.has_ports:
+            last = max(last, value[j] + length)
+            continue
+        slot = count
+        while slot > 0 and begins[slot - 1] > value[j]:
+            begins[slot], lengths[slot] = begins[slot - 1], lengths[slot - 1]
+            slot -= 1
+        begins[slot], lengths[slot] = value[j], length
+        count += 1
+    free = 0
+    for slot in range(count):
+        free = max(free, begins[slot]) + lengths[slot]
+    return max(last, free)
+
+
+@kernel(allocates=False)
+def _moved(graph: PlacedGraph, e: int, a: int, b: int) -> int:
+    """What an edge takes between two devices, at least; nothing where one is forgotten."""
+    if a == b or a < 0 or b < 0:
+        return 0
+    return int(graph.transfer_ns[graph.tensor[e], graph.link_class[a, b]])
+
+
+@kernel(allocates=False)
+def _renamed(graph: PlacedGraph, at: Ints, places: Ints, to: Ints) -> None:
+    """New names of the devices of some places: alike ones by first appearance; -1 for others."""
+    k = len(to)
+    for b in range(k):
+        to[b] = -1
+    for q in places:
+        b = at[q]
+        if b < 0 or to[b] >= 0:
+            continue
+        for c in range(k):  # the first of its class that no other one has
+            free = graph.peers[c] == graph.peers[b]
+            for other in range(k):
+                free = free and to[other] != c
+            if free:
+                to[b] = c
+                break
+
+
+MOST_SHARE = 4
+"""Labels of one signature are at most this part of all."""
+
+POOL_PARTS = 64, 16, 4, 0
+"""Of the room of a pool: where there are too many labels, those with as many whole parts hold the
+least of any; 0 forgets what they hold."""
+
+
+def few_labels(
+    graph: PlacedGraph, labels: FrontierLabels, signature: Ints, cost: Ints, rows: int
+) -> tuple[FrontierLabels, bool]:
+    """At most so many labels, if not one for each signature; and whether anything was lost."""
+    most, lost = max(1, rows // MOST_SHARE), False
+    few, joined = thinned(labels, signature, cost, most)
+    for parts in POOL_PARTS if len(graph.pool_room_bytes) else ():
+        if not joined and len(few.done_ns) <= rows:
+            break
+        pooled, lost = _alike_pools(graph, labels.pool_bytes, signature, parts), True
+        labels = labels._replace(pool_bytes=pooled)
+        few, joined = thinned(labels, signature, cost, most)
+    while len(few.done_ns) > rows and most > 1:
+        most //= 2
+        few, joined = thinned(labels, signature, cost, most)
+    return few, lost or bool(joined)
+
+
+def _alike_pools(graph: PlacedGraph, pool_bytes: Ints, signature: Ints, parts: int) -> Ints:
+    """What pools hold, (L, S): the least of all labels of a signature that agree in whole parts."""
+    if not parts:
+        return np.zeros_like(pool_bytes)
+    whole = pool_bytes // np.maximum(1, graph.pool_room_bytes // parts)
+    same = np.unique(np.column_stack([signature, whole]), axis=0, return_inverse=True)[1].ravel()
+    least = np.full((same.max() + 1, pool_bytes.shape[1]), NO_WAY)
+    np.minimum.at(least, same, pool_bytes)
+    return least[same]
+
+
+@kernel
+def thinned(
+    labels: FrontierLabels, signature: Ints, cost: Ints, most: int
+) -> tuple[FrontierLabels, bool]:
+    """Of the labels of each signature those that no other one is below, and whether any are joined.
+
+    Where more than `most` are left, neighbours by cost are joined, with the least of each: no
+    completion of a joined label costs more than those of its parts.
+    """
+    by_cost = np.argsort(cost, kind="mergesort")
+    order = by_cost[np.argsort(signature[by_cost], kind="mergesort")]
+    kept = np.empty(len(order), np.int64)
+    count, at, joined = 0, 0, False
+    device, way = labels.device.copy(), labels.way_ns.copy()
+    held, done = labels.held_bytes.copy(), labels.done_ns.copy()
+    pooled = labels.pool_bytes.copy()
+    since, base = labels.since_ns.copy(), labels.base_ns.copy()
+    while at < len(order):
+        first = count
+        code = signature[order[at]]
+        while at < len(order) and signature[order[at]] == code:
+            row = order[at]
+            at += 1
+            below = False
+            for q in range(first, count):
+                below = below or _is_below(labels, kept[q], row)
+            if not below:
+                kept[count] = row
+                count += 1
+        size, stride = count - first, 1
+        while (size + stride - 1) // stride > most:
+            stride *= 2
+        if stride > 1:
+            joined = True
+            target = first
+            for q in range(first, count, stride):
+                row = kept[q]
+                for r in range(q + 1, min(count, q + stride)):
+                    other = kept[r]
+                    for s in range(way.shape[1]):
+                        way[row, s] = min(way[row, s], way[other, s])
+                    for b in range(held.shape[1]):
+                        held[row, b] = min(held[row, b], held[other, b])
+                    for x in range(pooled.shape[1]):
+                        pooled[row, x] = min(pooled[row, x], pooled[other, x])
+                    for b in range(since.shape[1]):
+                        since[row, b] = min(since[row, b], since[other, b])
+                    for b in range(2):
+                        base[row, b] = min(base[row, b], base[other, b])
+                    done[row] = min(done[row], done[other])
+                kept[target] = row
+                target += 1
+            count = target
+    rows = kept[:count]
+    left = FrontierLabels(
+        _rows(device, rows),
+        _rows(way, rows),
+        _rows(held, rows),
+        _rows(pooled, rows),
+        _rows(since, rows),
+        _rows(base, rows),
+        done[rows],
+        labels.source[rows],
+        labels.on[rows],
+    )
+    return left, joined
+
+
+@kernel
+def _rows(table: Ints, rows: Ints) -> Ints:
+    """Some rows of a table; numba compiles this loop sooner than an index of rows."""
+    chosen = np.empty((len(rows), table.shape[1]), np.int64)
+    for at in range(len(rows)):
+        for column in range(table.shape[1]):
+            chosen[at, column] = table[rows[at], column]
+    return chosen
+
+
+@kernel(allocates=False)
+def _is_below(labels: FrontierLabels, a: int, b: int) -> bool:
+    """Whether label a has at most as much of everything as label b."""
+    if labels.done_ns[a] > labels.done_ns[b]:
+        return False
+    for s in range(labels.way_ns.shape[1]):
+        if labels.way_ns[a, s] > labels.way_ns[b, s]:
+            return False
+    for k in range(labels.held_bytes.shape[1]):
+        if labels.held_bytes[a, k] > labels.held_bytes[b, k]:
+            return False
+    for x in range(labels.pool_bytes.shape[1]):
+        if labels.pool_bytes[a, x] > labels.pool_bytes[b, x]:
+            return False
+    for x in range(2):
+        if labels.base_ns[a, x] > labels.base_ns[b, x]:
+            return False
+    for x in range(labels.since_ns.shape[1]):
+        if labels.since_ns[a, x] > labels.since_ns[b, x]:
+            return False
+    return True
+
+
+MOST_WIDTH = 5
+"""Places of a frontier whose devices are remembered; those needed last are forgotten first."""
+
+MOST_CELLS = 30_000_000
+"""Of the tables of all labels of a step: where devices are many and unlike, fewer places are
+remembered."""
+
+
+class PlacingSteps(NamedTuple):
+    """The graph, the ops of each place in topological order, and the frontier after each."""
+
+    graph: PlacedGraph
+    ops: list[Ints]
+    frontiers: list[OpenPlaces]
+
+
+def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
+    """The steps of an instance whose resident bytes add up.
+
+    Examples
+    --------
+    The second op is asked for until the fourth, which is the last one, is placed:
+
+    >>> from placegap.instances import example
+    >>> [frontier.places.tolist() for frontier in steps_of(example(), Makespan()).frontiers]
+    [[0], [0, 1], [1, 2], []]
+    """
+    arrays, index = instance.arrays, instance.arrays.index
+    order = group_order(arrays)
+    place = place_of_ops(arrays, order)
+    member_ptr, member = group_by(place, len(order))
+    ops = [
+        part[np.argsort(index.topological_position[part], kind="stable")]
+        for part in np.split(member, member_ptr[1:-1])
+    ]
+    pools, peers = device_pools(arrays), np.arange(instance.num_devices)
+    for alike in identical_devices(instance, pools.pool.tolist()):  # a pool is filled once
+        peers[list(alike)] = alike[0]
+    room, mode = arrays.memory_bytes, _modes(index, place)
+    narrow, section = _sections(index, mode, place)
+    graph = PlacedGraph(
+        mode,
+        narrow,
+        section,
+        place,
+        np.where(possible_devices(instance), arrays.time_ns, NO_WAY),
+        arrays.transfer_ns,
+        arrays.link_class,
+        index.pred_ptr,
+        index.pred_edge,
+        index.succ_ptr,
+        index.succ_edge,
+        index.producer,
+        index.consumer,
+        index.tensor,
+        arrays.group_runs[order],
+        arrays.group_bytes[order],
+        np.where(room == NO_LIMIT, np.iinfo(np.int64).max, room),
+        peers,
+        pools.pool,
+        pools.room_bytes,
+        semantics.transfers == "per_edge" and semantics.channels in ("port", "half_duplex"),
+    )
+    return PlacingSteps(graph, ops, _frontiers(index, graph, ops, most_width(peers)))
+
+
+def most_width(peers: Ints) -> int:
+    """Places that are remembered, by the first device of each one's class: so few that there are
+    labels for all their signatures.
+
+    Examples
+    --------
+    Alike devices have no names; unlike ones do:
+
+    >>> most_width(np.zeros(64, np.int64)), most_width(np.arange(64))
+    (5, 1)
+    """
+    num_devices, classes = len(peers), len(np.unique(peers))
+    width, signatures = 0, 1
+    while width < MOST_WIDTH:
+        signatures *= min(num_devices, classes + width)  # one that is named, or of some class
+        if width and signatures * num_devices * 8 * num_devices > MOST_CELLS:
+            break
+        width += 1
+    return width
+
+
+def _modes(index: GraphIndex, place: Ints) -> Ints:
+    """Whose ways are known with their place, (n,): all that comes before, or after, is placed."""
+    mode = np.full(len(place), UNKNOWN)
+    order = index.topological_order.tolist()
+    for i in order:
+        before = index.producer[index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]]
+        if ((mode[before] == HEAD) & (place[before] <= place[i])).all():
+            mode[i] = HEAD
+    for i in reversed(order):
+        after = index.consumer[index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]]]
+        if mode[i] != HEAD and ((mode[after] == TAIL) & (place[after] <= place[i])).all():
+            mode[i] = TAIL
+    return mode
+
+
+def _sections(index: GraphIndex, mode: Ints, place: Ints) -> tuple[Flags, Ints]:
+    """Whether all other ops of an op's mode come before or after it, as they are placed, (n,); and
+    how many such ops are placed before each.
+    """
+    narrow, section = np.zeros(len(mode), np.bool_), np.zeros(len(mode), np.int64)
+    position, order = index.topological_position, index.topological_order
+    forward = (order, index.succ_ptr, index.consumer[index.succ_edge])
+    backward = (order[::-1], index.pred_ptr, index.producer[index.pred_edge])
+    for kind, sign in ((HEAD, 1), (TAIL, -1)):
+        inside = mode == kind
+        ops = np.flatnonzero(inside)
+        ops = ops[np.lexsort((sign * position[ops], place[ops]))]
+        rank = np.arange(len(ops))
+        earlier, later = (_how_many_lead_to(*way, inside) for way in (forward, backward)[::sign])
+        narrow[ops] = (earlier[ops] == rank) & (later[ops] == len(ops) - 1 - rank)
+        section[ops] = np.cumsum(narrow[ops])
+    return narrow, section
+
+
+def _how_many_lead_to(order: Ints, pointer: Ints, target: Ints, inside: Flags) -> Ints:
+    """How many of the ops inside lead to each of them, (n,); sets are bits of integers."""
+    sets = [0] * len(order)
+    for i in order[inside[order]].tolist():
+        for j in target[pointer[i] : pointer[i + 1]].tolist():
+            sets[j] |= sets[i] | (1 << i)
+    return np.array([each.bit_count() for each in sets], np.int64)
+
+
+def _frontiers(
+    index: GraphIndex, graph: PlacedGraph, members: list[Ints], width: int
+) -> list[OpenPlaces]:
+    known = (graph.mode[graph.producer] != UNKNOWN) & (graph.mode[graph.consumer] != UNKNOWN)
+    u, v = graph.producer[known], graph.consumer[known]
+    last_op, last = np.full(len(graph.mode), -1), np.full(len(members), -1)
+    np.maximum.at(last_op, u, graph.place[v])
+    np.maximum.at(last_op, v, graph.place[u])
+    np.maximum.at(last, graph.place, last_op)
+    least, order = graph.time_ns.min(axis=1), index.topological_order
+    head, tail = _ways_from(graph, order, least, -1), _ways_to_the_end(graph, order, least)
+    rest, ways = np.where(graph.mode == HEAD, tail, head), dict[int, Ints]()
+    frontiers, places, ops = list[OpenPlaces](), list[int](), np.zeros(0, np.int64)
+    for here, added in enumerate(members):
+        places = [q for q in [*places, here] if last[q] > here]
+        places = sorted(sorted(places, key=lambda q: (last[q], q))[:width])
+        ops = np.concatenate([ops, added])
+        ops = ops[last_op[ops] > here]
+        heads = np.flatnonzero(graph.mode[ops] == HEAD)
+        others = np.flatnonzero(graph.mode[ops] != HEAD)
+        # no ways where there is nothing between: wide graphs have many open ops
+        asked = ops[heads].tolist() if len(others) else []
+        ways = {i: ways[i] if i in ways else _ways_from(graph, order, least, i) for i in asked}
+        between = [np.zeros((0, 3), np.int64)]
+        for s, i in zip(heads.tolist(), asked, strict=False):
+            reached = others[ways[i][ops[others]] >= 0]
+            between.append(
+                np.column_stack([np.full(len(reached), s), reached, ways[i][ops[reached]]])
+            )
+        frontiers.append(
+            OpenPlaces(np.array(places, np.int64), ops, rest[ops], np.concatenate(between))
+        )
+    return frontiers
+
+
+@kernel
+def _ways_from(graph: PlacedGraph, order: Ints, least: Ints, source: int) -> Ints:
+    """Least time from the end of an op to the start of each, (n,), -1 where no way leads; from the
+    beginning for source -1.
+    """
+    way = np.full(len(order), -1)
+    for j in order:
+        if source < 0:
+            way[j] = 0
+        for e in graph.pred_edge[graph.pred_ptr[j] : graph.pred_ptr[j + 1]]:
+            i = graph.producer[e]
+            if i == source:
+                way[j] = max(way[j], 0)
+            elif way[i] >= 0:
+                way[j] = min(NO_WAY, max(way[j], way[i] + least[i]))
+    return way
+
+
+@kernel
+def _ways_to_the_end(graph: PlacedGraph, order: Ints, least: Ints) -> Ints:
+    """Least time from the end of each op to the end of all, (n,)."""
+    way = np.zeros(len(order), np.int64)
+    for i in order[::-1]:
+        for e in graph.succ_edge[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]:
+            j = graph.consumer[e]
+            way[i] = min(NO_WAY, max(way[i], way[j] + least[j]))
+    return way
+
+
+FEW_ROWS, MOST_ROWS, MORE_ROWS = 256, 2_048, 8_192
+"""Labels of a step: where there are more, each signature keeps fewer. The first are enough for most
+aims, and the last are for where something is proven."""
+
+HOPELESS = 0.85
+"""Of what is known: a path below that is left by joining few labels, and by joining more."""
+
+MOST_OPS = 5_000
+"""Larger graphs are not tried."""
+
+STRIDE, LEAST_STRIDE = 0.06, 0.004
+"""By what shares aims rise; halved where a path below the aim is found."""
+
+
+class StepTrace(NamedTuple):
+    """How the labels of a step came about: `labels.FrontierLabels.source`, `on` and `device`."""
+
+    source: Ints
+    on: Ints
+    device: Ints
+
+
+class LeastPath(NamedTuple):
+    """The least path below an aim.
+
+    `ns` is None if there is none. With `joined`, it may be less than the least. `traces` are those
+    of all steps.
+    """
+
+    ns: int | None
+    joined: bool
+    traces: list[StepTrace]
+
+
+def frontier_bound(
+    instance: Instance,
+    semantics: Makespan,
+    known_ns: int,
+    stop: Callable[[], bool] = never,
+    rows: int = MOST_ROWS,
+) -> int:
+    """What memory along the order of the groups proves of every makespan, in ns.
+
+    Parameters
+    ----------
+    instance : Instance
+        Whose resident bytes add up (`structure.additive_memory`).
+    semantics : Makespan
+    known_ns : int
+        What is proven already; the result is no less.
+    stop : callable
+        Asked at each step whether to end with what is proven so far.
+    rows : int
+        Labels of a step, at most.
+
+    Notes
+    -----
+    O(P L K (w + L)) for each aim, with P groups, at most `rows` labels L and w numbers in each.
+
+    Examples
+    --------
+    Each of two devices holds one of two ops, and the tensor between them takes 5 ns:
+
+    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+    >>> ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=1) for x in "ab")
+    >>> devices = tuple(Device(name=x, kind="gpu", memory_bytes=1) for x in ("g0", "g1"))
+    >>> links = tuple(Link(source=x, target=y, bandwidth_bytes_per_s=10**9)
+    ...               for x, y in (("g0", "g1"), ("g1", "g0")))
+    >>> graph = Graph(name="two", ops=ops, edges=(Edge(producer="a", consumer="b", bytes=5),))
+    >>> cluster = Cluster(name="two", devices=devices, links=links)
+    >>> frontier_bound(Instance(name="two", graph=graph, cluster=cluster), Makespan(), 2)
+    7
+    """
+    if instance.num_ops > MOST_OPS or memory_is_slack(instance):
+        return known_ns
+    best, stride, steps = known_ns, STRIDE, steps_of(instance, semantics)
+    now = FEW_ROWS if rows <= MOST_ROWS else rows
+    most_ns = longest_ns(instance)
+    while stride >= LEAST_STRIDE:
+        aim = int(best * (1 + stride)) + 1
+        if aim > most_ns:  # no plan at all, or nothing left to prove: nothing that this bound says
+            return best
+        found = least_below(steps, aim, stop, rows=now)
+        if found is None:
+            return best
+        if found.ns is None:
+            best = aim
+            continue
+        if not found.joined:
+            return max(best, found.ns)
+        if now < rows and (best > known_ns or found.ns > best * HOPELESS):
+            now = rows
+            continue
+        if found.ns < best * (1 - STRIDE):  # too much is lost in joining
+            return best
+        best, stride = max(best, found.ns), stride / 2
+    return best
+
+
+def longest_ns(instance: Instance) -> int:
+    """What everything takes one after the other, each at its longest, if not more."""
+    arrays = instance.arrays
+    work = arrays.time_ns.max(axis=1).astype(object).sum()
+    moves = arrays.transfer_ns.max(axis=1)[arrays.index.tensor].astype(object).sum()
+    return int(work) + int(moves) + 1
+
+
+def least_below(
+    steps: PlacingSteps,
+    aim_ns: int,
+    stop: Callable[[], bool] = never,
+    *,
+    rows: int = MOST_ROWS,
+    trace: bool = False,
+) -> LeastPath | None:
+    """The least path, if it is below the aim; None where it was stopped or has too many labels."""
+    k, none = steps.graph.able.shape[1], np.zeros(0, np.int64)
+    old, joined, traces = OpenPlaces(none, none, none, np.zeros((0, 3), np.int64)), False, []
+    known = FrontierLabels(
+        np.zeros((1, 0), np.int64),
+        np.zeros((1, 0), np.int64),
+        np.zeros((1, k), np.int64),
+        np.zeros((1, len(steps.graph.pool_room_bytes)), np.int64),
+        np.zeros((1, 6 * k), np.int64),
+        np.zeros((1, 2), np.int64),
+        np.zeros(1, np.int64),
+        none,
+        none,
+    )
+    for here, new in enumerate(steps.frontiers):
+        if stop():
+            return None
+        found, signature, cost = extended(
+            steps.graph, known, old, new, here, steps.ops[here], aim_ns
+        )
+        if not len(cost):
+            return LeastPath(None, joined, [])
+        old = new
+        fitting = MOST_CELLS // (k * (len(new.ops) + 8 * k))  # rows of the next step's tables
+        known, lost = few_labels(steps.graph, found, signature, cost, min(rows, fitting))
+        if len(known.done_ns) > 2 * fitting + 1:  # of one label per signature
+            return None
+        joined = joined or bool(lost)
+        if trace:
+            traces.append(StepTrace(known.source, known.on, known.device))
+    return LeastPath(int(known.done_ns.min()), joined, traces)
+
+
+def devices_of(
+    graph: PlacedGraph, frontiers: Sequence[OpenPlaces], traces: Sequence[StepTrace]
+) -> Ints:
+    """Devices of the places, (P,), by the first label of the last step.
+
+    A label knows the devices of its frontier by names of its own; any other one is a device of its
+    class that has most room left. It may be too full.
+    """
+    row, path = 0, list[int]()
+    for trace in reversed(traces):
+        path.append(row)
+        row = int(trace.source[row])
+    path.reverse()
+    at, room = np.full(len(path), -1), graph.room_bytes.astype(np.float64)
+    for here, row in enumerate(path):
+        named: dict[int, int] = {}
+        if here:
+            names = traces[here - 1].device[path[here - 1]].tolist()
+            named = dict(zip(names, at[frontiers[here - 1].places].tolist(), strict=True))
+        name = int(traces[here].on[row])
+        if name not in named:
+            others = np.flatnonzero(graph.peers == graph.peers[name]).tolist()
+            free = [k for k in others if k not in named.values()]
+            named[name] = max(free, key=lambda k: room[k])
+        at[here] = named[name]
+        room[at[here]] -= graph.size_bytes[here]
+    return at
+
+
+def plan_on(graph: PlacedGraph, at: Ints) -> Plan:
+    """The plan that has each op on the device of its group's place."""
+    return Plan.on(at[graph.place].tolist())
+
+
+MORE_AIMS = 2
+"""Aims that a path is below, until which plans are made: the second may fit, and be shorter."""
+
+
+def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Place groups by the labels of `frontier.bound`, at the least path that they know.
+
+    Where memory forces transfers, a plan is good if its longest path is short. The labels know that
+    path, forward and backward, and what the devices of the frontier and pools of devices hold. They
+    do not know what a device still holds that has left the frontier: the emptiest one of its kind
+    is taken, and a plan that does not fit is no plan. Aims rise from what is proven by paths until
+    there is a path below, and once more; the plan with the shortest schedule counts. With slack
+    memory nothing forces transfers, and there is no plan. A heuristic, for at most 5,000 ops. O(P L
+    K (w + L)) for each aim, with P groups, at most 2,048 labels L and w numbers in each.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> run(Task(example(), Makespan())).message
+    'memory is slack: it forces no transfers'
+    """
+    instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
+    if instance.num_ops > MOST_OPS:
+        return Outcome(message=f"{instance.num_ops} ops are more than {MOST_OPS}")
+    if memory_is_slack(instance):
+        return Outcome(message="memory is slack: it forces no transfers")
+
+    def is_over() -> bool:
+        return stop_asked() or clock.left_s == 0.0
+
+    steps, most_ns = steps_of(instance, semantics), longest_ns(instance)
+    best: tuple[int, Plan] | None = None
+    aim, more = quick_bound(instance, semantics).ns, MORE_AIMS
+    while more > 0 and aim <= most_ns:
+        aim = int(aim * (1 + STRIDE)) + 1
+        found = least_below(steps, aim, is_over, trace=True)
+        if found is None:
+            break
+        if found.ns is None:
+            continue
+        more -= 1
+        plan = plan_on(steps.graph, devices_of(steps.graph, steps.frontiers, found.traces))
+        verdict = evaluate(instance, plan, semantics)
+        value_ns = verdict.value_ns
+        if verdict.feasible and value_ns is not None and (best is None or value_ns < best[0]):
+            best = value_ns, plan
+        if best is not None and not found.joined:
+            break
+    if best is None:
+        return Outcome(message="memory: no path of labels makes a plan that fits")
+    return Outcome(best[1])
+
+
+register(
+    Method(
+        name="frontier-paths",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="placegap",
+        summary="the least path that memory leaves along the order of the groups",
+        run=run,
+        params=Params,
+        packages=("numba",),
+    )
+)
