@@ -73,7 +73,7 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
     from placegap.instances.corpus.corpus import corpus_names, load_corpus
     from placegap.instances.corpus.generate import FAMILIES
     from placegap.instances.corpus.workloads.registry import workloads
-    from placegap.instances.costing import catalogue
+    from placegap.instances.costing.catalogue import catalogue
     from placegap.instances.files.cluster_file import cluster_names, load_cluster
     from placegap.instances.importers.torch_export.presets import presets
     from placegap.instances.problem.integers import format_bytes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
 from placegap.instances.corpus.workloads.registry import build_workload, is_workload
-from placegap.instances.costing import catalogue
+from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.importers.measured_times import MEASURED, read_times, with_times

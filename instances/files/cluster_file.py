@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from placegap.instances.costing import catalogue, device_spec
+from placegap.instances.costing.catalogue import catalogue, device_spec
 from placegap.instances.files.document import read_json
 from placegap.instances.problem.instance import (
     Cluster,

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from placegap.instances.costing import cost_graph
+from placegap.instances.costing.roofline import cost_graph
 from placegap.instances.problem.instance import (
     BestKnown,
     Cluster,

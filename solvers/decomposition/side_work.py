@@ -13,7 +13,8 @@ from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.intervals import Interval
 from placegap.solvers.bounds.interval_arcs import chain_arcs
-from placegap.solvers.bounds.side_work import FREE, HERE, MOST_NODES, Branches, SideArcs, TwoSides
+from placegap.solvers.bounds.side_work.branches import MOST_NODES, Branches
+from placegap.solvers.bounds.side_work.two_sides import FREE, HERE, SideArcs, TwoSides
 from placegap.solvers.bounds.work_windows import work_windows
 from placegap.solvers.decomposition.arcs import Use
 from placegap.solvers.decomposition.chain import Chain, Lengths

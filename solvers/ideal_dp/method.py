@@ -33,7 +33,8 @@ from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.ideal_dp.any_kinds.bracket import KindsBracket
 from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem, build_kinds, why_not_kinds
-from placegap.solvers.ideal_dp.memory import Misfit, Steps, settle
+from placegap.solvers.ideal_dp.memory.idle_steps import Misfit, Steps
+from placegap.solvers.ideal_dp.memory.settle import settle
 from placegap.solvers.ideal_dp.two_kinds.bracket import TwoKindsBracket
 
 

@@ -229,7 +229,7 @@ def read_split_file(path: Path) -> object:
 
 def read_catalogue_file(path: Path) -> object:
     """Read a device catalogue."""
-    from placegap.instances.costing import read_catalogue
+    from placegap.instances.costing.catalogue import read_catalogue
 
     return read_catalogue(path)
 

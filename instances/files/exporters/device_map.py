@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from placegap.instances.costing import is_cpu
+from placegap.instances.costing.catalogue import is_cpu
 from placegap.instances.files.exporters.placed_modules import layer_devices
 from placegap.instances.problem.instance import WITHOUT_OPS, Instance
 from placegap.instances.problem.semantics import Semantics

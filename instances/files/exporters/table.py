@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placegap.instances.costing import is_cpu
+from placegap.instances.costing.catalogue import is_cpu
 from placegap.instances.files.exporters.chrome_trace import write_chrome_trace
 from placegap.instances.files.exporters.device_map import write_device_map
 from placegap.instances.files.exporters.megatron_layout import write_megatron

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from placegap.instances.costing import DeviceSpec
+from placegap.instances.costing.catalogue import DeviceSpec
 from placegap.instances.importers.torch_export.options import Dtype
 from placegap.instances.importers.torch_profile.device_type import DeviceType
 from placegap.instances.importers.torch_profile.op_times import (

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from placegap.instances.costing import DeviceSpec, catalogue, roofline_ns
+from placegap.instances.costing.catalogue import DeviceSpec, catalogue
+from placegap.instances.costing.roofline import roofline_ns
 from placegap.instances.importers.torch_export.fx_reader import FxProgram, read_fx_graph
 from placegap.instances.importers.torch_export.model import build_model
 from placegap.instances.importers.torch_export.options import Dtype, TraceOptions

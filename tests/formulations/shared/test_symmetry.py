@@ -45,7 +45,7 @@ from placegap.instances import (
     Semantics,
     evaluate,
 )
-from placegap.instances.costing import cost_graph
+from placegap.instances.costing.roofline import cost_graph
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.referee.orders import plan_from_times
 from placegap.instances.referee.plan import Transfer

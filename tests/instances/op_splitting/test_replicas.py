@@ -20,7 +20,7 @@ from placegap.instances import (
     load_corpus,
 )
 from placegap.instances.corpus.training import mirror_training
-from placegap.instances.costing import cost_graph
+from placegap.instances.costing.roofline import cost_graph
 from placegap.instances.op_splitting import replicas as replicas_module
 from placegap.instances.op_splitting.replicas import replicate, stated_batch
 

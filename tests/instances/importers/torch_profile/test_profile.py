@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import Cluster, Device, InputError
-from placegap.instances.costing import catalogue
+from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.importers.measured_times import read_times, with_times
 from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.importers.torch_profile.profile import (

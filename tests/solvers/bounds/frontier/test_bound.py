@@ -25,8 +25,9 @@ from placegap.instances import (
     load_corpus,
 )
 from placegap.instances.structure.additive_memory import relax_memory
-from placegap.solvers.bounds import frontier
-from placegap.solvers.bounds.frontier import frontier_bound, least_below, longest_ns, steps_of
+from placegap.solvers.bounds.frontier import bound as frontier
+from placegap.solvers.bounds.frontier.bound import frontier_bound, least_below, longest_ns
+from placegap.solvers.bounds.frontier.steps import steps_of
 
 
 def block(*, memory: int, devices: int = 2, mirrored: bool = False) -> Instance:

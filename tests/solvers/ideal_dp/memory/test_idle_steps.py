@@ -15,7 +15,7 @@ from placegap.instances.corpus.partitioning_like import KINDS, on_devices, parti
 from placegap.solvers import Result, solve
 from placegap.solvers.chains.stage_bounds import raise_bound
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.ideal_dp.memory import most_held
+from placegap.solvers.ideal_dp.memory.idle_memory import most_held
 from placegap.solvers.ideal_dp.two_kinds.bracket import TwoKindsBracket
 
 CHAIN = MaxLoad(plans="chain")

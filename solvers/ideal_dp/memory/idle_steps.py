@@ -1,8 +1,4 @@
-"""Chains whose idle blocks hold bytes, or that have to fit at their peak.
-
-Devices whose memory cannot end in any plan up to a load, by a fractional knapsack.
-
-The best chain where idle blocks hold bytes: solved without their bytes first, then with them.
+"""The best chain where idle blocks hold bytes: solved without their bytes first, then with them.
 
 Idle blocks that join a neighbour leave few ideals (`instances.structure.idle_blocks`). Where that
 is exact one run is enough. Where their bytes may matter, in this order, until value and bound meet:
@@ -15,17 +11,6 @@ is exact one run is enough. Where their bytes may matter, in this order, until v
 4. The relaxation's best plan overfills some devices. The largest of the blocks that do it stay
    alone from now on, and the last two steps are done again: more ideals, but between a bound and a
    value that are close by now. In the end all such blocks are alone, and that is exact.
-
-The best chain that fits at its peak, where the best chain of the floor does not.
-
-Two runs of the DP for any devices, in which each stage's peak is looked up (`stage_peak`):
-
-1. Idle blocks move along with neighbours, and everything counts: a restriction, whose plans fit.
-2. If any have moved, those hold nothing: a relaxation, as what is left holds no more than in the
-   plan of all ops, wherever those are. Its optimum is a bound, and often its plan fits as it is.
-
-Devices whose memory may end at a peak are alike only with equal memory, though all of them may
-hold the floor.
 """
 
 from __future__ import annotations
@@ -37,82 +22,19 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.array_types import Flags
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.additive_memory import ceiling_bytes, relax_memory
-from placegap.instances.structure.blocks import Blocks, contract
+from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.idle_blocks import IdleRule
-from placegap.solvers.core.clock import Clock, LimitReached, now_s
+from placegap.solvers.core.clock import LimitReached, now_s
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import teller
-from placegap.solvers.core.result import Outcome, relative_gap
-from placegap.solvers.core.trust import PROOF
-from placegap.solvers.ideal_dp.any_kinds.bracket import KindsBracket
-from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds, why_not_kinds
-from placegap.solvers.ideal_dp.any_kinds.search import KindsSearch
+from placegap.solvers.core.result import relative_gap
 from placegap.solvers.ideal_dp.bracket import Bracket
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals
-from placegap.solvers.ideal_dp.ideals.stage_peak import for_ideals, stage_peak
-
-
-def roomy_within(instance: Instance, limit_ns: int, replicas: int = 1) -> Flags:
-    """Devices that hold every set of ops which they can run within a load, (K,).
-
-    A device's compute is at most its load, of a stage of r replicas at most r times that. What it
-    then holds at most is a knapsack's optimum: ops are worth their bytes and take their time.
-
-    Examples
-    --------
-    Two ops of 10 ns and 5 bytes each, of which a device of 7 bytes does but one in 19 ns:
-
-    >>> from placegap.instances import Cluster, Device, Graph, Op
-    >>> ops = tuple(Op(name=n, time_ns={"gpu": 10}, resident_bytes=5) for n in "ab")
-    >>> gpu = Device(name="gpu", kind="gpu", memory_bytes=7)
-    >>> instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=()),
-    ...                     cluster=Cluster(name="c", devices=(gpu,), links=()))
-    >>> roomy_within(instance, 13).tolist(), roomy_within(instance, 20).tolist()
-    ([True], [False])
-    """
-    arrays = instance.arrays
-    size, most = arrays.resident_bytes, replicas * limit_ns
-    known: dict[bytes, int] = {}
-    roomy = np.zeros(instance.num_devices, np.bool_)
-    for k in range(instance.num_devices):
-        time = arrays.time_ns[:, k]
-        key = time.tobytes()
-        if key not in known:
-            runs = (time != UNSUPPORTED) & (time <= most)
-            known[key] = most_held(time[runs], size[runs], most)
-        roomy[k] = known[key] <= arrays.memory_bytes[k]
-    return roomy
-
-
-def most_held(time_ns: Ints, size: Ints, capacity_ns: int) -> int:
-    """At least the most bytes of things whose times sum up to a capacity; in exact integers.
-
-    For any price p of a ns, it is at most p * capacity + the sum of max(0, bytes - p * ns): linear
-    programming duality. The best p is bytes / ns of the thing that no longer fits as a whole.
-
-    Examples
-    --------
-    >>> most_held(np.array([0, 4, 6]), np.array([1, 8, 6]), 7)
-    12
-    """
-    total = int(size.sum())
-    if int(time_ns.sum()) <= capacity_ns:
-        return total
-    order = np.argsort(-size / np.maximum(time_ns, 1e-9), kind="stable")
-    at = int(np.searchsorted(np.cumsum(time_ns[order]), capacity_ns, side="right"))
-    worth, takes = int(size[order[at]]), int(time_ns[order[at]])
-    times, sizes = time_ns.tolist(), size.tolist()
-    spare = sum(max(0, s * takes - worth * t) for s, t in zip(sizes, times, strict=True))
-    most: int = (worth * capacity_ns + spare) // takes
-    return min(total, most)
-
+from placegap.solvers.ideal_dp.memory.idle_memory import roomy_within
 
 B = TypeVar("B", bound=Bracket)
 
@@ -317,115 +239,3 @@ def overfilling(instance: Instance, plan: Plan, held: Flags) -> Flags:
             found[i] = True
             left -= int(size[i])
     return found
-
-
-MOST_IDEALS = 20_000
-"""With more ideals than this that may matter the question stays open."""
-
-
-class PeakBracket(KindsBracket):
-    """What is known of chains whose stages fit at their peak."""
-
-    def __init__(
-        self, task: Task[MaxLoad], part: Task[MaxLoad], clock: Clock, *, all_count: bool
-    ) -> None:
-        """Of the restriction, or of the relaxation, of a task, on its floor."""
-        floor, semantics = part.instance, part.semantics
-        most = int(ceiling_bytes(task.instance).sum())
-        room = np.minimum(task.instance.arrays.memory_bytes, most).tolist()
-        rule = IdleRule("move" if all_count else "drop")
-        super().__init__(part, build_kinds(floor, semantics, rule, room), clock)
-        blocks = self.problem.blocks
-        solid = _solid(floor, blocks) & blocks.held
-        self.is_exact = bool(solid.all())
-        counted = np.ones_like(solid) if all_count else solid
-        self.peak = stage_peak(task.instance, blocks.block, counted)
-        bytes_ = [task.instance.arrays.memory_bytes[list(own)] for own in self.devices_of_kinds()]
-        self.room_bytes = np.array([own.min() if all_count else own.max() for own in bytes_])
-
-    def search(self, ideals: Ideals) -> KindsSearch:
-        """The DP over some ideals."""
-        found = KindsSearch(self.book, ideals, self.clock)
-        found.peak = for_ideals(self.peak, ideals.size)
-        found.peak_room = self.room_bytes
-        return found
-
-    def raise_bound(self) -> None:
-        """Do nothing: stage LPs know of sums alone, and the run on the floor has asked them."""
-
-    def run(self) -> None:
-        """Look at the ideals of some orders, then at all."""
-        self.cut()
-        self.close(MOST_IDEALS)
-
-
-def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | None:
-    """Search the best chain that fits at its peak, after a run on the floor.
-
-    Parameters
-    ----------
-    task : Task[MaxLoad]
-        Its semantics has memory ``peak``.
-    first : Outcome
-        Of the run on the floor, whose plan does not fit.
-    plan : Plan or None
-        The best that is known to fit.
-
-    Returns
-    -------
-    Outcome or None
-        A plan that fits, if it knows one, and a bound; None where it has nothing to say.
-    """
-    semantics = task.semantics
-    floor, plain = relax_memory(task.instance, semantics)
-    assert isinstance(plain, MaxLoad)
-    if semantics.plans != "chain" or semantics.replicas or semantics.levels == 2:
-        return None
-    if why_not_kinds(floor, plain) is not None:
-        return None
-    clock = Clock(task.limits.time_limit_s)
-    part = replace(task, instance=floor, semantics=plain, incumbent=plan)
-    strict, loose, message = PeakBracket(task, part, clock, all_count=True), None, ""
-    lower = strict.lower = max(strict.lower, first.bound_ns or 0)
-    try:
-        strict.run()
-        if not strict.is_exact and not (strict.value is not None and strict.value <= lower):
-            loose = PeakBracket(task, part, clock, all_count=False)
-            loose.adopt(strict.value, strict.plan)
-            loose.lower = max(loose.lower, lower)
-            loose.run()
-    except LimitReached as limit:
-        message = f"stopped: {limit}"
-    plans, proven = [plan, strict.plan], strict if strict.is_exact else loose
-    if loose is not None:
-        plans.append(loose.plan)
-    return Outcome(
-        plan=_best(task, plans),
-        bound_ns=lower if proven is None else proven.lower,
-        bound_origin="ideal-dp",
-        rests_on=PROOF,
-        message=message,
-        details={"peak_ideals": strict.counts.get("kept_ideals", 0)},
-    )
-
-
-def _solid(instance: Instance, joined: Blocks) -> Flags:
-    """Ops of blocks that have joined no other: alone, or with time where both run, (n,)."""
-    apart = contract(instance, merge_idle=False)
-    home = np.zeros(apart.num_blocks, np.int64)
-    home[apart.block] = joined.block
-    runs = joined.time_ns[home] != UNSUPPORTED
-    takes_time = (runs & (apart.time_ns > 0)).any(axis=1)
-    is_alone = np.bincount(home)[home] == 1
-    return np.asarray((takes_time | is_alone)[apart.block])
-
-
-def _best(task: Task[MaxLoad], plans: list[Plan | None]) -> Plan | None:
-    """The plan of least value that fits at its peak, as the referee says."""
-    values = {}
-    for at, plan in enumerate(plans):
-        if plan is not None:
-            verdict = evaluate(task.instance, plan, task.semantics)
-            if verdict.feasible and verdict.value_ns is not None:
-                values[at] = verdict.value_ns
-    return plans[min(values, key=lambda at: values[at])] if values else None

@@ -1,0 +1,1 @@
+"""Times from FLOPs, bytes and the catalogue of devices."""

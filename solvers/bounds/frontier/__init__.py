@@ -1,0 +1,1 @@
+"""Memory along the order of the colocation groups: a bound, and plans, from labels of frontiers."""

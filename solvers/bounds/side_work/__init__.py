@@ -1,0 +1,1 @@
+"""Bounds of a chain together with the work beside it."""

@@ -1,0 +1,1 @@
+"""chain-sides: the sides of a bound as plans."""

@@ -1,0 +1,1 @@
+"""Plans of a training step by the labels of its nested layers."""

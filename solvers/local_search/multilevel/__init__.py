@@ -1,0 +1,1 @@
+"""`multilevel`: the disjunctive search on graphs of few parts, then on the graph itself."""
