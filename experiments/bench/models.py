@@ -22,7 +22,7 @@ from placegap.instances.files.document import Document
 from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends.highs import hand_over
 from placegap.solvers.core.method import Limits
 

@@ -25,8 +25,7 @@ from placegap.instances.importers.torch_export.options import (
     is_traced,
 )
 from placegap.instances.problem.instance import Cluster, Graph, Instance
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.transforms.device_memory import with_device_memory
 
 MOST_NAMES = 4

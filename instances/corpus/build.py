@@ -23,8 +23,7 @@ from placegap.instances.importers.dnn_partitioning import read_dnn_partitioning
 from placegap.instances.importers.onnx.model import read_onnx
 from placegap.instances.problem.instance import Provenance
 from placegap.instances.problem.semantics import LatencySubgraphs
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, instead_of
 
 ONNX_LIGHT = (
     "bvlc_alexnet",

@@ -19,8 +19,7 @@ from placegap.instances.files.document import Document, load_document, read_json
 from placegap.instances.problem.instance import BestKnown, Cluster, Instance, Name
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.data_files import data_path
-from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 
 ONNX_FAMILY, PARTITIONING_FAMILY = "onnx-light", "dnn-partitioning"
 NETWORK_FAMILY = "networks"

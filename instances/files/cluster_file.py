@@ -43,10 +43,9 @@ from placegap.instances.problem.instance import (
 )
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.reading.data_files import data_path
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.instances.reading.file_kinds import refuse_other
 from placegap.instances.reading.input_limits import MAX_DEVICES
-from placegap.instances.reading.near_names import instead_of
 from placegap.instances.reading.yaml_file import read_yaml
 
 

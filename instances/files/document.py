@@ -24,8 +24,12 @@ from placegap.instances.problem.instance import (
     Name,
 )
 from placegap.instances.problem.semantics import StatedSemantics
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError, from_validation_error, lies_in_cluster
+from placegap.instances.reading.errors import (
+    InputError,
+    from_validation_error,
+    lies_in_cluster,
+    paused_collector,
+)
 from placegap.instances.reading.input_files import read_content
 from placegap.instances.reading.input_limits import MAX_LINKS, MAX_VALUES
 

@@ -25,8 +25,7 @@ from placegap.instances.op_splitting.shares import Cut, divide, fresh, held_byte
 from placegap.instances.op_splitting.split import MOST_PARTS, OpSplit
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Edge, Graph, Instance, Op
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, from_validation_error, paused_collector
 
 
 def stated_batch(graph: Graph) -> int | None:
@@ -87,7 +86,7 @@ def replicate(instance: Instance, batch: int, copies: int) -> OpSplit:
     bounds = shares(Op(name="batch", axis_sizes={"batch": batch}), Cut("batch", copies))
     whole, kept = works_on_weights(graph), kept_bytes(instance, tensors_of(instance, sums))
     with paused_collector():
-        names, groups = _names(graph, copies), _groups(graph, copies)
+        names, groups = _replica_names(graph, copies), _groups(graph, copies)
         ops: list[Op] = []
         edges: list[Edge] = []
         for j in range(copies):
@@ -154,7 +153,7 @@ def _edges_of_copy(
             yield slice_edge(edge, names[a], names[b], edge.tensor, bounds, j)
 
 
-def _names(graph: Graph, copies: int) -> list[list[str]]:
+def _replica_names(graph: Graph, copies: int) -> list[list[str]]:
     """Names of the ops of each copy."""
     taken = {op.name for op in graph.ops}
     numbers = range(1, copies + 1)

@@ -27,8 +27,7 @@ from placegap.instances.op_splitting.shares import Cut, divide, fresh, held_byte
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance, Op
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, from_validation_error, paused_collector
 
 WHOLE, GATHER = -1, -2
 """In place of a part's number: an op that was not split, and what joins the parts of one."""

@@ -17,7 +17,7 @@ from placegap.instances.problem.semantics import (
     has_two_levels,
     plan_class,
 )
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.channels import channel_name, channels_of
 from placegap.instances.referee.memory import Holdings, held_bytes, memory_violations
 from placegap.instances.referee.pipeline.in_flight import (

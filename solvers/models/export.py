@@ -15,8 +15,7 @@ import pyomo.environ as pyo
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.errors import InputError, paused_collector
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers.core.method import Formulation, Limits, Task

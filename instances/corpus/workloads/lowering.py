@@ -8,7 +8,7 @@ from placegap.instances.corpus.workloads.summaries import INDEX_BYTES, add_gradi
 from placegap.instances.corpus.workloads.tape import Tape
 from placegap.instances.corpus.workloads.variables import add_clipping, add_groups, add_update
 from placegap.instances.problem.instance import Graph, Provenance
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 
 STEERED_BY = {
     "GradientDescent": ("learning_rate",),

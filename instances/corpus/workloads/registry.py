@@ -37,9 +37,7 @@ from placegap.instances.corpus.workloads.networks.vgg import vgg16
 from placegap.instances.corpus.workloads.tape import Tape
 from placegap.instances.files.document import Document
 from placegap.instances.problem.instance import Provenance
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, instead_of, paused_collector
 
 LARGEST_SIZE = 65_536
 """Of a batch or a number of steps: a limit against slips."""

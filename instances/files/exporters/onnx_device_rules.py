@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
-FIRST_IR = 11
+from placegap.instances.files.exporters.onnx_devices import FIRST_IR
 
 
 def device_faults(model: Any) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def _faults(model: Any) -> Iterator[str]:
     ranks = _ranks(model.graph)
     used = bool(sizes)
     stage_of: dict[tuple[str, str], int] = {}
-    for node in (*_nodes(model.graph), *(n for f in model.functions for n in f.node)):
+    for node in (*_nodes_and_branches(model.graph), *(n for f in model.functions for n in f.node)):
         used = used or bool(node.device_configurations)
         seen: set[str] = set()
         for note in node.device_configurations:
@@ -128,12 +128,12 @@ def _spec_faults(spec: Any, num_devices: int, ranks: Mapping[str, int]) -> Itera
         yield "is whole, and on several devices that are no group"
 
 
-def _nodes(graph: Any) -> Iterator[Any]:
+def _nodes_and_branches(graph: Any) -> Iterator[Any]:
     for node in graph.node:
         yield node
         for attribute in node.attribute:
             for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _nodes(inner)
+                yield from _nodes_and_branches(inner)
 
 
 def _ranks(graph: Any) -> dict[str, int]:

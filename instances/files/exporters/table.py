@@ -22,8 +22,7 @@ from placegap.instances.files.exporters.stage_lists import (
 )
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.modules import layer_of
 

@@ -42,10 +42,10 @@ def evoformer(
     pairs = placeholder(tape, (residues, residues, pair_width), "pairs")
     for number in range(blocks):
         with tape.scope(f"block{number}"):
-            rows, pairs = _block(tape, rows, pairs, heads)
+            rows, pairs = _evoformer_block(tape, rows, pairs, heads)
 
 
-def _block(tape: Tape, rows: Tensor, pairs: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+def _evoformer_block(tape: Tape, rows: Tensor, pairs: Tensor, heads: int) -> tuple[Tensor, Tensor]:
     rows = _attention(tape, rows, heads, "msa_row", by=pairs)
     rows = _attention(tape, rows, heads, "msa_column")
     rows = _transition(tape, rows, "msa_transition")

@@ -138,11 +138,11 @@ def _network(tape: Tape, plan: CellPlan, batch: int, classes: int) -> None:
     if tape.dialect.training:
         main = loss(tape, logits)
         with tape.scope("aux"):
-            aux = loss(tape, _auxiliary(tape, activation(tape, side), batch, classes))
+            aux = loss(tape, _side_head(tape, activation(tape, side), batch, classes))
         add(tape, main, scale(tape, aux))
 
 
-def _auxiliary(tape: Tape, x: Tensor, batch: int, classes: int) -> Tensor:
+def _side_head(tape: Tape, x: Tensor, batch: int, classes: int) -> Tensor:
     x = pool(tape, x, 5, 3, kind="mean", padding="valid")
     x = activation(tape, batch_norm(tape, conv(tape, x, 128, 1, name="proj")))
     x = conv(tape, x, 768, x.shape[2], padding="valid")

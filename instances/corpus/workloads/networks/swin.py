@@ -54,7 +54,7 @@ def swin(
     for stage, depth in enumerate(depths):
         for number in range(depth):
             with tape.scope(f"layers.{stage}.blocks.{number}"):
-                x = _block(tape, x, heads, heads << stage, shifted=number % 2 == 1)
+                x = _window_block(tape, x, heads, heads << stage, shifted=number % 2 == 1)
         if stage < len(depths) - 1:
             with tape.scope(f"layers.{stage}.downsample"):
                 x = _merged(tape, x)
@@ -70,7 +70,7 @@ def _merged(tape: Tape, x: Tensor) -> Tensor:
     return layer_norm(tape, dense(tape, joined, 2 * width, bias=False, name="reduction"))
 
 
-def _block(tape: Tape, x: Tensor, chains: int, heads: int, *, shifted: bool) -> Tensor:
+def _window_block(tape: Tape, x: Tensor, chains: int, heads: int, *, shifted: bool) -> Tensor:
     mixed = dropout(tape, layer_norm(tape, _windows(tape, x, chains, heads, shifted), "norm1"))
     x = add(tape, x, mixed)
     inner = activation(tape, dense(tape, x, 4 * x.shape[2], name="fc1"), "Gelu", 8)
