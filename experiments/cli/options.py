@@ -11,9 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from placegap.experiments.running.rules import Rules
-from placegap.instances.importers.time_unit import TimeUnit
-from placegap.instances.importers.torch_export.fx_reader import Tied
-from placegap.instances.importers.torch_export.options import Dtype, Optimizer, TraceOptions
+from placegap.instances.io.measured_times import TimeUnit
 from placegap.instances.problem.semantics import (
     Channels,
     LoadRule,
@@ -25,6 +23,8 @@ from placegap.instances.problem.semantics import (
     Transfers,
 )
 from placegap.instances.reading.errors import InputError
+from placegap.instances.torch.fx_reader import Tied
+from placegap.instances.torch.options import Dtype, Optimizer, TraceOptions
 
 Model = Annotated[
     str,

@@ -157,7 +157,7 @@ class LatencySubgraphs(_Rules):
 
 
 class PipelineIteration(_Rules):
-    """Time of one training iteration of a pipeline of stages (`referee.pipeline`).
+    """Time of one training iteration of a pipeline of stages (`referee.iteration`).
 
     Without backward ops: the time of so many samples.
 

@@ -23,7 +23,7 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.corpus.training import mirror_training
-from placegap.instances.referee.recheck.recheck import recheck
+from placegap.instances.recheck.recheck import recheck
 from placegap.solvers import Outcome, SolverDisagreement, solve
 from placegap.solvers.core.result import finish
 

@@ -17,7 +17,7 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.corpus.training import mirror_training
-from placegap.instances.referee.recheck.recheck import recheck
+from placegap.instances.recheck.recheck import recheck
 from placegap.solvers import Result, solve
 
 FREE = Makespan(channels="free")
