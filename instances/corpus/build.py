@@ -6,10 +6,9 @@ With a folder of dnn-partitioning's files as second argument it also builds thei
 The same input gives the same decompressed JSON; a file whose content would not change is left
 alone, so that another zlib's compression is no change.
 
-Networks of the corpus at sizes at which placement matters, built from ``data/networks.yaml``.
-
-Each is traced from PyTorch or generated as a workload, and brings the cluster and the semantics
-that it is stated for: the best chain of a pipeline, by the entry's rule of memory.
+A network of ``data/networks.yaml`` is traced from PyTorch or generated as a workload, and brings
+the cluster and the semantics that it is stated for: the best chain of a pipeline, by the entry's
+rule of memory.
 """
 
 from __future__ import annotations

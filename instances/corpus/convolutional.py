@@ -1,4 +1,6 @@
-"""Inception-v3 (Szegedy et al., CVPR 2016), with its auxiliary head in training.
+"""Convolutional networks, each as its framework writes it.
+
+Inception-v3 (Szegedy et al., CVPR 2016), with its auxiliary head in training.
 
 NASNet-A (Zoph et al., CVPR 2018) and PNASNet-5 (Liu et al., ECCV 2018), as TF-Slim builds them.
 

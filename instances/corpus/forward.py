@@ -1,8 +1,7 @@
 """The forward ops of a graph, with weights and constants where they are ops of their own.
 
-Weights as ops of a graph: TensorFlow's variables with all that belongs to one, and updates.
-
-What TensorFlow's training scripts watch: histograms, shares of zeros, norms of gradients.
+TensorFlow's variables come with all that belongs to one, updates, and what training scripts watch:
+histograms, shares of zeros, norms of gradients.
 """
 
 from __future__ import annotations
@@ -28,110 +27,165 @@ from placegap.instances.corpus.tape import (
 INDEX_BYTES = 8
 """A small tensor on shapes: an axis, a size."""
 
-ZERO_FRACTION = (
-    "size",
-    "LessEqual/y",
-    "LessEqual",
-    "cond/Switch",
-    "cond/switch_t",
-    "cond/switch_f",
-    "cond/pred_id",
-    "cond/zeros",
-    "cond/NotEqual/Switch",
-    "cond/NotEqual",
-    "cond/Cast",
-    "cond/Const",
-    "cond/Sum",
-    "cond/Cast",
-    "cond/zeros",
-    "cond/NotEqual/Switch",
-    "cond/NotEqual",
-    "cond/Cast",
-    "cond/Const",
-    "cond/Sum",
-    "cond/Merge",
-    "sub",
-    "Cast",
-    "Cast",
-    "truediv",
-    "fraction",
-)
-"""The ops of TensorFlow 1.14's zero_fraction: counted in 32 or in 64 bits, whichever suffices."""
-
-FROM_VALUE = ("cond/NotEqual/Switch",)
-"""Those that read the value itself."""
-
-FIXED = ("size", "LessEqual/y", "cond/zeros", "cond/Const")
+WATCHED = frozenset({"Relu", "MaxPool", "AvgPool", "BiasAdd", "Conv2D"})
+"""Kinds whose outputs TF-Slim's scripts watch: its layers' end points."""
 
 
-def add_histogram(draft: Draft, name: str, value: int, count: int, backward: bool = False) -> None:
-    """A histogram of a value of `count` numbers, with its tag."""
-    tag = draft.add(f"{name}/summary/tag", "Const", [], INDEX_BYTES, view=True, backward=backward)
-    draft.add(
-        f"{name}/summary",
-        "HistogramSummary",
-        [value, tag],
-        INDEX_BYTES,
-        flops=count,
-        backward=backward,
-    )
+@dataclass
+class Lowered:
+    """A tape and the graph that is being made of it.
 
-
-def add_scalar(draft: Draft, name: str, value: int, backward: bool = False) -> None:
-    """One number that is written down, with its tag."""
-    tag = draft.add(f"{name}/scalar/tag", "Const", [], INDEX_BYTES, view=True, backward=backward)
-    draft.add(
-        f"{name}/scalar", "ScalarSummary", [value, tag], INDEX_BYTES, view=True, backward=backward
-    )
-
-
-def add_activity(draft: Draft, name: str, value: int, count: int) -> None:
-    """Histogram and share of zeros of an activation.
-
-    Examples
-    --------
-    >>> draft = Draft()
-    >>> add_activity(draft, "x", draft.add("x", "Relu", [], 400, flops=100), 100)
-    >>> len(draft.ops)
-    31
+    Attributes
+    ----------
+    number : list of int
+        The op that stands for each op of the tape.
+    weights : dict of str to Weight
+        In the order of their first use.
+    holder, read : dict of str to int
+        The op that holds a weight, which its update writes to, and the one that others read.
+    group : dict of str to str or None
+        Colocation group of a weight.
+    penalties : list of int
+        What the loss adds up beside the last op.
+    of_weight : dict of str to list of int
+        Ops that make parts of each weight's gradient.
     """
-    add_histogram(draft, name, value, count)
-    last, fixed = value, list[int]()
-    for kind in ZERO_FRACTION:
-        large = kind == "cond/NotEqual"
-        inputs = [] if kind in FIXED else [value if kind in FROM_VALUE else last, *fixed]
-        number = draft.add(
-            f"{name}/zero_fraction/{kind}",
-            kind.split("/")[-1] if kind != "LessEqual/y" else "Const",
-            inputs,
-            INDEX_BYTES if not large else count,
-            flops=count if large else 0,
-            view=not large,
-            held_bytes=0,
-        )
-        if kind in FIXED:
-            fixed.append(number)  # the next op reads it
-        else:
-            last, fixed = number, []
-    add_scalar(draft, name, last)
+
+    tape: Tape
+    draft: Draft = field(default_factory=Draft)
+    number: list[int] = field(default_factory=list)
+    weights: dict[str, Weight] = field(default_factory=dict)
+    holder: dict[str, int] = field(default_factory=dict)
+    read: dict[str, int] = field(default_factory=dict)
+    group: dict[str, str | None] = field(default_factory=dict)
+    penalties: list[int] = field(default_factory=list)
+    of_weight: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def tensorflow(self) -> bool:
+        """Whether the graph is one of TensorFlow."""
+        return self.tape.dialect.framework == "tensorflow"
+
+    @property
+    def apart(self) -> bool:
+        """Whether weights are ops of their own."""
+        return self.tape.dialect.framework != "modules"
+
+    def sent(self, entry: Tensor) -> Input:
+        """What an op reads that reads this tensor."""
+        size = size_of(entry) if entry.part == SIDE else None
+        return Input(self.number[entry.maker], entry.part, size)
+
+    def group_of(self, op: TapeOp) -> str | None:
+        """Ops that share state run on one device: a module with its backward op, ONNX' classes."""
+        if self.tape.dialect.framework == "tensorflow":
+            return None
+        if self.tape.dialect.framework == "onnx":
+            known = [self.group[w.name] for w in op.weights if w.name in self.group]
+            return known[0] if known else op.name if op.weights or op.outputs else None
+        return op.name if self.tape.dialect.training else None
+
+    def summed(self, name: str, found: list[int], size: int, *, state: bool = False) -> list[int]:
+        """Gradients that arrive from several consumers, added up; `state`: kept between passes."""
+        if len(found) < 2:
+            return found
+        kind = "AddN" if self.tensorflow else "AccumulateGrad"
+        flops = (len(found) - 1) * size // FLOAT_BYTES
+        return [
+            self.draft.add(
+                f"gradients/{name}/{kind}",
+                kind,
+                found,
+                size,
+                flops=flops,
+                state_bytes=size if state else None,
+                held_bytes=0 if state else None,
+                backward=True,
+            )
+        ]
 
 
-def add_gradient_activity(draft: Draft, name: str, gradient: int, count: int) -> None:
-    """Histogram and norm of a gradient."""
-    add_histogram(draft, name, gradient, count, backward=True)
-    last = gradient
-    for kind in ("Mul", "Sum", "Sqrt"):
-        last = draft.add(
-            f"{name}/norm/{kind}",
-            kind,
-            [last],
-            4 * count if kind == "Mul" else INDEX_BYTES,
-            flops=count,
-            held_bytes=0,
-            view=kind == "Sqrt",
-            backward=True,
+def size_of(target: Tensor | Weight) -> int:
+    """Bytes of a tensor or a weight."""
+    return prod(target.shape) * FLOAT_BYTES
+
+
+def lower_forward(tape: Tape) -> Lowered:
+    """Add the ops of the tape, with weights and constants where they are ops of their own."""
+    lowered, dialect = Lowered(tape), tape.dialect
+    users = Counter(weight.name for op in tape.ops for weight in op.weights)
+    for op in tape.ops:
+        inputs: list[Input | int] = [lowered.sent(entry) for entry in op.inputs]
+        group = lowered.group_of(op)
+        own, shared, moved = 0, dict[str, int](), 0
+        for weight in op.weights:
+            size = weight.size * FLOAT_BYTES
+            fresh = weight.name not in lowered.weights
+            if fresh:
+                lowered.weights[weight.name] = weight
+                if lowered.apart:
+                    _add_weight(lowered, weight, group)
+            if lowered.apart:
+                inputs.append(lowered.read[weight.name])
+            else:
+                moved += size
+                own += size if fresh else 0
+                if users[weight.name] > 1:
+                    shared[weight.name] = size
+        if dialect.framework == "tensorflow":
+            inputs += [
+                lowered.draft.add(f"{op.name}/{constant}", "Const", [], INDEX_BYTES, view=True)
+                for constant in op.constants
+            ]
+        tied = sum(shared[name] for name in shared)
+        gather = op.rule == "gather"  # reads some rows of its table only
+        lowered.number.append(
+            lowered.draft.add(
+                op.name,
+                op.kind,
+                inputs,
+                prod(op.shape) * FLOAT_BYTES * op.parts,
+                flops=op.flops,
+                view=op.view,
+                parts=op.parts,
+                parameter_bytes=own,
+                state_bytes=None if not tied else max(0, own - tied),
+                shared=shared,
+                also_moved_bytes=0 if gather else moved,
+                group=group,
+                axes=op.axes,
+            )
         )
-    add_scalar(draft, f"{name}/norm", last, backward=True)
+        if dialect.activity and op.kind in WATCHED:
+            add_activity(lowered.draft, op.name, lowered.number[-1], prod(op.shape))
+        if dialect.framework == "onnx":
+            for output in op.outputs:
+                lowered.draft.add(
+                    f"{op.name}_{output}",
+                    "Output",
+                    [lowered.number[-1]],
+                    INDEX_BYTES,
+                    view=True,
+                    group=group,
+                )
+    return lowered
+
+
+def _add_weight(lowered: Lowered, weight: Weight, group: str | None) -> None:
+    dialect, name, size = lowered.tape.dialect, weight.name, weight.size * FLOAT_BYTES
+    if dialect.framework == "onnx":
+        lowered.group[name] = group
+        lowered.read[name] = lowered.holder[name] = lowered.draft.add(
+            name, "Initializer", [], size, view=True, parameter_bytes=size, group=group
+        )
+        return
+    lowered.group[name] = name
+    lowered.holder[name], lowered.read[name] = add_variable(lowered.draft, weight, dialect)
+    if dialect.decay_weights and weight.decays:
+        learning = dialect.training
+        penalty, *gradient = add_penalty(lowered.draft, weight, lowered.read[name], learning)
+        lowered.penalties.append(penalty)
+        lowered.of_weight[name] = list(gradient)
 
 
 RANDOM_VALUE = ("shape", "min", "max", "RandomUniform", "sub", "mul")
@@ -341,162 +395,107 @@ def add_groups(draft: Draft) -> None:
             draft.add(name, "NoOp", [], 0, view=True, after=members, backward=True)
 
 
-WATCHED = frozenset({"Relu", "MaxPool", "AvgPool", "BiasAdd", "Conv2D"})
-"""Kinds whose outputs TF-Slim's scripts watch: its layers' end points."""
+ZERO_FRACTION = (
+    "size",
+    "LessEqual/y",
+    "LessEqual",
+    "cond/Switch",
+    "cond/switch_t",
+    "cond/switch_f",
+    "cond/pred_id",
+    "cond/zeros",
+    "cond/NotEqual/Switch",
+    "cond/NotEqual",
+    "cond/Cast",
+    "cond/Const",
+    "cond/Sum",
+    "cond/Cast",
+    "cond/zeros",
+    "cond/NotEqual/Switch",
+    "cond/NotEqual",
+    "cond/Cast",
+    "cond/Const",
+    "cond/Sum",
+    "cond/Merge",
+    "sub",
+    "Cast",
+    "Cast",
+    "truediv",
+    "fraction",
+)
+"""The ops of TensorFlow 1.14's zero_fraction: counted in 32 or in 64 bits, whichever suffices."""
+
+FROM_VALUE = ("cond/NotEqual/Switch",)
+"""Those that read the value itself."""
+
+FIXED = ("size", "LessEqual/y", "cond/zeros", "cond/Const")
 
 
-@dataclass
-class Lowered:
-    """A tape and the graph that is being made of it.
+def add_histogram(draft: Draft, name: str, value: int, count: int, backward: bool = False) -> None:
+    """A histogram of a value of `count` numbers, with its tag."""
+    tag = draft.add(f"{name}/summary/tag", "Const", [], INDEX_BYTES, view=True, backward=backward)
+    draft.add(
+        f"{name}/summary",
+        "HistogramSummary",
+        [value, tag],
+        INDEX_BYTES,
+        flops=count,
+        backward=backward,
+    )
 
-    Attributes
-    ----------
-    number : list of int
-        The op that stands for each op of the tape.
-    weights : dict of str to Weight
-        In the order of their first use.
-    holder, read : dict of str to int
-        The op that holds a weight, which its update writes to, and the one that others read.
-    group : dict of str to str or None
-        Colocation group of a weight.
-    penalties : list of int
-        What the loss adds up beside the last op.
-    of_weight : dict of str to list of int
-        Ops that make parts of each weight's gradient.
+
+def add_scalar(draft: Draft, name: str, value: int, backward: bool = False) -> None:
+    """One number that is written down, with its tag."""
+    tag = draft.add(f"{name}/scalar/tag", "Const", [], INDEX_BYTES, view=True, backward=backward)
+    draft.add(
+        f"{name}/scalar", "ScalarSummary", [value, tag], INDEX_BYTES, view=True, backward=backward
+    )
+
+
+def add_activity(draft: Draft, name: str, value: int, count: int) -> None:
+    """Histogram and share of zeros of an activation.
+
+    Examples
+    --------
+    >>> draft = Draft()
+    >>> add_activity(draft, "x", draft.add("x", "Relu", [], 400, flops=100), 100)
+    >>> len(draft.ops)
+    31
     """
-
-    tape: Tape
-    draft: Draft = field(default_factory=Draft)
-    number: list[int] = field(default_factory=list)
-    weights: dict[str, Weight] = field(default_factory=dict)
-    holder: dict[str, int] = field(default_factory=dict)
-    read: dict[str, int] = field(default_factory=dict)
-    group: dict[str, str | None] = field(default_factory=dict)
-    penalties: list[int] = field(default_factory=list)
-    of_weight: dict[str, list[int]] = field(default_factory=dict)
-
-    @property
-    def tensorflow(self) -> bool:
-        """Whether the graph is one of TensorFlow."""
-        return self.tape.dialect.framework == "tensorflow"
-
-    @property
-    def apart(self) -> bool:
-        """Whether weights are ops of their own."""
-        return self.tape.dialect.framework != "modules"
-
-    def sent(self, entry: Tensor) -> Input:
-        """What an op reads that reads this tensor."""
-        size = size_of(entry) if entry.part == SIDE else None
-        return Input(self.number[entry.maker], entry.part, size)
-
-    def group_of(self, op: TapeOp) -> str | None:
-        """Ops that share state run on one device: a module with its backward op, ONNX' classes."""
-        if self.tape.dialect.framework == "tensorflow":
-            return None
-        if self.tape.dialect.framework == "onnx":
-            known = [self.group[w.name] for w in op.weights if w.name in self.group]
-            return known[0] if known else op.name if op.weights or op.outputs else None
-        return op.name if self.tape.dialect.training else None
-
-    def summed(self, name: str, found: list[int], size: int, *, state: bool = False) -> list[int]:
-        """Gradients that arrive from several consumers, added up; `state`: kept between passes."""
-        if len(found) < 2:
-            return found
-        kind = "AddN" if self.tensorflow else "AccumulateGrad"
-        flops = (len(found) - 1) * size // FLOAT_BYTES
-        return [
-            self.draft.add(
-                f"gradients/{name}/{kind}",
-                kind,
-                found,
-                size,
-                flops=flops,
-                state_bytes=size if state else None,
-                held_bytes=0 if state else None,
-                backward=True,
-            )
-        ]
-
-
-def size_of(target: Tensor | Weight) -> int:
-    """Bytes of a tensor or a weight."""
-    return prod(target.shape) * FLOAT_BYTES
-
-
-def lower_forward(tape: Tape) -> Lowered:
-    """Add the ops of the tape, with weights and constants where they are ops of their own."""
-    lowered, dialect = Lowered(tape), tape.dialect
-    users = Counter(weight.name for op in tape.ops for weight in op.weights)
-    for op in tape.ops:
-        inputs: list[Input | int] = [lowered.sent(entry) for entry in op.inputs]
-        group = lowered.group_of(op)
-        own, shared, moved = 0, dict[str, int](), 0
-        for weight in op.weights:
-            size = weight.size * FLOAT_BYTES
-            fresh = weight.name not in lowered.weights
-            if fresh:
-                lowered.weights[weight.name] = weight
-                if lowered.apart:
-                    _add_weight(lowered, weight, group)
-            if lowered.apart:
-                inputs.append(lowered.read[weight.name])
-            else:
-                moved += size
-                own += size if fresh else 0
-                if users[weight.name] > 1:
-                    shared[weight.name] = size
-        if dialect.framework == "tensorflow":
-            inputs += [
-                lowered.draft.add(f"{op.name}/{constant}", "Const", [], INDEX_BYTES, view=True)
-                for constant in op.constants
-            ]
-        tied = sum(shared[name] for name in shared)
-        gather = op.rule == "gather"  # reads some rows of its table only
-        lowered.number.append(
-            lowered.draft.add(
-                op.name,
-                op.kind,
-                inputs,
-                prod(op.shape) * FLOAT_BYTES * op.parts,
-                flops=op.flops,
-                view=op.view,
-                parts=op.parts,
-                parameter_bytes=own,
-                state_bytes=None if not tied else max(0, own - tied),
-                shared=shared,
-                also_moved_bytes=0 if gather else moved,
-                group=group,
-                axes=op.axes,
-            )
+    add_histogram(draft, name, value, count)
+    last, fixed = value, list[int]()
+    for kind in ZERO_FRACTION:
+        large = kind == "cond/NotEqual"
+        inputs = [] if kind in FIXED else [value if kind in FROM_VALUE else last, *fixed]
+        number = draft.add(
+            f"{name}/zero_fraction/{kind}",
+            kind.split("/")[-1] if kind != "LessEqual/y" else "Const",
+            inputs,
+            INDEX_BYTES if not large else count,
+            flops=count if large else 0,
+            view=not large,
+            held_bytes=0,
         )
-        if dialect.activity and op.kind in WATCHED:
-            add_activity(lowered.draft, op.name, lowered.number[-1], prod(op.shape))
-        if dialect.framework == "onnx":
-            for output in op.outputs:
-                lowered.draft.add(
-                    f"{op.name}_{output}",
-                    "Output",
-                    [lowered.number[-1]],
-                    INDEX_BYTES,
-                    view=True,
-                    group=group,
-                )
-    return lowered
+        if kind in FIXED:
+            fixed.append(number)  # the next op reads it
+        else:
+            last, fixed = number, []
+    add_scalar(draft, name, last)
 
 
-def _add_weight(lowered: Lowered, weight: Weight, group: str | None) -> None:
-    dialect, name, size = lowered.tape.dialect, weight.name, weight.size * FLOAT_BYTES
-    if dialect.framework == "onnx":
-        lowered.group[name] = group
-        lowered.read[name] = lowered.holder[name] = lowered.draft.add(
-            name, "Initializer", [], size, view=True, parameter_bytes=size, group=group
+def add_gradient_activity(draft: Draft, name: str, gradient: int, count: int) -> None:
+    """Histogram and norm of a gradient."""
+    add_histogram(draft, name, gradient, count, backward=True)
+    last = gradient
+    for kind in ("Mul", "Sum", "Sqrt"):
+        last = draft.add(
+            f"{name}/norm/{kind}",
+            kind,
+            [last],
+            4 * count if kind == "Mul" else INDEX_BYTES,
+            flops=count,
+            held_bytes=0,
+            view=kind == "Sqrt",
+            backward=True,
         )
-        return
-    lowered.group[name] = name
-    lowered.holder[name], lowered.read[name] = add_variable(lowered.draft, weight, dialect)
-    if dialect.decay_weights and weight.decays:
-        learning = dialect.training
-        penalty, *gradient = add_penalty(lowered.draft, weight, lowered.read[name], learning)
-        lowered.penalties.append(penalty)
-        lowered.of_weight[name] = list(gradient)
+    add_scalar(draft, f"{name}/norm", last, backward=True)

@@ -1,11 +1,8 @@
 """From a tape to a graph: forward ops, their gradients, and the updates, in a dialect's words.
 
-The gradients of a graph: op by op from the last one, by the rules of a framework.
-
-Which ops take the gradient of an op, by framework: the rules of automatic differentiation.
-
-TensorFlow's rules are those of its gradient registry (tensorflow/python/ops/*_grad.py, version
-1.14), ONNX Runtime's are read off dnn-partitioning's operator graphs.
+Gradients are taken op by op from the last one, by the rules of a framework. TensorFlow's rules are
+those of its gradient registry (tensorflow/python/ops/*_grad.py, version 1.14), ONNX Runtime's are
+read off dnn-partitioning's operator graphs.
 """
 
 from __future__ import annotations
@@ -39,178 +36,69 @@ from placegap.instances.corpus.tape import (
 from placegap.instances.problem.instance import Graph, Provenance
 from placegap.instances.reading.errors import paused_collector
 
-
-class GradientRule(NamedTuple):
-    """How the gradients of an op's inputs come about.
-
-    Attributes
-    ----------
-    data, weight : tuple of str
-        Chain of ops for each input, and for each weight; ``{kind}`` stands for the forward op's.
-    helpers : tuple of str
-        Ops on shapes, before the chains; they take no time.
-    one_op : bool
-        One op makes all gradients: the first of `data`.
-    reads : {"inputs", "output", "nothing"}
-        What of the forward pass the first op of each chain reads beside the gradient.
-    """
-
-    data: tuple[str, ...] = ()
-    weight: tuple[str, ...] = ()
-    helpers: tuple[str, ...] = ()
-    one_op: bool = False
-    reads: str = "inputs"
-
-
-BROADCAST = ("Shape", "Shape", "BroadcastGradientArgs")
-REDUCTION = (
-    "Shape",
-    "Size",
-    "add",
-    "mod",
-    "Shape",
-    "range/start",
-    "range/delta",
-    "range",
-    "Fill/value",
-    "Fill",
-    "DynamicStitch",
-    "Maximum/y",
-    "Maximum",
-    "floordiv",
-)
-"""How a reduction's gradient finds the shape to repeat to."""
-AVERAGE = (
-    "Shape",
-    "Shape",
-    "Const",
-    "Prod",
-    "Const",
-    "Prod",
-    "Maximum/y",
-    "Maximum",
-    "floordiv",
-    "Cast",
-)
-"""How the gradient of a mean finds what to divide by."""
-
-TENSORFLOW: Mapping[str, GradientRule] = {
-    "unary": GradientRule(("{kind}Grad",), reads="output"),
-    "view": GradientRule(("Reshape",), helpers=("Shape",), reads="nothing"),
-    "transpose": GradientRule(("Transpose",), helpers=("InvertPermutation",), reads="nothing"),
-    "conv": GradientRule(("{kind}BackpropInput",), ("{kind}BackpropFilter",), helpers=("ShapeN",)),
-    "product": GradientRule(("MatMul",), ("MatMul",)),
-    "bias": GradientRule((), ("BiasAddGrad",), reads="nothing"),
-    "norm": GradientRule(("{kind}Grad",), helpers=("zeros_like",) * 2, one_op=True),
-    "add": GradientRule((), (), reads="nothing"),
-    "broadcast": GradientRule(
-        ("Sum", "Reshape"), ("Sum", "Reshape"), helpers=BROADCAST, reads="nothing"
-    ),
-    "scale": GradientRule(("Mul", "Reshape"), helpers=BROADCAST, reads="nothing"),
-    "multiply": GradientRule(("Mul",), ("Mul",)),
-    "multiply_broadcast": GradientRule(
-        ("Mul", "Sum", "Reshape"), ("Mul", "Sum", "Reshape"), helpers=BROADCAST
-    ),
-    "squared_difference": GradientRule(
-        ("Mul", "Sub", "Mul", "Sum", "Reshape"), helpers=("scalar", *BROADCAST)
-    ),
-    "mean": GradientRule(
-        ("Reshape", "Tile", "truediv"), helpers=REDUCTION + AVERAGE, reads="nothing"
-    ),
-    "concat": GradientRule(
-        ("Slice",), helpers=("Rank", "mod", "ShapeN", "ConcatOffset"), reads="nothing"
-    ),
-    "split": GradientRule(("ConcatV2",), helpers=("split_dim",), reads="nothing"),
-    "max_pool": GradientRule(("MaxPoolGrad",), reads="inputs"),
-    "mean_pool": GradientRule(("AvgPoolGrad",), helpers=("Shape",), reads="nothing"),
-    "softmax": GradientRule(
-        ("Mul", "Sum", "Reshape", "Sub", "Mul"), helpers=("Sum/indices",), reads="output"
-    ),
-    "loss": GradientRule(
-        ("PreventGradient", "ExpandDims", "Mul"), helpers=("ExpandDims/dim",), reads="output"
-    ),
-    "gather": GradientRule(
-        weight=("Reshape",),
-        helpers=(
-            "Shape",
-            "Cast",
-            "Size",
-            "ExpandDims/dim",
-            "ExpandDims",
-            "strided_slice",
-            "concat/axis",
-            "concat",
-            "Reshape",
-        ),
-        reads="nothing",
-    ),
-    "pad": GradientRule(
-        ("Slice",),
-        helpers=("Rank", "stack", "Slice/begin", "Slice", "Reshape", "Shape"),
-        reads="nothing",
-    ),
+STEERED_BY = {
+    "GradientDescent": ("learning_rate",),
+    "Momentum": ("learning_rate", "momentum"),
+    "RMSProp": ("learning_rate", "decay", "momentum", "epsilon"),
+    "Adam": ("beta1_power", "beta2_power", "learning_rate", "beta1", "beta2", "epsilon"),
 }
-
-ONNX: Mapping[str, GradientRule] = {
-    "unary": GradientRule(("{kind}Grad",), reads="output"),
-    "view": GradientRule(("ReshapeGradient",), reads="nothing"),
-    "transpose": GradientRule(("Transpose",), reads="nothing"),
-    "conv": GradientRule(("ConvGrad",), one_op=True),
-    "product": GradientRule(("Transpose", "MatMul"), ("Reshape", "Reshape", "Gemm")),
-    "gemm": GradientRule(("Gemm",), ("Gemm",)),
-    "bias": GradientRule(("Identity",), ("ReduceSum",), reads="nothing"),
-    "norm": GradientRule(("{kind}Grad",), one_op=True),
-    "add": GradientRule(("Identity",), ("Identity",), reads="nothing"),
-    "broadcast": GradientRule(("Identity",), ("ReduceSum",), reads="nothing"),
-    "scale": GradientRule(("Div", "Identity"), reads="nothing"),
-    "gather": GradientRule(weight=("GatherGrad",), helpers=("Shape",), reads="nothing"),
-    "max_pool": GradientRule(("{kind}Grad",)),
-    "mean_pool": GradientRule(("{kind}Grad",)),
-    "softmax": GradientRule(("SoftmaxGrad",), reads="output"),
-    "loss": GradientRule(("{kind}Grad",), reads="output"),
-}
-
-FIXED = frozenset(
-    {
-        "Size",
-        "range/start",
-        "range/delta",
-        "Fill/value",
-        "Maximum/y",
-        "Const",
-        "scalar",
-        "split_dim",
-        "Rank",
-        "ExpandDims/dim",
-        "Sum/indices",
-        "concat/axis",
-        "stack",
-        "Slice/begin",
-    }
-)
-"""Helpers that read nothing: constants."""
-
-OF_FORWARD = frozenset({"Shape", "ShapeN", "zeros_like"})
-"""Helpers that look at the forward op's output; the others read the two helpers before them."""
-
-SHAPED = frozenset({"Reshape", "Tile", "Sum", "truediv", "Slice"})
-"""Kinds of gradient ops that are told a shape by the last helper."""
-
-NO_TIME = frozenset({"Reshape", "Identity", "ReshapeGradient", "ExpandDims", "PreventGradient"})
-"""Kinds of gradient ops that only look at their input in another way."""
+"""Numbers that every update of an optimizer reads."""
 
 
-def rule_of(dialect: Dialect, rule: str) -> GradientRule | None:
-    """The rule of an op, or None where no gradient passes.
+def lower(tape: Tape, name: str, provenance: Provenance) -> Graph:
+    """The graph of a network: inference, or a training step if the dialect is one of training.
+
+    The last op of the tape is the loss, or the output. O(ops).
 
     Examples
     --------
-    >>> rule_of(Dialect("tensorflow"), "conv").weight
-    ('{kind}BackpropFilter',)
+    >>> from placegap.instances.corpus.tape import MODULES_TRAINING
+    >>> from placegap.instances.corpus.layers import dense, placeholder
+    >>> tape = Tape(MODULES_TRAINING)
+    >>> out = dense(tape, placeholder(tape, (2, 3)), 4)
+    >>> [op.name for op in lower(tape, "two", Provenance()).ops]
+    ['Input', 'Linear', 'Linear/backward', 'Input/backward']
     """
-    if rule == "none":
-        return None
-    return (TENSORFLOW if dialect.framework == "tensorflow" else ONNX)[rule]
+    with paused_collector():
+        lowered = lower_forward(tape)
+        if tape.dialect.training:
+            add_backward(lowered)
+            _add_updates(lowered)
+    return lowered.draft.graph(name, provenance)
+
+
+def _add_updates(lowered: Lowered) -> None:
+    """Add the optimizer's ops: one per trained weight, where weights are ops."""
+    if not lowered.apart:
+        return
+    draft, dialect = lowered.draft, lowered.tape.dialect
+    steered: list[int] = []
+    if lowered.tensorflow:
+        steered = [
+            draft.add(
+                f"{dialect.optimizer}/{name}", "Const", [], INDEX_BYTES, view=True, backward=True
+            )
+            for name in STEERED_BY[dialect.optimizer]
+        ]
+    for name, weight in lowered.weights.items():
+        found = lowered.of_weight.get(name, [])
+        if weight.trained and found:
+            [gradient] = lowered.summed(name, found, size_of(weight), state=True)
+            if dialect.activity:
+                add_gradient_activity(draft, f"gradients/{name}", gradient, weight.size)
+            if dialect.clips:
+                gradient = add_clipping(draft, name, gradient, weight.size)
+            add_update(
+                draft,
+                weight,
+                lowered.holder[name],
+                gradient,
+                steered,
+                dialect,
+                lowered.group[name],
+            )
+    if lowered.tensorflow:
+        add_groups(draft)
 
 
 def add_backward(lowered: Lowered) -> None:
@@ -495,66 +383,176 @@ def _output(whole: int, target: Tensor | Weight) -> Input:
     return Input(whole, SIDE, size_of(target)) if isinstance(target, Weight) else Input(whole)
 
 
-STEERED_BY = {
-    "GradientDescent": ("learning_rate",),
-    "Momentum": ("learning_rate", "momentum"),
-    "RMSProp": ("learning_rate", "decay", "momentum", "epsilon"),
-    "Adam": ("beta1_power", "beta2_power", "learning_rate", "beta1", "beta2", "epsilon"),
+class GradientRule(NamedTuple):
+    """How the gradients of an op's inputs come about.
+
+    Attributes
+    ----------
+    data, weight : tuple of str
+        Chain of ops for each input, and for each weight; ``{kind}`` stands for the forward op's.
+    helpers : tuple of str
+        Ops on shapes, before the chains; they take no time.
+    one_op : bool
+        One op makes all gradients: the first of `data`.
+    reads : {"inputs", "output", "nothing"}
+        What of the forward pass the first op of each chain reads beside the gradient.
+    """
+
+    data: tuple[str, ...] = ()
+    weight: tuple[str, ...] = ()
+    helpers: tuple[str, ...] = ()
+    one_op: bool = False
+    reads: str = "inputs"
+
+
+BROADCAST = ("Shape", "Shape", "BroadcastGradientArgs")
+
+REDUCTION = (
+    "Shape",
+    "Size",
+    "add",
+    "mod",
+    "Shape",
+    "range/start",
+    "range/delta",
+    "range",
+    "Fill/value",
+    "Fill",
+    "DynamicStitch",
+    "Maximum/y",
+    "Maximum",
+    "floordiv",
+)
+"""How a reduction's gradient finds the shape to repeat to."""
+
+AVERAGE = (
+    "Shape",
+    "Shape",
+    "Const",
+    "Prod",
+    "Const",
+    "Prod",
+    "Maximum/y",
+    "Maximum",
+    "floordiv",
+    "Cast",
+)
+"""How the gradient of a mean finds what to divide by."""
+
+TENSORFLOW: Mapping[str, GradientRule] = {
+    "unary": GradientRule(("{kind}Grad",), reads="output"),
+    "view": GradientRule(("Reshape",), helpers=("Shape",), reads="nothing"),
+    "transpose": GradientRule(("Transpose",), helpers=("InvertPermutation",), reads="nothing"),
+    "conv": GradientRule(("{kind}BackpropInput",), ("{kind}BackpropFilter",), helpers=("ShapeN",)),
+    "product": GradientRule(("MatMul",), ("MatMul",)),
+    "bias": GradientRule((), ("BiasAddGrad",), reads="nothing"),
+    "norm": GradientRule(("{kind}Grad",), helpers=("zeros_like",) * 2, one_op=True),
+    "add": GradientRule((), (), reads="nothing"),
+    "broadcast": GradientRule(
+        ("Sum", "Reshape"), ("Sum", "Reshape"), helpers=BROADCAST, reads="nothing"
+    ),
+    "scale": GradientRule(("Mul", "Reshape"), helpers=BROADCAST, reads="nothing"),
+    "multiply": GradientRule(("Mul",), ("Mul",)),
+    "multiply_broadcast": GradientRule(
+        ("Mul", "Sum", "Reshape"), ("Mul", "Sum", "Reshape"), helpers=BROADCAST
+    ),
+    "squared_difference": GradientRule(
+        ("Mul", "Sub", "Mul", "Sum", "Reshape"), helpers=("scalar", *BROADCAST)
+    ),
+    "mean": GradientRule(
+        ("Reshape", "Tile", "truediv"), helpers=REDUCTION + AVERAGE, reads="nothing"
+    ),
+    "concat": GradientRule(
+        ("Slice",), helpers=("Rank", "mod", "ShapeN", "ConcatOffset"), reads="nothing"
+    ),
+    "split": GradientRule(("ConcatV2",), helpers=("split_dim",), reads="nothing"),
+    "max_pool": GradientRule(("MaxPoolGrad",), reads="inputs"),
+    "mean_pool": GradientRule(("AvgPoolGrad",), helpers=("Shape",), reads="nothing"),
+    "softmax": GradientRule(
+        ("Mul", "Sum", "Reshape", "Sub", "Mul"), helpers=("Sum/indices",), reads="output"
+    ),
+    "loss": GradientRule(
+        ("PreventGradient", "ExpandDims", "Mul"), helpers=("ExpandDims/dim",), reads="output"
+    ),
+    "gather": GradientRule(
+        weight=("Reshape",),
+        helpers=(
+            "Shape",
+            "Cast",
+            "Size",
+            "ExpandDims/dim",
+            "ExpandDims",
+            "strided_slice",
+            "concat/axis",
+            "concat",
+            "Reshape",
+        ),
+        reads="nothing",
+    ),
+    "pad": GradientRule(
+        ("Slice",),
+        helpers=("Rank", "stack", "Slice/begin", "Slice", "Reshape", "Shape"),
+        reads="nothing",
+    ),
 }
-"""Numbers that every update of an optimizer reads."""
+
+ONNX: Mapping[str, GradientRule] = {
+    "unary": GradientRule(("{kind}Grad",), reads="output"),
+    "view": GradientRule(("ReshapeGradient",), reads="nothing"),
+    "transpose": GradientRule(("Transpose",), reads="nothing"),
+    "conv": GradientRule(("ConvGrad",), one_op=True),
+    "product": GradientRule(("Transpose", "MatMul"), ("Reshape", "Reshape", "Gemm")),
+    "gemm": GradientRule(("Gemm",), ("Gemm",)),
+    "bias": GradientRule(("Identity",), ("ReduceSum",), reads="nothing"),
+    "norm": GradientRule(("{kind}Grad",), one_op=True),
+    "add": GradientRule(("Identity",), ("Identity",), reads="nothing"),
+    "broadcast": GradientRule(("Identity",), ("ReduceSum",), reads="nothing"),
+    "scale": GradientRule(("Div", "Identity"), reads="nothing"),
+    "gather": GradientRule(weight=("GatherGrad",), helpers=("Shape",), reads="nothing"),
+    "max_pool": GradientRule(("{kind}Grad",)),
+    "mean_pool": GradientRule(("{kind}Grad",)),
+    "softmax": GradientRule(("SoftmaxGrad",), reads="output"),
+    "loss": GradientRule(("{kind}Grad",), reads="output"),
+}
+
+FIXED = frozenset(
+    {
+        "Size",
+        "range/start",
+        "range/delta",
+        "Fill/value",
+        "Maximum/y",
+        "Const",
+        "scalar",
+        "split_dim",
+        "Rank",
+        "ExpandDims/dim",
+        "Sum/indices",
+        "concat/axis",
+        "stack",
+        "Slice/begin",
+    }
+)
+"""Helpers that read nothing: constants."""
+
+OF_FORWARD = frozenset({"Shape", "ShapeN", "zeros_like"})
+"""Helpers that look at the forward op's output; the others read the two helpers before them."""
+
+SHAPED = frozenset({"Reshape", "Tile", "Sum", "truediv", "Slice"})
+"""Kinds of gradient ops that are told a shape by the last helper."""
+
+NO_TIME = frozenset({"Reshape", "Identity", "ReshapeGradient", "ExpandDims", "PreventGradient"})
+"""Kinds of gradient ops that only look at their input in another way."""
 
 
-def lower(tape: Tape, name: str, provenance: Provenance) -> Graph:
-    """The graph of a network: inference, or a training step if the dialect is one of training.
-
-    The last op of the tape is the loss, or the output. O(ops).
+def rule_of(dialect: Dialect, rule: str) -> GradientRule | None:
+    """The rule of an op, or None where no gradient passes.
 
     Examples
     --------
-    >>> from placegap.instances.corpus.tape import MODULES_TRAINING
-    >>> from placegap.instances.corpus.layers import dense, placeholder
-    >>> tape = Tape(MODULES_TRAINING)
-    >>> out = dense(tape, placeholder(tape, (2, 3)), 4)
-    >>> [op.name for op in lower(tape, "two", Provenance()).ops]
-    ['Input', 'Linear', 'Linear/backward', 'Input/backward']
+    >>> rule_of(Dialect("tensorflow"), "conv").weight
+    ('{kind}BackpropFilter',)
     """
-    with paused_collector():
-        lowered = lower_forward(tape)
-        if tape.dialect.training:
-            add_backward(lowered)
-            _add_updates(lowered)
-    return lowered.draft.graph(name, provenance)
-
-
-def _add_updates(lowered: Lowered) -> None:
-    """Add the optimizer's ops: one per trained weight, where weights are ops."""
-    if not lowered.apart:
-        return
-    draft, dialect = lowered.draft, lowered.tape.dialect
-    steered: list[int] = []
-    if lowered.tensorflow:
-        steered = [
-            draft.add(
-                f"{dialect.optimizer}/{name}", "Const", [], INDEX_BYTES, view=True, backward=True
-            )
-            for name in STEERED_BY[dialect.optimizer]
-        ]
-    for name, weight in lowered.weights.items():
-        found = lowered.of_weight.get(name, [])
-        if weight.trained and found:
-            [gradient] = lowered.summed(name, found, size_of(weight), state=True)
-            if dialect.activity:
-                add_gradient_activity(draft, f"gradients/{name}", gradient, weight.size)
-            if dialect.clips:
-                gradient = add_clipping(draft, name, gradient, weight.size)
-            add_update(
-                draft,
-                weight,
-                lowered.holder[name],
-                gradient,
-                steered,
-                dialect,
-                lowered.group[name],
-            )
-    if lowered.tensorflow:
-        add_groups(draft)
+    if rule == "none":
+        return None
+    return (TENSORFLOW if dialect.framework == "tensorflow" else ONNX)[rule]

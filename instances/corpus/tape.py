@@ -1,10 +1,7 @@
 """A network as a sequence of ops on tensors with shapes: what the networks are written in.
 
-The functions of `layers` add ops to a tape; `lowering` makes a graph of it.
-
-How a framework writes a network out as a graph: which ops there are beside the layers' own.
-
-A graph while it is drawn: ops and edges by number, memory by the sum rule.
+The functions of `layers` add ops to a tape; `lowering` makes a graph of it, in the words of a
+`Dialect`, on a `Draft`.
 """
 
 from __future__ import annotations
@@ -128,7 +125,7 @@ class Weight(NamedTuple):
 class TapeOp:
     """One op of the forward pass.
 
-    `rule` names how its gradient is taken (`gradients`); `parts` is how many equal outputs it has;
+    `rule` names how its gradient is taken (`rule_of`); `parts` is how many equal outputs it has;
     `constants` are small constant inputs, `outputs` further outputs that matter to no one.
     """
 

@@ -1,6 +1,4 @@
-"""The device catalogue: peak FLOP/s, bandwidth and memory of known device kinds, with sources.
-
-Costing: FLOPs and bytes moved become times on the device kinds of a cluster.
+"""Costing: FLOPs and bytes moved become times on the device kinds of a cluster, by the catalogue.
 
 The time of an op is the launch overhead plus its roofline, the larger of FLOPs / peak rate and
 bytes moved / memory bandwidth, rounded up once to whole nanoseconds. An op that computes nothing

@@ -4,7 +4,7 @@ A file states a graph whose nodes have one time on a CPU and one on an accelerat
 each there are. The cost of an edge is a property of its source: the time to move the node's output
 between an accelerator and host memory.
 
-Read the split files of dnn-partitioning: which nodes are on which accelerator and CPU.
+Its split files say which nodes are on which accelerator and CPU.
 """
 
 from __future__ import annotations

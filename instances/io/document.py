@@ -1,7 +1,4 @@
-"""The instance format: one JSON document for a graph, with or without its cluster.
-
-Graphs as networkx graphs, there and back.
-"""
+"""The instance format: one JSON document for a graph, with or without its cluster."""
 
 from __future__ import annotations
 

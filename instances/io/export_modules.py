@@ -8,7 +8,7 @@ Source: accelerate's guide "Big model inference": ``{"model.embed_tokens": 0, "m
 "lm_head": "cpu"}``; a number is a GPU, and every parameter needs an entry of a module that holds
 it. Each entry's module gets a hook that moves its inputs to its device.
 
-CSV with one row per op: where it runs, and when, for spreadsheets and scripts.
+Beside it a CSV file with one row per op: where it runs, and when, for spreadsheets and scripts.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ Source: ONNX IR 11 (``onnx.proto``: ``DeviceConfigurationProto``, ``NodeDeviceCo
 devices. Each node names the configuration, and the device of each tensor that it reads or writes,
 whole and undivided: transfers are implied. Under an objective of pipelines it has its stage too.
 
-What must hold of ``device_configurations`` in an ONNX model; ``onnx.checker`` looks at none.
-
-Source: the comments of ``onnx.proto`` (IR 11), and the sharding rules of the ONNX Multi-Device
-Proposal. Written apart from what writes them (`onnx_devices`).
+``onnx.checker`` looks at no configuration. `device_faults` says what breaks a rule of them
+(comments of ``onnx.proto``, sharding rules of the proposal); it shares no code with what writes
+them.
 """
 
 from __future__ import annotations

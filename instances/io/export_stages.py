@@ -1,4 +1,4 @@
-"""Pipelines by the names of their modules: torchtitan's parts, split points, layers per stage.
+"""Pipelines as their runners read them: stages by modules, by numbers of layers, by nodes.
 
 Sources: torchtitan's option ``module_fqns_per_model_part`` ("a list of lists containing the FQNs of
 modules to be included in each model chunk"), the guide of ``torch.distributed.pipelining``
@@ -6,15 +6,13 @@ modules to be included in each model chunk"), the guide of ``torch.distributed.p
 ``VLLM_PP_LAYER_PARTITION`` (``8,9,9,6``: numbers of layers, the first stage with the embeddings and
 the last one with norm and head).
 
-Megatron-LM's ``--pipeline-model-parallel-layout``, as a string.
+Megatron-LM's ``--pipeline-model-parallel-layout`` is a string (Megatron Core's page "Custom
+Pipeline Model Parallel Layout"): stages are split by ``|``; E is the embedding, t a decoder layer,
+L the loss (with final norm and head); ``t*3`` is ``ttt``. The stages are in the order in which a
+microbatch passes them: all of the first virtual rank first.
 
-Source: Megatron Core's page "Custom Pipeline Model Parallel Layout": stages are split by ``|``; E
-is the embedding, t a decoder layer, L the loss (with final norm and head); ``t*3`` is ``ttt``. The
-stages are in the order in which a microbatch passes them: all of the first virtual rank first.
-
-The split files of dnn-partitioning: which nodes are on which accelerator and CPU.
-
-`importers.dnn_partitioning_split` reads them.
+The split files of dnn-partitioning, which say which nodes are on which accelerator and CPU, are
+read by `dnn_partitioning.read_split`.
 """
 
 from __future__ import annotations

@@ -2,11 +2,9 @@
 
 FLOPs count a multiply-add as two and are exact for convolutions, matrix products and attention
 (2 x MAC, biases left out; the products of integers count alike). Everything else is counted per
-element, by the tables of `op_kinds`; an op that only moves data computes nothing.
+element, by the tables below; an op that only moves data computes nothing.
 
-Kinds of ONNX ops by what they compute: tables that `flops` counts by.
-
-Together with the kinds that `flops.COUNTED` names, the tables cover the standard's ops on tensors
+Together with the kinds that `COUNTED` names, the tables cover the standard's ops on tensors
 of numbers. A kind in none of them has no FLOP rule.
 """
 

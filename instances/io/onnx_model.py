@@ -2,12 +2,12 @@
 
 What becomes what:
 
-- Constant folding (`onnx.shapes`). A node all of whose inputs are constant (initializers, Constant
+- Constant folding (`onnx_shapes`). A node all of whose inputs are constant (initializers, Constant
   nodes, shapes of tensors of static shape) is folded: its outputs are parameters of the ops that
   read them. A node that no output of the graph depends on is dropped.
 - An op is a node that is left; its kind is the ONNX op type. An edge is one value that it hands to
   another op; edges that carry one value share a tensor. The graph's inputs are no ops.
-- ``module``: the path that torch's exporter notes; see `onnx.node_scopes`. ``dtype``: what the op's
+- ``module``: the path that torch's exporter notes; see `module_of`. ``dtype``: what the op's
   first tensor of numbers holds, where that is not float32.
 - ``parameter_bytes``: the constants that the op reads. A constant that several ops read counts in
   each of them, as each may sit on another device.
@@ -15,17 +15,11 @@ What becomes what:
   by their names; stated where there are such.
 - ``resident_bytes``: parameters + outputs: everything stays, no buffer is used twice. A view
   (Reshape, Flatten, Identity, ...) adds no output of its own.
-- ``flops``, ``bytes_moved``: see `onnx.flops`; bytes moved are inputs + parameters + outputs, and
+- ``flops``, ``bytes_moved``: see `onnx_flops`; bytes moved are inputs + parameters + outputs, and
   none of a view.
-- ``splittable_axes``, ``axis_sizes``: see `onnx.axes`.
+- ``splittable_axes``, ``axis_sizes``: see `count_axes`.
 
 Weights are not read: files with external data need no data beside them.
-
-Opening ONNX files: nothing is built of one that lists more than the limit.
-
-The module of the source program that an ONNX node came from.
-
-Along which axes an ONNX node can be split, and how long they are (`op_splitting.split`).
 """
 
 from __future__ import annotations
@@ -52,175 +46,6 @@ from placegap.instances.io.onnx_shapes import Tensors, Value, infer_tensors, nod
 from placegap.instances.problem.instance import Graph
 from placegap.instances.reading.errors import InputError, MissingExtra, from_validation_error
 from placegap.instances.reading.input_files import MAX_ONNX_BYTES, MAX_ONNX_NODES, check_regular
-
-CONVOLUTIONS = frozenset({"Conv", "ConvInteger"})
-PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger"})
-
-
-def count_axes(node: Node, has_weights: bool) -> dict[str, int]:
-    """Sizes of the batch and of the channels of a convolution or a matrix product.
-
-    Axes of one element, and nodes of other types, are left out; so are the channels of grouped
-    convolutions. A batch is what all inputs that are no weights share.
-
-    Parameters
-    ----------
-    node : Node
-    has_weights : bool
-        Whether the second input is constant.
-
-    Examples
-    --------
-    >>> count_axes(Node("Conv", [(8, 3, 12, 12), (16, 3, 3, 3)], [(8, 16, 10, 10)], {}), True)
-    {'batch': 8, 'out_channel': 16, 'in_channel': 3}
-    >>> count_axes(Node("Relu", [(8, 3)], [(8, 3)], {}), False)
-    {}
-    """
-    if len(node.inputs) < 2 or not node.inputs[0] or not node.inputs[1] or not node.outputs[0]:
-        return {}
-    left, right, out = node.inputs[0], node.inputs[1], node.outputs[0]
-    sizes: dict[str, int] = {}
-    if node.op_type in CONVOLUTIONS and has_weights:
-        sizes["batch"] = out[0]
-        if node.attributes.get("group", 1) == 1:
-            sizes |= {"out_channel": right[0], "in_channel": right[1]}
-    elif node.op_type in PRODUCTS and min(len(left), len(right)) >= 2:
-        if has_weights or _shares_batch(right, out):
-            sizes["batch"] = out[0]
-        summed = left[0] if node.op_type == "Gemm" and node.attributes.get("transA") else left[-1]
-        sizes |= {"out_channel": out[-1], "in_channel": summed}
-    return {axis: size for axis, size in sizes.items() if size > 1}
-
-
-def _shares_batch(right: Shape, out: Shape) -> bool:
-    return len(right) == len(out) > 2 and right[0] == out[0]
-
-
-GRAPH_FIELD = 7
-"""Of the model message."""
-
-BYTES = 2
-"""Wire type of texts, messages and packed numbers: a length, then as many bytes."""
-
-FIXED = {1: 8, 5: 4}
-"""Sizes of the wire types of fixed size."""
-
-
-def load_onnx(path: Path) -> Any:
-    """The model message of a file, its weights unread where they lie beside it.
-
-    Raises
-    ------
-    InputError
-        If the onnx package is missing, the file is no model, or it is above a limit.
-    """
-    try:
-        import onnx
-    except ImportError:
-        why = "ONNX files need an extra: pip install 'placegap[onnx]'"
-        raise MissingExtra(why, path) from None
-    check_regular(path, MAX_ONNX_BYTES)
-    try:
-        if path.stat().st_size > MAX_ONNX_NODES.most():  # a node takes a byte and more
-            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
-                MAX_ONNX_NODES.check(count_listed(data, MAX_ONNX_NODES.most()), "the graph", path)
-        model = onnx.load_model(str(path), format="protobuf", load_external_data=False)
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(error.strerror or str(error), path) from None
-    except Exception as error:  # protobuf's DecodeError, whose module has no types
-        raise InputError(f"is not an ONNX model: {error}", path) from None
-    if not model.graph.node:
-        raise InputError("is not an ONNX model, or a model without nodes", path)
-    return model
-
-
-def count_listed(data: mmap.mmap | bytes, most: int) -> int:
-    r"""How many messages the graph of a model message holds; counting ends above `most`.
-
-    Examples
-    --------
-    >>> count_listed(b"\x08\x07" + b"\x3a\x04" + b"\x0a\x00" * 2, 10)  # two empty nodes
-    2
-    """
-    found = 0
-    for field, start, end in _fields(data, 0, len(data)):
-        if field == GRAPH_FIELD:
-            for _ in _fields(data, start, end):
-                found += 1
-                if found > most:
-                    return found
-    return found
-
-
-def _fields(data: mmap.mmap | bytes, at: int, end: int) -> Any:
-    """Number, start and end of the fields with a length; stops where the bytes make no sense."""
-    while at < end:
-        key, at = _varint(data, at, end)
-        kind = key & 7
-        if kind == BYTES:
-            size, at = _varint(data, at, end)
-            yield key >> 3, at, min(at + size, end)
-            at += size
-        elif kind == 0:
-            _, at = _varint(data, at, end)
-        elif kind in FIXED:
-            at += FIXED[kind]
-        else:
-            return
-
-
-def _varint(data: mmap.mmap | bytes, at: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < end and shift < 70:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            break
-    return value, at
-
-
-NAME_SCOPES = "pkg.torch.onnx.name_scopes"
-"""Metadata of torch's exporter: a list as text, of module paths and, last, of the node's name."""
-
-LONGEST = 10_000
-"""Characters of it; a path has some hundred."""
-
-
-def module_of(node: Any) -> str | None:
-    """Path of the innermost module ("encoder.layer.0.attention"), None where none is noted.
-
-    Parameters
-    ----------
-    node : NodeProto
-
-    Notes
-    -----
-    The text is parsed as a literal and never run; another text counts as none.
-
-    Examples
-    --------
-    >>> from onnx import helper
-    >>> node = helper.make_node("MatMul", ["a", "b"], ["c"])
-    >>> entry = node.metadata_props.add()
-    >>> entry.key, entry.value = NAME_SCOPES, "['', 'layer.0', 'layer.0.dense', 'linear_3']"
-    >>> module_of(node)
-    'layer.0.dense'
-    """
-    text = next((entry.value for entry in node.metadata_props if entry.key == NAME_SCOPES), "")
-    if not text or len(text) > LONGEST:
-        return None
-    try:
-        scopes = ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return None
-    if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
-        return None
-    return next(filter(None, reversed(scopes[:-1])), None)
-
 
 ASSUMED_DIMS = "assumed_dims"
 """Parameter of the provenance that names the sizes nobody stated, as "N=1, M=1"."""
@@ -510,3 +335,173 @@ def _unique(name: str, taken: set[str]) -> str:
         candidate = f"{name}#{number}"
     taken.add(candidate)
     return candidate
+
+
+GRAPH_FIELD = 7
+"""Of the model message."""
+
+BYTES = 2
+"""Wire type of texts, messages and packed numbers: a length, then as many bytes."""
+
+FIXED = {1: 8, 5: 4}
+"""Sizes of the wire types of fixed size."""
+
+
+def load_onnx(path: Path) -> Any:
+    """The model message of a file, its weights unread where they lie beside it.
+
+    Raises
+    ------
+    InputError
+        If the onnx package is missing, the file is no model, or it is above a limit.
+    """
+    try:
+        import onnx
+    except ImportError:
+        why = "ONNX files need an extra: pip install 'placegap[onnx]'"
+        raise MissingExtra(why, path) from None
+    check_regular(path, MAX_ONNX_BYTES)
+    try:
+        if path.stat().st_size > MAX_ONNX_NODES.most():  # a node takes a byte and more
+            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
+                MAX_ONNX_NODES.check(count_listed(data, MAX_ONNX_NODES.most()), "the graph", path)
+        model = onnx.load_model(str(path), format="protobuf", load_external_data=False)
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(error.strerror or str(error), path) from None
+    except Exception as error:  # protobuf's DecodeError, whose module has no types
+        raise InputError(f"is not an ONNX model: {error}", path) from None
+    if not model.graph.node:
+        raise InputError("is not an ONNX model, or a model without nodes", path)
+    return model
+
+
+def count_listed(data: mmap.mmap | bytes, most: int) -> int:
+    r"""How many messages the graph of a model message holds; counting ends above `most`.
+
+    Examples
+    --------
+    >>> count_listed(b"\x08\x07" + b"\x3a\x04" + b"\x0a\x00" * 2, 10)  # two empty nodes
+    2
+    """
+    found = 0
+    for field, start, end in _fields(data, 0, len(data)):
+        if field == GRAPH_FIELD:
+            for _ in _fields(data, start, end):
+                found += 1
+                if found > most:
+                    return found
+    return found
+
+
+def _fields(data: mmap.mmap | bytes, at: int, end: int) -> Any:
+    """Number, start and end of the fields with a length; stops where the bytes make no sense."""
+    while at < end:
+        key, at = _varint(data, at, end)
+        kind = key & 7
+        if kind == BYTES:
+            size, at = _varint(data, at, end)
+            yield key >> 3, at, min(at + size, end)
+            at += size
+        elif kind == 0:
+            _, at = _varint(data, at, end)
+        elif kind in FIXED:
+            at += FIXED[kind]
+        else:
+            return
+
+
+def _varint(data: mmap.mmap | bytes, at: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < end and shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            break
+    return value, at
+
+
+CONVOLUTIONS = frozenset({"Conv", "ConvInteger"})
+
+PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger"})
+
+
+def count_axes(node: Node, has_weights: bool) -> dict[str, int]:
+    """Sizes of the batch and of the channels of a convolution or a matrix product.
+
+    Axes of one element, and nodes of other types, are left out; so are the channels of grouped
+    convolutions. A batch is what all inputs that are no weights share.
+
+    Parameters
+    ----------
+    node : Node
+    has_weights : bool
+        Whether the second input is constant.
+
+    Examples
+    --------
+    >>> count_axes(Node("Conv", [(8, 3, 12, 12), (16, 3, 3, 3)], [(8, 16, 10, 10)], {}), True)
+    {'batch': 8, 'out_channel': 16, 'in_channel': 3}
+    >>> count_axes(Node("Relu", [(8, 3)], [(8, 3)], {}), False)
+    {}
+    """
+    if len(node.inputs) < 2 or not node.inputs[0] or not node.inputs[1] or not node.outputs[0]:
+        return {}
+    left, right, out = node.inputs[0], node.inputs[1], node.outputs[0]
+    sizes: dict[str, int] = {}
+    if node.op_type in CONVOLUTIONS and has_weights:
+        sizes["batch"] = out[0]
+        if node.attributes.get("group", 1) == 1:
+            sizes |= {"out_channel": right[0], "in_channel": right[1]}
+    elif node.op_type in PRODUCTS and min(len(left), len(right)) >= 2:
+        if has_weights or _shares_batch(right, out):
+            sizes["batch"] = out[0]
+        summed = left[0] if node.op_type == "Gemm" and node.attributes.get("transA") else left[-1]
+        sizes |= {"out_channel": out[-1], "in_channel": summed}
+    return {axis: size for axis, size in sizes.items() if size > 1}
+
+
+def _shares_batch(right: Shape, out: Shape) -> bool:
+    return len(right) == len(out) > 2 and right[0] == out[0]
+
+
+NAME_SCOPES = "pkg.torch.onnx.name_scopes"
+"""Metadata of torch's exporter: a list as text, of module paths and, last, of the node's name."""
+
+LONGEST = 10_000
+"""Characters of it; a path has some hundred."""
+
+
+def module_of(node: Any) -> str | None:
+    """Path of the innermost module ("encoder.layer.0.attention"), None where none is noted.
+
+    Parameters
+    ----------
+    node : NodeProto
+
+    Notes
+    -----
+    The text is parsed as a literal and never run; another text counts as none.
+
+    Examples
+    --------
+    >>> from onnx import helper
+    >>> node = helper.make_node("MatMul", ["a", "b"], ["c"])
+    >>> entry = node.metadata_props.add()
+    >>> entry.key, entry.value = NAME_SCOPES, "['', 'layer.0', 'layer.0.dense', 'linear_3']"
+    >>> module_of(node)
+    'layer.0.dense'
+    """
+    text = next((entry.value for entry in node.metadata_props if entry.key == NAME_SCOPES), "")
+    if not text or len(text) > LONGEST:
+        return None
+    try:
+        scopes = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+    if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
+        return None
+    return next(filter(None, reversed(scopes[:-1])), None)

@@ -1,7 +1,4 @@
-"""Why no plan fits, and what would help: cheap necessary conditions on memory, in sentences.
-
-How much of all memory a graph would fill: what makes devices matter that one would not need.
-"""
+"""Why no plan fits, and what would help: cheap necessary conditions on memory, in sentences."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Gradients of weights that several layers share: what their stages exchange once per iteration.
+"""Gradients of weights in a training step: which stages exchange, and which backward ops may wait.
 
 Two stages that hold a copy of one weight add up its gradients after the last microbatch, beside
 the pipeline: such an edge leads from any stage to any other.
-
-Which backward ops only gradients and updates of weights depend on, by what layers need.
 """
 
 from __future__ import annotations

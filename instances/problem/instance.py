@@ -2,8 +2,6 @@
 
 Every class is frozen and validated once, when it is made; nothing downstream checks again.
 Times are integer nanoseconds, sizes integer bytes, bandwidths bytes per second.
-
-Integer arrays of what the memory rule `peak` counts: state, tensors, workspace, and steps.
 """
 
 from __future__ import annotations
@@ -40,101 +38,13 @@ from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import ClusterError
 from placegap.instances.reading.input_files import MAX_DEVICES
 
-
-@dataclass(frozen=True, eq=False)
-class MemoryArrays:
-    """Sizes of a graph with n ops and t tensors whose ops share s states by z names.
-
-    Attributes
-    ----------
-    state_bytes, workspace_bytes : (n,) int64
-        What an op holds between passes, shared state aside; and what it needs while it runs.
-    tensor_bytes : (t,) int64
-    shared_op, shared_name : (s,) int64
-        An op and a name that it holds state by.
-    shared_bytes : (z,) int64
-        Size of the state of each name; names are numbered by their first ops.
-    step : (n,) int64
-        Place of each op in the order that max_load's memory is counted in (`derive_memory`).
-    """
-
-    state_bytes: Ints
-    workspace_bytes: Ints
-    tensor_bytes: Ints
-    shared_op: Ints
-    shared_name: Ints
-    shared_bytes: Ints
-    step: Ints
-
-
-def derive_memory(graph: Graph, backward: Flags) -> MemoryArrays:
-    """Build the arrays; O(n + m) but for sorting.
-
-    The order of the steps is topological and puts forward ops before backward ops as far as the
-    edges allow: ops are sorted by how often the pass changes at most on a path to them (a path that
-    begins with a backward op has changed once), then by topological position.
-
-    Examples
-    --------
-    >>> from placegap.instances import Op, Graph
-    >>> ops = (Op(name="back", backward=True), Op(name="forth", parameter_bytes=4))
-    >>> arrays = derive_memory(Graph(name="g", ops=ops), np.array([True, False]))
-    >>> arrays.step.tolist(), arrays.state_bytes.tolist()
-    ([1, 0], [0, 4])
-    """
-    index, ops = graph.index, graph.ops
-    name_of: dict[str, int] = {}
-    size: list[int] = []
-    shared: list[tuple[int, int]] = []
-    for i, op in enumerate(ops):
-        for name, bytes_ in op.shared_state.items():
-            number = name_of.setdefault(name, len(size))
-            if number == len(size):
-                size.append(bytes_)
-            shared.append((i, number))
-    pairs = np.array(shared, np.int64).reshape(-1, 2)
-    order = np.lexsort((index.topological_position, _changes(graph, backward)))
-    step = np.empty(len(ops), np.int64)
-    step[order] = np.arange(len(ops))
-    arrays = MemoryArrays(
-        state_bytes=np.array(
-            [op.parameter_bytes if op.state_bytes is None else op.state_bytes for op in ops],
-            np.int64,
-        ),
-        workspace_bytes=np.array([op.workspace_bytes for op in ops], np.int64),
-        tensor_bytes=np.array(
-            [graph.edges[e].bytes for e in index.tensor_first_edge.tolist()], np.int64
-        ),
-        shared_op=np.ascontiguousarray(pairs[:, 0]),
-        shared_name=np.ascontiguousarray(pairs[:, 1]),
-        shared_bytes=np.array(size, np.int64),
-        step=step,
-    )
-    freeze(arrays)
-    return arrays
-
-
-def _changes(graph: Graph, backward: Flags) -> Ints:
-    """Most changes of the pass on a path to each op; even for forward ops, odd for backward."""
-    index = graph.index
-    flag = backward.tolist()
-    changes = [int(at) for at in flag]
-    if not any(flag):
-        return np.zeros(len(flag), np.int64)
-    consumer, edges = index.consumer.tolist(), index.succ_edge.tolist()
-    pointer = index.succ_ptr.tolist()
-    for a in index.topological_order.tolist():
-        for e in edges[pointer[a] : pointer[a + 1]]:
-            b = consumer[e]
-            changes[b] = max(changes[b], changes[a] + (flag[a] != flag[b]))
-    return np.array(changes, np.int64)
-
-
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM)]
-Positive = Annotated[int, Field(strict=True, gt=0, le=LARGEST_SUM)]
-Flag = Annotated[bool, Field(strict=True)]
-Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]
 
+Positive = Annotated[int, Field(strict=True, gt=0, le=LARGEST_SUM)]
+
+Flag = Annotated[bool, Field(strict=True)]
+
+Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]
 
 WITHOUT_OPS = "modules_without_ops"
 """Parameter of a provenance: modules of a traced model that hold weights and that no op names."""
@@ -196,7 +106,7 @@ class Op(InstancePart):
     dtype : str or None
         The number type it computes in ("float16"), for costing; None stands for "float32".
     splittable_axes : tuple of str
-        Axes along which an op may be split into parts (`splitting`).
+        Axes along which an op may be split into parts (`op_splitting`).
     axis_sizes : dict of str to int
         Sizes of its axes, where known; a part of an axis has whole elements of it.
 
@@ -259,7 +169,7 @@ class Device(InstancePart):
 
     `kind` is a label that ops' times refer to, and decides nothing else; `memory_bytes` None means
     no limit; an `is_host` device pays no communication in max_load. `server` names the machine
-    that the device is in, for two levels of communication (`servers`); it decides nothing else.
+    that the device is in, for two levels of communication (`loads`); it decides nothing else.
     """
 
     name: Name
@@ -545,3 +455,92 @@ def _twice(names: Iterable[str]) -> str:
             return name
         seen.add(name)
     raise AssertionError("no name appears twice")
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryArrays:
+    """Sizes of a graph with n ops and t tensors whose ops share s states by z names.
+
+    Attributes
+    ----------
+    state_bytes, workspace_bytes : (n,) int64
+        What an op holds between passes, shared state aside; and what it needs while it runs.
+    tensor_bytes : (t,) int64
+    shared_op, shared_name : (s,) int64
+        An op and a name that it holds state by.
+    shared_bytes : (z,) int64
+        Size of the state of each name; names are numbered by their first ops.
+    step : (n,) int64
+        Place of each op in the order that max_load's memory is counted in (`derive_memory`).
+    """
+
+    state_bytes: Ints
+    workspace_bytes: Ints
+    tensor_bytes: Ints
+    shared_op: Ints
+    shared_name: Ints
+    shared_bytes: Ints
+    step: Ints
+
+
+def derive_memory(graph: Graph, backward: Flags) -> MemoryArrays:
+    """Build the arrays; O(n + m) but for sorting.
+
+    The order of the steps is topological and puts forward ops before backward ops as far as the
+    edges allow: ops are sorted by how often the pass changes at most on a path to them (a path that
+    begins with a backward op has changed once), then by topological position.
+
+    Examples
+    --------
+    >>> from placegap.instances import Op, Graph
+    >>> ops = (Op(name="back", backward=True), Op(name="forth", parameter_bytes=4))
+    >>> arrays = derive_memory(Graph(name="g", ops=ops), np.array([True, False]))
+    >>> arrays.step.tolist(), arrays.state_bytes.tolist()
+    ([1, 0], [0, 4])
+    """
+    index, ops = graph.index, graph.ops
+    name_of: dict[str, int] = {}
+    size: list[int] = []
+    shared: list[tuple[int, int]] = []
+    for i, op in enumerate(ops):
+        for name, bytes_ in op.shared_state.items():
+            number = name_of.setdefault(name, len(size))
+            if number == len(size):
+                size.append(bytes_)
+            shared.append((i, number))
+    pairs = np.array(shared, np.int64).reshape(-1, 2)
+    order = np.lexsort((index.topological_position, _changes(graph, backward)))
+    step = np.empty(len(ops), np.int64)
+    step[order] = np.arange(len(ops))
+    arrays = MemoryArrays(
+        state_bytes=np.array(
+            [op.parameter_bytes if op.state_bytes is None else op.state_bytes for op in ops],
+            np.int64,
+        ),
+        workspace_bytes=np.array([op.workspace_bytes for op in ops], np.int64),
+        tensor_bytes=np.array(
+            [graph.edges[e].bytes for e in index.tensor_first_edge.tolist()], np.int64
+        ),
+        shared_op=np.ascontiguousarray(pairs[:, 0]),
+        shared_name=np.ascontiguousarray(pairs[:, 1]),
+        shared_bytes=np.array(size, np.int64),
+        step=step,
+    )
+    freeze(arrays)
+    return arrays
+
+
+def _changes(graph: Graph, backward: Flags) -> Ints:
+    """Most changes of the pass on a path to each op; even for forward ops, odd for backward."""
+    index = graph.index
+    flag = backward.tolist()
+    changes = [int(at) for at in flag]
+    if not any(flag):
+        return np.zeros(len(flag), np.int64)
+    consumer, edges = index.consumer.tolist(), index.succ_edge.tolist()
+    pointer = index.succ_ptr.tolist()
+    for a in index.topological_order.tolist():
+        for e in edges[pointer[a] : pointer[a + 1]]:
+            b = consumer[e]
+            changes[b] = max(changes[b], changes[a] + (flag[a] != flag[b]))
+    return np.array(changes, np.int64)

@@ -2,7 +2,7 @@
 
 For ops u before v, the ops strictly between them can only start after u and must end before v. A
 graph without bottlenecks still has many such intervals, and whatever is proven of each adds up
-along a chain u0 < u1 < u2 < ... (`bottlenecks`: what remains without the conditions).
+along a chain u0 < u1 < u2 < ... (`sections`: what remains without the conditions).
 """
 
 from __future__ import annotations

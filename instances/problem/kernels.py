@@ -9,10 +9,9 @@ else in the user's cache. Where none of them can be written, kernels are kept in
 and where there is none either, nowhere; one line says so, and processes that are started inherit
 it.
 
-What numpy's slices, `diff` and `integers` do, in plain code for kernels.
-
-numba compiles it in a fraction of the time: a slice that is assigned to brings the code of its
-error message along, into the kernel and into every kernel that calls it.
+`copy_to`, `sizes_of` and `draw` are numpy's slices, `diff` and `integers` in plain code, which
+numba compiles in a fraction of the time: a slice that is assigned to brings the code of its error
+message along, into the kernel and into every kernel that calls it.
 """
 
 from __future__ import annotations

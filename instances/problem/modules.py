@@ -4,8 +4,6 @@ The ops of a graph say by `Op.module` which module made them. A *layer* is a num
 (``model.layers.3``) or a module beside the lists of them (``model.embed_tokens``): the smallest
 modules whose borders are the only places where tensors change hands. A numbered module that does
 nothing itself and holds numbered modules (a stage of ResNet) is divided further.
-
-Colocation groups in the order of their first ops: a training step is the chain of its layers.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A tensor is paid once by each device that it leaves or enters. With the blocks o
 consumers as pins, device k pays it exactly if some pins are on k and some are not: a hyperedge that
 is cut. Nets with the same pins add up, and a net with one pin is never paid.
 
-Blocks of a pipeline's stages: ops that every plan of pipeline_iteration keeps in one stage.
+For pipeline_iteration `stage_blocks` finds the ops that every plan keeps in one stage.
 """
 
 from __future__ import annotations

@@ -30,14 +30,14 @@ class Plan:
         makespan: order of the ops on each device (None for a device, or altogether: left to the
         simulation's priority rule).
     channel_order : mapping or None
-        makespan: order of the transfers on each channel, by channel number (`channels.py`);
+        makespan: order of the transfers on each channel, by channel number (`channels_of`);
         channels that are absent are left to the priority rule.
     call : tuple of int or None
         latency_subgraphs: which call of its accelerator runs each op, counted from 0 (ignored on
         hosts); None: all of them the first.
     stage : tuple of int or None
         pipeline_iteration: the stage of each op, counted from 0; None: the devices are the stages,
-        in the order in which they feed each other (`pipeline.stages`).
+        in the order in which they feed each other (`referee.stages`).
 
     Examples
     --------

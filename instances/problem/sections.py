@@ -1,6 +1,6 @@
 """Sections: what lies between two ops, as an instance of its own with the devices of both fixed.
 
-Bottlenecks: ops comparable with every other op, and the cuts at which every schedule splits.
+Where a graph falls into sections, and why their times add up:
 
 **Theorem.** Let u be an op such that
 

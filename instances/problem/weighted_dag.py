@@ -1,11 +1,7 @@
 """Graphs with one cost per node and per edge: levels, critical paths, depth-first orders.
 
-What the clustering placers and Celeritas' fusion work on, with the costs of `mean_costs`.
-
-An instance as a graph with one cost per op and per edge, and how much it communicates.
-
-Costs that differ between devices enter as means, rounded down to whole ns. There are no kernels
-here: what only counts need not compile.
+What the clustering placers and Celeritas' fusion work on. Costs that differ between devices enter
+as means, rounded down to whole ns.
 """
 
 from __future__ import annotations

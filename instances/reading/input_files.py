@@ -1,13 +1,8 @@
 """Reading files within the limits: regular files only, and gzip files as far as they may unfold.
 
-Where the files that ship inside the package are.
-
-What a parsed file is, for messages about a file that was named in the place of another.
-
-What the readers accept at most, in one place, and how a user raises it.
-
-Every limit is an environment variable with a default that real files stay far below. What is above
-is refused before it is read or built, in one line that names the limit; nothing is cut off.
+Every limit of what is read is an environment variable with a default that real files stay far
+below. What is above is refused before it is read or built, in one line that names the limit;
+nothing is cut off.
 """
 
 from __future__ import annotations

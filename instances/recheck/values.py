@@ -1,15 +1,9 @@
-"""The second referee's clock: when each op and transfer of a makespan plan starts.
+"""The second referee's values: the clock of a makespan, latency, and loads.
 
-The rule (the same as the referee's, told again): at each instant first all ends take effect, then
-the ready items are taken by (-priority, topological position, destination, number), and each starts
-whose resources are free. An item of no time ends at once, which opens another round of the same
-instant; until then it holds its resources.
-
-The second referee's latency: one sample through accelerators that run whole subgraphs.
-
-The second referee's loads: what each device, stage and server does per sample.
-
-The second referee on stated times: does a makespan schedule keep every rule?
+The rule of the clock (the same as the referee's, told again): at each instant first all ends take
+effect, then the ready items are taken by (-priority, topological position, destination, number),
+and each starts whose resources are free. An item of no time ends at once, which opens another round
+of the same instant; until then it holds its resources.
 """
 
 from __future__ import annotations

@@ -20,10 +20,8 @@ microbatch are forward through stages 0, 1, .., S - 1, then backward through S -
 
 The value is the end of the last event.
 
-Memory of a pipeline: what its stages hold for the microbatches that are in flight.
-
-A device holds the resident bytes of its ops, which are those of one microbatch, and for each
-further microbatch that one of its stages has begun forward and not ended backward that stage's
+Memory: a device holds the resident bytes of its ops, which are those of one microbatch, and for
+each further microbatch that one of its stages has begun forward and not ended backward that stage's
 *stash*: the tensors that the stage's forward ops make or read, and its backward ops read. How many
 microbatches these are follows from the schedule alone: m for ``gpipe``, min(m, S - s) for stage s
 of S of ``1f1b``. Under ``zero_bubble`` a microbatch whose backward event is over and whose weight

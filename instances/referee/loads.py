@@ -1,8 +1,7 @@
 """max_load: what each device does per sample of a full pipeline (Tarnawski et al.).
 
-Two levels of communication: between the devices of a server, and between servers.
-
-placegap's own rule. A tensor that crosses a device's border costs the device its time within the
+Two levels of communication, between the devices of a server and between servers, are placegap's
+own rule. A tensor that crosses a device's border costs the device its time within the
 server; one that crosses a server's border costs the server its time between servers, once per
 tensor and direction like anything else. A pipeline is as slow as its heaviest device or server.
 """

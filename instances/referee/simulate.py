@@ -8,10 +8,6 @@ obeyed; what it leaves open is filled by this rule.
 
 Ops and transfers are *items*. An item holds up to two *resources* (a device; channels) for its
 whole duration and waits for other items (producers, transfers, its predecessor in a given order).
-
-Which channels a transfer occupies, by number, under each channel model.
-
-Turn the times that a solver found into the orders of a plan.
 """
 
 from __future__ import annotations
@@ -31,51 +27,6 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plan import Plan, Schedule, Transfer, TransferTimes
 from placegap.instances.problem.semantics import Channels, Makespan
-
-NO_CHANNEL = -1
-
-
-def channels_of(channels: Channels, num_devices: int, source: int, target: int) -> tuple[int, int]:
-    """The (at most two) channels that a transfer from source to target holds at once.
-
-    ``link`` numbers the ordered pair; ``port`` numbers the sender's output k and the receiver's
-    input K + k; ``half_duplex`` numbers the devices.
-
-    Examples
-    --------
-    >>> channels_of("port", 4, 1, 2), channels_of("link", 4, 1, 2), channels_of("free", 4, 1, 2)
-    ((1, 6), (6, -1), (-1, -1))
-    """
-    match channels:
-        case "free":
-            return NO_CHANNEL, NO_CHANNEL
-        case "link":
-            return source * num_devices + target, NO_CHANNEL
-        case "port":
-            return source, num_devices + target
-        case "half_duplex":
-            return source, target
-
-
-def num_channels(channels: Channels, num_devices: int) -> int:
-    """How many channels there are."""
-    return {
-        "free": 0,
-        "link": num_devices * num_devices,
-        "port": 2 * num_devices,
-        "half_duplex": num_devices,
-    }[channels]
-
-
-def channel_name(channels: Channels, cluster: Cluster, channel: int) -> str:
-    """Name of a channel for messages and files: "a -> b", "out of a", "into a" or "port of a"."""
-    names = [device.name for device in cluster.devices]
-    if channels == "link":
-        return f"{names[channel // len(names)]} -> {names[channel % len(names)]}"
-    if channels == "port":
-        side = "out of" if channel < len(names) else "into"
-        return f"{side} {names[channel % len(names)]}"
-    return f"port of {names[channel]}"
 
 
 class PlanError(ValueError):
@@ -479,6 +430,52 @@ def _pop(heap: Ints, base: int, size: Ints, q: int) -> int:
         at = child
     heap[base + at] = last
     return int(least)
+
+
+NO_CHANNEL = -1
+
+
+def channels_of(channels: Channels, num_devices: int, source: int, target: int) -> tuple[int, int]:
+    """The (at most two) channels that a transfer from source to target holds at once.
+
+    ``link`` numbers the ordered pair; ``port`` numbers the sender's output k and the receiver's
+    input K + k; ``half_duplex`` numbers the devices.
+
+    Examples
+    --------
+    >>> channels_of("port", 4, 1, 2), channels_of("link", 4, 1, 2), channels_of("free", 4, 1, 2)
+    ((1, 6), (6, -1), (-1, -1))
+    """
+    match channels:
+        case "free":
+            return NO_CHANNEL, NO_CHANNEL
+        case "link":
+            return source * num_devices + target, NO_CHANNEL
+        case "port":
+            return source, num_devices + target
+        case "half_duplex":
+            return source, target
+
+
+def num_channels(channels: Channels, num_devices: int) -> int:
+    """How many channels there are."""
+    return {
+        "free": 0,
+        "link": num_devices * num_devices,
+        "port": 2 * num_devices,
+        "half_duplex": num_devices,
+    }[channels]
+
+
+def channel_name(channels: Channels, cluster: Cluster, channel: int) -> str:
+    """Name of a channel for messages and files: "a -> b", "out of a", "into a" or "port of a"."""
+    names = [device.name for device in cluster.devices]
+    if channels == "link":
+        return f"{names[channel // len(names)]} -> {names[channel % len(names)]}"
+    if channels == "port":
+        side = "out of" if channel < len(names) else "into"
+        return f"{side} {names[channel % len(names)]}"
+    return f"port of {names[channel]}"
 
 
 def plan_from_times(

@@ -1,6 +1,4 @@
-"""The stages of a plan under pipeline_iteration, and the rules that they must keep.
-
-In which order each device of a pipeline runs its events, by schedule.
+"""The stages of a plan under pipeline_iteration, and in which order each device runs its events.
 
 An event is the forward or the backward work of one stage on one microbatch; under ``zero_bubble``
 the backward work that gradients of weights alone depend on is an event of its own. With p devices

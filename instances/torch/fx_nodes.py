@@ -3,10 +3,9 @@
 Nodes are those of ATen programs (`torch.export`, AOT): targets are `OpOverload`s, and `meta["val"]`
 holds a tensor without data. Torch is imported when a graph is read, never before.
 
-FLOPs of the nodes of an FX graph: torch's own registry, and rules for what it leaves out.
-
-A multiply-add counts as two. Matrix products, convolutions and attention are counted; elementwise
-ops, reductions and moves count nothing, for their bytes decide how long they take.
+FLOPs come from torch's own registry, and from rules for what it leaves out. A multiply-add counts
+as two. Matrix products, convolutions and attention are counted; elementwise ops, reductions and
+moves count nothing, for their bytes decide how long they take.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Weights and inputs are random: times of dense kernels do not depend on values. W
 repeated, so that an op finds the caches as it does in use; the first ones warm up, and the median
 of the others counts.
 
-What the device at hand reaches: its rate on a large product, its bandwidth on a large copy.
+`calibrate` measures what the device reaches: its rate on a large product, its bandwidth on a large
+copy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """What a user chooses of a traced model, and the names by which such models go.
 
 Models that go by a name: their classes and shapes, from ``data/traced-models.yaml``.
-
-The devices that torch can measure on.
 """
 
 from __future__ import annotations

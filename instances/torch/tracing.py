@@ -1,7 +1,4 @@
-"""From a module and example inputs to an ATen program, by `torch.export` on the meta device.
-
-Keys and values that attention ops hold for the tokens of earlier steps.
-"""
+"""From a module and example inputs to an ATen program, by `torch.export` on the meta device."""
 
 from __future__ import annotations
 

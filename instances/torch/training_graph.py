@@ -1,6 +1,6 @@
 """From a joint program to the ops and edges of one training step.
 
-What becomes what, beyond what `torch_export.fx_reader` says:
+What becomes what, beyond what `fx_reader` says:
 
 - A backward op is in the colocation group of its forward op. What a forward op writes and a
   backward op reads (a stashed activation) is an edge like any other.
@@ -9,10 +9,9 @@ What becomes what, beyond what `torch_export.fx_reader` says:
 - Each forward op that reads parameters has an update op ``<name>/<optimizer>`` in its group, which
   depends on the ops that write their gradients.
 - ``state_bytes`` of a forward op: its weights, and for those that are trained their gradients and
-  what the optimizer holds (`optimizers`); its backward ops read the weights there and hold none.
-  What several forward ops read is ``shared_state``. A gradient has its place in the state: it is no
-  output of its backward op besides, and moves nothing to an update op on the same device.
-
+  what the optimizer holds (`training_model`); its backward ops read the weights there and hold
+  none. What several forward ops read is ``shared_state``. A gradient has its place in the state: it
+  is no output of its backward op besides, and moves nothing to an update op on the same device.
 """
 
 from __future__ import annotations

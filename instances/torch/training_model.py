@@ -1,7 +1,4 @@
 """Training steps of models from PyTorch and Hugging Face, as documents.
-
-What optimizers hold and move for each parameter.
-
 Weights of 16 bits are trained with a master copy in float32, and optimizer state is float32 then
 (Micikevicius et al. 2018; the 16 bytes per parameter of Adam are those of Rajbhandari et al. 2020,
 section 3.1). ``adam8bit`` keeps its two states in 8 bits, with a float32 scale for each block of

@@ -4,8 +4,6 @@ Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operat
 section 5.1. `blocks` has the same for the algorithms, as arrays; here it is an instance.
 
 Co-placement: an op and its only consumer become one op, as Baechi's grouper does.
-
-What must share a device: colocation groups that join while ops are merged.
 """
 
 from __future__ import annotations

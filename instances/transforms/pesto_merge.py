@@ -5,19 +5,16 @@ After Hafeez et al., "Towards Optimal Placement and Scheduling of DNN Operations
 of the merged instance is a plan of the instance; not the other way round, so that a bound for the
 merged instance is none for the instance.
 
-Contract the edges of a graph one by one, the dearest first, without ever making a cycle.
+Edges are contracted one by one, the dearest first. An edge may be contracted if and only if no
+second path joins its ends (Celeritas, theorem 1). To tell without searching the whole graph, a
+topological order is kept up to date as Pearce and Kelly do ("A dynamic topological sort algorithm
+for directed acyclic graphs", 2006): both the search and the repair look at ranks between those of
+the two ends only.
 
-After Hafeez et al. (Pesto, Middleware 2021), whose coarsening merges ops "whose merge makes no
-cycle". An edge may be contracted if and only if no second path joins its ends (Celeritas, theorem
-1). To tell without searching the whole graph, a topological order is kept up to date as Pearce and
-Kelly do ("A dynamic topological sort algorithm for directed acyclic graphs", 2006): both the search
-and the repair look at ranks between those of the two ends only.
-
-Coarsening to parts of about equal work, along the edges that are dearest to cut.
-
-As multilevel partitioners do (Karypis and Kumar, "A fast and high quality multilevel scheme for
-partitioning irregular graphs", SIAM J. Sci. Comput. 20(1), 1998): what is much is merged first, and
-no part may get too heavy, so that the parts can still be spread over devices.
+`merge_heavy_edges` coarsens to parts of about equal work, as multilevel partitioners do (Karypis
+and Kumar, "A fast and high quality multilevel scheme for partitioning irregular graphs", SIAM J.
+Sci. Comput. 20(1), 1998): what is much is merged first, and no part may get too heavy, so that the
+parts can still be spread over devices.
 """
 
 from __future__ import annotations
