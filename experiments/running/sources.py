@@ -15,6 +15,7 @@ from placegap.instances.io.document import Document
 from placegap.instances.io.measured_times import MEASURED, TimeUnit, read_times, with_times
 from placegap.instances.io.onnx_model import ASSUMED_DIMS, WITHOUT_RULE
 from placegap.instances.io.reader import read_model
+from placegap.instances.problem.explain import with_device_memory
 from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.torch.options import (
@@ -25,7 +26,6 @@ from placegap.instances.torch.options import (
     TraceOptions,
     is_traced,
 )
-from placegap.instances.transforms.device_memory import with_device_memory
 
 MOST_NAMES = 4
 """Devices that a line names; more are counted."""

@@ -27,8 +27,7 @@ from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LoadSemantics, has_replicas
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.loads import combine, device_loads
-from placegap.instances.referee.replication import sync_ns
+from placegap.instances.referee.loads import combine, device_loads, sync_ns
 
 
 def warm_start(

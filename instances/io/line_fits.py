@@ -24,16 +24,16 @@ from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Cluster, Link
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S
 from placegap.instances.problem.links import Links
-from placegap.instances.reading.csv_table import (
+from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.input_files import (
     LARGEST,
+    MAX_LINKS,
     TIME_COLUMNS,
     csv_rows,
     find_columns,
     number_of,
     plain_number,
 )
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.input_files import MAX_LINKS
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,15 +26,15 @@ from pydantic import PlainValidator, ValidationError
 
 from placegap.instances.io.document import read_json
 from placegap.instances.problem.instance import Cluster, Graph, Provenance
-from placegap.instances.reading.csv_table import (
+from placegap.instances.reading.errors import InputError, from_validation_error, shorten
+from placegap.instances.reading.input_files import (
     LARGEST,
     TIME_COLUMNS,
     csv_rows,
     find_columns,
     number_of,
+    read_content,
 )
-from placegap.instances.reading.errors import InputError, from_validation_error, shorten
-from placegap.instances.reading.input_files import read_content
 
 MEASURED = "measured_times"
 """Parameter of the provenance that says how many ops are measured, and which names match none."""

@@ -31,8 +31,8 @@ from placegap.instances.io.line_fits import (
 )
 from placegap.instances.problem.instance import Cluster, Edge, Graph, Op
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.reading.csv_table import LARGEST
 from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.input_files import LARGEST
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,7 @@ from placegap.instances.problem.plan import Evaluation, Plan, Violation
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.recheck.recheck import recheck
 from placegap.instances.recheck.values import recheck_times
-from placegap.instances.referee.check import check_times
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import check_times, evaluate
 from placegap.instances.referee.simulate import plan_from_times
 
 NO_SHAPE = ("shape", "fields")

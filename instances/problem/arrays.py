@@ -10,7 +10,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex, freeze
 from placegap.instances.problem.integers import NO_LIMIT, NS_PER_S, UNSUPPORTED, ceil_div
-from placegap.instances.problem.paths import Paths, widest_paths
+from placegap.instances.problem.links import Paths, widest_paths
 from placegap.instances.reading.errors import ClusterError
 from placegap.instances.reading.input_files import MAX_TABLE_ENTRIES
 

@@ -120,7 +120,7 @@ class MaxLoad(_Load):
 
     objective: Literal["max_load"] = "max_load"
     replicas: bool = False
-    """Whether several equal devices may share a stage (`replication`)."""
+    """Whether several equal devices may share a stage (`loads`)."""
 
     levels: Literal[1, 2] = 1
     """2 charges what crosses servers to the servers (`loads`)."""

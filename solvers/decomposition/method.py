@@ -25,8 +25,15 @@ from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS
 from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.intervals import Interval, choose_chain, intervals
-from placegap.instances.problem.sections import Section, cuts, memory_is_slack, sections_between
+from placegap.instances.problem.sections import (
+    Interval,
+    Section,
+    choose_chain,
+    cuts,
+    intervals,
+    memory_is_slack,
+    sections_between,
+)
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.back_ends.endings import say_rest
 from placegap.solvers.core.interrupts import stop_asked

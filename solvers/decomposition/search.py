@@ -11,9 +11,8 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
-from placegap.instances.problem.intervals import Interval
 from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.sections import SectionMaker
+from placegap.instances.problem.sections import Interval, SectionMaker
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock

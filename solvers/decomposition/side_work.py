@@ -10,7 +10,7 @@ from placegap.formulations.shared.symmetry import identical_devices
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
-from placegap.instances.problem.intervals import Interval
+from placegap.instances.problem.sections import Interval
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.bounds.interval_arcs import chain_arcs
 from placegap.solvers.bounds.side_work.branches import MOST_NODES, Branches

@@ -10,7 +10,7 @@ from typing import Any
 from placegap.instances.io.certificate_checker import Able
 from placegap.instances.io.certificate_file import ArcRow, Branch, ChainProof, Leaf, SectionArc
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.intervals import choose_chain, intervals
+from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.certificates.multipliers import MOST_ROUTES, SectionLp, num_routes
 from placegap.solvers.bounds.certificates.timed_terms import TimedTerms
 from placegap.solvers.bounds.certificates.tree import grow_tree

@@ -24,7 +24,7 @@ from placegap.instances.io.certificate_file import (
 from placegap.instances.io.certificate_ideals import IdealBlocks, chain_within
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.problem.intervals import choose_chain, intervals
+from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     Makespan,

@@ -74,7 +74,7 @@ def nested_layers(
     The ops of a chain without colocation are met once:
 
     >>> from placegap.instances import example
-    >>> from placegap.instances.problem.intervals import choose_chain, intervals
+    >>> from placegap.instances.problem.sections import choose_chain, intervals
     >>> chain = choose_chain(example(), intervals(example()))
     >>> nested_layers(example(), chain, example().arrays.time_ns) is None
     True

@@ -10,9 +10,8 @@ from pydantic import Field
 from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.intervals import choose_chain, intervals
 from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.sections import memory_is_slack
+from placegap.instances.problem.sections import choose_chain, intervals, memory_is_slack
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.interrupts import stop_asked

@@ -12,7 +12,7 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan, MaxLoad
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.replication import equal_devices
+from placegap.instances.referee.loads import equal_devices
 from placegap.instances.transforms.op_splitting import replicate, stated_batch
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register

@@ -9,7 +9,7 @@ import pytest
 
 from placegap.instances import Cluster, InputError
 from placegap.instances.io.cluster_file import cluster_names, load_cluster
-from placegap.instances.problem.paths import widest_paths
+from placegap.instances.problem.links import widest_paths
 
 TWO = """\
 name: two

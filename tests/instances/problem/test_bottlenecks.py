@@ -11,11 +11,12 @@ from draws.tiny import tiny_instance
 from features.makespan import anywhere, instance
 
 from placegap.instances import Instance
-from placegap.instances.problem.intervals import choose_chain, intervals
 from placegap.instances.problem.sections import (
     SectionMaker,
     bottlenecks,
+    choose_chain,
     cuts,
+    intervals,
     memory_is_slack,
     sections_between,
 )

@@ -11,8 +11,7 @@ import pytest
 
 from placegap.instances import Cluster, Device, InputError, Instance, Link, load_corpus
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.problem.links import Group, Links
-from placegap.instances.problem.paths import widest_paths
+from placegap.instances.problem.links import Group, Links, widest_paths
 from placegap.instances.recheck.facts import Facts
 
 

@@ -27,7 +27,7 @@ from placegap.instances import (
     example,
     recheck,
 )
-from placegap.instances.referee.check import check_and_run
+from placegap.instances.referee.evaluate import check_and_run
 from placegap.instances.referee.iteration import simulate_iteration
 from placegap.instances.referee.simulate import PlanError
 

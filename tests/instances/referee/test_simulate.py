@@ -25,7 +25,7 @@ from placegap.instances import (
     example,
     simulate,
 )
-from placegap.instances.referee.check import check_schedule
+from placegap.instances.referee.evaluate import check_schedule
 from placegap.instances.referee.simulate import channels_of
 
 LABEL = {"ids": lambda semantics: semantics.label.replace(" ", "-")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op
-from placegap.instances.corpus.training import mirror_training
+from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.transforms.op_splitting import Axis, Cut, split_ops
 from placegap.instances.transforms.table import TRANSFORMS, coarsen
 

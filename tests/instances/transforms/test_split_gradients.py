@@ -18,7 +18,7 @@ from placegap.instances import (
     evaluate,
     load_corpus,
 )
-from placegap.instances.corpus.training import mirror_training
+from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.recheck.recheck import recheck
 from placegap.instances.transforms import op_splitting as split_module
 from placegap.instances.transforms.op_splitting import Cut, split_ops

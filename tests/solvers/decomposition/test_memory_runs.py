@@ -24,8 +24,13 @@ from placegap.instances import (
     load_corpus,
 )
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.intervals import choose_chain, intervals
-from placegap.instances.problem.sections import SectionMaker, cuts, sections_between
+from placegap.instances.problem.sections import (
+    SectionMaker,
+    choose_chain,
+    cuts,
+    intervals,
+    sections_between,
+)
 from placegap.solvers import solve
 from placegap.solvers.bounds.memory_chain import memory_bound
 from placegap.solvers.bounds.work_windows import work_windows

@@ -17,8 +17,14 @@ from placegap.instances import Instance, Makespan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.example import tight_example
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.intervals import choose_chain, intervals
-from placegap.instances.problem.sections import Section, SectionMaker, cuts, sections_between
+from placegap.instances.problem.sections import (
+    Section,
+    SectionMaker,
+    choose_chain,
+    cuts,
+    intervals,
+    sections_between,
+)
 from placegap.instances.referee.simulate import channels_of
 from placegap.solvers import solve
 from placegap.solvers.bounds.nested_layers.ports import channel_table

@@ -14,7 +14,7 @@ from draws.chains import chain_instance
 from placegap.instances import InputError, Instance, MaxLoad, Plan, evaluate, example
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.referee.check import check_class
+from placegap.instances.referee.evaluate import check_class
 from placegap.solvers import solve
 from placegap.solvers.ideal_dp.any_load import StageLoad, chain_under_load
 

@@ -7,7 +7,7 @@ from draws.tiny import tiny_instance
 from references.placers import Facts, pressed_instance, table_instance
 
 from placegap.instances import Edge, Instance, Makespan, evaluate, load_cluster, load_corpus
-from placegap.instances.corpus.training import mirror_training
+from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.io.costing import cost_graph
 from placegap.instances.problem.semantics import parse_semantics
 from placegap.instances.problem.weighted_dag import cpd_topo, flow_of

@@ -16,7 +16,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.instances.corpus.training import mirror_training
+from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.recheck.recheck import recheck
 from placegap.solvers import Result, solve
 
