@@ -39,8 +39,7 @@ from .problem.semantics import (
 )
 from .reading.errors import InputError
 from .recheck.recheck import recheck
-from .referee.check import check, check_schedule
-from .referee.evaluate import evaluate
+from .referee.evaluate import check, check_schedule, evaluate
 from .referee.simulate import PlanError, plan_from_times, simulate
 
 __all__ = [
