@@ -373,7 +373,7 @@ def _operation(
 
 
 def _separable(tape: Tape, x: Tensor, filters: int, kernel: int, stride: int) -> Tensor:
-    x = conv(tape, x, 0, kernel, stride=stride, depthwise=True, name="depthwise")
+    x = conv(tape, x, None, kernel, stride=stride, name="depthwise")
     return batch_norm(tape, conv(tape, x, filters, 1, name="pointwise"))
 
 

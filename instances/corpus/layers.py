@@ -23,16 +23,15 @@ def placeholder(tape: Tape, shape: Dims, name: str = "Input") -> Tensor:
 def conv(
     tape: Tape,
     x: Tensor,
-    channels: int,
+    channels: int | None,
     kernel: int | tuple[int, int],
     *,
     stride: int = 1,
     padding: Padding = "same",
-    depthwise: bool = False,
     bias: bool = False,
     name: str = "conv",
 ) -> Tensor:
-    """Convolution; `depthwise` has one filter per channel.
+    """Convolution; `channels` None: it is depthwise, with one filter per channel.
 
     Axes along which it can be split are stated where it computes more than it holds: where its
     output is an image, not where it stands for a fully connected layer (FD-DPS, table 6).
@@ -48,7 +47,7 @@ def conv(
     """
     batch, inside, height, width = x.shape
     high, wide = (kernel, kernel) if isinstance(kernel, int) else kernel
-    outside = inside if depthwise else channels
+    depthwise, outside = channels is None, inside if channels is None else channels
     shape = (
         batch,
         outside,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict, Unpack
 
 from placegap.instances.problem.instance import Edge, Graph, Op, Provenance
 from placegap.instances.reading.errors import paused_collector
@@ -133,14 +133,26 @@ class TapeOp:
     kind: str
     inputs: tuple[Tensor, ...]
     shape: Dims
-    weights: tuple[Weight, ...] = ()
+    weights: Sequence[Weight] = ()
     flops: int = 0
     rule: str = "unary"
     view: bool = False
     parts: int = 1
-    constants: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
+    constants: Sequence[str] = ()
+    outputs: Sequence[str] = ()
     axes: Mapping[str, int] = field(default_factory=dict)
+
+
+class TapeFields(TypedDict, total=False):
+    """What a `TapeOp` has that need not be stated."""
+
+    weights: Sequence[Weight]
+    rule: str
+    view: bool
+    parts: int
+    constants: Sequence[str]
+    outputs: Sequence[str]
+    axes: Mapping[str, int]
 
 
 class Tape:
@@ -172,15 +184,9 @@ class Tape:
         inputs: Sequence[Tensor],
         shape: Dims,
         *,
-        weights: Sequence[Weight] = (),
         flops: int | None = None,
-        rule: str = "unary",
-        view: bool = False,
-        parts: int = 1,
-        constants: Sequence[str] = (),
-        outputs: Sequence[str] = (),
-        axes: Mapping[str, int] | None = None,
         name: str | None = None,
+        **fields: Unpack[TapeFields],
     ) -> Tensor:
         """Add an op; an elementwise one does one FLOP per element unless `flops` says more.
 
@@ -190,23 +196,9 @@ class Tape:
         >>> tape.op("ReLU", [tape.op("Input", [], (2, 3), flops=0)], (2, 3)).shape
         (2, 3)
         """
-        count = prod(shape)
-        self.ops.append(
-            TapeOp(
-                name=self.path(name or kind),
-                kind=kind,
-                inputs=tuple(inputs),
-                shape=shape,
-                weights=tuple(weights),
-                flops=0 if view else count if flops is None else flops,
-                rule=rule,
-                view=view,
-                parts=parts,
-                constants=tuple(constants),
-                outputs=tuple(outputs),
-                axes=axes or {},
-            )
-        )
+        done = 0 if fields.get("view") else prod(shape) if flops is None else flops
+        full = self.path(name or kind)
+        self.ops.append(TapeOp(full, kind, tuple(inputs), shape, flops=done, **fields))
         return Tensor(len(self.ops) - 1, shape)
 
     def weight(
@@ -230,6 +222,28 @@ class Input(NamedTuple):
     size: int | None = None
 
 
+class DraftFields(TypedDict, total=False):
+    """What an op of a draft may have besides.
+
+    `held_bytes` is what it keeps of its output, if not all; `also_moved_bytes` what it reads and
+    writes beside inputs and outputs (weights that it holds itself). Edges from ops that it only
+    comes `after` carry nothing.
+    """
+
+    flops: int
+    view: bool
+    parts: int
+    parameter_bytes: int
+    state_bytes: int | None
+    shared: Mapping[str, int]
+    held_bytes: int | None
+    also_moved_bytes: int
+    group: str | None
+    backward: bool
+    axes: Mapping[str, int] | None
+    after: Sequence[int]
+
+
 class Draft:
     """Ops in an order in which producers come first, and the edges between them.
 
@@ -250,25 +264,9 @@ class Draft:
         kind: str,
         inputs: Sequence[Input | int],
         out_bytes: int,
-        *,
-        flops: int = 0,
-        view: bool = False,
-        parts: int = 1,
-        parameter_bytes: int = 0,
-        state_bytes: int | None = None,
-        shared: Mapping[str, int] | None = None,
-        held_bytes: int | None = None,
-        also_moved_bytes: int = 0,
-        group: str | None = None,
-        backward: bool = False,
-        axes: Mapping[str, int] | None = None,
-        after: Sequence[int] = (),
+        **fields: Unpack[DraftFields],
     ) -> int:
         """Add an op and an edge from every input; its number.
-
-        `held_bytes` is what it keeps of its output, if not all; `also_moved_bytes` what it reads
-        and writes beside inputs and outputs (weights that it holds itself). Edges from ops that it
-        only comes `after` carry nothing.
 
         Examples
         --------
@@ -297,13 +295,16 @@ class Draft:
                     tensor=LABELS.get(part) or (f"out{part}" if of > 1 else "out"),
                 )
             )
-        for source in after:
+        for source in fields.get("after", ()):
             if source not in seen:
                 producer = self.ops[source].name
                 self.edges.append(Edge(producer=producer, consumer=name, tensor="control"))
+        parameter_bytes, state_bytes = fields.get("parameter_bytes", 0), fields.get("state_bytes")
         state = parameter_bytes if state_bytes is None else state_bytes
-        shared = dict(shared or {})
-        held = out_bytes if held_bytes is None else held_bytes
+        shared, axes = dict(fields.get("shared", {})), fields.get("axes") or {}
+        view, held = fields.get("view", False), fields.get("held_bytes")
+        held = out_bytes if held is None else held
+        moved = read_bytes + out_bytes + fields.get("also_moved_bytes", 0)
         self.ops.append(
             Op(
                 name=name,
@@ -312,16 +313,16 @@ class Draft:
                 parameter_bytes=parameter_bytes,
                 state_bytes=state_bytes,
                 shared_state=shared,
-                colocation=group,
-                backward=backward,
-                flops=0 if view else flops,
-                bytes_moved=0 if view else read_bytes + out_bytes + also_moved_bytes,
-                splittable_axes=tuple(axes or ()),
-                axis_sizes=dict(axes or {}),
+                colocation=fields.get("group"),
+                backward=fields.get("backward", False),
+                flops=0 if view else fields.get("flops", 0),
+                bytes_moved=0 if view else moved,
+                splittable_axes=tuple(axes),
+                axis_sizes=dict(axes),
             )
         )
         self.out_bytes.append(out_bytes)
-        self._parts.append(parts)
+        self._parts.append(fields.get("parts", 1))
         return number
 
     def graph(self, name: str, provenance: Provenance) -> Graph:

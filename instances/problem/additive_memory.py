@@ -47,6 +47,7 @@ from placegap.instances.problem.semantics import (
     Semantics,
     memory_rule,
 )
+from placegap.instances.problem.weighted_dag import Flow, critical_paths
 
 MOST_STARTS = 16
 """Ops of longest paths that are tried as the moment of a makespan."""
@@ -256,22 +257,10 @@ def _live_bytes(instance: Instance, uses: _Uses, first: Ints, last: Ints, place:
 
 def _on_longest_path(index: GraphIndex) -> Flags:
     """Ops that a path with the most ops goes through."""
-    after = _longest(index.topological_order, index.succ_ptr, index.consumer[index.succ_edge])
-    before = _longest(
-        index.topological_order[::-1], index.pred_ptr, index.producer[index.pred_edge]
-    )
-    through = before + after
+    one_each, free = np.ones(len(index.succ_ptr) - 1, np.int64), np.zeros_like(index.consumer)
+    succ, order = index.consumer[index.succ_edge], index.topological_order.copy()
+    through = critical_paths(Flow(one_each, index.succ_ptr.copy(), succ, free, order))
     return np.asarray(through == through.max(), np.bool_)
-
-
-@kernel
-def _longest(order: Ints, pointer: Ints, target: Ints) -> Ints:
-    """Most ops on a path up to each op, along arcs that agree with the order."""
-    most = np.ones(len(order), np.int64)
-    for i in order:
-        for j in target[pointer[i] : pointer[i + 1]]:
-            most[j] = max(most[j], most[i] + 1)
-    return most
 
 
 @kernel

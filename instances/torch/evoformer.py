@@ -6,6 +6,8 @@ channels) and of the pairs of residues. Dropout is left out: it does nothing at 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -21,18 +23,17 @@ def evoformer_model(
     batch: int,
     residues: int,
     dtype: torch.dtype,
-    *,
-    blocks: int,
-    sequences: int,
-    msa_channels: int,
-    pair_channels: int,
-    msa_heads: int,
-    pair_heads: int,
+    config: Mapping[str, int],
 ) -> Traceable:
-    """A stack of blocks, and the two representations that it is called with."""
-    stack = Evoformer(blocks, msa_channels, pair_channels, msa_heads, pair_heads)
-    msa = torch.zeros((batch, sequences, residues, msa_channels), dtype=dtype)
-    pair = torch.zeros((batch, residues, residues, pair_channels), dtype=dtype)
+    """A stack of blocks, and the two representations that it is called with.
+
+    `config` has the number of `sequences`, and the parameters of `Evoformer` by name.
+    """
+    sizes = dict(config)
+    msa_shape = batch, sizes.pop("sequences"), residues, sizes["msa_channels"]
+    msa = torch.zeros(msa_shape, dtype=dtype)
+    pair = torch.zeros((batch, residues, residues, sizes["pair_channels"]), dtype=dtype)
+    stack = Evoformer(**sizes)
     return Traceable(stack.to(dtype), (msa, pair))
 
 

@@ -272,7 +272,7 @@ def preset_model(preset: Preset, options: TraceOptions) -> Traceable:
 
         residues = options.seq or preset.seq or USUAL_SEQ
         dtype = getattr(torch, options.dtype or USUAL_DTYPE)
-        model = evoformer_model(options.batch, residues, dtype, **preset.config)
+        model = evoformer_model(options.batch, residues, dtype, preset.config)
         return replace(model, sizes=f"batch {options.batch}, {residues} residues")
     import transformers
 
