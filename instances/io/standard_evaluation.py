@@ -234,7 +234,7 @@ def _evaluated(
     if use_measured:
         origin = f"measured, else {origin}" if origin else "measured"
     note = f"Standard Evaluation at batch {batch}: {origin}; rounded half to even"
-    provenance = graph.provenance.model_copy(update={"changes": (*graph.provenance.changes, note)})
+    provenance = graph.provenance.noting(note)
     name = f"{graph.name}-batch{batch}"
     try:
         return Graph(name=name, ops=ops, edges=edges, provenance=provenance)

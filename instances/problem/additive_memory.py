@@ -88,8 +88,7 @@ def with_resident(instance: Instance, resident_bytes: Ints) -> Instance:
         op if op.resident_bytes == size else op.model_copy(update={"resident_bytes": size})
         for op, size in zip(instance.graph.ops, sizes, strict=True)
     )
-    graph = instance.graph.model_copy(update={"ops": ops})
-    return instance.model_copy(update={"graph": graph, "best_known": ()})
+    return instance.with_graph(instance.graph.model_copy(update={"ops": ops}))
 
 
 def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:

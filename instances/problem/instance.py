@@ -69,6 +69,10 @@ class Provenance(InstancePart):
     changes: tuple[str, ...] = ()
     parameters: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
 
+    def noting(self, change: str) -> Provenance:
+        """The same, with one more change."""
+        return self.model_copy(update={"changes": (*self.changes, change)})
+
 
 class Op(InstancePart):
     """One operation of a computation graph.
@@ -358,6 +362,11 @@ class Instance(InstancePart):
     cluster: Cluster
     semantics: StatedSemantics | None = None
     best_known: tuple[BestKnown, ...] = ()
+
+    def with_graph(self, graph: Graph, name: str | None = None) -> Instance:
+        """Another graph on the same cluster; nothing is known of its values."""
+        update = {"graph": graph, "best_known": (), "name": name or self.name}
+        return self.model_copy(update=update)
 
     @property
     def num_ops(self) -> int:

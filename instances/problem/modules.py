@@ -15,6 +15,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.problem.instance import Graph, Instance
 from placegap.instances.reading.errors import InputError
 
@@ -104,12 +105,10 @@ def with_granularity(
         backward = instance.arrays.backward
         ends = zip(index.producer.tolist(), index.consumer.tolist(), strict=True)
         pairs += [(a, b) for a, b in ends if wholes[b] is None and not backward[b]]
-    from networkx.utils import UnionFind  # slow to load, and few ask for modules
-
-    groups: UnionFind[int] = UnionFind(range(len(graph.ops)))
+    groups = DisjointSets(len(graph.ops))
     for a, b in pairs:
-        groups.union(a, b)
-    group = [groups[i] for i in range(len(graph.ops))]
+        groups.join(a, b)
+    group = [groups.find(i) for i in range(len(graph.ops))]
     label: dict[int, str] = {}
     for i, whole in enumerate(wholes):
         if whole is not None:
@@ -123,8 +122,7 @@ def with_granularity(
         else op
         for op, at in zip(graph.ops, group, strict=True)
     )
-    changed = graph.model_copy(update={"ops": ops})
-    return instance.model_copy(update={"graph": changed, "best_known": ()})
+    return instance.with_graph(graph.model_copy(update={"ops": ops}))
 
 
 def with_content(instance: Instance, content_hash: str) -> tuple[Instance, Granularity] | None:

@@ -157,9 +157,7 @@ def fuse(instance: Instance, reach: int = REACH, memory_share: float = MEMORY_SH
     bare = instance
     if any(op.colocation for op in instance.graph.ops):
         ops = tuple(op.model_copy(update={"colocation": None}) for op in instance.graph.ops)
-        bare = instance.model_copy(
-            update={"graph": instance.graph.model_copy(update={"ops": ops}), "best_known": ()}
-        )
+        bare = instance.with_graph(instance.graph.model_copy(update={"ops": ops}))
     found = merge_groups(bare, segment, "fused", "Celeritas")
     merge = Merge(instance, found.coarse, segment, found.edge)
     freeze(merge)

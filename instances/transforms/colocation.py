@@ -13,6 +13,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.blocks import contract
+from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.transforms.merge import Merge, merge_groups
@@ -112,7 +113,7 @@ def _numbers(key: Ints) -> Ints:
     return rank[number.reshape(-1)]
 
 
-class Together:
+class Together(DisjointSets):
     """Classes of colocation groups, with the devices that run all of a class and its bytes.
 
     Examples
@@ -125,20 +126,12 @@ class Together:
 
     def __init__(self, instance: Instance) -> None:
         arrays = instance.arrays
+        super().__init__(arrays.num_groups)
         runs = arrays.group_runs.tolist()
         # as bits of Python integers
         self.devices = [sum(1 << k for k, can in enumerate(row) if can) for row in runs]
         self.size: list[int] = arrays.group_bytes.tolist()
-        self.home = list(range(arrays.num_groups))
         self.memory: list[int] = arrays.memory_bytes.tolist()
-
-    def find(self, group: int) -> int:
-        """The class of a group."""
-        home = self.home
-        while home[group] != group:
-            home[group] = home[home[group]]
-            group = home[group]
-        return group
 
     def may_join(self, a: int, b: int) -> bool:
         """Whether one device can run and hold all that must be with the groups a and b."""
@@ -153,7 +146,7 @@ class Together:
         """Make one class of those of the groups a and b; it is numbered as a's."""
         one, two = self.find(a), self.find(b)
         if one != two:
-            self.home[two] = one
+            super().join(one, two)
             self.size[one] += self.size[two]
             self.devices[one] &= self.devices[two]
 

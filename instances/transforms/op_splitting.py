@@ -155,30 +155,28 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
             ops.append(_gather(op, cuts[i], names[i].gather, past.get(i, 0)))
             origin.append((i, GATHER))
         edges = split_edges(instance, cuts, bounds, names, sums, partial)
-        change = (
-            f"{len(cuts)} ops split into {sum(cut.parts for cut in cuts.values())} parts"
-            " (after FD-DPS)"
-        )
-        provenance = graph.provenance.model_copy(
-            update={"changes": (*graph.provenance.changes, change)}
-        )
-        update = {"ops": tuple(ops), "edges": tuple(edges), "provenance": provenance}
-        try:
-            finer = {"name": _fine_name(instance), "graph": graph.model_copy(update=update)}
-            fine = instance.model_copy(update={**finer, "best_known": ()})
-        except ValidationError as error:  # sums beyond 2**62
-            raise from_validation_error(error, source=instance.name) from None
+        num_parts = sum(cut.parts for cut in cuts.values())
+        change = f"{len(cuts)} ops split into {num_parts} parts (after FD-DPS)"
+        fine = _finer(instance, ops, edges, "split", change)
     of, part = np.array(origin, np.int64).T.copy()
     split = OpSplit(instance, fine, of, part)
     freeze(split)
     return split
 
 
-def _fine_name(instance: Instance) -> str:
-    """``net@cluster`` becomes ``net-split@cluster``."""
+def _finer(
+    instance: Instance, ops: list[Op], edges: list[Edge], word: str, change: str
+) -> Instance:
+    """An instance of the finer graph; of ``net@cluster`` it is called ``net-word@cluster``."""
     end = f"@{instance.cluster.name}"
     bare = instance.name.removesuffix(end)
-    return f"{bare}-split{end if bare != instance.name else ''}"
+    name = f"{bare}-{word}{end if bare != instance.name else ''}"
+    provenance = instance.graph.provenance.noting(change)
+    update = {"ops": tuple(ops), "edges": tuple(edges), "provenance": provenance}
+    try:
+        return instance.with_graph(instance.graph.model_copy(update=update), name)
+    except ValidationError as error:  # sums beyond 2**62
+        raise from_validation_error(error, source=instance.name) from None
 
 
 def _check_cuts(instance: Instance, cuts: Mapping[int, Cut]) -> None:
@@ -358,7 +356,8 @@ def replicate(instance: Instance, batch: int, copies: int) -> OpSplit:
             f"{copies} copies of {len(graph.ops)} ops with {len(sums)} all-reduces; copies and"
             f" transfers are limited to {MOST_PARTS}"
         )
-    bounds = shares(Op(name="batch", axis_sizes={"batch": batch}), Cut("batch", copies))
+    cut = Cut("batch", copies)
+    bounds = shares(Op(name="batch", axis_sizes={"batch": batch}), cut)
     whole, kept = works_on_weights(graph), kept_bytes(instance, tensors_of(instance, sums))
     with paused_collector():
         names, groups = _replica_names(graph, copies), _groups(graph, copies)
@@ -366,9 +365,12 @@ def replicate(instance: Instance, batch: int, copies: int) -> OpSplit:
         edges: list[Edge] = []
         for j in range(copies):
             for i, op in enumerate(graph.ops):
-                named = {"name": names[j][i], "colocation": groups[j].get(op.colocation or "")}
-                share = {} if whole[i] else _share(op, bounds, j, kept.get(i, 0))
-                ops.append(op.model_copy(update={**share, **named}))
+                name, group = names[j][i], groups[j].get(op.colocation or "")
+                ops.append(
+                    op.model_copy(update={"name": name, "colocation": group})
+                    if whole[i]
+                    else _part(op, cut, bounds, j, name, group, kept.get(i, 0))
+                )
             edges += _edges_of_copy(graph, names[j], whole, sums, bounds, j)
         origin = [(i, j) for j in range(copies) for i in range(len(graph.ops))]
         for i, found in sums.items():
@@ -377,7 +379,11 @@ def replicate(instance: Instance, batch: int, copies: int) -> OpSplit:
                 parts = [copy[graph.index.producer[e]] for copy in names]
                 edges += all_reduce(graph.edges[e], size, parts, updates)
         of, part = np.array(origin, np.int64).T.copy()
-        split = OpSplit(instance, _finer(instance, ops, edges, batch, copies), of, part)
+        change = f"{copies} copies, each with its share of a batch of {batch}"
+        fine = _finer(
+            instance, ops, edges, f"{copies}-copies", f"{change}; gradients are summed up"
+        )
+        split = OpSplit(instance, fine, of, part)
     freeze(split)
     return split
 
@@ -388,23 +394,6 @@ def _sums(graph: Graph) -> dict[int, dict[int, int]]:
     updates = [i for i, op in enumerate(graph.ops) if is_update(op)]
     found = {i: gradient_bytes(graph, i, held) for i in updates}
     return {i: edges for i, edges in found.items() if edges}
-
-
-def _share(op: Op, bounds: tuple[int, ...], j: int, kept: int) -> dict[str, object]:
-    """Copy j of an op; `kept` bytes of its output are gradients, which each copy has whole."""
-    state = held_bytes(op)
-    output = op.resident_bytes - state
-    kept = min(kept, output)
-    flops, moved = op.flops, op.bytes_moved
-    sizes = {"batch": bounds[j + 1] - bounds[j]} if "batch" in op.axis_sizes else {}
-    return {
-        "time_ns": {kind: round_up(time, bounds, j) for kind, time in op.time_ns.items()},
-        "resident_bytes": state + kept + divide(output - kept, bounds, j),
-        "workspace_bytes": round_up(op.workspace_bytes, bounds, j),
-        "flops": None if flops is None else round_up(flops, bounds, j),
-        "bytes_moved": None if moved is None else round_up(moved, bounds, j),
-        "axis_sizes": {**op.axis_sizes, **sizes},
-    }
 
 
 def _edges_of_copy(
@@ -441,24 +430,6 @@ def _groups(graph: Graph, copies: int) -> list[dict[str, str]]:
     taken = set(old)
     numbers = range(1, copies + 1)
     return [{group: fresh(f"{group}/{j}of{copies}", taken) for group in old} for j in numbers]
-
-
-def _finer(
-    instance: Instance, ops: list[Op], edges: list[Edge], batch: int, copies: int
-) -> Instance:
-    graph = instance.graph
-    change = f"{copies} copies, each with its share of a batch of {batch}; gradients are summed up"
-    origin = graph.provenance
-    provenance = origin.model_copy(update={"changes": (*origin.changes, change)})
-    update = {"ops": tuple(ops), "edges": tuple(edges), "provenance": provenance}
-    end = f"@{instance.cluster.name}"
-    bare = instance.name.removesuffix(end)
-    name = f"{bare}-{copies}-copies{end if bare != instance.name else ''}"
-    try:
-        finer = {"name": name, "graph": graph.model_copy(update=update), "best_known": ()}
-        return instance.model_copy(update=finer)
-    except ValidationError as error:  # sums beyond 2**62
-        raise from_validation_error(error, source=instance.name) from None
 
 
 Axis = Literal["batch", "out_channel", "in_channel"]
