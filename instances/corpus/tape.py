@@ -87,9 +87,6 @@ class Dialect:
 
 MODULES = Dialect("modules")
 MODULES_TRAINING = Dialect("modules", training=True)
-ONNX = Dialect("onnx")
-ONNX_ADAM = Dialect("onnx", training=True, optimizer="AdamOptimizer", slots=2)
-ONNX_SGD = Dialect("onnx", training=True, optimizer="SGDOptimizer")
 
 
 FLOAT_BYTES = 4

@@ -19,7 +19,6 @@ from placegap.instances.corpus.lowering import lower
 from placegap.instances.corpus.tape import (
     MODULES,
     MODULES_TRAINING,
-    ONNX_SGD,
     Dialect,
     Tape,
 )
@@ -118,7 +117,7 @@ def test_parts_of_a_split_are_sent_one_by_one() -> None:
 
 
 def test_onnx_has_an_op_for_every_output_and_one_class_per_layer() -> None:
-    tape = Tape(ONNX_SGD)
+    tape = Tape(Dialect("onnx", training=True, optimizer="SGDOptimizer"))
     x = batch_norm(tape, conv(tape, placeholder(tape, (2, 3, 8, 8)), 4, 3))
     loss(tape, x, "Loss")
     graph = graph_of(tape)
