@@ -9,13 +9,13 @@ from itertools import pairwise
 from math import ceil
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from placegap.instances.problem.instance import Edge, Graph, Name, Op, Provenance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import (
     InputError,
-    from_validation_error,
+    as_input_error,
     instead_of,
     paused_collector,
 )
@@ -217,7 +217,7 @@ def generate(family: str, params: Mapping[str, Any] | None = None, seed: int = 0
     if family not in FAMILIES:
         raise InputError(f"there is no family {family!r}{instead_of(family, FAMILIES)}")
     chosen = FAMILIES[family]
-    try:
+    with as_input_error(source=f"parameters of {family}"):
         parsed = chosen.params.model_validate(dict(params or {}))
         if parsed.size() > LARGEST_GRAPH:
             raise InputError(f"{family}: more than {LARGEST_GRAPH} ops and edges")
@@ -225,8 +225,6 @@ def generate(family: str, params: Mapping[str, Any] | None = None, seed: int = 0
             rng = random.Random(f"{family} {seed}")
             graph = _dress(chosen.shape(rng, parsed), rng, parsed, family, seed, chosen.mirrored)
             return mirror_training(graph) if chosen.mirrored else graph
-    except ValidationError as error:
-        raise from_validation_error(error, source=f"parameters of {family}") from None
 
 
 def _dress(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from placegap.instances.io import certificate_checker, certificate_ideals
 from placegap.instances.io.document import Document, Version, read_json, write_json
 from placegap.instances.problem.instance import Count, Instance, InstancePart
 from placegap.instances.problem.semantics import StatedSemantics
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.reading.input_files import refuse_other
 
 Number = Annotated[int, Field(strict=True, ge=0)]
@@ -191,12 +191,8 @@ def load_certificate(path: str | Path) -> Certificate:
     if not isinstance(raw, dict) or raw.get("format") != "placegap-certificate":
         refuse_other(raw, "a certificate", path)
         raise InputError("is not a certificate (its format is not 'placegap-certificate')", path)
-    try:
+    with as_input_error(raw, path):
         return Certificate.model_validate(raw)
-    except ValidationError as error:
-        raise from_validation_error(error, raw, path) from None
-    except RecursionError:
-        raise InputError("nested too deeply", path) from None
 
 
 def plain_document(instance: Instance) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from placegap.instances.problem.instance import (
     Cluster,
@@ -28,7 +28,7 @@ from placegap.instances.problem.instance import (
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import (
     InputError,
-    from_validation_error,
+    as_input_error,
     instead_of,
     paused_collector,
 )
@@ -98,10 +98,8 @@ def read_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
         One line that names the file, the kind and the field.
     """
     raw = read_yaml(path)
-    try:
+    with as_input_error(raw, path):
         return TypeAdapter(dict[Name, DeviceSpec]).validate_python(raw)
-    except ValidationError as error:
-        raise from_validation_error(error, raw, path) from None
 
 
 def device_spec(kind: str) -> DeviceSpec:
@@ -217,10 +215,8 @@ def cost_graph(
             changes=(*provenance.changes, f"times on {', '.join(used)} are roofline estimates"),
             parameters={**provenance.parameters, **_parameters(used, percent, dtypes)},
         )
-        try:
+        with as_input_error(source=graph.name):
             return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
-        except ValidationError as error:
-            raise from_validation_error(error, source=graph.name) from None
 
 
 def _cost_ops(

@@ -27,6 +27,7 @@ from placegap.instances.problem.instance import (
 from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import (
     InputError,
+    as_input_error,
     from_validation_error,
     lies_in_cluster,
     paused_collector,
@@ -139,13 +140,8 @@ def load_document(path: str | Path) -> Document:
 
 def parse_document(raw: Any, source: str | Path) -> Document:
     """Validate parsed JSON as a document that comes from `source`."""
-    try:
-        with paused_collector():
-            return Document.model_validate(raw).read_from(source)
-    except ValidationError as error:
-        raise from_validation_error(error, raw, source) from None
-    except RecursionError:
-        raise InputError("nested too deeply", source) from None
+    with as_input_error(raw, source), paused_collector():
+        return Document.model_validate(raw).read_from(source)
 
 
 def save_document(document: Document, path: str | Path) -> None:
@@ -340,11 +336,8 @@ def from_networkx(network: nx.DiGraph[Any]) -> Graph:
             for a, b, data in arcs
         ),
     }
-    try:
-        with paused_collector():
-            return Graph.model_validate(content)
-    except ValidationError as error:
-        raise from_validation_error(error, content, "networkx") from None
+    with as_input_error(content, "networkx"), paused_collector():
+        return Graph.model_validate(content)
 
 
 def _attributes(fields: dict[str, Any], position: int) -> dict[str, Any]:

@@ -22,11 +22,15 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import PlainValidator, ValidationError
+from pydantic import PlainValidator
 
 from placegap.instances.io.document import read_json
 from placegap.instances.problem.instance import Cluster, Graph, Provenance
-from placegap.instances.reading.errors import InputError, from_validation_error, shorten
+from placegap.instances.reading.errors import (
+    InputError,
+    as_input_error,
+    shorten,
+)
 from placegap.instances.reading.input_files import (
     LARGEST,
     TIME_COLUMNS,
@@ -176,10 +180,8 @@ def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> TimedGra
         changes=(*old.changes, f"measured times of {num_ops} ops"),
         parameters={**old.parameters, MEASURED: sentence},
     )
-    try:
+    with as_input_error(source=times.source):
         graph = graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
-    except ValidationError as error:
-        raise from_validation_error(error, source=times.source) from None
     return TimedGraph(graph, num_ops, unmatched)
 
 

@@ -31,8 +31,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from placegap.instances.io.document import Document
 from placegap.instances.io.onnx_flops import (
     READS_WHAT_IT_WRITES,
@@ -44,7 +42,11 @@ from placegap.instances.io.onnx_flops import (
 )
 from placegap.instances.io.onnx_shapes import Tensors, Value, infer_tensors, node_label
 from placegap.instances.problem.instance import Graph
-from placegap.instances.reading.errors import InputError, MissingExtra, from_validation_error
+from placegap.instances.reading.errors import (
+    InputError,
+    MissingExtra,
+    as_input_error,
+)
 from placegap.instances.reading.input_files import MAX_ONNX_BYTES, MAX_ONNX_NODES, check_regular
 
 ASSUMED_DIMS = "assumed_dims"
@@ -109,10 +111,8 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
         ),
         "parameters": _open_questions(assumed, alive),
     }
-    try:
+    with as_input_error(raw, path):
         return Document(name=path.stem, graph=Graph.model_validate(raw))
-    except ValidationError as error:
-        raise from_validation_error(error, raw, path) from None
 
 
 def inlined_model(path: Path) -> Any:

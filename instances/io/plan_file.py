@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from placegap.instances.io.document import Version, read_json, write_json
 from placegap.instances.problem.instance import Count, Instance, InstancePart
 from placegap.instances.problem.plan import Plan, Times, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics, StatedSemantics
-from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
+from placegap.instances.reading.errors import (
+    InputError,
+    as_input_error,
+    instead_of,
+)
 from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.referee.simulate import channel_name, num_channels
 
@@ -47,6 +51,8 @@ class TimesFile(InstancePart):
     ops: dict[str, Span]
     transfers: tuple[TransferSpan, ...] = ()
 
+
+T = TypeVar("T")
 
 CallNumber = Annotated[int, Field(strict=True, ge=0)]
 
@@ -225,10 +231,8 @@ def load_stated_plan(instance: Instance, path: str | Path) -> StatedPlan:
     if not is_plan(raw):
         refuse_other(raw, "a plan", path)
         raise InputError("is not a plan (its format is not 'placegap-plan')", path)
-    try:
+    with as_input_error(raw, path):
         content = PlanFile.model_validate(raw)
-    except ValidationError as error:
-        raise from_validation_error(error, raw, path) from None
     try:
         plan, times = _resolve(instance, content), _resolve_times(instance, content)
         return StatedPlan(
@@ -253,14 +257,9 @@ def _made_for(content: PlanFile, instance: Instance) -> str:
 def _resolve(instance: Instance, content: PlanFile) -> Plan:
     op_index, device_index = instance.graph.op_index, instance.cluster.device_index
     op, device = _finder("op", op_index), _finder("device", device_index)
-    for name in content.placement:
-        op(name)
-    missing = [name for name in op_index if name not in content.placement]
-    if missing:
-        raise LookupError(f"placement: op {missing[0]!r} is not placed")
     placement = tuple(
         (device(on),) if isinstance(on, str) else tuple(device(name) for name in on)
-        for on in (content.placement[name] for name in op_index)
+        for on in _of_each_op("placement", content.placement, op_index, "is not placed")
     )
     device_order = None
     if content.device_order is not None:
@@ -282,8 +281,10 @@ def _resolve(instance: Instance, content: PlanFile) -> Plan:
             )
             for name, transfers in content.channel_order.items()
         }
-    call = _resolve_numbers("call", content.call, op_index)
-    stage = _resolve_numbers("stage", content.stage, op_index)
+    call, stage = (
+        None if numbers is None else _of_each_op(field, numbers, op_index)
+        for field, numbers in (("call", content.call), ("stage", content.stage))
+    )
     return Plan(placement, device_order, channel_order, call, stage)
 
 
@@ -291,17 +292,9 @@ def _resolve_times(instance: Instance, content: PlanFile) -> Times | None:
     if content.times is None:
         return None
     rules = _of_makespan(content.semantics, "times")
-    op, device = (
-        _finder("op", instance.graph.op_index),
-        _finder("device", instance.cluster.device_index),
-    )
+    device = _finder("device", instance.cluster.device_index)
     item = _finder("transfer", _transfer_items(instance, rules))
-    for name in content.times.ops:
-        op(name)
-    missing = [name for name in instance.graph.op_index if name not in content.times.ops]
-    if missing:
-        raise LookupError(f"times: op {missing[0]!r} has none")
-    spans = (content.times.ops[name] for name in instance.graph.op_index)
+    spans = _of_each_op("times", content.times.ops, instance.graph.op_index)
     transfers: dict[Transfer, tuple[int, int]] = {}
     for row in content.times.transfers:
         move = Transfer(item((row.producer, row.consumer, row.tensor)), device(row.to))
@@ -311,18 +304,17 @@ def _resolve_times(instance: Instance, content: PlanFile) -> Times | None:
     return Times(tuple((span.start_ns, span.end_ns) for span in spans), transfers)
 
 
-def _resolve_numbers(
-    field: str, number: Mapping[str, int] | None, op_index: Mapping[str, int]
-) -> tuple[int, ...] | None:
-    if number is None:
-        return None
+def _of_each_op(
+    field: str, found: Mapping[str, T], op_index: Mapping[str, int], lack: str = "has none"
+) -> tuple[T, ...]:
+    """What a field has for each op; it names all ops, and no other."""
     op = _finder("op", op_index)
-    for name in number:
+    for name in found:
         op(name)
-    missing = [name for name in op_index if name not in number]
+    missing = [name for name in op_index if name not in found]
     if missing:
-        raise LookupError(f"{field}: op {missing[0]!r} has none")
-    return tuple(number[name] for name in op_index)
+        raise LookupError(f"{field}: op {missing[0]!r} {lack}")
+    return tuple(found[name] for name in op_index)
 
 
 def _of_makespan(semantics: Semantics, field: str) -> Makespan:

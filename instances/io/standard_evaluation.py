@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import ValidationError
 
 from placegap.instances.io.document import Document
 from placegap.instances.io.line_fits import (
@@ -31,7 +30,7 @@ from placegap.instances.io.line_fits import (
 )
 from placegap.instances.problem.instance import Cluster, Edge, Graph, Op
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.reading.input_files import LARGEST
 
 
@@ -236,10 +235,8 @@ def _evaluated(
     note = f"Standard Evaluation at batch {batch}: {origin}; rounded half to even"
     provenance = graph.provenance.noting(note)
     name = f"{graph.name}-batch{batch}"
-    try:
+    with as_input_error(source=name):  # the sums
         return Graph(name=name, ops=ops, edges=edges, provenance=provenance)
-    except ValidationError as error:  # the sums
-        raise from_validation_error(error, source=name) from None
 
 
 Key = tuple[str, str]

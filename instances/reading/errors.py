@@ -113,6 +113,19 @@ def from_validation_error(
     return InputError(f"{place}: {message}" if place else message, source)
 
 
+@contextmanager
+def as_input_error(raw: Any = None, source: str | Path | None = None) -> Iterator[None]:
+    """Within it, what pydantic refuses is an `InputError` (`from_validation_error`)."""
+    from pydantic import ValidationError  # loaded where anything is validated
+
+    try:
+        yield
+    except ValidationError as error:
+        raise from_validation_error(error, raw, source) from None
+    except RecursionError:
+        raise InputError("nested too deeply", source) from None
+
+
 def _as_literal(finding: Mapping[str, Any]) -> Mapping[str, Any]:
     """What is wrong with the tag of a tagged union, as if it were a field like any other."""
     if finding["type"] not in ("union_tag_invalid", "union_tag_not_found"):

@@ -14,12 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import ValidationError
-
 from placegap.instances.io.document import Document, read_json
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.torch.fx_reader import FxProgram, live_nodes, read_fx_graph
 from placegap.instances.torch.options import (
     ASSUMED,
@@ -172,10 +170,8 @@ def as_document(
             },
         },
     }
-    try:
+    with as_input_error(raw, name):
         return Document(name=short, graph=Graph.model_validate(raw), semantics=USUAL)
-    except ValidationError as error:
-        raise from_validation_error(error, raw, name) from None
 
 
 def _uncounted(program: FxProgram) -> dict[str, str]:

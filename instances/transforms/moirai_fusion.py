@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from placegap.instances.io.document import Version
 from placegap.instances.problem.instance import Instance, InstancePart, Name
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.instances.transforms.colocation import Together
@@ -265,7 +265,5 @@ def _parse(path: str | Path) -> FusionRules:
     raw = read_yaml(path)
     if not isinstance(raw, dict) or "rules" not in raw:
         raise InputError("is no file of fusion rules: it has no 'rules'", path)
-    try:
+    with as_input_error(raw, path):
         return FusionRules.model_validate(raw)
-    except ValidationError as error:
-        raise from_validation_error(error, raw, path) from None

@@ -20,13 +20,16 @@ from itertools import accumulate
 from typing import Literal, NamedTuple
 
 import numpy as np
-from pydantic import ValidationError
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Edge, Graph, Instance, Op
 from placegap.instances.problem.integers import ceil_div
-from placegap.instances.reading.errors import InputError, from_validation_error, paused_collector
+from placegap.instances.reading.errors import (
+    InputError,
+    as_input_error,
+    paused_collector,
+)
 from placegap.instances.transforms.split_gradients import (
     all_reduce,
     gradient_bytes,
@@ -173,10 +176,8 @@ def _finer(
     name = f"{bare}-{word}{end if bare != instance.name else ''}"
     provenance = instance.graph.provenance.noting(change)
     update = {"ops": tuple(ops), "edges": tuple(edges), "provenance": provenance}
-    try:
+    with as_input_error(source=instance.name):  # sums beyond 2**62
         return instance.with_graph(instance.graph.model_copy(update=update), name)
-    except ValidationError as error:  # sums beyond 2**62
-        raise from_validation_error(error, source=instance.name) from None
 
 
 def _check_cuts(instance: Instance, cuts: Mapping[int, Cut]) -> None:

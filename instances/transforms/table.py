@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
@@ -20,7 +20,11 @@ from placegap.instances.problem.semantics import (
     memory_rule,
     plan_class,
 )
-from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
+from placegap.instances.reading.errors import (
+    InputError,
+    as_input_error,
+    instead_of,
+)
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, commit_groups, fuse
 from placegap.instances.transforms.colocation import co_place, contract_classes
@@ -210,10 +214,8 @@ def find_transform(
     if name not in TRANSFORMS:
         raise InputError(f"there is no transform {name!r}{instead_of(name, TRANSFORMS)}")
     chosen = TRANSFORMS[name]
-    try:
+    with as_input_error(source=f"parameters of {name}"):
         return chosen, chosen.params.model_validate(dict(params or {}))
-    except ValidationError as error:
-        raise from_validation_error(error, source=f"parameters of {name}") from None
 
 
 def _claim(merge: Merge, semantics: Semantics, transform: Transform, params: Any) -> Claim:
