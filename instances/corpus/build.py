@@ -32,7 +32,7 @@ from placegap.instances.io.document import Document, load_document, save_documen
 from placegap.instances.io.onnx_model import read_onnx
 from placegap.instances.problem.instance import InstancePart, Name, Positive, Provenance
 from placegap.instances.problem.semantics import LatencySubgraphs, MaxLoad, MemoryRule
-from placegap.instances.reading.errors import InputError, instead_of
+from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.instances.torch.options import ASSUMED, TraceOptions, find_preset, is_traced
@@ -237,9 +237,7 @@ def build_networks(folder: Path, names: Sequence[str] = ()) -> list[Path]:
         There is no such network, or PyTorch is missing.
     """
     for name in names:
-        if name not in network_recipes():
-            hint = instead_of(name, network_recipes(), "instances/data/networks.yaml")
-            raise InputError(f"there is no network {name!r}{hint}")
+        look_up("network", name, network_recipes(), "instances/data/networks.yaml")
     chosen = (build_network(name) for name in names or network_recipes())
     return list(_write(chosen, folder, NETWORK_FAMILY))
 

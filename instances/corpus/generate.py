@@ -16,7 +16,7 @@ from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,
-    instead_of,
+    look_up,
     paused_collector,
 )
 
@@ -214,9 +214,7 @@ def generate(family: str, params: Mapping[str, Any] | None = None, seed: int = 0
     >>> len(graph.ops), graph == generate("layered", {"ops": "20", "width": "3"}, seed=7)
     (20, True)
     """
-    if family not in FAMILIES:
-        raise InputError(f"there is no family {family!r}{instead_of(family, FAMILIES)}")
-    chosen = FAMILIES[family]
+    chosen = look_up("family", family, FAMILIES)
     with as_input_error(source=f"parameters of {family}"):
         parsed = chosen.params.model_validate(dict(params or {}))
         if parsed.size() > LARGEST_GRAPH:

@@ -31,7 +31,7 @@ from placegap.instances.corpus.transformers import (
 from placegap.instances.corpus.translation import gnmt, nmt
 from placegap.instances.io.document import Document
 from placegap.instances.problem.instance import Provenance
-from placegap.instances.reading.errors import InputError, instead_of, paused_collector
+from placegap.instances.reading.errors import InputError, look_up, paused_collector
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
@@ -134,11 +134,7 @@ def is_workload(name: str) -> bool:
 
 def find_workload(name: str) -> Workload:
     """A workload by name; an unknown name is an InputError that offers others."""
-    found = workloads().get(name)
-    if found is None:
-        hint = instead_of(name, workloads(), "placegap instances")
-        raise InputError(f"there is no workload {name!r}{hint}")
-    return found
+    return look_up("workload", name, workloads(), "placegap instances")
 
 
 def build_workload(name: str, params: Mapping[str, Any] | None = None) -> Document:

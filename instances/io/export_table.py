@@ -22,7 +22,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.reading.errors import InputError, instead_of
+from placegap.instances.reading.errors import InputError, look_up
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,7 @@ def find_exporter(name: str) -> Exporter:
     placegap.instances.reading.errors.InputError: there is no export 'devicemap'; did you mean \
 'device_map'?
     """
-    if name not in EXPORTERS:
-        raise InputError(f"there is no export {name!r}{instead_of(name, EXPORTERS)}")
-    return EXPORTERS[name]
+    return look_up("export", name, EXPORTERS)
 
 
 def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -284,6 +284,25 @@ def instead_of(name: str, known: Iterable[str], listed_by: str = "") -> str:
     if len(listed) > LONGEST_LIST:
         return f"; '{listed_by}' lists them" if listed_by else ""
     return f"; choose from {listed}"
+
+
+T = TypeVar("T")
+
+
+def look_up(what: str, name: str, known: Mapping[str, T], listed_by: str = "") -> T:
+    """What goes by a name; of an unknown one an InputError that offers others.
+
+    Examples
+    --------
+    >>> look_up("method", "heft", {"heft": 1})
+    1
+    >>> look_up("method", "heff", {"heft": 1})
+    Traceback (most recent call last):
+    placegap.instances.reading.errors.InputError: there is no method 'heff'; did you mean 'heft'?
+    """
+    if name in known:
+        return known[name]
+    raise InputError(f"there is no {what} {name!r}{instead_of(name, known, listed_by)}")
 
 
 def _plain(name: str) -> str:

@@ -20,8 +20,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
+from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.torch.fx_nodes import (
     READS_WHAT_IT_WRITES,
     bytes_of,
@@ -385,19 +387,12 @@ def _colocate(
         if tied == "together":
             found += program.weights_of[lead.name]
         label_lists.append(list(dict.fromkeys(found)))
-    root: dict[str, str] = {}
-
-    def find(label: str) -> str:
-        while root[label] != label:
-            root[label] = root[root[label]]
-            label = root[label]
-        return label
-
+    number = {label: at for at, label in enumerate(dict.fromkeys(chain(*label_lists)))}
+    labelled, classes = [*number], DisjointSets(len(number))
     for found in label_lists:
         for label in found:
-            root.setdefault(label, label)
-            root[find(label)] = find(found[0])
-    groups = [find(found[0]) if found else None for found in label_lists]
+            classes.join(number[found[0]], number[label])
+    groups = [labelled[classes.find(number[f[0]])] if f else None for f in label_lists]
     sizes = Counter(groups)
     for op, group in zip(program.ops, groups, strict=True):
         if group is not None and sizes[group] > 1:

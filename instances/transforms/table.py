@@ -21,9 +21,8 @@ from placegap.instances.problem.semantics import (
     plan_class,
 )
 from placegap.instances.reading.errors import (
-    InputError,
     as_input_error,
-    instead_of,
+    look_up,
 )
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, commit_groups, fuse
@@ -211,9 +210,7 @@ def find_transform(
     >>> find_transform("celeritas-fusion", {"reach": "20"})[1].reach
     20
     """
-    if name not in TRANSFORMS:
-        raise InputError(f"there is no transform {name!r}{instead_of(name, TRANSFORMS)}")
-    chosen = TRANSFORMS[name]
+    chosen = look_up("transform", name, TRANSFORMS)
     with as_input_error(source=f"parameters of {name}"):
         return chosen, chosen.params.model_validate(dict(params or {}))
 
