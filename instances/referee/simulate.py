@@ -289,7 +289,7 @@ class _Waits(NamedTuple):
 
     ptr: Ints
     item: Ints
-    count: Ints
+    num_before: Ints
 
 
 class _Queues(NamedTuple):
@@ -315,7 +315,7 @@ def _run_events(
     A queue is a heap of ranks. Only queues whose top or whose resources changed at this instant can
     start something: the candidates.
     """
-    waiting = waits.count.copy()
+    waiting = waits.num_before.copy()
     queue, queue_ptr, resources = queues.of_item, queues.ptr, queues.resources
     num_items, num_queues = len(duration), len(resources)
     start = np.full(num_items, -1, np.int64)
