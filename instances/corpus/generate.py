@@ -463,13 +463,7 @@ def mirror_training(graph: Graph) -> Graph:
             for op in trained
         ),
     )
-    origin = graph.provenance
-    provenance = Provenance(
-        source=origin.source,
-        licence=origin.licence,
-        changes=(*origin.changes, CHANGE),
-        parameters=origin.parameters,
-    )
+    provenance = graph.provenance.noting(CHANGE)
     return Graph(name=f"{graph.name}-training", ops=ops, edges=edges, provenance=provenance)
 
 

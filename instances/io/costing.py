@@ -23,7 +23,6 @@ from placegap.instances.problem.instance import (
     Name,
     Op,
     Positive,
-    Provenance,
 )
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import (
@@ -208,12 +207,9 @@ def cost_graph(
             return graph
         used = {kind: specs[kind] for kind in sorted(added)}
         dtypes = sorted({op.dtype for op in graph.ops if op.dtype is not None and op.flops})
-        provenance = graph.provenance
-        provenance = Provenance(
-            source=provenance.source,
-            licence=provenance.licence,
-            changes=(*provenance.changes, f"times on {', '.join(used)} are roofline estimates"),
-            parameters={**provenance.parameters, **_parameters(used, percent, dtypes)},
+        provenance = graph.provenance.noting(
+            f"times on {', '.join(used)} are roofline estimates",
+            _parameters(used, percent, dtypes),
         )
         with as_input_error(source=graph.name):
             return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})

@@ -345,12 +345,12 @@ def with_links(cluster: Cluster, fits: Sequence[LinkFit]) -> tuple[Cluster, tupl
     MAX_LINKS.check(len(cluster.links), f"cluster {cluster.name!r}, written link by link,")
     own = {(link.source, link.target): link for link in cluster.links}
     kept = tuple(f"{a} -> {b}" for a, b in own if (a, b) not in fitted)
-    changes = (*cluster.provenance.changes, f"{len(fits)} links from measured transfers")
+    provenance = cluster.provenance.noting(f"{len(fits)} links from measured transfers")
     return cluster.model_copy(
         update={
             "name": f"{cluster.name}-measured",
             "links": Links({**own, **fitted}.values()),
-            "provenance": cluster.provenance.model_copy(update={"changes": changes}),
+            "provenance": provenance,
         }
     ), kept
 

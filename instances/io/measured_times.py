@@ -1,8 +1,8 @@
 """Measured times of ops, from a CSV file or a trace, in the place of modelled ones.
 
 A CSV file has the columns ``name,device_kind,time_ns`` in any order (or ``time_us``, ``time_ms``,
-``time_s``). An op that is measured several times gets
-the median. Names that no op has are counted and named, not refused: a trace holds much besides ops.
+``time_s``). An op that is measured several times gets the median. Names that no op has are counted
+and named, not refused: a trace holds much besides ops.
 
 In a trace, as ``torch.profiler`` writes them, an op is annotated by ``record_function("op:" +
 name)`` around it; the prefix may be left out. In a trace of a GPU the same annotation stands twice:
@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import PlainValidator
 
 from placegap.instances.io.document import read_json
-from placegap.instances.problem.instance import Cluster, Graph, Provenance
+from placegap.instances.problem.instance import Cluster, Graph
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,
@@ -173,13 +173,8 @@ def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> TimedGra
         )
     unmatched = tuple(dict.fromkeys(n for n, _ in medians if n not in graph.op_index))
     sentence = _sentence(times.source, num_ops, len(ops), unmatched)
-    old = graph.provenance
-    provenance = Provenance(
-        source=old.source,
-        licence=old.licence,
-        changes=(*old.changes, f"measured times of {num_ops} ops"),
-        parameters={**old.parameters, MEASURED: sentence},
-    )
+    change = f"measured times of {num_ops} ops"
+    provenance = graph.provenance.noting(change, {MEASURED: sentence})
     with as_input_error(source=times.source):
         graph = graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
     return TimedGraph(graph, num_ops, unmatched)

@@ -69,9 +69,10 @@ class Provenance(InstancePart):
     changes: tuple[str, ...] = ()
     parameters: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
 
-    def noting(self, change: str) -> Provenance:
-        """The same, with one more change."""
-        return self.model_copy(update={"changes": (*self.changes, change)})
+    def noting(self, change: str, parameters: Mapping[str, Any] | None = None) -> Provenance:
+        """The same, with one more change, and more parameters."""
+        known = {**self.parameters, **(parameters or {})}
+        return self.model_copy(update={"changes": (*self.changes, change), "parameters": known})
 
 
 class Op(InstancePart):
