@@ -39,8 +39,9 @@ from .problem.semantics import (
 )
 from .reading.errors import InputError
 from .recheck.recheck import recheck
+from .referee.channels import plan_from_times
 from .referee.evaluate import check, check_schedule, evaluate
-from .referee.simulate import PlanError, plan_from_times, simulate
+from .referee.simulate import PlanError, simulate
 
 __all__ = [
     "BestKnown",

@@ -17,7 +17,7 @@ from placegap.instances.corpus.workloads import (
     workloads,
 )
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.problem.weighted_dag import communication_ratio, flow_of
+from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 
 HEADS = (
     "workload",

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from placegap.experiments.running.rules import Rules
-from placegap.instances.io.measured_times import TimeUnit
 from placegap.instances.problem.semantics import (
     Channels,
     LoadRule,
@@ -23,6 +22,7 @@ from placegap.instances.problem.semantics import (
     Transfers,
 )
 from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.torch.fx_reader import Tied
 from placegap.instances.torch.options import Dtype, Optimizer, TraceOptions
 

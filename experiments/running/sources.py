@@ -12,12 +12,13 @@ from placegap.instances.corpus.workloads import build_workload, is_workload
 from placegap.instances.io.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.io.costing import catalogue
 from placegap.instances.io.document import Document
-from placegap.instances.io.measured_times import MEASURED, TimeUnit, read_times, with_times
+from placegap.instances.io.measured_times import MEASURED, read_times, with_times
 from placegap.instances.io.onnx_model import ASSUMED_DIMS, WITHOUT_RULE
 from placegap.instances.io.reader import read_model
-from placegap.instances.problem.explain import with_device_memory
 from placegap.instances.problem.instance import Cluster, Graph, Instance
+from placegap.instances.problem.memory_pressure import with_device_memory
 from placegap.instances.reading.errors import InputError, instead_of
+from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.torch.options import (
     ASSUMED,
     PREFIXES,

@@ -17,8 +17,8 @@ from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.document import Document
 from placegap.instances.io.reader import read_model
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.problem.semantics import Makespan, MaxLoad, Semantics
-from placegap.instances.problem.weighted_dag import communication_ratio, flow_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.table import TRANSFORMS, Claim, coarsen
 

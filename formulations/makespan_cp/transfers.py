@@ -11,7 +11,7 @@ from placegap.formulations.makespan_cp.variables import (
     TransferVars,
 )
 from placegap.formulations.shared.cp_families import Term, at_most
-from placegap.instances.referee.simulate import channels_of
+from placegap.instances.referee.channels import channels_of
 
 
 def forbid_late_moves(model: MakespanModel) -> None:

@@ -22,7 +22,8 @@ from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics
-from placegap.instances.referee.simulate import NO_CHANNEL, channels_of, plan_from_times, simulate
+from placegap.instances.referee.channels import NO_CHANNEL, channels_of, plan_from_times
+from placegap.instances.referee.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]
 

@@ -15,7 +15,7 @@ from placegap.formulations.shared.reach import flow_reach, unordered_pairs
 from placegap.formulations.shared.time_scale import ScaledTimes
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Channels
-from placegap.instances.referee.simulate import NO_CHANNEL, channels_of
+from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 
 def channel_work(model: pyo.ConcreteModel, times: ScaledTimes, channels: Channels) -> None:

@@ -24,7 +24,8 @@ from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics
-from placegap.instances.referee.simulate import plan_from_times, simulate
+from placegap.instances.referee.channels import plan_from_times
+from placegap.instances.referee.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]
 Arc = tuple[int, int]

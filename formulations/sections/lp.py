@@ -40,7 +40,7 @@ from placegap.formulations.shared.time_scale import ScaledTimes, scale_times
 from placegap.formulations.shared.windows import Windows, windows
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.simulate import NO_CHANNEL, channels_of
+from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 
 def build(instance: Instance, semantics: Makespan, horizon_ns: int) -> pyo.ConcreteModel:

@@ -16,7 +16,7 @@ from placegap.formulations.shared.families import Linear
 from placegap.formulations.shared.windows import Windows
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Channels
-from placegap.instances.referee.simulate import NO_CHANNEL, channels_of
+from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 Pair = tuple[int, int]
 

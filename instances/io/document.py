@@ -10,9 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import networkx as nx
 from pydantic import BeforeValidator, Field, ValidationError
 
 from placegap.instances.io.costing import cost_graph
@@ -33,6 +32,9 @@ from placegap.instances.reading.errors import (
     paused_collector,
 )
 from placegap.instances.reading.input_files import MAX_LINKS, MAX_VALUES, read_content
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 FORMAT = "placegap"
 VERSION = 1
@@ -279,12 +281,15 @@ def to_networkx(graph: Graph) -> nx.MultiDiGraph[str]:
     Examples
     --------
     >>> from placegap.instances import example
+    >>> import networkx as nx
     >>> network = to_networkx(example().graph)
     >>> nx.dag_longest_path(network)
     ['op1', 'op2', 'op4']
     >>> network.nodes["op2"]["time_ns"], network.edges["op1", "op2", 0]["bytes"]
     ({'gpu': 20}, 1)
     """
+    import networkx as nx  # loaded when used: a tenth of a second
+
     network: nx.MultiDiGraph[str] = nx.MultiDiGraph(
         name=graph.name, provenance=graph.provenance.model_dump()
     )
@@ -312,6 +317,7 @@ def from_networkx(network: nx.DiGraph[Any]) -> Graph:
 
     Examples
     --------
+    >>> import networkx as nx
     >>> network = nx.DiGraph(name="pair")
     >>> network.add_node("a", time_ns={"gpu": 5})
     >>> network.add_edge("a", "b", bytes=1024)

@@ -19,7 +19,7 @@ from placegap.instances.reading.errors import (
     instead_of,
 )
 from placegap.instances.reading.input_files import refuse_other
-from placegap.instances.referee.simulate import channel_name, num_channels
+from placegap.instances.referee.channels import channel_name, num_channels
 
 
 class TransferName(InstancePart):

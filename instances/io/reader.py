@@ -8,11 +8,11 @@ from typing import Any
 
 from placegap.instances.io.dnn_partitioning import is_dnn_partitioning, read_dnn_partitioning
 from placegap.instances.io.document import Document, parse_document, parse_json
-from placegap.instances.io.measured_times import TimeUnit
 from placegap.instances.io.moirai_workbook import is_workbook, read_moirai_workbook
 from placegap.instances.io.plan_file import is_plan
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import kind_of, read_content, read_head
+from placegap.instances.reading.time_unit import TimeUnit
 
 KINDS = "placegap JSON, dnn-partitioning JSON, Moirai workbook (.xls, .xlsx), ONNX"
 

@@ -11,8 +11,8 @@ from placegap.instances.problem.plan import Evaluation, Plan, Violation
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.recheck.recheck import recheck
 from placegap.instances.recheck.values import recheck_times
+from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import check_times, evaluate
-from placegap.instances.referee.simulate import plan_from_times
 
 NO_SHAPE = ("shape", "fields")
 """Rules without which a plan's times mean nothing."""

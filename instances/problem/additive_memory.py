@@ -41,13 +41,14 @@ from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.mean_costs import Flow
 from placegap.instances.problem.semantics import (
     LoadSemantics,
     PipelineIteration,
     Semantics,
     memory_rule,
 )
-from placegap.instances.problem.weighted_dag import Flow, critical_paths
+from placegap.instances.problem.weighted_dag import critical_paths
 
 MOST_STARTS = 16
 """Ops of longest paths that are tried as the moment of a makespan."""

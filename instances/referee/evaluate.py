@@ -31,6 +31,7 @@ from placegap.instances.problem.semantics import (
     plan_class,
 )
 from placegap.instances.reading.errors import paused_collector
+from placegap.instances.referee.channels import channel_name, channels_of
 from placegap.instances.referee.iteration import (
     Iteration,
     check_iteration,
@@ -50,13 +51,7 @@ from placegap.instances.referee.loads import (
     share_part,
 )
 from placegap.instances.referee.memory import Holdings, held_bytes, memory_violations
-from placegap.instances.referee.simulate import (
-    PlanError,
-    channel_name,
-    channels_of,
-    check_shape,
-    simulate,
-)
+from placegap.instances.referee.simulate import PlanError, check_shape, simulate
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 
 NO_VALUE = ("shape", "order", "fields", "replicas")

@@ -16,7 +16,8 @@ from placegap.instances.problem.graph_index import DisjointSets, freeze
 from placegap.instances.problem.instance import Edge, Instance, Op
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics
-from placegap.instances.referee.simulate import plan_from_times, simulate
+from placegap.instances.referee.channels import plan_from_times
+from placegap.instances.referee.simulate import simulate
 
 
 @dataclass(frozen=True, eq=False)

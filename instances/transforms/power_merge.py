@@ -12,7 +12,7 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.weighted_dag import flow_of
+from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, merge_groups
 

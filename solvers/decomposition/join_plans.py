@@ -8,7 +8,8 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.sections import Section, SectionMaker
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.simulate import plan_from_times, simulate
+from placegap.instances.referee.channels import plan_from_times
+from placegap.instances.referee.simulate import simulate
 from placegap.solvers.decomposition.arcs import Use
 
 

@@ -19,8 +19,8 @@ from placegap.instances.problem.semantics import (
     PipelineIteration,
     Semantics,
 )
+from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.iteration import simulate_iteration
-from placegap.instances.referee.simulate import NO_CHANNEL, channels_of
 from placegap.instances.referee.stages import Event
 
 Reason = Literal["start", "data", "turn"]

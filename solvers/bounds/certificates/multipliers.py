@@ -28,7 +28,7 @@ from scipy.sparse import csc_array
 from placegap.instances.io.certificate_checker import Able, Terms
 from placegap.instances.io.certificate_file import Leaf, WorkWindow
 from placegap.instances.problem.array_types import Floats
-from placegap.instances.referee.simulate import NO_CHANNEL, channels_of
+from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers.core.back_ends.outcome import THREADS
 from placegap.solvers.core.clock import Clock
 

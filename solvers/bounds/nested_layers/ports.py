@@ -18,7 +18,7 @@ from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.sections import Section
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.simulate import channels_of, num_channels
+from placegap.instances.referee.channels import channels_of, num_channels
 
 FREE = -2
 """Of an op that may be on several devices."""

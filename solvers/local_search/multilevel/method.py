@@ -14,8 +14,8 @@ from pydantic import Field
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.simulate import plan_from_times
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_merge import merge_heavy_edges
 from placegap.solvers.core.clock import Clock, now_s

@@ -36,7 +36,7 @@ from placegap.instances import (
 )
 from placegap.instances.problem.plan import Transfer
 from placegap.instances.problem.semantics import Channels
-from placegap.instances.referee.simulate import NO_CHANNEL, channels_of
+from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers import Limits, solve
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.back_ends.outcome import bound_ns

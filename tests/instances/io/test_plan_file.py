@@ -22,7 +22,7 @@ from placegap.instances.io.document import read_json, write_json
 from placegap.instances.io.plan_file import is_plan, load_plan, save_plan
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Transfer
-from placegap.instances.referee.simulate import plan_from_times
+from placegap.instances.referee.channels import plan_from_times
 
 CHANNELS = ("free", "link", "port", "half_duplex")
 

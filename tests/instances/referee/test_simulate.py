@@ -25,8 +25,8 @@ from placegap.instances import (
     example,
     simulate,
 )
+from placegap.instances.referee.channels import channels_of
 from placegap.instances.referee.evaluate import check_schedule
-from placegap.instances.referee.simulate import channels_of
 
 LABEL = {"ids": lambda semantics: semantics.label.replace(" ", "-")}
 PORT = Makespan()

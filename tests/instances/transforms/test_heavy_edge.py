@@ -9,7 +9,7 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import Graph, Instance, generate
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.weighted_dag import flow_of
+from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.merge import Merge
 from placegap.instances.transforms.pesto_merge import MEMORY_PARTS, SLACK, merge_heavy_edges
 

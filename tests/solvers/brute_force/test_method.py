@@ -39,7 +39,7 @@ from placegap.instances import (
     example,
     simulate,
 )
-from placegap.instances.referee.simulate import channels_of
+from placegap.instances.referee.channels import channels_of
 from placegap.solvers import solve
 
 

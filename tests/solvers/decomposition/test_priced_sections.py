@@ -25,7 +25,7 @@ from placegap.instances.problem.sections import (
     intervals,
     sections_between,
 )
-from placegap.instances.referee.simulate import channels_of
+from placegap.instances.referee.channels import channels_of
 from placegap.solvers import solve
 from placegap.solvers.bounds.nested_layers.ports import channel_table
 from placegap.solvers.brute_force import method as brute_force
