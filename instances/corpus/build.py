@@ -35,7 +35,8 @@ from placegap.instances.problem.semantics import LatencySubgraphs, MaxLoad, Memo
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
-from placegap.instances.torch.options import ASSUMED, TraceOptions, find_preset, is_traced
+from placegap.instances.torch.options import ASSUMED, TraceOptions, is_traced
+from placegap.instances.torch.presets import find_preset
 
 OWN_MODULES, LICENCE_OF_TRANSFORMERS, OWN_LICENCE = ("evoformer",), "Apache-2.0", "MIT"
 """Classes of presets that are modules of ours, and the licences of the code that is traced."""

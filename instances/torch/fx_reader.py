@@ -38,9 +38,7 @@ from placegap.instances.torch.fx_nodes import (
     reads_matrix_unknown,
     tensors_in,
 )
-
-Tied = Literal["copy", "together"]
-
+from placegap.instances.torch.options import Tied
 
 HeldKind = Literal["parameter", "buffer", "constant"]
 

@@ -1,6 +1,6 @@
 """Models from PyTorch and Hugging Face as documents: built without weights, traced, read.
 
-``hf:NAME`` is a preset (`options.presets`), ``hf:./config.json`` a configuration of transformers,
+``hf:NAME`` is a preset (`presets`), ``hf:./config.json`` a configuration of transformers,
 and ``py:module:function`` a function that returns a module and its example inputs.
 """
 
@@ -19,15 +19,8 @@ from placegap.instances.problem.instance import WITHOUT_OPS, Graph
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.torch.fx_reader import FxProgram, live_nodes, read_fx_graph
-from placegap.instances.torch.options import (
-    ASSUMED,
-    UNCOUNTED,
-    UNREAD,
-    Dtype,
-    Preset,
-    TraceOptions,
-    find_preset,
-)
+from placegap.instances.torch.options import ASSUMED, UNCOUNTED, UNREAD, Dtype, TraceOptions
+from placegap.instances.torch.presets import Preset, find_preset
 from placegap.instances.torch.tracing import (
     Traceable,
     add_kv_cache,

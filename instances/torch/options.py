@@ -1,21 +1,11 @@
-"""What a user chooses of a traced model, and the names by which such models go.
-
-Models that go by a name: their classes and shapes, from ``data/traced-models.yaml``.
-"""
+"""What a user chooses of a traced model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from pydantic import Field, TypeAdapter
-
-from placegap.instances.problem.instance import InstancePart, Name, Positive
-from placegap.instances.reading.errors import InputError, instead_of
-from placegap.instances.reading.input_files import data_path
-from placegap.instances.reading.yaml_file import read_yaml
-from placegap.instances.torch.fx_reader import Tied
+from placegap.instances.reading.errors import InputError
 
 UNCOUNTED = "reads_weights_without_flop_rule"
 """Parameter of the provenance that names ops whose FLOPs count as 0, though they read weights."""
@@ -28,6 +18,8 @@ UNREAD = "parameters_that_no_op_reads"
 """Parameter of the provenance that names modules whose weights the traced inputs do not reach."""
 
 PREFIXES = ("hf:", "py:")
+
+Tied = Literal["copy", "together"]
 
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 
@@ -111,38 +103,6 @@ def is_traced(model: str) -> bool:
     (True, True, False)
     """
     return model.startswith(PREFIXES)
-
-
-class Preset(InstancePart):
-    """A model that goes by a name: class, tokens of an example, fields of its configuration."""
-
-    model_class: Name
-    seq: Positive | None = None
-    config: dict[str, Any] = Field(default_factory=dict)
-
-
-@cache
-def presets() -> dict[str, Preset]:
-    """The models that ship, by name.
-
-    Examples
-    --------
-    >>> presets()["gpt3-13b"].config["n_layer"]
-    40
-    """
-    raw = read_yaml(data_path("traced-models.yaml"))
-    return TypeAdapter(dict[Name, Preset]).validate_python(raw)
-
-
-def find_preset(name: str) -> Preset:
-    """The preset of a name; an unknown one is an InputError that offers others."""
-    preset = presets().get(name)
-    if preset is None:
-        hint = instead_of(name, presets(), "placegap instances")
-        raise InputError(
-            f"there is no model {name!r}{hint} (or name a configuration: hf:./config.json)"
-        )
-    return preset
 
 
 DeviceType = Literal["cpu", "cuda"]

@@ -26,11 +26,10 @@ from placegap.instances.torch.fx_nodes import is_drawn, is_getitem, is_view
 from placegap.instances.torch.fx_reader import (
     FxProgram,
     Held,
-    Tied,
     read_fx_graph,
 )
 from placegap.instances.torch.joint_program import JointProgram, is_backward
-from placegap.instances.torch.options import Optimizer
+from placegap.instances.torch.options import Optimizer, Tied
 from placegap.instances.torch.training_model import optimizer_bytes, update_bytes
 
 

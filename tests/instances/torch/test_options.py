@@ -9,7 +9,8 @@ from doubles.hidden_extras import without_extras
 
 from placegap.instances import InputError
 from placegap.instances.torch.model import build_model
-from placegap.instances.torch.options import TraceOptions, presets
+from placegap.instances.torch.options import TraceOptions
+from placegap.instances.torch.presets import presets
 
 
 @pytest.mark.parametrize(
