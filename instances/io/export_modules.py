@@ -66,11 +66,9 @@ def layer_stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[l
     layers = layer_of(instance.graph)
     if isinstance(semantics, PipelineIteration):
         try:
-            stages = plan_stages(instance, plan, semantics)
+            stage = plan_stages(instance, plan, semantics).stage.tolist()
         except PlanError as error:
             raise InputError(f"the plan is no pipeline: {error}") from None
-        last = 2 * stages.num_stages - 1
-        stage = [min(step, last - step) for step in stages.step.tolist()]
     else:  # gradients of tied weights go any way: the forward pass tells the order of the devices
         devices, order = plan.devices.tolist(), run_order(instance)
         number: dict[int, int] = {}
@@ -241,9 +239,7 @@ def write_op_table(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     schedule = evaluate(instance, plan, semantics).schedule
     stage: list[int] = []
     if isinstance(semantics, PipelineIteration):
-        stages = plan_stages(instance, plan, semantics)
-        last = 2 * stages.num_stages - 1
-        stage = [min(step, last - step) for step in stages.step.tolist()]
+        stage = plan_stages(instance, plan, semantics).stage.tolist()
     for i, (op, devices) in enumerate(zip(instance.graph.ops, plan.placement, strict=True)):
         when = ("", "") if schedule is None else (schedule.start_ns[i], schedule.end_ns[i])
         for k in devices:

@@ -167,9 +167,8 @@ def _homes(nodes: list[Any], op_of: list[int | None], place: list[int]) -> dict[
 def _stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[int]:
     """The stage of each op under an objective of pipelines, if the plan has such; else nothing."""
     if isinstance(semantics, PipelineIteration):
-        stages = plan_stages(instance, plan, semantics)
-        last = 2 * stages.num_stages - 1
-        return [min(step, last - step) for step in stages.step.tolist()]
+        found: list[int] = plan_stages(instance, plan, semantics).stage.tolist()
+        return found
     if not isinstance(semantics, LoadSemantics):
         return []
     devices, index = plan.devices.tolist(), instance.arrays.index

@@ -292,7 +292,7 @@ def stash_bytes(instance: Instance, stages: PlanStages) -> Ints:
     """
     arrays, index = instance.arrays, instance.arrays.index
     backward, count = arrays.backward, stages.num_stages
-    stage = np.where(backward, 2 * count - 1 - stages.step, stages.step)
+    stage = stages.stage
     kept = np.zeros(count, np.int64)
     for u, producer in enumerate(index.tensor_producer.tolist()):
         readers = index.consumer[index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]]
@@ -385,7 +385,7 @@ def working_bytes(instance: Instance, stages: PlanStages, semantics: PipelineIte
     array([21, 30])
     """
     arrays, index, sizes = instance.arrays, instance.arrays.index, instance.memory_arrays
-    stage = np.where(arrays.backward, 2 * stages.num_stages - 1 - stages.step, stages.step)
+    stage = stages.stage
     late = arrays.weight_gradient & (semantics.schedule == "zero_bubble")
     place = np.empty(instance.num_ops, np.int64)
     place[np.lexsort((sizes.step, late, arrays.backward))] = np.arange(instance.num_ops)

@@ -45,6 +45,11 @@ class PlanStages:
     trains: bool
 
     @property
+    def stage(self) -> Ints:
+        """Stage of each op, (n,)."""
+        return np.minimum(self.step, 2 * self.num_stages - 1 - self.step)
+
+    @property
     def num_stages(self) -> int:
         """Number of stages."""
         return len(self.device)
