@@ -324,7 +324,7 @@ def test_it_runs_alone(tmp_path: Path) -> None:
 
 def test_it_is_short_and_imports_the_standard_library_alone() -> None:
     text = Path(certificate_checker.__file__).read_text()
-    assert text.count("\n") <= 300
+    assert text.count("\n") <= 350
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = (
