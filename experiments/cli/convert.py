@@ -21,7 +21,7 @@ from placegap.experiments.cli.options import (
 from placegap.experiments.cli.reading import warn_measured, warn_open
 from placegap.experiments.show.rendering import spinner, warn
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch.options import TraceOptions
+from placegap.instances.torch_models.options import TraceOptions
 
 
 @with_tracing

@@ -76,7 +76,7 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
     from placegap.instances.io.cluster_file import cluster_names, load_cluster
     from placegap.instances.io.costing import catalogue
     from placegap.instances.problem.integers import format_bytes
-    from placegap.instances.torch.presets import presets
+    from placegap.instances.torch_models.presets import presets
 
     documents = {name: load_corpus(name) for name in corpus_names()}
     clusters = {name: load_cluster(name) for name in cluster_names()}

@@ -78,7 +78,7 @@ def standard_evaluation_command(
     """
     from placegap.experiments.running.sources import find_cluster, find_model
     from placegap.instances.io.document import save_document
-    from placegap.instances.io.line_fits import (
+    from placegap.instances.io.measurements import (
         read_links,
         read_ops,
         read_tensors,
@@ -163,7 +163,7 @@ def print_report(found: Estimate) -> None:
 
 
 def _deviation_rows(found: Estimate) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    from placegap.instances.io.line_fits import EXACT, LEVELS
+    from placegap.instances.io.measurements import EXACT, LEVELS
 
     levels = tuple(f"<= {100 * level:g} %" for level in LEVELS)
     head = ("", "compared", "mean", "median", "90 % below", "exact", *levels, "undefined")

@@ -23,7 +23,7 @@ from placegap.instances.problem.instance import WITHOUT_OPS, Graph, Instance
 from placegap.instances.problem.modules import Granularity, layer_of
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch.options import UNREAD
+from placegap.instances.torch_models.options import UNREAD
 from placegap.solvers import Result
 
 DEVICE_MAP = "device_map"

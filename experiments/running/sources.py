@@ -19,7 +19,7 @@ from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.problem.memory_pressure import with_device_memory
 from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.reading.time_unit import TimeUnit
-from placegap.instances.torch.options import (
+from placegap.instances.torch_models.options import (
     ASSUMED,
     PREFIXES,
     UNCOUNTED,
@@ -167,10 +167,10 @@ def find_model(
             option = "--dim" if dims else "--time-unit"
             raise InputError(f"{model} is traced; leave out {option}")
         if tracing is not None and tracing.train:
-            from placegap.instances.torch.training_model import read_training_model
+            from placegap.instances.torch_models.training_model import read_training_model
 
             return read_training_model(model, tracing)
-        from placegap.instances.torch.model import read_traced_model
+        from placegap.instances.torch_models.model import read_traced_model
 
         return read_traced_model(model, tracing)
     if tracing is not None and tracing != TraceOptions():

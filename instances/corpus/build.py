@@ -35,8 +35,8 @@ from placegap.instances.problem.semantics import LatencySubgraphs, MaxLoad, Memo
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
-from placegap.instances.torch.options import ASSUMED, TraceOptions, is_traced
-from placegap.instances.torch.presets import find_preset
+from placegap.instances.torch_models.options import ASSUMED, TraceOptions, is_traced
+from placegap.instances.torch_models.presets import find_preset
 
 OWN_MODULES, LICENCE_OF_TRANSFORMERS, OWN_LICENCE = ("evoformer",), "Apache-2.0", "MIT"
 """Classes of presets that are modules of ours, and the licences of the code that is traced."""
@@ -122,10 +122,10 @@ def _made(recipe: NetworkRecipe) -> Document:
     if not is_traced(recipe.model):
         return build_workload(recipe.model, recipe.sizes)
     if recipe.tracing.train:
-        from placegap.instances.torch.training_model import read_training_model
+        from placegap.instances.torch_models.training_model import read_training_model
 
         return read_training_model(recipe.model, recipe.tracing)
-    from placegap.instances.torch.model import read_traced_model
+    from placegap.instances.torch_models.model import read_traced_model
 
     return read_traced_model(recipe.model, recipe.tracing)
 

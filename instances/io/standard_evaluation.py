@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.io.document import Document
-from placegap.instances.io.line_fits import (
+from placegap.instances.io.measurements import (
     DOUBTS,
     MIN_R2,
     Deviations,

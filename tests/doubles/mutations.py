@@ -175,7 +175,7 @@ def read_plan(path: Path) -> object:
 def read_measurements(path: Path) -> object:
     """Read measurements and estimate a batch from them."""
     from placegap.instances.io.document import parse_document
-    from placegap.instances.io.line_fits import read_ops
+    from placegap.instances.io.measurements import read_ops
     from placegap.instances.io.standard_evaluation import standard_evaluation
 
     document = parse_document(good_document(), "good")
@@ -296,8 +296,8 @@ def damaged_config(rng: random.Random) -> bytes:
 
 def read_config(path: Path) -> object:
     """Trace the model of a configuration."""
-    from placegap.instances.torch.model import read_traced_model
-    from placegap.instances.torch.options import TraceOptions
+    from placegap.instances.torch_models.model import read_traced_model
+    from placegap.instances.torch_models.options import TraceOptions
 
     return read_traced_model(f"hf:{path}", TraceOptions(seq=4))
 

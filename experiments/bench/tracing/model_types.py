@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch.model import read_traced_model
-from placegap.instances.torch.options import UNCOUNTED, TraceOptions
-from placegap.instances.torch.tracing import import_torch
+from placegap.instances.torch_models.model import read_traced_model
+from placegap.instances.torch_models.options import UNCOUNTED, TraceOptions
+from placegap.instances.torch_models.tracing import import_torch
 
 OF_TEXT = (
     # decoders

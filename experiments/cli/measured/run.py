@@ -21,7 +21,7 @@ from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.rendering import output, plain_table, print_line, spinner, warn
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch.options import DeviceType, TraceOptions, is_traced
+from placegap.instances.torch_models.options import DeviceType, TraceOptions, is_traced
 
 if TYPE_CHECKING:
     from placegap.experiments.running.pipeline_run.comparison import PipelineComparison

@@ -35,7 +35,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import Granularity, with_granularity
 from placegap.instances.problem.semantics import LoadSemantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch.options import TraceOptions, is_traced
+from placegap.instances.torch_models.options import TraceOptions, is_traced
 
 if TYPE_CHECKING:
     from placegap.experiments.running.placing import Attempt

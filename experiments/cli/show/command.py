@@ -27,7 +27,7 @@ from placegap.experiments.cli.show.model_summary import (
 )
 from placegap.experiments.show.rendering import output, spinner, warn
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch.options import TraceOptions
+from placegap.instances.torch_models.options import TraceOptions
 
 if TYPE_CHECKING:
     from placegap.experiments.running.proving import Proof

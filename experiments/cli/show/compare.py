@@ -19,7 +19,7 @@ from placegap.experiments.cli.options import (
 from placegap.experiments.cli.show.command import BROKEN_RULES, ModelOption
 from placegap.experiments.show.rendering import output
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch.options import TraceOptions
+from placegap.instances.torch_models.options import TraceOptions
 
 
 @with_tracing

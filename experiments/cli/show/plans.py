@@ -91,7 +91,7 @@ def judged(
     """
     from placegap.experiments.show.plan.anatomy import Anatomy, take_apart
     from placegap.instances.referee.evaluate import evaluate
-    from placegap.instances.torch.options import is_traced
+    from placegap.instances.torch_models.options import is_traced
     from placegap.solvers.solving.known_bounds import (
         KnownBound,
         believed,

@@ -15,7 +15,7 @@ import numpy as np
 
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.corpus.workloads import find_workload
-from placegap.instances.io.line_fits import EXACT, Deviations, deviations, fit_lines
+from placegap.instances.io.measurements import EXACT, Deviations, deviations, fit_lines
 from placegap.instances.problem.array_types import Floats
 
 PARTS = (16, 8, 4)

@@ -15,7 +15,7 @@ from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.iteration import Iteration, simulate_iteration
 from placegap.instances.referee.simulate import PlanError
-from placegap.instances.torch.options import DeviceType, TraceOptions
+from placegap.instances.torch_models.options import DeviceType, TraceOptions
 
 
 @dataclass(frozen=True)

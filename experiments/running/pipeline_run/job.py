@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.instances.torch.options import DeviceType, TraceOptions
+from placegap.instances.torch_models.options import DeviceType, TraceOptions
 
 WARM_UPS = 2
 """Iterations that are not counted: connections are made, memory is claimed."""

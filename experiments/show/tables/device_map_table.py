@@ -18,8 +18,8 @@ from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.torch.model import build_model, read_traced_model
-from placegap.instances.torch.options import TraceOptions
+from placegap.instances.torch_models.model import build_model, read_traced_model
+from placegap.instances.torch_models.options import TraceOptions
 from placegap.solvers import Result, solve
 
 V100, H100 = "celeritas-4xV100-pcie", "8xH100-nvlink"

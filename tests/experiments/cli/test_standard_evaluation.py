@@ -15,7 +15,7 @@ from placegap.experiments.cli import standard_evaluation as cli_standard
 from placegap.experiments.show.deviation_plot import plot_deviations
 from placegap.instances import Document, Makespan, evaluate, example, load_plan, save_document
 from placegap.instances.io.document import load_document
-from placegap.instances.io.line_fits import Deviations
+from placegap.instances.io.measurements import Deviations
 
 Capture = pytest.CaptureFixture[str]
 

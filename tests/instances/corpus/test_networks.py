@@ -18,7 +18,7 @@ from placegap.instances.corpus.corpus import (
 )
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.reading.input_files import data_path
-from placegap.instances.torch.options import is_traced
+from placegap.instances.torch_models.options import is_traced
 
 RECIPES = network_recipes()
 GENERATED = [name for name, recipe in RECIPES.items() if not is_traced(recipe.model)]

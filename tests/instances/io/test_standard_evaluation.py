@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from placegap.instances import Document, InputError, example
-from placegap.instances.io.line_fits import Table, deviations, fit_lines, fit_links, with_links
+from placegap.instances.io.measurements import Table, deviations, fit_lines, fit_links, with_links
 from placegap.instances.io.standard_evaluation import Estimate, standard_evaluation
 
 DIAMOND = Document.of(example())

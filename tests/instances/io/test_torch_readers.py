@@ -13,8 +13,8 @@ from placegap.instances import Instance, MaxLoad, Plan, load_cluster
 from placegap.instances.io.export_modules import layer_devices
 from placegap.instances.io.export_table import export_plan
 from placegap.instances.problem.modules import with_granularity
-from placegap.instances.torch.model import build_model, config_model, read_traced_model
-from placegap.instances.torch.options import TraceOptions
+from placegap.instances.torch_models.model import build_model, config_model, read_traced_model
+from placegap.instances.torch_models.options import TraceOptions
 
 pytestmark = pytest.mark.torch
 

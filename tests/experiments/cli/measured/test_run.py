@@ -16,7 +16,7 @@ from placegap.experiments.cli import main
 from placegap.experiments.running.sources import Source, find_model, load_source
 from placegap.instances import Instance, PipelineIteration, Plan, example
 from placegap.instances.io.plan_file import save_plan
-from placegap.instances.torch.options import TraceOptions
+from placegap.instances.torch_models.options import TraceOptions
 
 Capture = pytest.CaptureFixture[str]
 

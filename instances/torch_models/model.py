@@ -18,10 +18,10 @@ from placegap.instances.io.document import Document, read_json
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.errors import InputError, as_input_error
-from placegap.instances.torch.fx_reader import FxProgram, live_nodes, read_fx_graph
-from placegap.instances.torch.options import ASSUMED, UNCOUNTED, UNREAD, Dtype, TraceOptions
-from placegap.instances.torch.presets import Preset, find_preset
-from placegap.instances.torch.tracing import (
+from placegap.instances.torch_models.fx_reader import FxProgram, live_nodes, read_fx_graph
+from placegap.instances.torch_models.options import ASSUMED, UNCOUNTED, UNREAD, Dtype, TraceOptions
+from placegap.instances.torch_models.presets import Preset, find_preset
+from placegap.instances.torch_models.tracing import (
     Traceable,
     add_kv_cache,
     built,
@@ -257,7 +257,7 @@ def preset_model(preset: Preset, options: TraceOptions) -> Traceable:
     import torch
 
     if preset.model_class == "evoformer":
-        from placegap.instances.torch.evoformer import evoformer_model
+        from placegap.instances.torch_models.evoformer import evoformer_model
 
         residues = options.seq or preset.seq or USUAL_SEQ
         dtype = getattr(torch, options.dtype or USUAL_DTYPE)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.reading.input_files import MAX_TORCH_MODULES
-from placegap.instances.torch.fx_nodes import (
+from placegap.instances.torch_models.fx_nodes import (
     ATTENTION,
     bytes_of,
     is_view,
     kind_of_node,
     tensors_in,
 )
-from placegap.instances.torch.fx_reader import FxProgram, Held, HeldKind
+from placegap.instances.torch_models.fx_reader import FxProgram, Held, HeldKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from placegap.instances.io.document import Document
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch.fx_reader import FxProgram
-from placegap.instances.torch.model import as_document, build_model
-from placegap.instances.torch.options import ASSUMED, UNREAD, Optimizer, TraceOptions
-from placegap.instances.torch.tracing import (
+from placegap.instances.torch_models.fx_reader import FxProgram
+from placegap.instances.torch_models.model import as_document, build_model
+from placegap.instances.torch_models.options import ASSUMED, UNREAD, Optimizer, TraceOptions
+from placegap.instances.torch_models.tracing import (
     Traceable,
     modules_without_ops,
     no_split_label,
@@ -29,7 +29,7 @@ from placegap.instances.torch.tracing import (
 )
 
 if TYPE_CHECKING:
-    from placegap.instances.torch.joint_program import JointProgram
+    from placegap.instances.torch_models.joint_program import JointProgram
 
 LABELS = "labels"
 """Input of transformers' models that makes them return a loss."""
@@ -109,8 +109,8 @@ def trace_step(name: str, options: TraceOptions) -> TracedStep:
         As `read_training_model`.
     """
     model = build_model(name, options)
-    from placegap.instances.torch.joint_program import joint_program
-    from placegap.instances.torch.training_graph import read_training_graph
+    from placegap.instances.torch_models.joint_program import joint_program
+    from placegap.instances.torch_models.training_graph import read_training_graph
 
     parameters, weights = parameter_count(model.module), weights_in_words(model)
     holding = modules_without_ops(model.module, ())

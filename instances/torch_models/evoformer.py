@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from placegap.instances.torch.tracing import Traceable
+from placegap.instances.torch_models.tracing import Traceable
 
 HEAD_CHANNELS = 32
 OUTER_CHANNELS = 32

@@ -24,7 +24,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from placegap.instances.problem.graph_index import DisjointSets
-from placegap.instances.torch.fx_nodes import (
+from placegap.instances.torch_models.fx_nodes import (
     READS_WHAT_IT_WRITES,
     bytes_of,
     count_node_flops,
@@ -38,7 +38,7 @@ from placegap.instances.torch.fx_nodes import (
     reads_matrix_unknown,
     tensors_in,
 )
-from placegap.instances.torch.options import Tied
+from placegap.instances.torch_models.options import Tied
 
 HeldKind = Literal["parameter", "buffer", "constant"]
 

@@ -24,9 +24,9 @@ from torch import fx
 from placegap.instances.io.costing import DeviceSpec
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch.fx_nodes import is_check, tensors_in
-from placegap.instances.torch.fx_reader import FxProgram, Held
-from placegap.instances.torch.options import DeviceType, Dtype
+from placegap.instances.torch_models.fx_nodes import is_check, tensors_in
+from placegap.instances.torch_models.fx_reader import FxProgram, Held
+from placegap.instances.torch_models.options import DeviceType, Dtype
 
 WARM_UPS = 2
 RUNS = 7
