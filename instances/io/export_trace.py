@@ -221,7 +221,7 @@ def memory_levels(
         One that can be executed.
     semantics : Semantics
     schedule : Schedule or None
-        Of a makespan plan; without one, moments are the steps of `problem.memory_arrays`.
+        Of a makespan plan; without one, moments are the steps of `arrays.derive_memory`.
 
     Examples
     --------
