@@ -76,17 +76,6 @@ def read_training_graph(
     return program
 
 
-def stashed_bytes(program: FxProgram) -> int:
-    """Bytes of the tensors that forward ops write and backward ops read, each counted once."""
-    is_backward_op = {op["name"]: op["backward"] for op in program.ops}
-    stashed = {
-        (edge["producer"], edge["tensor"]): edge["bytes"]
-        for edge in program.edges
-        if is_backward_op[edge["consumer"]] and not is_backward_op[edge["producer"]]
-    }
-    return sum(stashed.values())
-
-
 def held_in(step: JointProgram) -> dict[str, Held]:
     """Which inputs of a joint program are weights, buffers or constants."""
     graph = step.graph_module.graph
