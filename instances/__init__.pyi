@@ -1,13 +1,13 @@
 from .corpus.corpus import best_known, corpus_names, load_corpus
 from .corpus.generate import generate
-from .costing.roofline import cost_graph
-from .files.cluster_file import cluster_names, load_cluster
-from .files.document import Document, load_document, save_document
-from .files.networkx_graph import from_networkx, to_networkx
-from .files.plan_file import load_plan, save_plan
-from .importers.dnn_partitioning_split import read_split
-from .importers.reader import read_model
+from .io.cluster_file import cluster_names, load_cluster
+from .io.costing import cost_graph
+from .io.dnn_partitioning import read_split
+from .io.document import Document, from_networkx, load_document, save_document, to_networkx
+from .io.plan_file import load_plan, save_plan
+from .io.reader import read_model
 from .problem.example import example
+from .problem.explain import explain_infeasible
 from .problem.instance import (
     BestKnown,
     Cluster,
@@ -19,19 +19,7 @@ from .problem.instance import (
     Op,
     Provenance,
 )
-from .problem.semantics import (
-    LatencySubgraphs,
-    Makespan,
-    MaxLoad,
-    MaxLoadFwdBwd,
-    PipelineIteration,
-    Semantics,
-)
-from .reading.errors import InputError
-from .referee.check import check, check_schedule
-from .referee.evaluate import evaluate
-from .referee.orders import plan_from_times
-from .referee.plan import (
+from .problem.plan import (
     DeviceUse,
     Evaluation,
     Plan,
@@ -41,9 +29,19 @@ from .referee.plan import (
     TransferTimes,
     Violation,
 )
-from .referee.recheck.recheck import recheck
+from .problem.semantics import (
+    LatencySubgraphs,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    Semantics,
+)
+from .reading.errors import InputError
+from .recheck.recheck import recheck
+from .referee.channels import plan_from_times
+from .referee.evaluate import check, check_schedule, evaluate
 from .referee.simulate import PlanError, simulate
-from .structure.explain import explain_infeasible
 
 __all__ = [
     "BestKnown",

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from placegap.experiments.bench.process import cpu_s, least_cpu_s
-from placegap.instances.corpus import shapes
+from placegap.instances.corpus.generate import layered
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Link, Op
 from placegap.instances.problem.semantics import Makespan
@@ -54,7 +54,7 @@ def related(seed: int, num_ops: int, speeds: Sequence[int], largest: int) -> Ins
     Times on a device of speed 1 are multiples of 8 ns up to `largest`, transfers whole ns.
     """
     rng = random.Random(f"saga {seed}")
-    shape = shapes.layered(rng, num_ops - 2, 5, 0.3)
+    shape = layered(rng, num_ops - 2, 5, 0.3)
     fed, feeding = {b for _, b in shape.pairs}, {a for a, _ in shape.pairs}
     source, sink = num_ops - 2, num_ops - 1
     pairs = [

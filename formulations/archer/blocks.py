@@ -1,8 +1,8 @@
 """Units: what the max-load models of Archer et al. place, and what it costs on which devices.
 
-Units are the ops that every chain plan keeps together (`instances.structure.blocks`): colocation
+Units are the ops that every chain plan keeps together (`instances.problem.blocks`): colocation
 groups, and groups that reach each other in both directions. Communication is counted on nets
-(`instances.structure.nets`): tensors with the same pins, in units, add up.
+(`instances.problem.nets`): tensors with the same pins, in units, add up.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.blocks import contract
-from placegap.instances.structure.nets import build_nets
+from placegap.instances.problem.nets import build_nets
 
 
 @dataclass(frozen=True, eq=False)

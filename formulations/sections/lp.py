@@ -2,7 +2,7 @@
 
 The relaxation of Moirai's strengthened MILP (`moirai.strengthened`) without its pairwise rows,
 which bound nothing, for a section whose ends are pinned to devices
-(`instances.structure.sections`). On a whole graph it is weak, because fractional placements hide
+(`instances.problem.sections`). On a whole graph it is weak, because fractional placements hide
 all transfers; with the ends integral a section that is split must pay for them.
 
 Claim: a relaxation of ``makespan``, of any channels and transfers, among the schedules of at most

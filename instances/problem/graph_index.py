@@ -94,6 +94,33 @@ def group_by(key: Ints, num_groups: int) -> tuple[Ints, Ints]:
     return pointer, np.argsort(key, kind="stable").astype(np.int64)
 
 
+class DisjointSets:
+    """Numbers 0 .. n - 1 in classes that join; a class goes by the number of one member.
+
+    Examples
+    --------
+    >>> sets = DisjointSets(3)
+    >>> sets.join(2, 0)
+    >>> [sets.find(at) for at in range(3)]
+    [2, 1, 2]
+    """
+
+    def __init__(self, size: int) -> None:
+        self.home = list(range(size))
+
+    def find(self, at: int) -> int:
+        """The class of a number."""
+        home = self.home
+        while home[at] != at:
+            home[at] = home[home[at]]
+            at = home[at]
+        return at
+
+    def join(self, a: int, b: int) -> None:
+        """Make one class of those of a and b, which goes by a's number."""
+        self.home[self.find(b)] = self.find(a)
+
+
 def freeze(holder: object) -> None:
     """Make every array of a dataclass read-only."""
     for value in vars(holder).values():

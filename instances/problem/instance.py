@@ -27,20 +27,21 @@ from pydantic import (
     model_validator,
 )
 
-from placegap.instances.problem.arrays import Arrays, derive_arrays
+from placegap.instances.problem.arrays import Arrays, MemoryArrays, derive_arrays, derive_memory
 from placegap.instances.problem.graph_index import GraphIndex, index_graph
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.links import Group, Links
-from placegap.instances.problem.memory_arrays import MemoryArrays, derive_memory
 from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import ClusterError
-from placegap.instances.reading.input_limits import MAX_DEVICES
+from placegap.instances.reading.input_files import MAX_DEVICES
 
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM)]
-Positive = Annotated[int, Field(strict=True, gt=0, le=LARGEST_SUM)]
-Flag = Annotated[bool, Field(strict=True)]
-Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]
 
+Positive = Annotated[int, Field(strict=True, gt=0, le=LARGEST_SUM)]
+
+Flag = Annotated[bool, Field(strict=True)]
+
+Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]
 
 WITHOUT_OPS = "modules_without_ops"
 """Parameter of a provenance: modules of a traced model that hold weights and that no op names."""
@@ -64,6 +65,11 @@ class Provenance(InstancePart):
     licence: str = ""
     changes: tuple[str, ...] = ()
     parameters: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
+
+    def noting(self, change: str, parameters: Mapping[str, Any] | None = None) -> Provenance:
+        """The same, with one more change, and more parameters."""
+        known = {**self.parameters, **(parameters or {})}
+        return self.model_copy(update={"changes": (*self.changes, change), "parameters": known})
 
 
 class Op(InstancePart):
@@ -102,7 +108,7 @@ class Op(InstancePart):
     dtype : str or None
         The number type it computes in ("float16"), for costing; None stands for "float32".
     splittable_axes : tuple of str
-        Axes along which an op may be split into parts (`splitting`).
+        Axes along which an op may be split into parts (`op_splitting`).
     axis_sizes : dict of str to int
         Sizes of its axes, where known; a part of an axis has whole elements of it.
 
@@ -165,7 +171,7 @@ class Device(InstancePart):
 
     `kind` is a label that ops' times refer to, and decides nothing else; `memory_bytes` None means
     no limit; an `is_host` device pays no communication in max_load. `server` names the machine
-    that the device is in, for two levels of communication (`servers`); it decides nothing else.
+    that the device is in, for two levels of communication (`loads`); it decides nothing else.
     """
 
     name: Name
@@ -354,6 +360,11 @@ class Instance(InstancePart):
     cluster: Cluster
     semantics: StatedSemantics | None = None
     best_known: tuple[BestKnown, ...] = ()
+
+    def with_graph(self, graph: Graph, name: str | None = None) -> Instance:
+        """Another graph on the same cluster; nothing is known of its values."""
+        update = {"graph": graph, "best_known": (), "name": name or self.name}
+        return self.model_copy(update=update)
 
     @property
     def num_ops(self) -> int:

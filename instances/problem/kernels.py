@@ -8,6 +8,10 @@ numba keeps what it has compiled in the folder that NUMBA_CACHE_DIR names, else 
 else in the user's cache. Where none of them can be written, kernels are kept in a temporary folder,
 and where there is none either, nowhere; one line says so, and processes that are started inherit
 it.
+
+`copy_to`, `sizes_of` and `draw` are numpy's slices, `diff` and `integers` in plain code, which
+numba compiles in a fraction of the time: a slice that is assigned to brings the code of its error
+message along, into the kernel and into every kernel that calls it.
 """
 
 from __future__ import annotations
@@ -22,8 +26,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+import numpy as np
 from numba import config, njit
 from numba.core import event
+from numpy.typing import NDArray
+
+from placegap.instances.problem.array_types import Ints
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,7 +65,7 @@ def kernel(function: Any = None, *, allocates: bool = True, **options: bool | st
     `sizes_of` is a kernel; code that is typed in has no file beside which to keep the result.
 
     >>> import numpy as np
-    >>> from placegap.instances.problem.plain_loops import sizes_of
+    >>> from placegap.instances.problem.kernels import sizes_of
     >>> sizes_of(np.array([0, 2, 5])).tolist()
     [2, 3]
     """
@@ -141,3 +149,47 @@ class _LessGarbage(event.Listener):
 
 
 event.register("numba:compile", _LessGarbage())
+
+
+@kernel(nogil=True, allocates=False)
+def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
+    """Write the first entries of an array over all of another one; both have one axis.
+
+    Nobody checks that the source is as long as the target.
+
+    Examples
+    --------
+    >>> target = np.zeros(2, np.int64)
+    >>> copy_to(target, np.array([5, 6, 7]))
+    >>> target.tolist()
+    [5, 6]
+    """
+    for at in range(len(target)):
+        target[at] = source[at]
+
+
+@kernel(nogil=True)
+def sizes_of(ptr: Ints) -> Ints:
+    """How many entries each group has, from pointers to the first of each: `np.diff`.
+
+    Examples
+    --------
+    >>> sizes_of(np.array([0, 2, 2, 5])).tolist()
+    [2, 0, 3]
+    """
+    sizes = np.empty(len(ptr) - 1, np.int64)
+    for at in range(len(sizes)):
+        sizes[at] = ptr[at + 1] - ptr[at]
+    return sizes
+
+
+@kernel(nogil=True, allocates=False)
+def draw(rng: np.random.Generator, count: int) -> int:
+    """One of 0..count - 1, about equally likely; `rng.integers` makes an array for each number.
+
+    Examples
+    --------
+    >>> draw(np.random.default_rng(0), 10)
+    6
+    """
+    return int(rng.random() * count)

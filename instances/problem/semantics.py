@@ -120,10 +120,10 @@ class MaxLoad(_Load):
 
     objective: Literal["max_load"] = "max_load"
     replicas: bool = False
-    """Whether several equal devices may share a stage (`replication`)."""
+    """Whether several equal devices may share a stage (`loads`)."""
 
     levels: Literal[1, 2] = 1
-    """2 charges what crosses servers to the servers (`servers`)."""
+    """2 charges what crosses servers to the servers (`loads`)."""
 
     @property
     def label(self) -> str:
@@ -157,7 +157,7 @@ class LatencySubgraphs(_Rules):
 
 
 class PipelineIteration(_Rules):
-    """Time of one training iteration of a pipeline of stages (`referee.pipeline`).
+    """Time of one training iteration of a pipeline of stages (`referee.iteration`).
 
     Without backward ops: the time of so many samples.
 
@@ -173,7 +173,7 @@ class PipelineIteration(_Rules):
     schedule: PipelineSchedule = "1f1b"
     """In which order a device runs the microbatches: all forward, then all backward; one forward,
     one backward; that with several stages per device, or with gradients of weights apart, later
-    than those of inputs (`pipeline.device_orders`)."""
+    than those of inputs (`stages.device_orders`)."""
 
     stages_per_device: Annotated[int, Field(ge=1, le=MAX_STAGES_PER_DEVICE)] = 1
     """How many stages a device has under ``interleaved``; else 1."""
@@ -188,7 +188,7 @@ class PipelineIteration(_Rules):
     memory: MemoryRule = "sum"
     """What a device holds of the microbatch that it works on: the resident bytes of its ops; or
     their state, and what is live at the fullest moment, as for max_load. And what is kept of
-    further ones (`pipeline.in_flight`)."""
+    further ones (`referee.iteration`)."""
 
     @model_validator(mode="after")
     def _check_stages(self) -> Self:

@@ -1,13 +1,15 @@
-"""The one exception that bad input raises, and the one line that it prints."""
+"""The one exception that bad input raises, and the one line that it prints, with near names."""
 
 from __future__ import annotations
 
+import gc
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import SequenceMatcher
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from placegap.instances.reading.near_names import near_names
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -111,6 +113,19 @@ def from_validation_error(
     return InputError(f"{place}: {message}" if place else message, source)
 
 
+@contextmanager
+def as_input_error(raw: Any = None, source: str | Path | None = None) -> Iterator[None]:
+    """Within it, what pydantic refuses is an `InputError` (`from_validation_error`)."""
+    from pydantic import ValidationError  # loaded where anything is validated
+
+    try:
+        yield
+    except ValidationError as error:
+        raise from_validation_error(error, raw, source) from None
+    except RecursionError:
+        raise InputError("nested too deeply", source) from None
+
+
 def _as_literal(finding: Mapping[str, Any]) -> Mapping[str, Any]:
     """What is wrong with the tag of a tagged union, as if it were a field like any other."""
     if finding["type"] not in ("union_tag_invalid", "union_tag_not_found"):
@@ -189,3 +204,125 @@ def _name_of(node: Any) -> str:
     if isinstance(node.get("producer"), str) and isinstance(node.get("consumer"), str):
         return f" {_short(node['producer'] + ' -> ' + node['consumer'])}"
     return ""
+
+
+SIGNS = "_. -"
+"""What separates the parts of names."""
+
+ALIKE = 0.65
+"""So much of two names is the same, if one may have been meant for the other."""
+
+BEHIND = 0.2
+"""Names that are so much less like the one asked for than the nearest are left out."""
+
+MOST_NEAR = 3
+"""So many near names are offered at most."""
+
+MOST_COMPARED = 2_000
+"""So many of the known names are compared: a cluster may have 100,000 devices."""
+
+LONGEST_LIST = 160
+"""Longer lists of names are not printed: a command that prints them is named, if there is one."""
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that are like a name, the nearest first; case and signs do not count.
+
+    Of names that are equally like it, those of more like length come first.
+
+    Examples
+    --------
+    >>> near_names("resnet_5", ["resnet50", "vgg19", "ResNet-152"])
+    ['resnet50', 'ResNet-152']
+    >>> near_names("H100", ["T4", "H100-80GB"])
+    ['H100-80GB']
+    """
+    wanted, compared = _plain(name), islice(known, MOST_COMPARED)
+    ranked = sorted(
+        (-_likeness(wanted, each), abs(len(each) - len(name)), at, each)
+        for at, each in enumerate(compared)
+    )
+    least = max(ALIKE, -ranked[0][0] - BEHIND) if ranked else ALIKE
+    return [each for likeness, *_, each in ranked if -likeness >= least][:MOST_NEAR]
+
+
+def _likeness(wanted: str, name: str) -> float:
+    """0 to 1: of the names, or less a little of `wanted` and how the name begins."""
+    plain = _plain(name)
+    if len(wanted) > 1 and wanted in plain:
+        return 1.0
+    head = _plain(re.split(f"[{SIGNS}]", name)[0])
+    whole = SequenceMatcher(None, wanted, plain).ratio()
+    return max(whole, 0.9 * SequenceMatcher(None, wanted, head).ratio())
+
+
+def instead_of(name: str, known: Iterable[str], listed_by: str = "") -> str:
+    """The end of a sentence such as "there is no method 'heff'": what to choose instead.
+
+    Parameters
+    ----------
+    name : str
+        What was asked for.
+    known : iterable of str
+        What there is.
+    listed_by : str
+        A command that lists what there is, for lists too long for a line.
+
+    Examples
+    --------
+    >>> instead_of("heff", ["heft", "cp-sat"])
+    "; did you mean 'heft'?"
+    >>> instead_of("magic", ["heft", "cp-sat"])
+    '; choose from heft, cp-sat'
+    """
+    names = list(known)
+    near = near_names(name, names)
+    if near:
+        quoted = [repr(each) for each in near]
+        return f"; did you mean {' or '.join(filter(None, (', '.join(quoted[:-1]), quoted[-1])))}?"
+    listed = ", ".join(names)
+    if len(listed) > LONGEST_LIST:
+        return f"; '{listed_by}' lists them" if listed_by else ""
+    return f"; choose from {listed}"
+
+
+T = TypeVar("T")
+
+
+def look_up(what: str, name: str, known: Mapping[str, T], listed_by: str = "") -> T:
+    """What goes by a name; of an unknown one an InputError that offers others.
+
+    Examples
+    --------
+    >>> look_up("method", "heft", {"heft": 1})
+    1
+    >>> look_up("method", "heff", {"heft": 1})
+    Traceback (most recent call last):
+    placegap.instances.reading.errors.InputError: there is no method 'heff'; did you mean 'heft'?
+    """
+    if name in known:
+        return known[name]
+    raise InputError(f"there is no {what} {name!r}{instead_of(name, known, listed_by)}")
+
+
+def _plain(name: str) -> str:
+    return name.casefold().translate({ord(sign): None for sign in SIGNS})
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Pause the cyclic garbage collector while many objects are made: half of the loading time.
+
+    Examples
+    --------
+    >>> with paused_collector():
+    ...     gc.isenabled()
+    False
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

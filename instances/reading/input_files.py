@@ -1,14 +1,111 @@
-"""Reading files within the limits: regular files only, and gzip files as far as they may unfold."""
+"""Reading files within the limits: regular files only, and gzip files as far as they may unfold.
+
+Every limit of what is read is an environment variable with a default that real files stay far
+below. What is above is refused before it is read or built, in one line that names the limit;
+nothing is cut off.
+
+Of CSV files with a header: their rows, where the columns are, and times in any unit.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import stat
 import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.input_limits import MAX_INPUT_BYTES, Limit
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit: the environment variable that raises it, its default, and what it counts."""
+
+    variable: str
+    default: int
+    unit: str
+
+    def most(self) -> int:
+        """The limit that applies now; a variable that is no positive integer is an InputError.
+
+        Examples
+        --------
+        >>> MAX_DEVICE_PAIRS.most() == MAX_DEVICE_PAIRS.default
+        True
+        """
+        text = os.environ.get(self.variable, "").strip()
+        if not text:
+            return self.default
+        if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0):
+            raise InputError(f"{self.variable} must be a positive integer (got {text[:40]!r})")
+        return int(text)
+
+    def check(self, amount: int, what: str, source: str | Path | None = None) -> None:
+        """Refuse what is above the limit.
+
+        Examples
+        --------
+        >>> MAX_CELLS.check(2_000_001, "a sheet", "b.xlsx")
+        Traceback (most recent call last):
+        placegap.instances.reading.errors.InputError: b.xlsx: a sheet has 2000001 cells, above the \
+limit of 2000000; PLACEGAP_MAX_CELLS=... raises it
+        """
+        if amount > self.most():
+            raise InputError(self.sentence(f"{what} has {amount} {self.unit}"), source)
+
+    def sentence(self, what: str) -> str:
+        """What is above the limit, and how the limit is raised."""
+        return f"{what}, above the limit of {self.most()}; {self.variable}=... raises it"
+
+
+MAX_INPUT_BYTES = Limit("PLACEGAP_MAX_INPUT_BYTES", 100_000_000, "bytes")
+"""A file of text, unzipped."""
+
+MAX_WORKBOOK_BYTES = Limit("PLACEGAP_MAX_WORKBOOK_BYTES", 20_000_000, "bytes")
+"""All parts of an .xlsx file, unzipped; reading them takes about a second per three megabytes."""
+
+MAX_ONNX_BYTES = Limit("PLACEGAP_MAX_ONNX_BYTES", 2**31, "bytes")
+"""An ONNX file, which may hold weights; protobuf reads no larger one."""
+
+MAX_ONNX_NODES = Limit("PLACEGAP_MAX_ONNX_NODES", 1_000_000, "nodes and tensors")
+"""What an ONNX graph lists: nodes, initializers, stated values."""
+
+MAX_YAML_BYTES = Limit("PLACEGAP_MAX_YAML_BYTES", 300_000, "bytes")
+"""A YAML file; reading it takes five seconds per megabyte (a cluster may be JSON, too)."""
+
+MAX_VALUES = Limit("PLACEGAP_MAX_VALUES", 10_000_000, "values")
+"""Values of a JSON file, or of a YAML file with each alias written out."""
+
+MAX_CELLS = Limit("PLACEGAP_MAX_CELLS", 2_000_000, "cells")
+"""Cells of a sheet or a CSV file, empty ones before the last included; four at least per row."""
+
+MAX_DEVICES = Limit("PLACEGAP_MAX_DEVICES", 100_000, "devices")
+"""Devices of a cluster."""
+
+MAX_LINKS = Limit("PLACEGAP_MAX_LINKS", 1_000_000, "single links")
+"""Links of a cluster that are stated pair by pair; ``all_to_all`` counts none."""
+
+MAX_LINK_GROUPS = Limit("PLACEGAP_MAX_LINK_GROUPS", 5_000, "groups of links")
+"""Entries ``all_to_all`` of a cluster."""
+
+MAX_DEVICE_PAIRS = Limit("PLACEGAP_MAX_DEVICE_PAIRS", 5_000_000, "ordered device pairs")
+"""Pairs of devices of an instance: every method reckons with tables of them."""
+
+MAX_TABLE_ENTRIES = Limit("PLACEGAP_MAX_TABLE_ENTRIES", 50_000_000, "entries")
+"""Entries of one table of an instance: ops x devices, tensors x devices, tensors x links."""
+
+MAX_EVENTS = Limit("PLACEGAP_MAX_EVENTS", 1_000_000, "events")
+"""Events of a pipeline's iteration; the referee takes ten seconds and a gigabyte for so many."""
+
+MAX_TORCH_MODULES = Limit("PLACEGAP_MAX_TORCH_MODULES", 100_000, "modules and parameters")
+"""Modules and parameters of a PyTorch model that is built from a configuration."""
+
 
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK_BYTES = 1 << 20
@@ -93,3 +190,139 @@ def _unzip(data: bytes, path: str | Path, limit: Limit) -> bytes:
     if data and room > 0:
         raise InputError("is not a whole gzip file (there is more after its end)", path)
     return b"".join(parts)
+
+
+def data_path(*parts: str) -> Path:
+    """Path of a file or folder under ``instances/data``.
+
+    Examples
+    --------
+    >>> data_path("devices.yaml").name
+    'devices.yaml'
+    """
+    return Path(str(resources.files("placegap.instances"))).joinpath("data", *parts)
+
+
+def kind_of(raw: Any) -> str | None:
+    """What parsed JSON or YAML looks like, None where it looks like nothing of placegap's.
+
+    Examples
+    --------
+    >>> kind_of({"name": "s", "tables": []}), kind_of({"devices": []}), kind_of([1])
+    ('a study', 'a cluster', None)
+    """
+    if not isinstance(raw, dict):
+        return None
+    if raw.get("format") == "placegap-plan" or {"placement", "semantics"} <= raw.keys():
+        return "a plan"
+    if raw.get("format") == "placegap-certificate":
+        return "a certificate"
+    if "graph" in raw or raw.get("format") == "placegap":
+        return "a model"
+    if "nodes" in raw:
+        return "a dnn-partitioning input"
+    if "tables" in raw:
+        return "a study"
+    return "a cluster" if "devices" in raw else None
+
+
+def refuse_other(raw: Any, wanted: str, source: object) -> None:
+    """Say what a file is, if it is plainly something else than wanted."""
+    found = kind_of(raw)
+    if found not in (None, wanted):
+        raise InputError(f"is {found}; name {wanted} here", str(source))
+
+
+LARGEST = 2**53
+"""Times in ns and sizes in bytes above this are input errors: means and fits reckon in floats."""
+
+TIME_COLUMNS: Mapping[str, float] = {
+    "time_ns": 1.0,
+    "time_us": 1e3,
+    "time_ms": 1e6,
+    "time_s": 1e9,
+}
+"""Columns that state a time, in ns each."""
+
+
+def csv_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """Line number and cells of every row that is not blank; the first is the header.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is no CSV, has more cells than the limit, or a row has more or
+        fewer cells than the header; one line that names the file and the row.
+    """
+    try:
+        text = read_content(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"is not UTF-8 text: {error}", path) from None
+    MAX_CELLS.check(text.count(",") + text.count("\n"), "the file", path)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        width = 0
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                width = width or len(cells)
+                if len(cells) != width:
+                    raise InputError(
+                        f"has {len(cells)} fields, the header {width}; write one per column",
+                        f"{path}: row {reader.line_num}",
+                    )
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise InputError(f"is not CSV: {error}", f"{path}: row {reader.line_num}") from None
+
+
+def find_columns(
+    path: str | Path, line: int, head: Sequence[str], wanted: Sequence[str]
+) -> dict[str, int]:
+    """Where each wanted column is; ``time`` stands for any of `TIME_COLUMNS`.
+
+    Examples
+    --------
+    >>> find_columns("f.csv", 1, ["op", "time_us"], ["time", "op"])
+    {'op': 0, 'time': 1}
+    """
+    place, found = f"{path}: row {line}", [cell.strip() for cell in head]
+    plain = ",".join("time_ns" if name == "time" else name for name in wanted)
+    columns: dict[str, int] = {}
+    for at, name in enumerate(found):
+        column = "time" if name in TIME_COLUMNS else name
+        if column not in wanted or name == "time":
+            raise InputError(f"unknown column {name!r}; the header is {plain}", place)
+        if column in columns:
+            raise InputError(f"column {name!r} is there twice; the header is {plain}", place)
+        columns[column] = at
+    missing = [name for name in wanted if name not in columns]
+    if missing:
+        name = "time_ns" if missing[0] == "time" else missing[0]
+        raise InputError(f"column {name!r} is missing; the header is {plain}", place)
+    return columns
+
+
+def plain_number(text: str) -> str:
+    """The text; ValueError if it is a number to Python only: 1_000."""
+    if "_" in text:
+        raise ValueError
+    return text
+
+
+def number_of(text: str, column: str, place: str) -> float:
+    """A cell of a column of numbers; of a column of times it is in the column's unit.
+
+    Examples
+    --------
+    >>> number_of("2.5", "time_us", "f.csv: row 2")
+    2.5
+    """
+    try:
+        value = float(plain_number(text))
+    except ValueError:
+        raise InputError(f"{column} must be a number (got {text[:40]!r})", place) from None
+    if not 0 <= value * TIME_COLUMNS.get(column, 1.0) <= LARGEST:  # nor is NaN
+        raise InputError(
+            f"{column} must be a number from 0 to 2**53 ns or bytes (got {text[:40]!r})", place
+        )
+    return value

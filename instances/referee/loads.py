@@ -1,13 +1,33 @@
-"""max_load: what each device does per sample of a full pipeline (Tarnawski et al.)."""
+"""max_load: what each device does per sample of a full pipeline (Tarnawski et al.).
+
+Two levels of communication, between the devices of a server and between servers, are placegap's own
+rule. A tensor that crosses a device's border costs the device its time within the server; one that
+crosses a server's border costs the server its time between servers, once per tensor and direction
+like anything else. A pipeline is as slow as its heaviest device or server.
+
+In a replicated stage r equal devices take turns with the samples. By placegap's own rule, after
+PipeDream (Narayanan et al., SOSP 2019), each device of the stage has
+
+    ceil(load / r) + ceil(2 (r - 1) parameter_bytes / (r bandwidth))
+
+to do per sample, its share of the load that one device alone would have, and an all-reduce of the
+weights over the narrowest path between two of the devices; and it holds all bytes of the stage.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import LoadRule
+from placegap.instances.problem.integers import NS_PER_S, ceil_div
+from placegap.instances.problem.links import widest_paths
+from placegap.instances.problem.plan import Plan, ServerUse, Violation
+from placegap.instances.problem.semantics import LoadRule, Semantics, has_two_levels
+from placegap.instances.reading.errors import InputError
 
 
 def device_loads(
@@ -89,3 +109,256 @@ def combine(rule: LoadRule, compute: Ints, incoming: Ints, outgoing: Ints) -> In
     """
     communication = incoming + outgoing
     return compute + communication if rule == "add" else np.maximum(compute, communication)
+
+
+def check_semantics(instance: Instance, semantics: Semantics) -> None:
+    """Raise an InputError where an instance lacks what a semantics needs.
+
+    With ``levels=2`` every device names its server, and, where there are several servers, every
+    tensor has a time between them: links or transfer_ns, not a host time alone.
+
+    Examples
+    --------
+    >>> from placegap.instances import MaxLoad, example
+    >>> two_levels = MaxLoad(levels=2)
+    >>> check_semantics(example(), two_levels)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    placegap.instances.reading.errors.InputError: fd-dps-figure-3: ...
+    """
+    if has_two_levels(semantics):
+        reason = why_not_two_levels(instance)
+        if reason is not None:
+            raise InputError(reason, instance.name)
+
+
+def why_not_two_levels(instance: Instance) -> str | None:
+    """What an instance lacks for two levels of communication, or None."""
+    for device in instance.cluster.devices:
+        if device.server is None:
+            return f"two levels need the server of every device; {device.name!r} names none"
+    if len(server_numbers(instance)[0]) > 1:
+        for edge in instance.graph.edges:
+            if edge.host_time_ns is not None and edge.transfer_ns is None:
+                return (
+                    f"the edge '{edge.producer} -> {edge.consumer}' has only a host time, which"
+                    " does not say what it takes between servers; state its bytes or transfer_ns"
+                )
+    return None
+
+
+def server_numbers(instance: Instance) -> tuple[tuple[str, ...], Ints]:
+    """Names of the V servers, in the order of their first devices, and the server of each device.
+
+    Every device must name its server (`check_semantics`).
+    """
+    number: dict[str, int] = {}
+    servers = [device.server or "" for device in instance.cluster.devices]
+    of_device = np.array([number.setdefault(name, len(number)) for name in servers], np.int64)
+    return tuple(number), of_device
+
+
+def border_costs(instance: Instance, semantics: Semantics) -> Ints:
+    """What each tensor costs at each device's border, (t, K), in ns; hosts do not pay it.
+
+    host_time(tensor, device); with two levels the explicit host time, else the least transfer time
+    between the device and any other of its server, over both directions, and 0 for a device that
+    is alone in its server.
+    """
+    arrays = instance.arrays
+    if not has_two_levels(semantics):
+        return arrays.host_ns
+    _, server = server_numbers(instance)
+    cost = np.zeros_like(arrays.host_ns)
+    for k in range(instance.num_devices):
+        cost[:, k] = _least_time(instance, server == server[k], np.arange(len(server)) == k)
+    for u, first in enumerate(arrays.index.tensor_first_edge.tolist()):
+        stated = instance.graph.edges[first].host_time_ns
+        if stated is not None:
+            cost[u] = stated
+    return cost
+
+
+def server_costs(instance: Instance) -> Ints:
+    """What each tensor costs at each server's border, (t, V), in ns.
+
+    The least transfer time between a device of the server and one outside, over both directions.
+    """
+    names, server = server_numbers(instance)
+    every = np.ones(len(server), np.bool_)
+    columns = [_least_time(instance, every, server == v) for v in range(len(names))]
+    return np.column_stack(columns)
+
+
+def server_uses(instance: Instance, device: Ints) -> tuple[ServerUse, ...]:
+    """Load of every server: the tensors that leave or enter it.
+
+    Parameters
+    ----------
+    instance : Instance
+    device : (n,) int64
+        Device of each op.
+    """
+    names, server = server_numbers(instance)
+    index = instance.arrays.index
+    incoming, outgoing = crossing_costs(index, server[device], server_costs(instance))
+    load = (incoming + outgoing).tolist()
+    return tuple(ServerUse(*row) for row in zip(names, load, strict=True))
+
+
+def _least_time(instance: Instance, among: Flags, inside: Flags) -> Ints:
+    """Least transfer time of each tensor, (t,), between `inside` and the rest of `among`."""
+    arrays = instance.arrays
+    here, there = np.flatnonzero(among & inside), np.flatnonzero(among & ~inside)
+    pairs = arrays.link_class[np.ix_(here, there)], arrays.link_class[np.ix_(there, here)]
+    classes = np.unique(np.concatenate([part.ravel() for part in pairs]))
+    if len(classes) == 0:
+        return np.zeros(len(arrays.transfer_ns), np.int64)
+    return np.asarray(arrays.transfer_ns[:, classes].min(axis=1), np.int64)
+
+
+Paths = Mapping[tuple[int, int], tuple[int, int]]
+"""Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`paths.widest_paths`)."""
+
+
+def equal_devices(instance: Instance, semantics: Semantics) -> tuple[int, ...]:
+    """Class of each device, numbered by first member; a stage may share devices of one class.
+
+    Devices are equal if they have the same op times and memory, are both hosts or both not, pay
+    the same for every tensor at their border (hosts pay nothing), and, with two levels of
+    communication, are in the same server. O(n K + t K).
+
+    Examples
+    --------
+    >>> from placegap.instances import MaxLoad, example
+    >>> equal_devices(example(), MaxLoad(replicas=True))
+    (0, 0)
+    """
+    arrays = instance.arrays
+    cost = np.where(arrays.is_host, 0, border_costs(instance, semantics))
+    number: dict[object, int] = {}
+    keys = []
+    for k, device in enumerate(instance.cluster.devices):
+        server = device.server if has_two_levels(semantics) else None
+        columns = arrays.time_ns[:, k].tobytes(), cost[:, k].tobytes()
+        keys.append((device.memory_bytes, device.is_host, server, *columns))
+    return tuple(number.setdefault(key, len(number)) for key in keys)
+
+
+def narrowest_bandwidth(paths: Paths, devices: tuple[int, ...]) -> int | None:
+    """Least bandwidth over the ordered pairs of some devices; None where a pair has no path."""
+    pairs = [(a, b) for a in devices for b in devices if a != b]
+    if any(pair not in paths for pair in pairs):
+        return None
+    return min((paths[pair][0] for pair in pairs), default=None)
+
+
+def sync_ns(parameter_bytes: int, replicas: int, bandwidth_bytes_per_s: int) -> int:
+    """Time per sample of the all-reduce of a stage's weights.
+
+    Examples
+    --------
+    >>> sync_ns(9, 3, 10**9)  # 2 * 2 * 9 bytes over 3 * 1 byte/ns
+    12
+    """
+    return ceil_div(
+        2 * (replicas - 1) * parameter_bytes * NS_PER_S, replicas * bandwidth_bytes_per_s
+    )
+
+
+def check_replicas(instance: Instance, plan: Plan, semantics: Semantics) -> Iterator[Violation]:
+    """Stages that share a device, devices of a stage that differ or that no path joins."""
+    names = [device.name for device in instance.cluster.devices]
+    stages = _stages(plan)
+    owner: dict[int, tuple[int, ...]] = {}
+    for devices in stages:
+        for k in devices:
+            other = owner.setdefault(k, devices)
+            if other != devices:
+                op, there = (instance.graph.ops[stages[at][0]].name for at in (devices, other))
+                yield Violation(
+                    "replicas",
+                    f"device {names[k]!r} belongs to the stage of op {op!r} on"
+                    f" {_list(names, devices)} and to that of {there!r} on {_list(names, other)}",
+                    op=op,
+                    device=names[k],
+                )
+    shared = {devices: ops for devices, ops in stages.items() if len(devices) > 1}
+    if not shared:
+        return
+    kind, paths = equal_devices(instance, semantics), widest_paths(instance.cluster)
+    for devices, ops in shared.items():
+        op = instance.graph.ops[ops[0]].name
+        odd = [k for k in devices if kind[k] != kind[devices[0]]]
+        if odd:
+            yield Violation(
+                "replicas",
+                f"op {op!r} is on {_list(names, devices)}, but {names[odd[0]]!r} is not equal to"
+                f" {names[devices[0]]!r}",
+                op=op,
+                device=names[odd[0]],
+            )
+        heavy = [i for i in ops if instance.graph.ops[i].parameter_bytes]
+        if heavy and narrowest_bandwidth(paths, devices) is None:
+            op = instance.graph.ops[heavy[0]].name
+            yield Violation(
+                "replicas",
+                f"op {op!r} has parameters, and the links lead not from each of"
+                f" {_list(names, devices)} to each: their sum cannot be formed",
+                op=op,
+                device=names[devices[0]],
+            )
+
+
+def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:
+    """Load of every device, (K,), from that of each stage as if its first device ran it alone.
+
+    Parameters
+    ----------
+    instance : Instance
+    plan : Plan
+        Without violations of `check_replicas`.
+    load : (K,) int64
+        Load of each stage at its first device.
+    """
+    shared = load.copy()
+    if _is_single(plan):
+        return shared
+    stages = {devices: ops for devices, ops in _stages(plan).items() if len(devices) > 1}
+    if not stages:
+        return shared
+    paths = widest_paths(instance.cluster)
+    for devices, ops in stages.items():
+        r = len(devices)
+        parameters = sum(instance.graph.ops[i].parameter_bytes for i in ops)
+        bandwidth = narrowest_bandwidth(paths, devices)
+        sync = 0 if bandwidth is None else sync_ns(parameters, r, bandwidth)
+        shared[list(devices)] = ceil_div(int(load[devices[0]]), r) + sync
+    return shared
+
+
+def share_part(plan: Plan, part: Ints) -> Ints:
+    """A part of the load (compute, what comes in, ...) shared alike, rounded up; (K,)."""
+    shared = part.copy()
+    if _is_single(plan):
+        return shared
+    for devices in _stages(plan):
+        shared[list(devices)] = ceil_div(int(part[devices[0]]), len(devices))
+    return shared
+
+
+def _is_single(plan: Plan) -> bool:
+    """Whether every op is on one device: no stage has replicas."""
+    return max(map(len, plan.placement), default=1) == 1
+
+
+def _stages(plan: Plan) -> dict[tuple[int, ...], list[int]]:
+    """Ops of each stage, by its devices."""
+    stages: dict[tuple[int, ...], list[int]] = {}
+    for i, devices in enumerate(plan.placement):
+        stages.setdefault(devices, []).append(i)
+    return stages
+
+
+def _list(names: list[str], devices: tuple[int, ...]) -> str:
+    return ", ".join(repr(names[k]) for k in devices)

@@ -13,7 +13,7 @@ to the end of the last such event. The events are
   are half open: at one instant, ends free before starts take, and what takes no time at all holds
   nothing of its own.
 - max_load, max_load_fwd_bwd: ops alone, one after another, in one order of all ops: topological,
-  forward before backward as far as the edges allow (`problem.memory_arrays`). One sample counts: a
+  forward before backward as far as the edges allow (`arrays.derive_memory`). One sample counts: a
   tensor that is sent stays until its producer, and every consumer beside it, has ended; one that is
   received is there from its first consumer on.
 
@@ -31,8 +31,8 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Schedule, Violation
 from placegap.instances.problem.semantics import Makespan, Semantics, memory_rule
-from placegap.instances.referee.plan import Plan, Schedule, Violation
 
 
 class Holdings(NamedTuple):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 from itertools import pairwise
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -24,9 +25,9 @@ from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.plan import Plan, Schedule, Transfer, TransferTimes
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of, num_channels
-from placegap.instances.referee.plan import Plan, Schedule, Transfer, TransferTimes
 
 
 class PlanError(ValueError):
@@ -154,17 +155,11 @@ class _Items:
             np.int64,
         )
         self.channels: Ints = pairs[transfers.source * k + transfers.destination]
-        level = bottom_levels(
-            index.topological_order,
-            index.succ_ptr,
-            index.succ_edge,
-            index.consumer,
-            index.tensor,
-            device,
-            time_ns,
-            arrays.transfer_ns,
-            arrays.link_class,
-        )
+        edge = index.succ_edge
+        succ = index.consumer[edge]
+        links = arrays.link_class[device[index.producer[edge]], device[succ]]
+        moving = arrays.transfer_ns[index.tensor[edge], links]
+        level = _bottom_levels(index.topological_order, index.succ_ptr, succ, moving, time_ns)
         remote = np.flatnonzero(device[index.producer] != device[index.consumer])
         carrier = self._carrier(remote)
         priority = np.zeros(len(transfers.item), np.int64)
@@ -249,20 +244,9 @@ class _Items:
         used = flat >= 0
         touch_ptr, touched = group_by(flat[used], num_resources)
         queue_ptr, _ = group_by(queue.ravel(), len(queue_resources))
-        start = _run_events(
-            self.duration,
-            self.rank,
-            np.argsort(self.rank),
-            next_ptr,
-            after[by_before],
-            np.bincount(after, minlength=num_items),
-            queue.ravel(),
-            queue_ptr,
-            queue_resources,
-            touch_ptr,
-            owner[used][touched],
-            num_resources,
-        )
+        waits = _Waits(next_ptr, after[by_before], np.bincount(after, minlength=num_items))
+        queues = _Queues(queue.ravel(), queue_ptr, queue_resources, touch_ptr, owner[used][touched])
+        start = _run_events(self.duration, self.rank, np.argsort(self.rank), waits, queues)
         if (start < 0).any():
             raise PlanError(f"the orders contradict each other: {self._cycle(before, after)}")
         return start
@@ -290,55 +274,54 @@ def _ranks(priority: Ints, position: Ints, destination: Ints) -> Ints:
 
 
 @kernel
-def bottom_levels(
-    topological_order: Ints,
-    succ_ptr: Ints,
-    succ_edge: Ints,
-    consumer: Ints,
-    tensor: Ints,
-    device: Ints,
-    time_ns: Ints,
-    transfer_ns: Ints,
-    link_class: Ints,
-) -> Ints:
-    """Longest path from the start of each op to the end of the graph, remote transfers included."""
+def _bottom_levels(order: Ints, ptr: Ints, succ: Ints, transfer_ns: Ints, time_ns: Ints) -> Ints:
+    """Longest path from the start of each op to the end of the graph, transfers included."""
     level = np.zeros(len(time_ns), np.int64)
-    for at in range(len(time_ns) - 1, -1, -1):
-        op = topological_order[at]
-        level[op] = 0
-        for e in succ_edge[succ_ptr[op] : succ_ptr[op + 1]]:
-            succ = consumer[e]
-            tail = level[succ] + transfer_ns[tensor[e], link_class[device[op], device[succ]]]
-            level[op] = max(level[op], tail)
+    for op in order[::-1]:
+        for e in range(ptr[op], ptr[op + 1]):
+            level[op] = max(level[op], transfer_ns[e] + level[succ[e]])
         level[op] += time_ns[op]
     return level
 
 
+class _Waits(NamedTuple):
+    """Which items wait for item i: ``item[ptr[i]:ptr[i + 1]]``; and for how many each one waits."""
+
+    ptr: Ints
+    item: Ints
+    num_before: Ints
+
+
+class _Queues(NamedTuple):
+    """Items that hold the same resources share a queue.
+
+    Queue q holds up to two `resources`, has room for as many items as begin at ``ptr[q]``, and is
+    in ``touched[touch_ptr[r]:touch_ptr[r + 1]]`` for each resource r of its two.
+    """
+
+    of_item: Ints
+    ptr: Ints
+    resources: Ints
+    touch_ptr: Ints
+    touched: Ints
+
+
 @kernel
 def _run_events(
-    duration: Ints,
-    rank: Ints,
-    item_of_rank: Ints,
-    next_ptr: Ints,
-    next_item: Ints,
-    waiting: Ints,
-    queue: Ints,
-    queue_ptr: Ints,
-    queue_resources: Ints,
-    touch_ptr: Ints,
-    touched: Ints,
-    num_resources: int,
+    duration: Ints, rank: Ints, item_of_rank: Ints, waits: _Waits, queues: _Queues
 ) -> Ints:
     """Start of every item, -1 for items that never become ready.
 
-    Items with the same resources share a queue, a heap of ranks. Only queues whose top or whose
-    resources changed at this instant can start something: the candidates.
+    A queue is a heap of ranks. Only queues whose top or whose resources changed at this instant can
+    start something: the candidates.
     """
-    num_items, num_queues = len(duration), len(queue_resources)
+    waiting = waits.num_before.copy()
+    queue, queue_ptr, resources = queues.of_item, queues.ptr, queues.resources
+    num_items, num_queues = len(duration), len(resources)
     start = np.full(num_items, -1, np.int64)
     heap = np.empty(num_items, np.int64)
     size = np.zeros(num_queues, np.int64)
-    busy = np.zeros(num_resources, np.bool_)
+    busy = np.zeros(len(queues.touch_ptr) - 1, np.bool_)
     marked = np.zeros(num_queues, np.bool_)
     candidates = np.empty(num_queues, np.int64)
     num_candidates = 0
@@ -357,15 +340,16 @@ def _run_events(
             ended = heapq.heappop(events)[1]
             if ended < 0:
                 continue
-            for resource in queue_resources[queue[ended]]:
+            for resource in resources[queue[ended]]:
                 if resource >= 0:
                     busy[resource] = False
-                    for q in touched[touch_ptr[resource] : touch_ptr[resource + 1]]:
+                    first, last = queues.touch_ptr[resource], queues.touch_ptr[resource + 1]
+                    for q in queues.touched[first:last]:
                         if size[q] > 0 and not marked[q]:
                             marked[q] = True
                             candidates[num_candidates] = q
                             num_candidates += 1
-            for follower in next_item[next_ptr[ended] : next_ptr[ended + 1]]:
+            for follower in waits.item[waits.ptr[ended] : waits.ptr[ended + 1]]:
                 waiting[follower] -= 1
                 if waiting[follower] == 0:
                     q = queue[follower]
@@ -382,19 +366,15 @@ def _run_events(
         num_candidates = 0
         for top in tops:
             q = queue[item_of_rank[top]]
-            first, second = queue_resources[q]
-            while (
-                size[q] > 0
-                and not (first >= 0 and busy[first])
-                and not (second >= 0 and busy[second])
-            ):
+            one, other = resources[q]
+            while size[q] > 0 and not (one >= 0 and busy[one]) and not (other >= 0 and busy[other]):
                 item = item_of_rank[_pop(heap, queue_ptr[q], size, q)]
                 start[item] = now
                 heapq.heappush(events, (now + duration[item], np.int64(item)))
-                if first >= 0:
-                    busy[first] = True
-                if second >= 0:
-                    busy[second] = True
+                if one >= 0:
+                    busy[one] = True
+                if other >= 0:
+                    busy[other] = True
     return start
 
 

@@ -16,8 +16,8 @@ from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.structure.mean_costs import Flow, flow_of
-from placegap.instances.structure.weighted_dag import cpd_topo, predecessors
+from placegap.instances.problem.mean_costs import Flow, flow_of
+from placegap.instances.problem.weighted_dag import cpd_topo, predecessors
 from placegap.instances.transforms.merge import Merge, merge_groups
 
 REACH = 200
@@ -158,9 +158,7 @@ def fuse(instance: Instance, reach: int = REACH, memory_share: float = MEMORY_SH
     bare = instance
     if any(op.colocation for op in instance.graph.ops):
         ops = tuple(op.model_copy(update={"colocation": None}) for op in instance.graph.ops)
-        bare = instance.model_copy(
-            update={"graph": instance.graph.model_copy(update={"ops": ops}), "best_known": ()}
-        )
+        bare = instance.with_graph(instance.graph.model_copy(update={"ops": ops}))
     found = merge_groups(bare, segment, "fused", "Celeritas")
     merge = Merge(instance, found.coarse, segment, found.edge)
     freeze(merge)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.graph_index import freeze
+from placegap.instances.problem.graph_index import DisjointSets, freeze
 from placegap.instances.problem.instance import Edge, Instance, Op
+from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan, Transfer
+from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.simulate import simulate
 
 
@@ -88,11 +88,8 @@ def merge_groups(
     )
     edges, edge = _merged_edges(instance, op, [spec.name for spec in ops])
     change = f"{len(graph.ops)} ops {how} to {len(ops)} (after {after})"
-    provenance = graph.provenance.model_copy(
-        update={"changes": (*graph.provenance.changes, change)}
-    )
-    merged = graph.model_copy(update={"ops": ops, "edges": edges, "provenance": provenance})
-    coarse = instance.model_copy(update={"graph": merged, "best_known": ()})
+    update = {"ops": ops, "edges": edges, "provenance": graph.provenance.noting(change)}
+    coarse = instance.with_graph(graph.model_copy(update=update))
     merge = Merge(instance, coarse, op, edge)
     freeze(merge)
     return merge
@@ -109,22 +106,15 @@ def members_of(instance: Instance, op: Ints) -> list[list[int]]:
 def _labels(instance: Instance, members: list[list[int]]) -> list[str | None]:
     """Colocation label of each op, once merged ops have joined the groups of their ops."""
     group = instance.arrays.group.tolist()
-    home = list(range(instance.arrays.num_groups))
-
-    def root(at: int) -> int:
-        while home[at] != at:
-            home[at] = home[home[at]]
-            at = home[at]
-        return at
-
+    classes = DisjointSets(instance.arrays.num_groups)
     for inside in members:
         for i in inside[1:]:
-            home[root(group[i])] = root(group[inside[0]])
+            classes.join(group[inside[0]], group[i])
     label: dict[int, str] = {}  # the first one among the ops
     for spec, number in zip(instance.graph.ops, group, strict=True):
         if spec.colocation is not None:
-            label.setdefault(root(number), spec.colocation)
-    return [label.get(root(number)) for number in group]
+            label.setdefault(classes.find(number), spec.colocation)
+    return [label.get(classes.find(number)) for number in group]
 
 
 def _merged_edges(instance: Instance, op: Ints, names: list[str]) -> tuple[tuple[Edge, ...], Ints]:

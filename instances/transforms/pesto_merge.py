@@ -4,13 +4,164 @@ After Hafeez et al., "Towards Optimal Placement and Scheduling of DNN Operations
 (Middleware 2021): merge ops that an edge joins, if that makes no cycle, until few are left. A plan
 of the merged instance is a plan of the instance; not the other way round, so that a bound for the
 merged instance is none for the instance.
+
+Edges are contracted one by one, the dearest first. An edge may be contracted if and only if no
+second path joins its ends (Celeritas, theorem 1). To tell without searching the whole graph, a
+topological order is kept up to date as Pearce and Kelly do ("A dynamic topological sort algorithm
+for directed acyclic graphs", 2006): both the search and the repair look at ranks between those of
+the two ends only.
+
+`merge_heavy_edges` coarsens to parts of about equal work, as multilevel partitioners do (Karypis
+and Kumar, "A fast and high quality multilevel scheme for partitioning irregular graphs", SIAM J.
+Sci. Comput. 20(1), 1998): what is much is merged first, and no part may get too heavy, so that the
+parts can still be spread over devices.
 """
 
 from __future__ import annotations
 
+import heapq
+from typing import Literal
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.mean_costs import flow_of
+from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, merge_groups
-from placegap.instances.transforms.pesto_contraction import Contraction, MergeOrder
+
+MergeOrder = Literal["dearest_first", "cheapest_first"]
+"""Which edge is contracted first: by what its tensors take between devices."""
+
+Neighbours = dict[int, dict[int, None]]
+"""A node's neighbours, and the tensors between the two, in the order in which they were met."""
+
+
+class Contraction:
+    """A graph that shrinks; nodes are numbered by the topological position of their first op.
+
+    Attributes
+    ----------
+    succs, preds : list of dicts
+        Per node, its neighbours and the tensors on the way there.
+    rank : list of int
+        Positions of the nodes in a topological order of the graph as it is.
+    home : list of int
+        The node that took a node in, or itself.
+    """
+
+    def __init__(self, instance: Instance, order: MergeOrder) -> None:
+        arrays, index = instance.arrays, instance.arrays.index
+        n, position = instance.num_ops, index.topological_position
+        at = index.topological_order
+        self.num_nodes, self.home, self.rank = n, list(range(n)), list(range(n))
+        self.succs: list[Neighbours] = [{} for _ in range(n)]
+        self.preds: list[Neighbours] = [{} for _ in range(n)]
+        ends = zip(
+            position[index.producer].tolist(), position[index.consumer].tolist(), strict=True
+        )
+        for (u, v), tensor in zip(ends, index.tensor.tolist(), strict=True):
+            tensors = self.succs[u].setdefault(v, {})
+            self.preds[v][u] = tensors
+            tensors[tensor] = None
+        # in Python integers: the sum over device pairs may be large
+        pairs = np.bincount(arrays.link_class.ravel(), minlength=arrays.transfer_ns.shape[1])
+        self.cost = (arrays.transfer_ns.astype(object) @ pairs.astype(object)).tolist()
+        self.sign = -1 if order == "dearest_first" else 1
+        self.backward = arrays.backward[at].tolist()
+        self.queue: list[tuple[int, int, int]] = []
+        self.queued: dict[tuple[int, int], int] = {}
+        self.group = arrays.group[at].tolist()
+        self.classes = Together(instance)
+
+    def run(self, num_ops: int) -> None:
+        """Merge until so many nodes are left, or no two can be merged."""
+        for u in range(self.num_nodes):
+            for v in self.succs[u]:
+                self._push(u, v)
+        while self.num_nodes > num_ops and self.queue:
+            key, u, v = heapq.heappop(self.queue)
+            if self.queued.get((u, v)) != key:
+                continue  # merged since, or at another price
+            del self.queued[u, v]
+            if self.may_merge(u, v) and self._reorder(u, v):
+                self.merge(u, v)
+
+    def may_merge(self, u: int, v: int) -> bool:
+        """Whether one device can run and hold all that must be with two nodes."""
+        return self.classes.may_join(self.group[u], self.group[v])
+
+    def parts(self, instance: Instance) -> Ints:
+        """The node of each op, (n,), numbered by their first ops."""
+        for v in range(len(self.home)):
+            self.home[v] = self.home[self.home[v]]  # nodes join nodes of lesser number
+        leader, index = np.array(self.home, np.int64), instance.arrays.index
+        first = index.topological_order[leader[index.topological_position]]
+        return np.unique(first, return_inverse=True)[1].astype(np.int64)
+
+    def _push(self, u: int, v: int) -> None:
+        key = self.sign * sum(self.cost[tensor] for tensor in self.succs[u][v])
+        if self.backward[u] == self.backward[v] and self.queued.get((u, v)) != key:
+            self.queued[u, v] = key
+            heapq.heappush(self.queue, (key, u, v))
+
+    def _reorder(self, u: int, v: int) -> bool:
+        """Give u and v one rank in a topological order of the graph with both merged.
+
+        False if a second path leads from u to v, for there is no such order then.
+        """
+        after = self._between(u, v, self.succs, 1)
+        if after is None:
+            return False
+        before = self._between(v, u, self.preds, -1) if after else []
+        assert before is not None
+        # into the ranks of all of these, first what must come before, last what must come after
+        before.sort(key=self.rank.__getitem__)
+        after.sort(key=self.rank.__getitem__)
+        ranks = sorted(self.rank[w] for w in (*before, *after, u, v))
+        for w, rank in zip(before, ranks, strict=False):
+            self.rank[w] = rank
+        for w, rank in zip(reversed(after), reversed(ranks), strict=False):
+            self.rank[w] = rank
+        self.rank[u] = self.rank[v] = ranks[-1 - len(after)]
+        return True
+
+    def _between(self, u: int, v: int, onward: list[Neighbours], sign: int) -> list[int] | None:
+        """Nodes that paths from u lead to, up to the rank of v; None if one leads to v.
+
+        The edge from u to v itself does not count. Forwards, or backwards with sign -1.
+        """
+        rank, limit = self.rank, sign * self.rank[v]
+        found = [w for w in onward[u] if sign * rank[w] < limit]
+        seen = set(found)
+        for w in found:  # grows while it is read
+            if v in onward[w]:
+                return None
+            for further in onward[w]:
+                if sign * rank[further] < limit and further not in seen:
+                    seen.add(further)
+                    found.append(further)
+        return found
+
+    def merge(self, u: int, v: int) -> None:
+        """Let the node of greater number join the other; look at the edges there again."""
+        self.classes.join(self.group[u], self.group[v])
+        del self.succs[u][v], self.preds[v][u]
+        keep, gone = min(u, v), max(u, v)
+        self.home[gone] = keep
+        self.num_nodes -= 1
+        for onward, back in ((self.succs, self.preds), (self.preds, self.succs)):
+            for w, tensors in onward[gone].items():
+                del back[w][gone]
+                self.queued.pop((gone, w) if onward is self.succs else (w, gone), None)
+                known = onward[keep].setdefault(w, tensors)
+                known.update(tensors)
+                back[w][keep] = known
+            onward[gone] = {}
+        for w in self.succs[keep]:
+            self._push(keep, w)
+        for w in self.preds[keep]:
+            self._push(w, keep)
 
 
 def merge_ops(instance: Instance, num_ops: int, order: MergeOrder = "dearest_first") -> Merge:
@@ -59,3 +210,85 @@ def merge_ops(instance: Instance, num_ops: int, order: MergeOrder = "dearest_fir
     contraction = Contraction(instance, order)
     contraction.run(num_ops)
     return merge_groups(instance, contraction.parts(instance), "merged", "Pesto")
+
+
+PARTS = 200
+"""Parts that make the mean work of a device."""
+
+MEMORY_PARTS = 8
+"""Parts that fill the smallest memory."""
+
+SLACK = 1.02
+"""A part whose heaviest op is too much already may hold so many times what that op does."""
+
+
+def merge_heavy_edges(instance: Instance, parts: int = PARTS, apart: Ints | None = None) -> Merge:
+    """Merge ops along the dearest edges while no part gets too much work or memory.
+
+    A part has at most the work of all ops on one device (in mean times), divided by the number of
+    devices and by `parts`; and an eighth of the smallest memory. A part of one op that is more may
+    take in a fiftieth more. What `pesto_merge` passes over is passed over here, too.
+
+    Parameters
+    ----------
+    instance : Instance
+    parts : int
+        How many parts of full size make the mean work of a device, at least 1.
+    apart : (n,) int64, optional
+        Ops of different numbers are not merged: the devices of a plan, which then is one of the
+        merged instance as well.
+
+    Returns
+    -------
+    Merge
+        Merged ops are in the order of their first ops. As many operations as `merge_ops`.
+
+    Examples
+    --------
+    In the diamond with 43 ns of work on two devices no pair has less than 21 ns but op 1 and op 3:
+
+    >>> from placegap.instances import example
+    >>> merge_heavy_edges(example(), 1).op.tolist()
+    [0, 1, 0, 2]
+    >>> import numpy as np
+    >>> merge_heavy_edges(example(), 1, np.array([0, 0, 1, 1])).op.tolist()
+    [0, 1, 2, 2]
+    """
+    if parts < 1:
+        raise ValueError(f"cannot make {parts} parts of a device's work")
+    contraction = _Limited(instance, parts, apart)
+    contraction.run(1)
+    return merge_groups(instance, contraction.parts(instance), "merged", "heavy edges")
+
+
+class _Limited(Contraction):
+    """A contraction whose nodes have limits: of work in ns, and of bytes, (2, n) each.
+
+    `held` is what each node has, `most` what its most demanding op has.
+    """
+
+    def __init__(self, instance: Instance, parts: int, apart: Ints | None) -> None:
+        super().__init__(instance, "dearest_first")
+        arrays, order = instance.arrays, instance.arrays.index.topological_order
+        work_ns, k = flow_of(arrays).node_ns, instance.num_devices
+        held = [work_ns[order].tolist(), arrays.resident_bytes[order].tolist()]
+        self.limits = [sum(held[0]) / (k * parts), int(arrays.memory_bytes.min()) / MEMORY_PARTS]
+        self.held, self.most = held, [list(row) for row in held]
+        self.apart = [0] * instance.num_ops if apart is None else apart[order].tolist()
+
+    def may_merge(self, u: int, v: int) -> bool:
+        """Whether the two may be in one part, and neither is full."""
+        if self.apart[u] != self.apart[v]:
+            return False
+        for limit, held, most in zip(self.limits, self.held, self.most, strict=True):
+            if held[u] + held[v] > max(limit, SLACK * max(most[u], most[v])):
+                return False
+        return super().may_merge(u, v)
+
+    def merge(self, u: int, v: int) -> None:
+        """Also add up what the two have."""
+        keep, gone = min(u, v), max(u, v)
+        for held, most in zip(self.held, self.most, strict=True):
+            held[keep] += held[gone]
+            most[keep] = max(most[keep], most[gone])
+        super().merge(u, v)

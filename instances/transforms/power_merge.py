@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.mean_costs import flow_of
-from placegap.instances.transforms.colocation_classes import Together
+from placegap.instances.problem.mean_costs import flow_of
+from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, merge_groups
 
 MEMORY_SHARE = 0.1
@@ -48,12 +49,12 @@ def merge_by_power(instance: Instance, memory_share: float = MEMORY_SHARE) -> Me
     return merge_groups(instance, group, "merged by power", "MP-DPS")
 
 
-class _Clusters:
+class _Clusters(DisjointSets):
     """Merged ops: times per device, and upper bounds of how many others precede and follow."""
 
     def __init__(self, instance: Instance, memory_share: float) -> None:
+        super().__init__(instance.num_ops)
         arrays = instance.arrays
-        self.home = list(range(instance.num_ops))
         self.time_ns: list[list[int]] = arrays.time_ns.tolist()
         self.num_succs: list[int] = []
         self.num_preds: list[int] = []
@@ -61,13 +62,6 @@ class _Clusters:
         self.backward: list[bool] = arrays.backward.tolist()
         self.together = Together(instance)
         self.most_bytes = int(memory_share * int(arrays.memory_bytes.min()))
-
-    def find(self, op: int) -> int:
-        home = self.home
-        while home[op] != op:
-            home[op] = home[home[op]]
-            op = home[op]
-        return op
 
     def pays(self, u: int, v: int, transfer_ns: int) -> bool:
         """Whether u and v, which an edge joins, are better one."""
@@ -90,8 +84,9 @@ class _Clusters:
         return self.together.may_join(one, two)
 
     def join(self, u: int, v: int) -> None:
+        """Let v be part of u."""
+        super().join(u, v)
         self.together.join(self.group[u], self.group[v])
-        self.home[v] = u
         self.time_ns[u] = _sum(self.time_ns[u], self.time_ns[v])
         self.num_succs[u] += self.num_succs[v] - 1
         self.num_preds[u] += self.num_preds[v] - 1

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     LoadSemantics,
     Makespan,
@@ -19,18 +20,16 @@ from placegap.instances.problem.semantics import (
     memory_rule,
     plan_class,
 )
-from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import (
+    as_input_error,
+    look_up,
+)
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, commit_groups, fuse
-from placegap.instances.transforms.co_placement import co_place
-from placegap.instances.transforms.colour_classes import contract_classes
+from placegap.instances.transforms.colocation import co_place, contract_classes
 from placegap.instances.transforms.merge import Merge, expand_plan, with_all_orders
-from placegap.instances.transforms.moirai_fusion import fuse_by_rules
-from placegap.instances.transforms.moirai_fusion_rules import default_rules, read_rules
-from placegap.instances.transforms.pesto_contraction import MergeOrder
-from placegap.instances.transforms.pesto_merge import merge_ops
+from placegap.instances.transforms.moirai_fusion import default_rules, fuse_by_rules, read_rules
+from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
 from placegap.instances.transforms.zero_time import join_zero_time
 
 Claim = Literal["exact", "restriction", "neither"]
@@ -211,13 +210,9 @@ def find_transform(
     >>> find_transform("celeritas-fusion", {"reach": "20"})[1].reach
     20
     """
-    if name not in TRANSFORMS:
-        raise InputError(f"there is no transform {name!r}{instead_of(name, TRANSFORMS)}")
-    chosen = TRANSFORMS[name]
-    try:
+    chosen = look_up("transform", name, TRANSFORMS)
+    with as_input_error(source=f"parameters of {name}"):
         return chosen, chosen.params.model_validate(dict(params or {}))
-    except ValidationError as error:
-        raise from_validation_error(error, source=f"parameters of {name}") from None
 
 
 def _claim(merge: Merge, semantics: Semantics, transform: Transform, params: Any) -> Claim:

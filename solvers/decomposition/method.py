@@ -1,12 +1,12 @@
 """Bottleneck decomposition and interval chains: proven makespans of real inference graphs.
 
-1. *Sections* (`instances.structure.bottlenecks`, where the theorem is). The graph is cut where
+1. *Sections* (`instances.problem.sections`, where the theorem is). The graph is cut where
    every schedule splits. The optimum is a shortest path over (cut, device), whose arcs are the
    optima of the sections between two cuts, both end devices fixed. An arc starts with what paths
    prove; only arcs on a shortest path are refined, by the section LP where it pays and by CP-SAT,
    so that most are never solved (`decomposition.search`). Section plans in a row are a plan of the
    whole.
-2. *Intervals* (`instances.structure.intervals`). A section that is too large for that, such as a
+2. *Intervals* (`instances.problem.intervals`). A section that is too large for that, such as a
    whole encoder-decoder graph, still has a chain of intervals along a long path; the same search
    raises what is proven of them. That is a bound only.
 3. *The whole* (`decomposition.whole_model`). What is still open (too large a section, memory that
@@ -25,10 +25,16 @@ from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS
 from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.sections import (
+    Interval,
+    Section,
+    choose_chain,
+    cuts,
+    intervals,
+    memory_is_slack,
+    sections_between,
+)
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
-from placegap.instances.structure.intervals import Interval, choose_chain, intervals
-from placegap.instances.structure.sections import Section, sections_between
 from placegap.solvers.core.back_ends.endings import say_rest
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import ExactParams, Method, Params, Task

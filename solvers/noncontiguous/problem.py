@@ -1,7 +1,7 @@
 """max_load over plans of any kind, as arrays: blocks, nets, and kinds of equal devices.
 
 A block is a colocation group. A device's load is the time of its blocks and the weight of the nets
-that it cuts (`instances.structure.nets`), their sum or the larger of the two, so a plan of any
+that it cuts (`instances.problem.nets`), their sum or the larger of the two, so a plan of any
 kind is a partition of the blocks.
 """
 
@@ -15,7 +15,7 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.nets import Nets, build_nets
+from placegap.instances.problem.nets import Nets, build_nets
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """The events of an iteration as a table, its clock as a kernel, and its longest paths.
 
-Messages lead from step to step alone here; the referee's clock (`referee.pipeline.iteration`) knows
+Messages lead from step to step alone here; the referee's clock (`referee.iteration`) knows
 those that skip a step, too. So the kernel's value is a bound on the referee's, and the same where
 no tensor skips a stage and each device has one.
 """
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.instances.referee.pipeline.device_orders import device_orders
+from placegap.instances.referee.stages import device_orders
 
 Times = NDArray[Any]
 """Integers, or floating-point numbers."""

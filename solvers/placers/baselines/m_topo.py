@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES, has_two_levels, plan_class
-from placegap.instances.referee.plan import Plan
-from placegap.instances.referee.servers import server_numbers
-from placegap.instances.structure.blocks import contract
+from placegap.instances.referee.loads import server_numbers
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -28,7 +28,7 @@ def m_topo(task: Task, params: Params | None = None) -> Outcome:
     and never back. A heuristic that looks at no time and no transfer.
     Added to the paper: a colocation group goes whole where its first op goes and counts as one op
     in the cap; a device takes no more than its own memory; where plans must be a chain or convex,
-    and where accelerators run whole subgraphs, the blocks of `instances.structure.blocks` are
+    and where accelerators run whole subgraphs, the blocks of `instances.problem.blocks` are
     filled in, in their topological order. An op that the current device cannot run goes to the
     nearest later device that can: with blocks the filling continues there, else it stays, and
     earlier devices are tried, too. With two levels and blocks, devices of one server follow each

@@ -38,7 +38,7 @@ def mt_kahypar(task: Task, params: MtKahyparParams) -> Outcome:
 
     Gottesbueren, Heuer, Maas, Sanders, Schlag, "Scalable high-quality hypergraph partitioning"
     (ACM Trans. Algorithms 20, 2024), with the objective km1: sum over nets of weight x (parts - 1).
-    Nets are those of `instances.structure.nets`: a tensor's pins are its producer and its
+    Nets are those of `instances.problem.nets`: a tensor's pins are its producer and its
     consumers, so that a tensor is paid once per part that it reaches and not per edge, which is
     what max_load counts but for the producer's side. A heuristic: it minimizes the sum over the
     devices, balances compute alone, and sees no direction. The deterministic preset on one thread.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import Blocks, contract
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES, plan_class
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.blocks import Blocks, contract
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -26,7 +26,7 @@ def greedy(task: Task, params: Params | None = None) -> Outcome:
     last accelerator all goes to the hosts. A heuristic that looks at no time and no transfer.
     Deviations: an accelerator that cannot run a block counts as too small for it, where the
     program ignores support; with backward ops the blocks are those of
-    `instances.structure.blocks`, where the program takes all edges for forward ones (so does this
+    `instances.problem.blocks`, where the program takes all edges for forward ones (so does this
     for latency_subgraphs). The program has one pool of hosts without a limit. Here a host has its
     own memory and, where plans must be a chain or convex, a host that was left is not used again;
     else a block goes to the host that has the least to do. Where no host takes a block either,

@@ -6,11 +6,11 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import Blocks
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.nets import build_nets
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.blocks import Blocks
-from placegap.instances.structure.nets import build_nets
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register
@@ -58,7 +58,7 @@ def local_search(task: Task[MaxLoad], params: LocalSearchParams) -> Outcome:
     start (what fits no accelerator any more starts on a host) and by every move; hosts are targets
     of moves like any device; where plans may be any, classes that feed each other in a cycle move
     one by one. Where plans must be a chain or convex, units are the blocks of
-    `instances.structure.blocks`, a start cuts a random topological order at random places, and
+    `instances.problem.blocks`, a start cuts a random topological order at random places, and
     only moves that keep the devices a chain count. With a time limit the best plan until then is
     returned. O(u + K x units of the heaviest device) per move for u units,
     `pipelines.loads_under_moves`.

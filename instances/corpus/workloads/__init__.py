@@ -1,1 +1,0 @@
-"""The papers' workloads at the papers' scale: networks built from their published architectures."""

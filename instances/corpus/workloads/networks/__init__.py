@@ -1,1 +1,0 @@
-"""Published architectures, one module per family of networks."""

@@ -1,1 +1,0 @@
-"""Times from FLOPs, bytes and the catalogue of devices."""

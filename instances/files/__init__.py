@@ -1,1 +1,0 @@
-"""placegap's own files: instances, plans, clusters, and graphs of networkx."""

@@ -1,1 +1,0 @@
-"""Plans in the formats of the tools that run them."""

@@ -1,1 +1,0 @@
-"""ONNX models: their ops, FLOPs and sizes."""

@@ -1,1 +1,0 @@
-"""Models from PyTorch and Hugging Face: traced without weights, read as graphs."""

@@ -1,1 +1,0 @@
-"""Times of a traced model's ops, measured on the device at hand."""

@@ -1,1 +1,0 @@
-"""Training graphs from PyTorch: forward, backward and optimizer ops of one step."""

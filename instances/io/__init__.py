@@ -1,0 +1,1 @@
+"""Files in and out: documents, plans, certificates, importers, exporters, costs, measured times."""

@@ -1,0 +1,218 @@
+"""Certificates as JSON: a lower bound, and the integers by which a stranger checks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from placegap.instances.io import certificate_checker, certificate_ideals
+from placegap.instances.io.document import Document, Version, read_json, write_json
+from placegap.instances.problem.instance import Count, Instance, InstancePart
+from placegap.instances.problem.semantics import StatedSemantics
+from placegap.instances.reading.errors import InputError, as_input_error
+from placegap.instances.reading.input_files import refuse_other
+
+Number = Annotated[int, Field(strict=True, ge=0)]
+"""An op, an edge, a device or a channel, counted from 0; or a weight."""
+
+Price = Annotated[int, Field(strict=True)]
+
+
+class PathProof(InstancePart):
+    """The longest path, every op on the device that is best for the path as a whole."""
+
+    kind: Literal["path"] = "path"
+
+
+class LongestProof(InstancePart):
+    """The longest colocation group, where it is fastest."""
+
+    kind: Literal["longest"] = "longest"
+
+
+class WorkProof(InstancePart):
+    """Work shared out over devices.
+
+    Attributes
+    ----------
+    weights : tuple of int
+        Of the devices, not all 0.
+    ops : tuple of int, or None
+        Whose work counts; what must come before and after them is added. None stands for all.
+    """
+
+    kind: Literal["work"] = "work"
+    weights: tuple[Number, ...]
+    ops: tuple[Number, ...] | None = None
+
+
+class WorkWindow(InstancePart):
+    """Ops between two others, whose work and transfers must fall between these.
+
+    Attributes
+    ----------
+    ops : tuple of int, or None
+        The op before, those between, the op after; None stands for all of the section.
+    devices : tuple of int
+        Weight of the work of each device.
+    channels : tuple of (channel, weight)
+        Weights of what channels carry. Channels are numbered as in `referee.channels`.
+    """
+
+    ops: tuple[Number, ...] | None = None
+    devices: tuple[Number, ...]
+    channels: tuple[tuple[Number, Number], ...] = ()
+
+
+class Leaf(InstancePart):
+    """Multipliers of a relaxation: any of them prove something.
+
+    Attributes
+    ----------
+    flows : tuple of (edge, flow)
+        Flow along the edges, by which paths count.
+    alone : tuple of (op, flow)
+        More flow through an op, from the start to the end of all.
+    windows : tuple of WorkWindow
+    prices : tuple of (edge, end, device, price)
+        What it brings that the producer (end 0) or the consumer (1) of an edge is on a device,
+        and costs the edge.
+    memory : tuple of int, or None
+        Price of a byte on each device.
+    """
+
+    flows: tuple[tuple[Number, Number], ...] = ()
+    alone: tuple[tuple[Number, Number], ...] = ()
+    windows: tuple[WorkWindow, ...] = ()
+    prices: tuple[tuple[Number, Number, Number, Price], ...] = ()
+    memory: tuple[Number, ...] | None = None
+
+
+class Branch(InstancePart):
+    """Cases of one op: sets of devices that together cover all that it can be on."""
+
+    op: Number
+    cases: tuple[tuple[Number, ...], ...]
+    nodes: tuple[Branch | Leaf, ...]
+
+
+class TreeProof(InstancePart):
+    """A tree of cases of the whole graph, with multipliers for each leaf."""
+
+    kind: Literal["tree"] = "tree"
+    tree: Branch | Leaf
+
+
+class ArcRow(InstancePart):
+    """What a section takes at least from one device to another; null stands for every device.
+
+    Either a tree proves it, or a solver (`of`) says that it is `bound_ns`.
+    """
+
+    start: Number | None = None
+    end: Number | None = None
+    tree: Branch | Leaf | None = None
+    of: str | None = None
+    bound_ns: Count | None = None
+
+
+class SectionArc(InstancePart):
+    """The ops strictly between two ops of a chain, and what is proven of them beside paths."""
+
+    inside: tuple[Number, ...] = ()
+    rows: tuple[ArcRow, ...] = ()
+
+
+class ChainProof(InstancePart):
+    """Ops one after the other, and the sections between them."""
+
+    kind: Literal["chain"] = "chain"
+    ops: tuple[Number, ...]
+    arcs: tuple[SectionArc, ...] = ()
+
+
+class IdealsProof(InstancePart):
+    """No data: the checker goes through all ideals, and finds no chain of a lower load."""
+
+    kind: Literal["ideals"] = "ideals"
+
+
+Proof = Annotated[
+    PathProof | LongestProof | WorkProof | TreeProof | ChainProof | IdealsProof,
+    Field(discriminator="kind"),
+]
+
+
+class Certificate(InstancePart):
+    """A lower bound on all plans of an instance under a semantics, and its proof.
+
+    Attributes
+    ----------
+    instance, instance_hash : str
+        Name of the instance, and the SHA-256 of its content.
+    bound_ns : int
+        What the proof proves.
+    printed_bound_ns : int or None
+        A higher bound that was found too, on the word of `printed_rests_on`; nothing checks it.
+    """
+
+    format: Literal["placegap-certificate"] = "placegap-certificate"
+    version: Version = 1
+    instance: str
+    instance_hash: str
+    semantics: StatedSemantics
+    bound_ns: Count
+    proof: Proof
+    printed_bound_ns: Count | None = None
+    printed_rests_on: str = ""
+
+
+def certificate_content(certificate: Certificate) -> dict[str, Any]:
+    """The JSON of a certificate: what a file holds, and the checker reads."""
+    return certificate.model_dump(mode="json", exclude_none=True)
+
+
+def save_certificate(certificate: Certificate, path: str | Path) -> None:
+    """Write a certificate."""
+    write_json(certificate_content(certificate), path)
+
+
+def load_certificate(path: str | Path) -> Certificate:
+    """Read a certificate; nothing of what it claims is checked.
+
+    Raises
+    ------
+    InputError
+        If the file is no certificate.
+    """
+    raw = read_json(path)
+    if not isinstance(raw, dict) or raw.get("format") != "placegap-certificate":
+        refuse_other(raw, "a certificate", path)
+        raise InputError("is not a certificate (its format is not 'placegap-certificate')", path)
+    with as_input_error(raw, path):
+        return Certificate.model_validate(raw)
+
+
+def plain_document(instance: Instance) -> dict[str, Any]:
+    """The JSON of an instance, as the checker reads it from a file."""
+    return Document.of(instance).model_dump(mode="json", exclude_defaults=True)
+
+
+def check_content(document: Any, certificate: Any) -> list[str]:
+    """Let the checker of its kind judge a certificate; the solvers on whose word it relies.
+
+    Parameters
+    ----------
+    document, certificate : parsed JSON
+
+    Raises
+    ------
+    Rejected
+        If the certificate does not prove its bound; one line says why.
+    """
+    proof = certificate.get("proof") if isinstance(certificate, dict) else None
+    ideals = isinstance(proof, dict) and proof.get("kind") == "ideals"
+    judge = certificate_ideals.check if ideals else certificate_checker.check
+    return judge(document, certificate)

@@ -1,0 +1,357 @@
+"""Plans as JSON, with the names of ops and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
+
+from placegap.instances.io.document import Version, read_json, write_json
+from placegap.instances.problem.instance import Count, Instance, InstancePart
+from placegap.instances.problem.plan import Plan, Times, Transfer
+from placegap.instances.problem.semantics import Makespan, Semantics, StatedSemantics
+from placegap.instances.reading.errors import (
+    InputError,
+    as_input_error,
+    instead_of,
+)
+from placegap.instances.reading.input_files import refuse_other
+from placegap.instances.referee.channels import channel_name, num_channels
+
+
+class TransferName(InstancePart):
+    """A transfer by name: the producer, the edge's consumer or the tensor, and the destination."""
+
+    producer: str
+    consumer: str | None = None
+    tensor: str | None = None
+    to: str
+
+
+class TransferSpan(TransferName):
+    """When a transfer starts and ends."""
+
+    start_ns: Count
+    end_ns: Count
+
+
+class Span(InstancePart):
+    """When an op starts and ends."""
+
+    start_ns: Count
+    end_ns: Count
+
+
+class TimesFile(InstancePart):
+    """The times of a makespan schedule: all ops, and all transfers between devices."""
+
+    ops: dict[str, Span]
+    transfers: tuple[TransferSpan, ...] = ()
+
+
+T = TypeVar("T")
+
+CallNumber = Annotated[int, Field(strict=True, ge=0)]
+
+
+class StoredBound(InstancePart):
+    """A lower bound that a plan file keeps, with all that it takes to know what it is about.
+
+    Attributes
+    ----------
+    bound_ns : int
+    bound_origin : str
+        The method behind it.
+    rests_on : str
+        What it rests on: ``proof``, or the name and version of a solver.
+    semantics : Semantics
+        With the widest class of plans that it holds for.
+    content_hash : str
+        Of the instance that it is about: the plan's, or that with whole modules or layers.
+    """
+
+    bound_ns: Count
+    bound_origin: str = ""
+    rests_on: str = ""
+    semantics: StatedSemantics
+    content_hash: str
+
+
+class PlanFile(InstancePart):
+    """The JSON form of a plan.
+
+    Attributes
+    ----------
+    call : dict of str to int, or None
+        latency_subgraphs: which call of its accelerator runs each op, counted from 0.
+    stage : dict of str to int, or None
+        pipeline_iteration: the stage of each op, counted from 0.
+    value_ns : int or None
+        What the plan is said to be worth; a claim that is checked.
+    bound : StoredBound or None
+        What no plan is said to be below; a claim that a reader quotes as this file's.
+    times : TimesFile or None
+        makespan: when everything is said to happen; checked as well. Simulating the plan decides
+        its value.
+    """
+
+    format: Literal["placegap-plan"] = "placegap-plan"
+    version: Version = 1
+    instance: str
+    instance_hash: str = ""
+    semantics: StatedSemantics
+    method: str = ""
+    placement: dict[str, str | tuple[str, ...]]
+    device_order: dict[str, tuple[str, ...]] | None = None
+    channel_order: dict[str, tuple[TransferName, ...]] | None = Field(default=None)
+    call: dict[str, CallNumber] | None = None
+    stage: dict[str, CallNumber] | None = None
+    value_ns: Count | None = None
+    bound: StoredBound | None = None
+    times: TimesFile | None = None
+
+
+@dataclass(frozen=True)
+class StatedPlan:
+    """What a plan file says: a plan, the semantics it was made under, and claims about it."""
+
+    plan: Plan
+    semantics: Semantics
+    instance_hash: str = ""
+    value_ns: int | None = None
+    times: Times | None = None
+    bound: StoredBound | None = None
+
+
+def is_plan(raw: Any) -> bool:
+    """Whether parsed JSON claims to be a plan."""
+    return isinstance(raw, dict) and raw.get("format") == "placegap-plan"
+
+
+def save_plan(
+    instance: Instance,
+    plan: Plan,
+    semantics: Semantics,
+    path: str | Path,
+    method: str = "",
+    *,
+    value_ns: int | None = None,
+    times: Times | None = None,
+    bound: StoredBound | None = None,
+) -> None:
+    """Write a plan, with the semantics it was made under, and what is claimed of it."""
+    content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
+    content = content.model_copy(update={"bound": bound})
+    write_json(content.model_dump(mode="json", exclude_none=True), path)
+
+
+def describe_plan(
+    instance: Instance,
+    plan: Plan,
+    semantics: Semantics,
+    method: str = "",
+    *,
+    value_ns: int | None = None,
+    times: Times | None = None,
+) -> PlanFile:
+    """The named form of a plan."""
+    ops = [op.name for op in instance.graph.ops]
+    devices = [device.name for device in instance.cluster.devices]
+    device_order = None
+    if plan.device_order is not None:
+        device_order = {
+            devices[k]: tuple(ops[i] for i in order)
+            for k, order in enumerate(plan.device_order)
+            if order is not None
+        }
+    channel_order = None
+    if plan.channel_order is not None:
+        rules = _of_makespan(semantics, "channel_order")
+        channel_order = {
+            channel_name(rules.channels, instance.cluster, channel): tuple(
+                _name_transfer(instance, rules, transfer) for transfer in transfers
+            )
+            for channel, transfers in sorted(plan.channel_order.items())
+        }
+    return PlanFile(
+        instance=instance.name,
+        instance_hash=instance.content_hash,
+        semantics=semantics,
+        method=method,
+        placement={
+            ops[i]: devices[on[0]] if len(on) == 1 else tuple(devices[k] for k in on)
+            for i, on in enumerate(plan.placement)
+        },
+        device_order=device_order,
+        channel_order=channel_order,
+        call=None if plan.call is None else dict(zip(ops, plan.call, strict=True)),
+        stage=None if plan.stage is None else dict(zip(ops, plan.stage, strict=True)),
+        value_ns=value_ns,
+        times=None if times is None else _name_times(instance, semantics, times),
+    )
+
+
+def _name_times(instance: Instance, semantics: Semantics, times: Times) -> TimesFile:
+    rules = _of_makespan(semantics, "times")
+    ops = {
+        op.name: Span(start_ns=start, end_ns=end)
+        for op, (start, end) in zip(instance.graph.ops, times.ops, strict=True)
+    }
+    transfers = (
+        TransferSpan(**dict(_name_transfer(instance, rules, move)), start_ns=start, end_ns=end)
+        for move, (start, end) in times.transfers.items()
+    )
+    return TimesFile(ops=ops, transfers=tuple(transfers))
+
+
+def load_plan(instance: Instance, path: str | Path) -> tuple[Plan, Semantics]:
+    """Read a plan for an instance, and the semantics it was made under.
+
+    Raises
+    ------
+    InputError
+        If the file is no plan, or names what the instance does not have.
+    """
+    stated = load_stated_plan(instance, path)
+    return stated.plan, stated.semantics
+
+
+def load_stated_plan(instance: Instance, path: str | Path) -> StatedPlan:
+    """Read a plan with all that its file claims.
+
+    Raises
+    ------
+    InputError
+        If the file is no plan, or names what the instance does not have.
+    """
+    raw = read_json(path)
+    if not is_plan(raw):
+        refuse_other(raw, "a plan", path)
+        raise InputError("is not a plan (its format is not 'placegap-plan')", path)
+    with as_input_error(raw, path):
+        content = PlanFile.model_validate(raw)
+    try:
+        plan, times = _resolve(instance, content), _resolve_times(instance, content)
+        return StatedPlan(
+            plan, content.semantics, content.instance_hash, content.value_ns, times, content.bound
+        )
+    except LookupError as error:
+        raise InputError(f"{error.args[0]}{_made_for(content, instance)}", path) from None
+
+
+def _made_for(content: PlanFile, instance: Instance) -> str:
+    """What to add where a plan names what the instance lacks: it may be another's."""
+    if content.instance_hash in ("", instance.content_hash):
+        return ""
+    if content.instance == instance.name:
+        return f"; the plan was made for another content of {instance.name!r}"
+    return (
+        f"; the plan was made for {content.instance!r}, not for {instance.name!r}: name the model"
+        " and the cluster that it is for"
+    )
+
+
+def _resolve(instance: Instance, content: PlanFile) -> Plan:
+    op_index, device_index = instance.graph.op_index, instance.cluster.device_index
+    op, device = _finder("op", op_index), _finder("device", device_index)
+    placement = tuple(
+        (device(on),) if isinstance(on, str) else tuple(device(name) for name in on)
+        for on in _of_each_op("placement", content.placement, op_index, "is not placed")
+    )
+    device_order = None
+    if content.device_order is not None:
+        orders = {device(k): tuple(op(i) for i in v) for k, v in content.device_order.items()}
+        device_order = tuple(orders.get(k) for k in range(instance.num_devices))
+    channel_order = None
+    if content.channel_order is not None:
+        rules = _of_makespan(content.semantics, "channel_order")
+        channels = rules.channels
+        number = {
+            channel_name(channels, instance.cluster, c): c
+            for c in range(num_channels(channels, instance.num_devices))
+        }
+        channel = _finder("channel", number)
+        item = _finder("transfer", _transfer_items(instance, rules))
+        channel_order = {
+            channel(name): tuple(
+                Transfer(item((t.producer, t.consumer, t.tensor)), device(t.to)) for t in transfers
+            )
+            for name, transfers in content.channel_order.items()
+        }
+    call, stage = (
+        None if numbers is None else _of_each_op(field, numbers, op_index)
+        for field, numbers in (("call", content.call), ("stage", content.stage))
+    )
+    return Plan(placement, device_order, channel_order, call, stage)
+
+
+def _resolve_times(instance: Instance, content: PlanFile) -> Times | None:
+    if content.times is None:
+        return None
+    rules = _of_makespan(content.semantics, "times")
+    device = _finder("device", instance.cluster.device_index)
+    item = _finder("transfer", _transfer_items(instance, rules))
+    spans = _of_each_op("times", content.times.ops, instance.graph.op_index)
+    transfers: dict[Transfer, tuple[int, int]] = {}
+    for row in content.times.transfers:
+        move = Transfer(item((row.producer, row.consumer, row.tensor)), device(row.to))
+        if move in transfers:
+            raise LookupError(f"times: the transfer of {row.producer!r} to {row.to!r} comes twice")
+        transfers[move] = row.start_ns, row.end_ns
+    return Times(tuple((span.start_ns, span.end_ns) for span in spans), transfers)
+
+
+def _of_each_op(
+    field: str, found: Mapping[str, T], op_index: Mapping[str, int], lack: str = "has none"
+) -> tuple[T, ...]:
+    """What a field has for each op; it names all ops, and no other."""
+    op = _finder("op", op_index)
+    for name in found:
+        op(name)
+    missing = [name for name in op_index if name not in found]
+    if missing:
+        raise LookupError(f"{field}: op {missing[0]!r} {lack}")
+    return tuple(found[name] for name in op_index)
+
+
+def _of_makespan(semantics: Semantics, field: str) -> Makespan:
+    """The semantics, which must have transfers that a field of the plan can name."""
+    if not isinstance(semantics, Makespan):
+        raise LookupError(f"{field}: not defined under {semantics.label}")
+    return semantics
+
+
+def _finder(what: str, index: Mapping[Any, int]) -> Any:
+    def find(name: Any) -> int:
+        try:
+            return index[name]
+        except KeyError:
+            near = instead_of(name, index) if what == "device" else ""
+            raise LookupError(f"there is no {what} {name!r} in the instance{near}") from None
+
+    return find
+
+
+def _name_transfer(instance: Instance, semantics: Makespan, transfer: Transfer) -> TransferName:
+    producer, consumer, tensor = _key(instance, semantics, transfer.item)
+    to = instance.cluster.devices[transfer.destination].name
+    return TransferName(producer=producer, consumer=consumer, tensor=tensor, to=to)
+
+
+def _key(instance: Instance, semantics: Makespan, item: int) -> tuple[str, str | None, str | None]:
+    """What names a transfer: an edge by its ends, a tensor by its name or its only consumer."""
+    if semantics.transfers == "per_edge":
+        edge = instance.graph.edges[item]
+        return edge.producer, edge.consumer, edge.tensor
+    edge = instance.graph.edges[instance.arrays.index.tensor_first_edge[item]]
+    return edge.producer, edge.consumer if edge.tensor is None else None, edge.tensor
+
+
+def _transfer_items(instance: Instance, semantics: Makespan) -> dict[Any, int]:
+    index = instance.arrays.index
+    per_edge = semantics.transfers == "per_edge"
+    count = len(index.producer) if per_edge else len(index.tensor_producer)
+    return {_key(instance, semantics, item): item for item in range(count)}

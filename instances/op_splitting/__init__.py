@@ -1,1 +1,0 @@
-"""Ops cut into parts along an axis."""

@@ -1,0 +1,106 @@
+"""Gradients of weights in a training step: which stages exchange, and which backward ops may wait.
+
+Two stages that hold a copy of one weight add up its gradients after the last microbatch, beside
+the pipeline: such an edge leads from any stage to any other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Flags
+
+if TYPE_CHECKING:
+    from placegap.instances.problem.instance import Graph, Instance
+
+
+def exchanged_edges(instance: Instance) -> Flags:
+    """Which edges of a training step are such exchanges, (m,).
+
+    An edge from layer to layer (colocation group) between two `weight_gradient` ops; or, where
+    those are not told apart, one whose producer is the sum of a shared weight's gradients: a
+    backward op whose readers are backward ops that feed nothing (updates), one of them in its own
+    layer. O(n + m).
+
+    Examples
+    --------
+    Layers 1 and 2 update their copies of a weight by ops u1 and u2, from one sum of gradients:
+
+    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+    >>> layer = {"f1": "1", "sum": "1", "u1": "1", "f2": "2", "u2": "2"}
+    >>> ops = [Op(name=n, time_ns={"gpu": 1}, colocation=g, backward=n[0] != "f")
+    ...        for n, g in layer.items()]
+    >>> ends = ("f1", "f2"), ("sum", "u1"), ("sum", "u2")
+    >>> edges = [Edge(producer=a, consumer=b) for a, b in ends]
+    >>> graph = Graph(name="tied", ops=ops, edges=edges)
+    >>> one = Cluster(name="one", devices=(Device(name="d", kind="gpu"),))
+    >>> exchanged_edges(Instance(name="i", graph=graph, cluster=one)).tolist()
+    [False, False, True]
+    """
+    arrays, index = instance.arrays, instance.arrays.index
+    a, b = index.producer, index.consumer
+    apart = arrays.group[a] != arrays.group[b]
+    feeds = np.zeros(instance.num_ops, np.bool_)
+    feeds[a] = True
+    updates = arrays.backward & ~feeds
+    is_sum = arrays.backward.copy()
+    is_sum[a[~updates[b]]] = False
+    at_home = np.zeros(instance.num_ops, np.bool_)
+    at_home[a[~apart]] = True
+    late = arrays.weight_gradient
+    return np.asarray(apart & ((is_sum & at_home)[a] | late[a] & late[b]))
+
+
+def mark_weight_gradients(graph: Graph) -> Graph:
+    """The training step with `Op.weight_gradient` set where its layers tell.
+
+    Layers are the colocation groups. In the end all gradients serve weights; what may wait is what
+    no other layer needs. So a backward op is marked if all its readers are marked ops of its own
+    layer, or sums of gradients that several layers share; and updates are, which feed nothing and
+    read gradients of their own layer alone or such sums. A sum of shared gradients is an op whose
+    readers are updates of several layers, its own among them. What an op that feeds nothing reads
+    from another layer is a gradient of inputs; so it is marked, and its producer is not.
+
+    An op that makes both kinds of gradients at once is not marked. O(n + m).
+
+    Examples
+    --------
+    Layer 2 makes the gradient of its input (b2) and that of its weight (w2):
+
+    >>> from placegap.instances import Edge, Graph, Op
+    >>> ops = [Op(name=name, backward=name[0] != "f", colocation=name[1])
+    ...        for name in ("f1", "f2", "b2", "w2", "u2", "w1", "u1")]
+    >>> ends = [("f1", "f2"), ("b2", "w1"), ("w2", "u2"), ("w1", "u1")]
+    >>> edges = [Edge(producer=a, consumer=b) for a, b in ends]
+    >>> marked = mark_weight_gradients(Graph(name="g", ops=ops, edges=edges))
+    >>> [op.name for op in marked.ops if op.weight_gradient]
+    ['w2', 'u2', 'w1', 'u1']
+    """
+    marked = zip(graph.ops, _marks(graph).tolist(), strict=True)
+    ops = tuple(op.model_copy(update={"weight_gradient": mark}) for op, mark in marked)
+    return graph.model_copy(update={"ops": ops})
+
+
+def _marks(graph: Graph) -> Flags:
+    ops, index = graph.ops, graph.index
+    layer = [op.colocation if op.colocation is not None else i for i, op in enumerate(ops)]
+    readers: list[list[int]] = [[] for _ in ops]
+    for a, b in zip(index.producer.tolist(), index.consumer.tolist(), strict=True):
+        readers[a].append(b)
+    backward = [op.backward for op in ops]
+    update = [backward[i] and not readers[i] for i in range(len(ops))]
+    shared = [
+        bool(after)
+        and all(update[j] for j in after)
+        and len({layer[j] for j in after}) > 1
+        and layer[i] in {layer[j] for j in after}
+        for i, after in enumerate(readers)
+    ]
+    marks = np.zeros(len(ops), np.bool_)
+    for i in index.topological_order[::-1].tolist():
+        marks[i] = backward[i] and (
+            shared[i] or all(marks[j] and (layer[j] == layer[i] or shared[j]) for j in readers[i])
+        )
+    return marks

@@ -1,0 +1,68 @@
+"""How tight memory is: its pressure, and instances with devices of less of it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from placegap.instances.problem.instance import Instance
+
+
+def memory_pressure(instance: Instance) -> float | None:
+    """Resident bytes of all ops, divided by the memory of all accelerators; O(n + K).
+
+    Under the memory rule ``peak`` a plan may hold less, so plans exist above 1. Without
+    accelerators, the memory of the hosts counts.
+
+    Returns
+    -------
+    float or None
+        None where a device holds any number of bytes.
+
+    Examples
+    --------
+    >>> from placegap.instances import load_cluster, load_corpus
+    >>> pressure = memory_pressure(load_corpus("vgg19").instance(load_cluster("2xT4-pcie")))
+    >>> 0 < pressure < 0.1
+    True
+    """
+    devices = instance.cluster.devices
+    counted = [spec for spec in devices if not spec.is_host] or list(devices)
+    if any(spec.memory_bytes is None for spec in counted):
+        return None
+    room = sum(spec.memory_bytes or 0 for spec in counted)
+    held = sum(instance.arrays.resident_bytes.tolist())
+    return held / room if room else None
+
+
+def with_device_memory(instance: Instance, share: float) -> Instance:
+    """The instance where every device holds `share` of all bytes that the ops hold together.
+
+    Parameters
+    ----------
+    instance : Instance
+    share : float
+        Above 0. What every device holds is rounded down to the byte; nothing is known of the
+        new instance's values.
+
+    Examples
+    --------
+    >>> from placegap.instances import Cluster, Device, Graph, Instance, Op
+    >>> sized = Op(name="a", time_ns={"gpu": 1}, resident_bytes=99)
+    >>> gpus = (Device(name="g0", kind="gpu"), Device(name="g1", kind="gpu", memory_bytes=7))
+    >>> alone = Instance(name="a@pair", graph=Graph(name="a", ops=(sized,)),
+    ...                  cluster=Cluster(name="pair", devices=gpus))
+    >>> tight = with_device_memory(alone, 0.5)
+    >>> tight.name, [device.memory_bytes for device in tight.cluster.devices]
+    ('a@pair, memory 50%', [49, 49])
+    """
+    exact = Fraction(str(share))  # what was written, not its binary neighbour
+    held = int(exact * sum(instance.arrays.resident_bytes.tolist()))
+    before = instance.cluster
+    devices = tuple(device.model_copy(update={"memory_bytes": held}) for device in before.devices)
+    name = f"{before.name}, memory {float(100 * exact):g}%"
+    cluster = before.model_copy(update={"devices": devices, "name": name})
+    renamed = instance.name
+    if renamed.endswith(f"@{before.name}"):
+        renamed = f"{renamed.removesuffix(before.name)}{name}"
+    update = {"name": renamed, "cluster": cluster, "best_known": ()}
+    return instance.model_copy(update=update)

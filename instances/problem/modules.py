@@ -1,0 +1,242 @@
+"""Modules of a network as wholes: layers, and colocation groups that keep them on one device.
+
+The ops of a graph say by `Op.module` which module made them. A *layer* is a numbered module
+(``model.layers.3``) or a module beside the lists of them (``model.embed_tokens``): the smallest
+modules whose borders are the only places where tensors change hands. A numbered module that does
+nothing itself and holds numbered modules (a stage of ResNet) is divided further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.graph_index import DisjointSets
+from placegap.instances.problem.instance import Graph, Instance
+from placegap.instances.reading.errors import InputError
+
+Granularity = Literal["module", "layer", "op"]
+
+
+def layer_of(graph: Graph) -> tuple[str | None, ...]:
+    """The layer of each op; None for ops of modules that hold layers, and of none.
+
+    Examples
+    --------
+    >>> from placegap.instances import Graph, Op
+    >>> paths = ("net.embed", "net.h.0.attn", "net.h.0", "net", "net.h.1.mlp")
+    >>> layer_of(Graph(name="net", ops=tuple(Op(name=p, module=p) for p in paths)))
+    ('net.embed', 'net.h.0', 'net.h.0', None, 'net.h.1')
+    """
+    paths = list(dict.fromkeys(op.module for op in graph.ops if op.module))
+    own = set(paths)
+    holding = {prefix for path in paths for prefix in _numbered(path)[:-1]}
+    divided = {""}
+    for path in paths:
+        whole = [at for at in _numbered(path) if at in own or at not in holding]
+        if whole:
+            divided.update(_prefixes(whole[0])[:-1])
+    return tuple(
+        next((at for at in _prefixes(op.module or "") if at not in divided), None)
+        for op in graph.ops
+    )
+
+
+def leaf_module_of(graph: Graph) -> tuple[str | None, ...]:
+    """The module of each op; None for ops of modules that hold other modules, and of none.
+
+    Examples
+    --------
+    >>> from placegap.instances import Graph, Op
+    >>> paths = ("net.h.0.attn", "net.h.0", "net.h.0.mlp")
+    >>> leaf_module_of(Graph(name="net", ops=tuple(Op(name=p, module=p) for p in paths)))
+    ('net.h.0.attn', None, 'net.h.0.mlp')
+    """
+    paths = {op.module for op in graph.ops if op.module}
+    parents = {prefix for path in paths for prefix in _prefixes(path)[:-1]}
+    return tuple(None if op.module in parents else op.module or None for op in graph.ops)
+
+
+def with_granularity(
+    instance: Instance, granularity: Granularity, *, join_ends: bool = False
+) -> Instance:
+    """The instance with each module, or each layer, as a colocation group.
+
+    Parameters
+    ----------
+    instance : Instance
+    granularity : {"module", "layer", "op"}
+        ``layer``: besides, a forward op outside of all layers is with what feeds it: no hook of a
+        framework moves its inputs. ``module``: such ops, and those of modules that hold others,
+        are free. ``op``: the instance itself.
+    join_ends : bool
+        Whether what comes before the numbered layers is one group, and what comes after them
+        another, as in frameworks whose first stage holds all embeddings and whose last one holds
+        norm and head.
+
+    Raises
+    ------
+    InputError
+        If no op names a module, or no device kind runs all of a layer.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> with_granularity(example(), "op") == example()
+    True
+    """
+    if granularity == "op":
+        return instance
+    graph, index = instance.graph, instance.arrays.index
+    wholes = list(layer_of(graph) if granularity == "layer" else leaf_module_of(graph))
+    if not any(wholes):
+        raise InputError(
+            f"no op of {graph.name} names its module; use --granularity op, or trace the model"
+            " (hf:, py:)"
+        )
+    if join_ends:
+        _join_ends(instance, wholes)
+    pairs = _chained(wholes) + _chained([op.colocation for op in graph.ops])
+    if granularity == "layer":
+        backward = instance.arrays.backward
+        ends = zip(index.producer.tolist(), index.consumer.tolist(), strict=True)
+        pairs += [(a, b) for a, b in ends if wholes[b] is None and not backward[b]]
+    groups = DisjointSets(len(graph.ops))
+    for a, b in pairs:
+        groups.join(a, b)
+    group = [groups.find(i) for i in range(len(graph.ops))]
+    label: dict[int, str] = {}
+    for i, whole in enumerate(wholes):
+        if whole is not None:
+            label.setdefault(group[i], whole)
+    for i, op in enumerate(graph.ops):
+        if op.colocation is not None:
+            label.setdefault(group[i], f"group of {op.name}")
+    ops = tuple(
+        op.model_copy(update={"colocation": label.get(at)})
+        if op.colocation != label.get(at)
+        else op
+        for op, at in zip(graph.ops, group, strict=True)
+    )
+    return instance.with_graph(graph.model_copy(update={"ops": ops}))
+
+
+def with_content(instance: Instance, content_hash: str) -> tuple[Instance, Granularity] | None:
+    """The instance with that content: itself, or with whole modules or layers; None: none has it.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> found = with_content(example(), example().content_hash)
+    >>> found is not None and found[1], with_content(example(), "")
+    ('op', None)
+    """
+    if instance.content_hash == content_hash:
+        return instance, "op"
+    wholes: tuple[Granularity, ...] = ("layer", "module")
+    for granularity in wholes:
+        for join_ends in (False, True):
+            try:
+                whole = with_granularity(instance, granularity, join_ends=join_ends)
+            except InputError:  # no op names its module, or no device runs a whole one
+                continue
+            if whole.content_hash == content_hash:
+                return whole, granularity
+    return None
+
+
+def numbered_layers(layers: Sequence[str | None]) -> dict[str, list[str]]:
+    """The numbered layers by the list that holds them, in the order in which they first come.
+
+    Examples
+    --------
+    >>> numbered_layers(["embed", "h.0", None, "h.1", "h.0"])
+    {'h': ['h.0', 'h.1']}
+    """
+    found: dict[str, list[str]] = {}
+    for layer in dict.fromkeys(layers):
+        owner, _, last = (layer or "").rpartition(".")
+        if layer is not None and last.isdecimal():
+            found.setdefault(owner, []).append(layer)
+    return found
+
+
+def layer_ends(instance: Instance, wholes: Sequence[str | None]) -> dict[str, bool]:
+    """Of each module outside the longest list of layers, whether it runs before that list.
+
+    The forward op of a module may be a part of its reader's. What has backward ops alone runs
+    before the layers if its backward ops come after one of theirs.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> layer_ends(example(), ["embed", "h.0", "h.1", "head"])
+    {'embed': True, 'head': False}
+    """
+    lists = numbered_layers(wholes)
+    longest = max((len(found) for found in lists.values()), default=0)
+    inner = set(next((found for found in lists.values() if len(found) == longest), []))
+    order = instance.arrays.index.topological_order.tolist()
+    end: dict[str, bool] = {}
+    for backward in (False, True):
+        seen = False
+        for i in order:
+            whole = wholes[i]
+            if instance.arrays.backward[i] == backward and whole is not None:
+                seen = seen or whole in inner
+                if whole not in inner:
+                    end.setdefault(whole, seen == backward)
+    return end
+
+
+def _join_ends(instance: Instance, wholes: list[str | None]) -> None:
+    """Name what is before the longest list of layers ``first``, and what is after it ``last``."""
+    names = {True: "(before the layers)", False: "(after the layers)"}
+    end = layer_ends(instance, wholes)
+    wholes[:] = [names[end[whole]] if whole in end else whole for whole in wholes]
+
+
+def _chained(labels: Sequence[str | None]) -> list[tuple[int, int]]:
+    """Pairs that link all positions of each label."""
+    last: dict[str, int] = {}
+    pairs = []
+    for i, label in enumerate(labels):
+        if label is not None:
+            pairs.append((last.get(label, i), i))
+            last[label] = i
+    return pairs
+
+
+def _prefixes(path: str) -> list[str]:
+    parts = path.split(".")
+    return [".".join(parts[: at + 1]) for at in range(len(parts))]
+
+
+def _numbered(path: str) -> list[str]:
+    """The numbered modules on the way to a module, from the outside in, and itself if numbered."""
+    return [at for at in _prefixes(path) if at.rpartition(".")[2].isdecimal()]
+
+
+def group_order(arrays: Arrays) -> Ints:
+    """Colocation groups by the first of their ops in topological order, (g,).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> group_order(example().arrays).tolist()
+    [0, 1, 2, 3]
+    """
+    first = np.full(arrays.num_groups, len(arrays.group))
+    np.minimum.at(first, arrays.group, arrays.index.topological_position)
+    return np.argsort(first, kind="stable").astype(np.int64)
+
+
+def place_of_ops(arrays: Arrays, order: Ints) -> Ints:
+    """Place of each op's colocation group in an order of the groups, (n,)."""
+    place = np.empty(arrays.num_groups, np.int64)
+    place[order] = np.arange(arrays.num_groups)
+    return place[arrays.group]

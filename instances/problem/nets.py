@@ -1,0 +1,176 @@
+"""Nets: the communication of max_load as a hypergraph cut over blocks.
+
+A tensor is paid once by each device that it leaves or enters. With the blocks of its producer and
+consumers as pins, device k pays it exactly if some pins are on k and some are not: a hyperedge that
+is cut. Nets with the same pins add up, and a net with one pin is never paid.
+
+For pipeline_iteration `stage_blocks` finds the ops that every plan keeps in one stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.gradients import exchanged_edges
+from placegap.instances.problem.graph_index import freeze, group_by
+from placegap.instances.problem.instance import Instance
+
+
+@dataclass(frozen=True, eq=False)
+class Nets:
+    """Nets over b blocks.
+
+    Attributes
+    ----------
+    net_ptr, pin : (e + 1,), (p,) int64
+        Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``, ascending, at least two.
+    block_ptr, net : (b + 1,), (p,) int64
+        Nets of block v are ``net[block_ptr[v]:block_ptr[v + 1]]``, ascending.
+    weight_ns : (e, K) int64
+        What each device pays if the net is cut there; 0 on hosts.
+    """
+
+    net_ptr: Ints
+    pin: Ints
+    block_ptr: Ints
+    net: Ints
+    weight_ns: Ints
+
+    @property
+    def num_nets(self) -> int:
+        """Number of nets."""
+        return len(self.weight_ns)
+
+
+def build_nets(instance: Instance, block: Ints) -> Nets:
+    """Nets of an instance whose op i belongs to block ``block[i]``.
+
+    Nets that no device pays are left out. O(p log p + e K) for p pins.
+
+    Parameters
+    ----------
+    instance : Instance
+    block : (n,) int64
+        Blocks are 0..b-1, each with an op; ``np.arange(n)`` for nets over ops.
+
+    Examples
+    --------
+    Ops 2 and 3 of the diamond together: the two tensors into op 4, of 1 and 10 ns, become one net.
+
+    >>> from placegap.instances import example
+    >>> nets = build_nets(example(), np.array([0, 1, 1, 2]))
+    >>> nets.pin.reshape(-1, 2).tolist(), nets.weight_ns.tolist()
+    ([[0, 1], [1, 2]], [[21, 21], [11, 11]])
+    """
+    arrays = instance.arrays
+    index, num_blocks = arrays.index, int(block.max()) + 1
+    paid = np.where(arrays.is_host, 0, arrays.host_ns)
+    tensor = np.concatenate([np.arange(len(index.tensor_producer)), index.tensor])
+    where = np.concatenate([block[index.tensor_producer], block[index.consumer]])
+    worth = paid.max(axis=1)[tensor] > 0
+    tensor, pin = np.divmod(
+        np.unique(tensor[worth] * num_blocks + where[worth]), num_blocks
+    )  # ascending by tensor, then by block
+    owner, start, count = np.unique(tensor, return_index=True, return_counts=True)
+    number: dict[bytes, int] = {}
+    pins: list[Ints] = []
+    net_of = np.full(len(owner), -1, np.int64)
+    for at in np.flatnonzero(count > 1).tolist():
+        own = pin[start[at] : start[at] + count[at]]
+        net_of[at] = number.setdefault(own.tobytes(), len(pins))
+        if net_of[at] == len(pins):
+            pins.append(own)
+    weight_ns = np.zeros((len(pins), instance.num_devices), np.int64)
+    kept = net_of >= 0
+    np.add.at(weight_ns, net_of[kept], paid[owner[kept]])
+    return _index(pins, weight_ns, num_blocks)
+
+
+def _index(pins: list[Ints], weight_ns: Ints, num_blocks: int) -> Nets:
+    sizes = np.array([len(own) for own in pins], np.int64)
+    net_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    pin = np.concatenate([np.zeros(0, np.int64), *pins])
+    block_ptr, at = group_by(pin, num_blocks)
+    nets = Nets(net_ptr, pin, block_ptr, np.repeat(np.arange(len(pins)), sizes)[at], weight_ns)
+    freeze(nets)
+    return nets
+
+
+def stage_blocks(instance: Instance) -> Ints | None:
+    """Block of each op, (n,), or None if a backward op feeds a forward one.
+
+    Stages never get smaller along an edge between forward ops, nor larger along one between
+    backward ops. So colocation groups are nodes, edges between forward ops are arcs, those between
+    backward ops reversed arcs, and strongly connected components are blocks. They are numbered
+    topologically, by their first ops as far as that leaves a choice. Exchanges of a shared weight's
+    gradients (`exchanged_edges`) are no arcs.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> stage_blocks(example()).tolist()
+    [0, 1, 2, 3]
+    """
+    arrays, index = instance.arrays, instance.arrays.index
+    if (arrays.backward[index.producer] & ~arrays.backward[index.consumer]).any():
+        return None
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(arrays.num_groups))
+    tail, head = arrays.group[stage_arcs(instance)]
+    graph.add_edges_from(
+        (x, y) for x, y in zip(tail.tolist(), head.tolist(), strict=True) if x != y
+    )
+    whole = nx.condensation(graph)
+    first = {node: min(whole.nodes[node]["members"]) for node in whole}
+    number = np.zeros(arrays.num_groups, np.int64)
+    for at, node in enumerate(nx.lexicographical_topological_sort(whole, key=first.__getitem__)):
+        number[sorted(whole.nodes[node]["members"])] = at
+    return np.asarray(number[arrays.group], np.int64)
+
+
+def stage_arcs(instance: Instance) -> Ints:
+    """Pairs of ops of one pass whose stages never get smaller from the first to the second, (2, e).
+
+    Edges between forward ops, then reversed edges between backward ops, exchanges left out.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> stage_arcs(example()).tolist()
+    [[0, 0, 1, 2], [1, 2, 3, 3]]
+    """
+    backward, index = instance.arrays.backward, instance.arrays.index
+    bind = ~exchanged_edges(instance)
+    a, b = index.producer[bind], index.consumer[bind]
+    forth, back = (
+        (backward[a] == backward[b]) & (backward[a] == of_pass) for of_pass in (False, True)
+    )
+    ends = np.append(a[forth], b[back]), np.append(b[forth], a[back])
+    return np.asarray(np.stack(ends), np.int64)
+
+
+def gradient_tie(instance: Instance) -> str | None:
+    """Why there are fewer blocks than devices, in a sentence, where gradients run with the layers.
+
+    It names an edge from backward op to backward op that leads the way of a forward edge between
+    the same layers. None where there are blocks enough, or no such edge.
+    """
+    block = stage_blocks(instance)
+    number = 0 if block is None else int(block.max()) + 1
+    if block is None or number >= instance.num_devices:
+        return None
+    group, arcs, ops = instance.arrays.group, stage_arcs(instance), instance.graph.ops
+    against = instance.arrays.backward[arcs[0]]
+    forward = {(int(a), int(b)) for a, b in group[arcs[:, ~against]].T}
+    for y, x in arcs[:, against].T.tolist():
+        if group[x] != group[y] and (int(group[x]), int(group[y])) in forward:
+            return (
+                f"{number} of its parts may be a stage, as gradients go to earlier stages, but"
+                f" {ops[x].name!r} feeds {ops[y].name!r} of a later layer; if the edges of the"
+                " backward pass are stated the wrong way round, turn them"
+            )
+    return None

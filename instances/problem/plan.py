@@ -1,0 +1,165 @@
+"""What a method returns (Plan), what it leads to (Schedule), how it is judged (Evaluation)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Ints
+
+
+class Transfer(NamedTuple):
+    """One transfer of a plan: an edge (per_edge) or a tensor (per_tensor), and where it goes."""
+
+    item: int
+    destination: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The decisions of a method, and nothing else.
+
+    Attributes
+    ----------
+    placement : tuple of tuples of int
+        Devices of each op: one, except in replicated stages.
+    device_order : tuple or None
+        makespan: order of the ops on each device (None for a device, or altogether: left to the
+        simulation's priority rule).
+    channel_order : mapping or None
+        makespan: order of the transfers on each channel, by channel number (`channels_of`);
+        channels that are absent are left to the priority rule.
+    call : tuple of int or None
+        latency_subgraphs: which call of its accelerator runs each op, counted from 0 (ignored on
+        hosts); None: all of them the first.
+    stage : tuple of int or None
+        pipeline_iteration: the stage of each op, counted from 0; None: the devices are the stages,
+        in the order in which they feed each other (`referee.stages`).
+
+    Examples
+    --------
+    >>> Plan.on([0, 0, 1]).placement
+    ((0,), (0,), (1,))
+    """
+
+    placement: tuple[tuple[int, ...], ...]
+    device_order: tuple[tuple[int, ...] | None, ...] | None = None
+    channel_order: Mapping[int, tuple[Transfer, ...]] | None = None
+    call: tuple[int, ...] | None = None
+    stage: tuple[int, ...] | None = None
+
+    @classmethod
+    def on(
+        cls, devices: Iterable[int], device_order: Iterable[Iterable[int]] | None = None
+    ) -> Plan:
+        """Plan with op i on ``devices[i]``, and optionally the op order of each device."""
+        placement = tuple((int(k),) for k in devices)
+        if device_order is None:
+            return cls(placement)
+        return cls(placement, tuple(tuple(int(i) for i in ops) for ops in device_order))
+
+    @property
+    def devices(self) -> Ints:
+        """The device of each op, the first one in replicated stages."""
+        return np.array([devices[0] for devices in self.placement], np.int64)
+
+
+@dataclass(frozen=True)
+class TransferTimes:
+    """The transfers of a schedule, column by column; times in ns."""
+
+    item: Ints
+    producer: Ints
+    source: Ints
+    destination: Ints
+    start_ns: Ints
+    end_ns: Ints
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When everything happens: times of ops, (n,) each, and of transfers, in ns."""
+
+    device: Ints
+    start_ns: Ints
+    end_ns: Ints
+    transfers: TransferTimes
+
+    @property
+    def makespan_ns(self) -> int:
+        """End of the last op."""
+        return int(self.end_ns.max(initial=0))
+
+
+class Times(NamedTuple):
+    """Start and end of each op and of each transfer, in ns: a schedule in plain integers."""
+
+    ops: tuple[tuple[int, int], ...]
+    transfers: Mapping[Transfer, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule: a sentence, and the op, device and time it is about, where there is one."""
+
+    rule: str
+    message: str
+    op: str | None = None
+    device: str | None = None
+    time_ns: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.message}"
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """What one device does under a plan; in_ns and out_ns are max_load's communication.
+
+    Of a replicated stage each device has its share, rounded up; `load_ns` includes the all-reduce
+    of the weights. Under max_load_fwd_bwd `load_ns` is forward load + backward load.
+    `memory_bytes` is what the device holds at most, by the rule of the semantics.
+    """
+
+    device: str
+    num_ops: int
+    compute_ns: int
+    in_ns: int
+    out_ns: int
+    memory_bytes: int
+    load_ns: int
+
+
+class ServerUse(NamedTuple):
+    """What crosses the border of one server under a plan, with two levels of communication."""
+
+    server: str
+    load_ns: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The referee's verdict.
+
+    `value_ns` is the objective, None where the plan cannot be executed at all; a plan counts only
+    if `feasible` (no violations). `servers` is empty but with two levels of communication.
+    """
+
+    value_ns: int | None
+    violations: tuple[Violation, ...] = ()
+    uses: tuple[DeviceUse, ...] = ()
+    schedule: Schedule | None = field(default=None, repr=False)
+    servers: tuple[ServerUse, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        """Whether no rule is broken."""
+        return not self.violations
+
+    @property
+    def idle_devices(self) -> tuple[str, ...]:
+        """Devices without an op."""
+        return tuple(use.device for use in self.uses if use.num_ops == 0)

@@ -1,0 +1,123 @@
+"""Graphs with one cost per node and per edge: levels, critical paths, depth-first orders.
+
+What the clustering placers and Celeritas' fusion work on, with the costs of `mean_costs`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.mean_costs import Flow
+
+
+def critical_paths(flow: Flow) -> Ints:
+    """Cpath of each node: the longest path through it, top level (2) + bottom level (3); O(V + E).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.instances.problem.mean_costs import flow_of
+    >>> critical_paths(flow_of(example().arrays)).tolist()
+    [53, 35, 53, 53]
+    """
+    top, bottom = _levels(flow)
+    paths: Ints = top + bottom
+    return paths
+
+
+@kernel
+def _levels(flow: Flow) -> tuple[Ints, Ints]:
+    top = np.zeros(len(flow.node_ns), np.int64)
+    bottom = np.zeros(len(flow.node_ns), np.int64)
+    for node in flow.order:
+        for e in range(flow.ptr[node], flow.ptr[node + 1]):
+            reached = top[node] + flow.node_ns[node] + flow.edge_ns[e]
+            top[flow.succ[e]] = max(top[flow.succ[e]], reached)
+    for node in flow.order[::-1]:
+        for e in range(flow.ptr[node], flow.ptr[node + 1]):
+            bottom[node] = max(bottom[node], flow.edge_ns[e] + bottom[flow.succ[e]])
+        bottom[node] += flow.node_ns[node]
+    return top, bottom
+
+
+def cpd_topo(flow: Flow) -> Ints:
+    """CPD-TOPO: depth first, of the nodes that became ready last the one of longest cpath next.
+
+    Celeritas, Algorithm 1. Ties: the flow's order. O((V + E) log d) for d children of a node.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.instances.problem.mean_costs import flow_of
+    >>> cpd_topo(flow_of(example().arrays)).tolist()
+    [0, 2, 1, 3]
+    """
+    by_order = np.empty(len(flow.order), np.int64)
+    by_order[flow.order] = np.arange(len(flow.order))
+    return _depth_first(flow, np.lexsort((by_order, -critical_paths(flow))))
+
+
+def dfs_topo(flow: Flow) -> Ints:
+    """DFS-TOPO: depth first, of the nodes that became ready last the first of the flow's order.
+
+    Celeritas, section 4.2.2, which leaves the order of several ready children open. O(V + E).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.instances.problem.mean_costs import flow_of
+    >>> dfs_topo(flow_of(example().arrays)).tolist()
+    [0, 1, 2, 3]
+    """
+    return _depth_first(flow, flow.order)
+
+
+@kernel
+def _depth_first(flow: Flow, preference: Ints) -> Ints:
+    """A topological order: always the node that became ready last; of several, as preferred."""
+    n = len(preference)
+    rank = np.empty(n, np.int64)
+    rank[preference] = np.arange(n)
+    waiting = np.zeros(n, np.int64)
+    for node in flow.succ:
+        waiting[node] += 1
+    stack = np.empty(n, np.int64)  # ranks; the head of the paper's queue is the end
+    height = 0
+    for node in preference[::-1]:
+        if waiting[node] == 0:
+            stack[height] = rank[node]
+            height += 1
+    order = np.empty(n, np.int64)
+    for turn in range(n):
+        height -= 1
+        node = preference[stack[height]]
+        order[turn] = node
+        first = height
+        for succ in flow.succ[flow.ptr[node] : flow.ptr[node + 1]]:
+            waiting[succ] -= 1
+            if waiting[succ] == 0:
+                stack[height] = rank[succ]
+                height += 1
+        last_first = np.sort(stack[first:height])
+        for at in range(height - first):
+            stack[height - 1 - at] = last_first[at]
+    return order
+
+
+@kernel
+def predecessors(flow: Flow) -> tuple[Ints, Ints, Ints]:
+    """Edges into node i: from ``node[ptr[i]:ptr[i + 1]]``, times ``edge_ns[...]``; O(V + E)."""
+    ptr = np.zeros(len(flow.ptr), np.int64)
+    for succ in flow.succ:
+        ptr[succ + 1] += 1
+    ptr = np.cumsum(ptr)
+    node, edge_ns = np.empty(len(flow.succ), np.int64), np.empty(len(flow.succ), np.int64)
+    filled = ptr[:-1].copy()
+    for source in range(len(flow.node_ns)):
+        for e in range(flow.ptr[source], flow.ptr[source + 1]):
+            at = filled[flow.succ[e]]
+            node[at], edge_ns[at] = source, flow.edge_ns[e]
+            filled[flow.succ[e]] += 1
+    return ptr, node, edge_ns

@@ -1,1 +1,0 @@
-"""pipeline_iteration: one training iteration through a pipeline of stages."""

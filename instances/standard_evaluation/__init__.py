@@ -1,1 +1,0 @@
-"""From measurements to times: the standard evaluation of Celeritas."""

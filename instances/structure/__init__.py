@@ -1,1 +1,0 @@
-"""Views of a graph that models and algorithms share; nothing here judges."""

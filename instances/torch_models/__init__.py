@@ -1,0 +1,1 @@
+"""Models from PyTorch and Hugging Face (an extra): traced without weights, trained, profiled."""

@@ -1,0 +1,397 @@
+"""From an FX graph of ATen calls to ops and edges.
+
+What becomes what:
+
+- Views, and copies that change nothing, are no ops: what they return is the tensor they were made
+  of. A smaller view (a slice) is a tensor of its own; a larger one (an expand) keeps its root's
+  size. An element of a tuple is a tensor of its own.
+- A node that reads only weights, buffers and constants is folded: what it returns is a constant of
+  the ops that read it. Dead nodes and checks go.
+- An op is a node that is left. An edge is one tensor that it hands to another op. The inputs of the
+  program are no ops.
+- ``state_bytes``: the weights and constants that no other op reads; ``shared_state``: those that
+  several ops read, by name. ``parameter_bytes`` is the sum of both, and ``resident_bytes`` adds
+  the outputs.
+- ``bytes_moved``: inputs + constants + outputs; an embedding reads what it writes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Literal
+
+from placegap.instances.problem.graph_index import DisjointSets
+from placegap.instances.torch_models.fx_nodes import (
+    READS_WHAT_IT_WRITES,
+    bytes_of,
+    count_node_flops,
+    dtype_name,
+    is_check,
+    is_drawn,
+    is_getitem,
+    is_view,
+    kind_of_node,
+    num_tensors_before,
+    reads_matrix_unknown,
+    tensors_in,
+)
+from placegap.instances.torch_models.options import Tied
+
+HeldKind = Literal["parameter", "buffer", "constant"]
+
+
+@dataclass(frozen=True)
+class Held:
+    """What an input node of a program stands for, if it is no input of the model.
+
+    Nodes of one `name` are one tensor (tied weights).
+    """
+
+    kind: HeldKind
+    name: str
+
+
+@dataclass(frozen=True)
+class FxTensor:
+    """A tensor of the program.
+
+    `op` is the node whose op writes it; an input of the model and a constant have none.
+    """
+
+    name: str
+    bytes: int
+    op: str | None = None
+    held: Held | None = None
+
+
+@dataclass
+class FxProgram:
+    """Ops and edges as the fields of a `Graph`, and where they came from.
+
+    Attributes
+    ----------
+    ops, edges : list of dict
+        Fields of `Op` and `Edge`.
+    op_of : dict of str to str
+        The op of every node that is a part of one, by the names of both.
+    weights_of : dict of str to dict of str to int
+        The parameters that each op reads, and their bytes, by name; folded ones are left out.
+    read_of : dict of str to FxTensor
+        What each node with one tensor returns, views resolved.
+    uncounted : list of str
+        Nodes that read a matrix of weights and whose FLOPs no rule counts, with what they call.
+    """
+
+    ops: list[dict[str, Any]] = field(default_factory=list)
+    edges: list[dict[str, Any]] = field(default_factory=list)
+    op_of: dict[str, str] = field(default_factory=dict)
+    weights_of: dict[str, dict[str, int]] = field(default_factory=dict)
+    read_of: dict[str, FxTensor] = field(default_factory=dict)
+    uncounted: list[str] = field(default_factory=list)
+
+
+def module_path_of(node: Any) -> str | None:
+    """Path of the innermost module that a node was traced in."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not stack:
+        return None
+    path = str(next(reversed(stack.values()))[0])
+    return path or None
+
+
+def read_fx_graph(
+    graph: Any,
+    held: Mapping[str, Held],
+    *,
+    fold_parameters: bool = True,
+    backward: Callable[[Any], bool] = lambda node: False,
+    module_path: Callable[[Any], str | None] = module_path_of,
+    labels: Callable[[Any], Iterable[str]] = lambda node: (),
+    join: Callable[[Any], Any] = lambda node: None,
+    tied: Tied = "copy",
+) -> FxProgram:
+    """Read an FX graph.
+
+    Parameters
+    ----------
+    graph : torch.fx.Graph
+        Every node has ``meta["val"]``; sizes are numbers.
+    held : mapping of str to Held
+        The ``placeholder`` and ``get_attr`` nodes that are weights, buffers or constants, by name;
+        the others are inputs.
+    fold_parameters : bool
+        Whether nodes that read only weights are folded (inference), or only those that read
+        nothing but buffers and constants (training, where weights change).
+    backward : callable (node) -> bool
+        Whether a node belongs to the backward pass.
+    module_path : callable (node) -> str or None
+    labels : callable (node) -> iterable of str
+        Ops that share a label form one colocation group.
+    join : callable (node) -> node or None
+        The node whose op this one becomes a part of; it must come later.
+    tied : {"copy", "together"}
+        Whether ops that read one parameter may each hold a copy, or form a colocation group.
+
+    Raises
+    ------
+    ValueError
+        About a node that cannot be read, in one line that names it.
+
+    Notes
+    -----
+    O(nodes + edges).
+    """
+    live = live_nodes(graph)
+    reading = _Reading(held, fold_parameters, FxProgram())
+    joined = {node: target for node in live if (target := join(node)) is not None}
+    parts: dict[Any, list[Any]] = {}
+    for node in graph.nodes:
+        if node not in live:
+            continue
+        try:
+            if not reading.resolve(node):
+                lead = node
+                while lead in joined:
+                    lead = joined[lead]
+                parts.setdefault(lead, []).append(node)
+                reading.program.op_of[node.name] = lead.name
+                reading.enter(node, lead.name)
+        except ValueError as error:
+            raise ValueError(f"node {node.name!r} ({kind_of_node(node)}): {error}") from None
+    if not parts:
+        raise ValueError("no op is left after folding constants; the model computes nothing")
+    order = {node: at for at, node in enumerate(graph.nodes)}
+    ops = sorted(parts.items(), key=lambda item: order[item[0]])
+    _describe(reading, ops, backward, module_path)
+    _colocate(reading.program, ops, labels, tied)
+    return reading.program
+
+
+def live_nodes(graph: Any) -> dict[Any, None]:
+    """The nodes that an output depends on."""
+    found: dict[Any, None] = {}
+    waiting = [node for node in graph.nodes if node.op == "output"]
+    while waiting:
+        for node in waiting.pop().all_input_nodes:
+            if node not in found and not is_check(node):
+                found[node] = None
+                waiting.append(node)
+    return found
+
+
+@dataclass
+class _Reading:
+    """What every node returns, as far as the graph was read."""
+
+    held: Mapping[str, Held]
+    fold_parameters: bool
+    program: FxProgram
+    values: dict[Any, list[FxTensor]] = field(default_factory=dict)
+    is_list: dict[Any, bool] = field(default_factory=dict)
+
+    def resolve(self, node: Any) -> bool:
+        """Enter what a node that is no op returns; False if it is an op."""
+        if node.op in ("placeholder", "get_attr"):
+            held = self.held.get(node.name)
+            tensors = tensors_in(node)
+            if not tensors:  # a number, or a submodule of control flow
+                self._set(node, [])
+                return True
+            name = node.name if held is None else held.name
+            self._set(node, [FxTensor(name, bytes_of(tensors[0]), None, held)])
+            return True
+        if node.op != "call_function":
+            raise ValueError(f"a node that is a {node.op} cannot be read; trace the model to ATen")
+        tensors = tensors_in(node)
+        if is_getitem(node):
+            source, at = node.args
+            inside = self.values[source]
+            if tensors and self.is_list[source]:
+                inside = [inside[num_tensors_before(source, at)]]
+            self._set(node, inside)
+            return True
+        if not tensors and not hasattr(node.target, "_schema"):
+            self._set(node, [])  # arithmetic on sizes
+            return True
+        _check_target(node)
+        reads = self.reads(node)
+        if is_view(node) and reads:
+            self._set(node, [self._view(node, at, t) for at, t in enumerate(tensors)])
+            return True
+        if not is_drawn(node) and all(self._folds(read) for read in reads):
+            names = [_part(node, at, tensors) for at in range(len(tensors))]
+            self._set(
+                node,
+                [
+                    FxTensor(name, bytes_of(tensor), None, Held("constant", name))
+                    for name, tensor in zip(names, tensors, strict=True)
+                ],
+            )
+            return True
+        return False
+
+    def enter(self, node: Any, op: str) -> None:
+        """Enter what an op's node returns."""
+        tensors = tensors_in(node)
+        self._set(
+            node,
+            [FxTensor(_part(node, at, tensors), bytes_of(t), op) for at, t in enumerate(tensors)],
+        )
+
+    def reads(self, node: Any) -> list[FxTensor]:
+        """The tensors that a node reads, each once, in order."""
+        inputs = (tensor for source in node.all_input_nodes for tensor in self.values[source])
+        return list(dict.fromkeys(inputs))
+
+    def _set(self, node: Any, tensors: list[FxTensor]) -> None:
+        self.values[node] = tensors
+        self.is_list[node] = isinstance(node.meta.get("val"), tuple | list)
+        if len(tensors) == 1:
+            self.program.read_of[node.name] = tensors[0]
+
+    def _view(self, node: Any, at: int, tensor: Any) -> FxTensor:
+        """A view of the first input; a smaller one is a tensor of its own."""
+        root = self.values[node.all_input_nodes[0]][0]
+        size = bytes_of(tensor)
+        if size >= root.bytes:
+            return root
+        name = _part(node, at, tensors_in(node))
+        held = None if root.held is None else Held(root.held.kind, f"{root.held.name}/{name}")
+        return FxTensor(name if held is None else held.name, size, root.op, held)
+
+    def _folds(self, tensor: FxTensor) -> bool:
+        if tensor.held is None:
+            return False
+        return self.fold_parameters or tensor.held.kind != "parameter"
+
+
+def _check_target(node: Any) -> None:
+    if not hasattr(node.target, "_schema"):
+        raise ValueError("control flow has no static graph; trace the model without it")
+
+
+def _part(node: Any, at: int, tensors: Sequence[Any]) -> str:
+    """Name of one of the tensors that a node returns."""
+    return node.name if len(tensors) == 1 else f"{node.name}.{at}"
+
+
+def _describe(
+    reading: _Reading,
+    ops: Sequence[tuple[Any, list[Any]]],
+    backward: Callable[[Any], bool],
+    module_path: Callable[[Any], str | None],
+) -> None:
+    """Fields of the ops and of the edges between them."""
+    program = reading.program
+    used = {tensor for node in reading.values for tensor in _used(reading, node)}
+    constants: dict[str, dict[Held, int]] = {}
+    readers: dict[Held, int] = {}
+    for lead, parts in ops:
+        found = {
+            read.held: read.bytes
+            for part in parts
+            for read in reading.reads(part)
+            if read.held is not None
+        }
+        constants[lead.name] = found
+        for held in found:
+            readers[held] = readers.get(held, 0) + 1
+    for lead, parts in ops:
+        name = lead.name
+        outputs = [t for part in parts for t in reading.values[part] if t in used]
+        if not outputs:  # somebody depends on a number that it returns
+            outputs = reading.values[lead][:1]
+        output_bytes = sum(tensor.bytes for tensor in outputs)
+        found = constants[name]
+        alone = sum(size for held, size in found.items() if readers[held] == 1)
+        shared = {held.name: size for held, size in found.items() if readers[held] > 1 and size > 0}
+        held_bytes = alone + sum(shared.values())
+        inputs = [tensor for node in lead.all_input_nodes for tensor in tensors_in(node)]
+        program.ops.append(
+            {
+                "name": name,
+                "kind": kind_of_node(lead),
+                "flops": sum(_flops(reading, part) for part in parts),
+                "bytes_moved": sum(_bytes_moved(reading, part, used) for part in parts),
+                "parameter_bytes": held_bytes,
+                "state_bytes": alone,
+                "shared_state": shared,
+                "resident_bytes": held_bytes + output_bytes,
+                "backward": backward(lead),
+                "module": module_path(lead),
+                "dtype": dtype_name([*inputs, *tensors_in(lead)]),
+            }
+        )
+        program.weights_of[name] = {
+            held.name: size for held, size in found.items() if held.kind == "parameter"
+        }
+        for read in dict.fromkeys(read for part in parts for read in reading.reads(part)):
+            if read.op is not None and read.op != name:
+                program.edges.append(
+                    {
+                        "producer": read.op,
+                        "consumer": name,
+                        "bytes": read.bytes,
+                        "tensor": read.name,
+                    }
+                )
+
+
+def _used(reading: _Reading, node: Any) -> list[FxTensor]:
+    """What somebody reads of a node: of a tuple, the elements that are taken out."""
+    if not reading.is_list[node] or is_getitem(node):
+        return reading.values[node]
+    return []
+
+
+def _flops(reading: _Reading, node: Any) -> int:
+    flops = count_node_flops(node)
+    if flops is not None:
+        return flops
+    weights = [
+        tensor
+        for source in node.all_input_nodes
+        for tensor, read in zip(tensors_in(source), reading.values[source], strict=False)
+        if read.held is not None and read.held.kind == "parameter"
+    ]
+    if reads_matrix_unknown(node, weights):
+        reading.program.uncounted.append(f"{node.name} ({kind_of_node(node)})")
+    return 0
+
+
+def _bytes_moved(reading: _Reading, node: Any, used: set[FxTensor]) -> int:
+    outputs = [t for t in reading.values[node] if t in used] or reading.values[node][:1]
+    written = sum(tensor.bytes for tensor in outputs)
+    reads = reading.reads(node)
+    if kind_of_node(node) in READS_WHAT_IT_WRITES and reads:
+        first, *rest = reads
+        return min(first.bytes, written) + sum(tensor.bytes for tensor in rest) + written
+    return sum(tensor.bytes for tensor in reads) + written
+
+
+def _colocate(
+    program: FxProgram,
+    ops: Sequence[tuple[Any, list[Any]]],
+    labels: Callable[[Any], Iterable[str]],
+    tied: Tied,
+) -> None:
+    """Ops that share a label, directly or through others, form a group of its first label."""
+    label_lists = []
+    for lead, parts in ops:
+        found = [label for part in parts for label in labels(part)]
+        if tied == "together":
+            found += program.weights_of[lead.name]
+        label_lists.append(list(dict.fromkeys(found)))
+    number = {label: at for at, label in enumerate(dict.fromkeys(chain(*label_lists)))}
+    labelled, classes = [*number], DisjointSets(len(number))
+    for found in label_lists:
+        for label in found:
+            classes.join(number[found[0]], number[label])
+    groups = [labelled[classes.find(number[f[0]])] if f else None for f in label_lists]
+    sizes = Counter(groups)
+    for op, group in zip(program.ops, groups, strict=True):
+        if group is not None and sizes[group] > 1:
+            op["colocation"] = group

@@ -1,0 +1,108 @@
+"""What a user chooses of a traced model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+from placegap.instances.reading.errors import InputError
+
+UNCOUNTED = "reads_weights_without_flop_rule"
+"""Parameter of the provenance that names ops whose FLOPs count as 0, though they read weights."""
+
+ASSUMED = "traced_as"
+"""Parameter of the provenance that says the sizes and number type of a traced model, and its
+weights."""
+
+UNREAD = "parameters_that_no_op_reads"
+"""Parameter of the provenance that names modules whose weights the traced inputs do not reach."""
+
+PREFIXES = ("hf:", "py:")
+
+Tied = Literal["copy", "together"]
+
+Dtype = Literal["float32", "float16", "bfloat16", "float64"]
+
+Optimizer = Literal["sgd", "momentum", "adam", "adam8bit", "none"]
+
+LARGEST_SIZE = 10**7
+"""Of the batch, of the tokens and of the cache: sizes beyond are slips."""
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """How a model is traced.
+
+    Attributes
+    ----------
+    batch : int
+        Examples in a batch.
+    seq : int or None
+        Tokens (or residues, or samples) of an example; None: what the model states.
+    dtype : {"float32", "float16", "bfloat16", "float64"} or None
+        Number type of weights and activations; None: what the configuration states, else float32.
+    tied : {"copy", "together"}
+        Whether ops that read one parameter may each hold a copy, or form a colocation group.
+    keep_modules : bool
+        Whether the blocks that the model says are not to be split, and the other modules that hold
+        parameters, stay whole, as colocation groups.
+    kv_tokens : int
+        Tokens for which attention ops hold keys and values.
+    train : bool
+        Whether a whole training step is traced: forward, backward, updates of the weights.
+    optimizer : {"sgd", "momentum", "adam", "adam8bit", "none"} or None
+        What updates the weights; "none": nothing does, for what runs once per microbatch; None:
+        adam.
+
+    Examples
+    --------
+    >>> TraceOptions(seq=0)
+    Traceback (most recent call last):
+    placegap.instances.reading.errors.InputError: --seq must be from 1 to 10000000 (got 0)
+    """
+
+    batch: int = 1
+    seq: int | None = None
+    dtype: Dtype | None = None
+    tied: Tied = "copy"
+    keep_modules: bool = False
+    kv_tokens: int = 0
+    train: bool = False
+    optimizer: Optimizer | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("batch", 1), ("seq", 1), ("kv_tokens", 0)):
+            value = getattr(self, name)
+            if value is not None and not least <= value <= LARGEST_SIZE:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"{option} must be from {least} to {LARGEST_SIZE} (got {value})")
+        for name, kinds in (("dtype", Dtype), ("tied", Tied), ("optimizer", Optimizer)):
+            given = getattr(self, name)
+            if given not in get_args(kinds) and (name == "tied" or given is not None):
+                raise InputError(f"--{name} {given!r} is none of {', '.join(get_args(kinds))}")
+        if self.optimizer is not None and not self.train:
+            raise InputError("--optimizer belongs to training; add --train")
+        if self.kv_tokens and self.train:
+            raise InputError("--kv-tokens is for inference; leave out --train")
+
+    def chosen(self) -> dict[str, str | int | float | bool | None]:
+        """The options that are not at their default, by name."""
+        return {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if getattr(self, each.name) != each.default
+        }
+
+
+def is_traced(model: str) -> bool:
+    """Whether a name is one of a model that is traced.
+
+    Examples
+    --------
+    >>> is_traced("hf:gpt2"), is_traced("py:mine:build"), is_traced("gpt2.json")
+    (True, True, False)
+    """
+    return model.startswith(PREFIXES)
+
+
+DeviceType = Literal["cpu", "cuda"]

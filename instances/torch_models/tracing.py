@@ -1,0 +1,341 @@
+"""From a module and example inputs to an ATen program, by `torch.export` on the meta device."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from placegap.instances.problem.integers import format_bytes
+from placegap.instances.reading.errors import InputError, MissingExtra
+from placegap.instances.reading.input_files import MAX_TORCH_MODULES
+from placegap.instances.torch_models.fx_nodes import (
+    ATTENTION,
+    bytes_of,
+    is_view,
+    kind_of_node,
+    tensors_in,
+)
+from placegap.instances.torch_models.fx_reader import FxProgram, Held, HeldKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEPT = frozenset(
+    {
+        "aten::scaled_dot_product_attention",
+        "aten::silu",
+        "aten::gelu",
+        "aten::leaky_relu",
+    }
+)
+"""Calls that stay one op: their kernels are one, and the table would take them apart."""
+
+
+MOST_NAMED = 3
+"""Modules without readers that are named; more are counted."""
+
+
+@dataclass(frozen=True)
+class Traceable:
+    """A module and the inputs that it is called with, and in words how large those are."""
+
+    module: Any
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    sizes: str = ""
+
+
+def import_torch(source: str, *more: str) -> Any:
+    """Import torch, and other modules, without a network; one line says what to install.
+
+    Raises
+    ------
+    MissingExtra
+    """
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a look for files would hang without a network
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            modules = [__import__(name) for name in ("torch", *more)]
+    except ImportError as error:
+        if error.name not in ("torch", *more):  # what they need is missing, or does not suit them
+            raise InputError(
+                f"torch cannot be imported: {_first_paragraph(str(error))}", source
+            ) from None
+        raise MissingExtra("needs torch: pip install 'placegap[torch]'", source) from None
+    return modules[0]
+
+
+def built(source: str, build: Callable[[], Traceable], device: str = "meta") -> Traceable:
+    """What a builder returns, on a device: on the meta device tensors have shapes, and no data.
+
+    Raises
+    ------
+    InputError
+        One line, whatever the builder raised, or if its modules are above the limit.
+    """
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def moved(leaf: Any) -> Any:
+        return leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf
+
+    with one_line(source, "cannot be built"), _limited_modules(source), torch.device(device):
+        found = build()
+        module = found.module.to(device).eval()
+        module.register_forward_hook(_tensors_for_objects)
+        args, kwargs = tree_map(moved, (found.args, found.kwargs))
+        return Traceable(module, args, kwargs, found.sizes)
+
+
+def _tensors_for_objects(module: Any, args: Any, output: Any) -> Any:
+    """A hook: in place of an output that holds objects (a cache of keys), the tensors in it.
+
+    Export knows containers and tensors alone. None, which leaves the output as it is, elsewhere.
+    """
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    simple = (torch.Tensor, int, float, complex, str, type(None))
+    if all(isinstance(leaf, simple) for leaf in tree_leaves(output)):
+        return None
+    tensors: dict[int, Any] = {}
+    seen: dict[int, Any] = {}
+    waiting = [output]
+    while waiting:
+        for leaf in tree_leaves(waiting.pop(0)):
+            if isinstance(leaf, torch.Tensor):
+                tensors.setdefault(id(leaf), leaf)
+            elif id(leaf) not in seen and hasattr(leaf, "__dict__") and not callable(leaf):
+                seen[id(leaf)] = leaf
+                waiting.append(list(vars(leaf).values()))
+    return list(tensors.values())
+
+
+def traced(source: str, model: Traceable) -> tuple[Any, dict[str, Held]]:
+    """The graph of ATen calls of one forward pass, and which of its inputs the model holds.
+
+    Raises
+    ------
+    InputError
+        One line: the model branches on data, or torch cannot trace it.
+    """
+    import torch
+
+    with one_line(source, "cannot be traced"), torch.no_grad():
+        program = torch.export.export(model.module, model.args, model.kwargs, strict=False)
+        table = torch.export.default_decompositions()
+        for op in [op for op in table if _name(op) in KEPT]:
+            del table[op]
+        program = program.run_decompositions(table)
+    return program.graph, held_of(model.module, program.graph_signature)
+
+
+def held_of(module: Any, signature: Any) -> dict[str, Held]:
+    """What the inputs of an exported program stand for, by node; tied weights have one name."""
+    names: dict[int, str] = {}
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    for name, parameter in parameters.items():
+        names.setdefault(id(parameter), name)
+    kinds: dict[str, HeldKind] = {
+        "PARAMETER": "parameter",
+        "BUFFER": "buffer",
+        "CONSTANT_TENSOR": "constant",
+    }
+    held = {}
+    for spec in signature.input_specs:
+        kind = kinds.get(spec.kind.name)
+        if kind is not None:
+            parameter = parameters.get(spec.target)
+            name = spec.target if parameter is None else names[id(parameter)]
+            held[spec.arg.name] = Held(kind, name)
+    return held
+
+
+@contextmanager
+def one_line(source: str, what: str) -> Iterator[None]:
+    """Turn whatever torch and the model's own code raise into one line."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # torch logs tracebacks of what it raises
+    try:
+        with warnings.catch_warnings():  # about torch's own calls
+            warnings.simplefilter("ignore")
+            yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # torch and models of users raise whatever they like
+        text = _first_paragraph(str(error))
+        if type(error).__name__.startswith("GuardOnDataDependent"):
+            text = f"it branches on the values of a tensor, which no static graph holds ({text})"
+        raise InputError(f"{what}: {type(error).__name__}: {text}", source) from None
+    finally:
+        logging.disable(disabled)
+
+
+def _first_paragraph(text: str) -> str:
+    r"""The lines up to the first that is empty, as one: the reason may stand on the second.
+
+    Examples
+    --------
+    >>> _first_paragraph("\nvalidation failed:\n  heads: 3\n\nTraceback of what was called")
+    'validation failed: heads: 3'
+    """
+    lines = [line.strip() for line in text.strip().splitlines()]
+    return " ".join(lines[: lines.index("")] if "" in lines else lines)
+
+
+@contextmanager
+def _limited_modules(source: str) -> Iterator[None]:
+    """Refuse a model of more modules and parameters than the limit, while it is built."""
+    from torch.nn.modules import module as registry
+
+    most, found = MAX_TORCH_MODULES.most(), 0
+
+    def count(*_: Any) -> None:
+        nonlocal found
+        found += 1
+        if found > most:
+            raise InputError(MAX_TORCH_MODULES.sentence("the model has more modules"), source)
+
+    handles = (
+        registry.register_module_module_registration_hook(count),
+        registry.register_module_parameter_registration_hook(count),
+    )
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _name(op: Any) -> str:
+    return str(getattr(getattr(op, "_schema", None), "name", ""))
+
+
+def parameter_count(module: Any) -> int:
+    """Parameters of a module; tied ones count once."""
+    return sum(int(parameter.numel()) for parameter in module.parameters())
+
+
+def weights_in_words(model: Traceable) -> str:
+    """Sizes of the inputs, number type of the weights, and their bytes; tied ones count once."""
+    found = list(model.module.parameters())
+    types = dict.fromkeys(str(parameter.dtype).removeprefix("torch.") for parameter in found)
+    size = sum(int(parameter.numel()) * parameter.element_size() for parameter in found)
+    weights = f"{format_bytes(size)} of weights" if found else "no weights"
+    return ", ".join(filter(None, (model.sizes, *types, weights)))
+
+
+def unread_in_words(module: Any, read: Iterable[str]) -> str:
+    """Modules none of whose parameters is among those that are read, and their bytes; else empty.
+
+    Of such modules the outermost are named, and single parameters of others.
+    """
+    wanted = set(read)
+    names: dict[int, list[str]] = {}
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    for name, parameter in parameters.items():
+        names.setdefault(id(parameter), []).append(name)
+    unread = [own[0] for own in names.values() if wanted.isdisjoint(own)]
+    reached = {name for own in names.values() if not wanted.isdisjoint(own) for name in own}
+    holding = {prefix for name in reached for prefix in _owners(name)}
+    found: dict[str, int] = {}
+    for name in unread:
+        whole = next((owner for owner in _owners(name) if owner not in holding), name)
+        parameter = parameters[name]
+        size = int(parameter.numel()) * parameter.element_size()
+        found[whole] = found.get(whole, 0) + size
+    shown = list(found)[:MOST_NAMED]
+    more = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+    return f"{', '.join([*shown, *more])} ({format_bytes(sum(found.values()))})" if found else ""
+
+
+def _owners(name: str) -> list[str]:
+    """The modules that hold a parameter, the outermost first."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def modules_without_ops(module: Any, op_modules: Iterable[str | None]) -> list[str]:
+    """Modules that hold parameters themselves and that no op names: their ops were folded into
+    constants, or never run.
+    """
+    named = set(op_modules)
+    return [
+        name
+        for name, part in module.named_modules()
+        if name and name not in named and any(True for _ in part.parameters(False))
+    ]
+
+
+def no_split_label(module: Any) -> Callable[[Any], tuple[str, ...]]:
+    """The label of the block that a node belongs to, for `read_fx_graph`.
+
+    Blocks are the modules of the classes in ``_no_split_modules``, and outside of them the modules
+    that hold parameters themselves.
+    """
+    whole = set(getattr(module, "_no_split_modules", None) or ())
+    holding = {
+        name for name, part in module.named_modules() if any(True for _ in part.parameters(False))
+    }
+
+    def label(node: Any) -> tuple[str, ...]:
+        stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
+        path = ""
+        for name, kind in stack.values():
+            path = str(name).partition("@")[0]
+            if str(kind).rpartition(".")[2] in whole:
+                return (path,)
+        return (path,) if path in holding else ()
+
+    return label
+
+
+REPEATS = frozenset({"expand", "clone", "repeat", "repeat_interleave", "index_select"})
+"""Ops that hand the heads of keys and values to several heads of queries."""
+
+
+def add_kv_cache(program: FxProgram, graph: Any, tokens: int) -> int:
+    """Add the cache of so many tokens to the state of every attention op; how many have one.
+
+    Heads that are repeated for several heads of queries are held once.
+    """
+    ops = {op["name"]: op for op in program.ops}
+    found = 0
+    for node in graph.nodes:
+        if node.op != "call_function" or kind_of_node(node) not in ATTENTION:
+            continue
+        op = ops.get(program.op_of.get(node.name, ""))
+        if op is None:
+            continue
+        key, value = node.args[1], node.args[2]
+        per_token = sum(
+            _least_bytes(each) // tensors_in(each)[0].shape[-2] for each in (key, value)
+        )
+        op["state_bytes"] += per_token * tokens
+        op["resident_bytes"] += per_token * tokens
+        found += 1
+    return found
+
+
+def _least_bytes(node: Any) -> int:
+    """Bytes of keys or values before their heads were repeated."""
+    least = bytes_of(tensors_in(node)[0])
+    while node.op == "call_function" and (is_view(node) or kind_of_node(node) in REPEATS):
+        sources = node.all_input_nodes
+        if len(sources) != 1 or len(tensors_in(sources[0])) != 1:
+            break
+        node = sources[0]
+        if kind_of_node(node) in {"slice", "select", "split_with_sizes"}:
+            break
+        size = bytes_of(tensors_in(node)[0])
+        if size > least:  # a slice of a larger tensor: the cache holds the slice
+            break
+        least = size
+    return least

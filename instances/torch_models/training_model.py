@@ -1,0 +1,203 @@
+"""Training steps of models from PyTorch and Hugging Face, as documents.
+Weights of 16 bits are trained with a master copy in float32, and optimizer state is float32 then
+(Micikevicius et al. 2018; the 16 bytes per parameter of Adam are those of Rajbhandari et al. 2020,
+section 3.1). ``adam8bit`` keeps its two states in 8 bits, with a float32 scale for each block of
+2048 values, and updates the weights in their own type (Dettmers et al. 2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from placegap.instances.io.document import Document
+from placegap.instances.problem.integers import ceil_div
+from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.fx_reader import FxProgram
+from placegap.instances.torch_models.model import as_document, build_model
+from placegap.instances.torch_models.options import ASSUMED, UNREAD, Optimizer, TraceOptions
+from placegap.instances.torch_models.tracing import (
+    Traceable,
+    modules_without_ops,
+    no_split_label,
+    one_line,
+    parameter_count,
+    unread_in_words,
+    weights_in_words,
+)
+
+if TYPE_CHECKING:
+    from placegap.instances.torch_models.joint_program import JointProgram
+
+LABELS = "labels"
+"""Input of transformers' models that makes them return a loss."""
+
+OF_TOKENS = ("CausalLM", "MaskedLM", "LMHead", "ConditionalGeneration", "TokenClassification")
+OF_EXAMPLES = ("ImageClassification", "SequenceClassification", "AudioClassification")
+"""Parts of the names of classes whose labels are of tokens, and of examples."""
+
+
+def read_training_model(name: str, options: TraceOptions) -> Document:
+    """One training step of a model by its name, as a document without a cluster.
+
+    A model of transformers with a head is given labels and returns its loss. Of another model the
+    gradients of the outputs come in from outside, unless it returns a scalar: that is the loss.
+
+    Parameters
+    ----------
+    name : str
+        ``hf:NAME``, ``hf:PATH.json`` or ``py:module:function``.
+    options : TraceOptions
+
+    Raises
+    ------
+    InputError
+        One line: there is no such model, torch is missing, or the model cannot be traced.
+    """
+    step = trace_step(name, options)
+    optimizer = options.optimizer or "adam"
+    has_update = optimizer != "none"
+    changes = (
+        f"a training step: forward{', backward and update' if has_update else ' and backward'} ops;"
+        " dropout is off",
+        "nodes that read only weights are a part of the first op that reads what they write",
+        f"state of {optimizer}: weights, gradients and what the optimizer holds"
+        if has_update
+        else "state: weights and gradients; there is no optimizer",
+    )
+    ops, modules = step.ops, step.modules
+    idle = [each for each in modules if each not in {op.get("module") for op in ops.ops}]
+    return as_document(
+        name,
+        options,
+        ops,
+        step.parameters,
+        changes,
+        without_ops=idle,
+        said={ASSUMED: f"{step.weights}, {_updated(optimizer)}", UNREAD: step.unread},
+    )
+
+
+def _updated(optimizer: str) -> str:
+    return "no update" if optimizer == "none" else f"updates by {optimizer}"
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """A training step: what was traced, and what was read from it.
+
+    `parameters` counts weights, `modules` are those that hold weights themselves; `weights` and
+    `unread` say in words how large they are, and which the step does not read.
+    """
+
+    program: JointProgram
+    ops: FxProgram
+    parameters: int
+    modules: tuple[str, ...]
+    weights: str
+    unread: str
+
+
+def trace_step(name: str, options: TraceOptions) -> TracedStep:
+    """Trace one training step of a model by its name.
+
+    Raises
+    ------
+    InputError
+        As `read_training_model`.
+    """
+    model = build_model(name, options)
+    from placegap.instances.torch_models.joint_program import joint_program
+    from placegap.instances.torch_models.training_graph import read_training_graph
+
+    parameters, weights = parameter_count(model.module), weights_in_words(model)
+    holding = modules_without_ops(model.module, ())
+    labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
+    with one_line(name, "cannot be traced for training"):
+        step = joint_program(model.module, model.args, {**model.kwargs, **labels_of(model)})
+    try:
+        ops = read_training_graph(step, options.optimizer or "adam", options.tied, labels)
+    except ValueError as error:
+        raise InputError(str(error), name) from None
+    unread = unread_in_words(model.module, step.parameter_of.values())
+    return TracedStep(step, ops, parameters, tuple(holding), weights, unread)
+
+
+def labels_of(model: Traceable) -> Mapping[str, Any]:
+    """Labels for a model of transformers whose head takes them, of each token or each example."""
+    import torch
+
+    head = type(model.module).__name__
+    if LABELS not in signature(model.module.forward).parameters:
+        return {}
+    if any(name in head for name in OF_TOKENS):
+        tokens = model.kwargs.get("decoder_input_ids", model.kwargs.get("input_ids"))
+        return {} if tokens is None else {LABELS: torch.zeros_like(tokens)}
+    if any(name in head for name in OF_EXAMPLES):
+        images = next(iter(model.kwargs.values()))
+        return {LABELS: torch.zeros(images.shape[0], dtype=torch.long, device=images.device)}
+    return {}
+
+
+NUM_STATES: Mapping[Optimizer, int] = {
+    "sgd": 0,
+    "momentum": 1,
+    "adam": 2,
+    "adam8bit": 2,
+    "none": 0,
+}
+"""Values that an optimizer keeps for each weight."""
+
+MASTER_BYTES = 4
+"""Per weight of a master copy, and per value of optimizer state beside it."""
+
+BLOCK = 2048
+SCALE_BYTES = 4
+
+
+def optimizer_bytes(optimizer: Optimizer, num_weights: int, weight_bytes: int) -> int:
+    """Bytes that an optimizer holds besides weights and gradients, master copy included.
+
+    Parameters
+    ----------
+    optimizer : {"sgd", "momentum", "adam", "adam8bit", "none"}
+    num_weights : int
+    weight_bytes : int
+        Of one weight.
+
+    Examples
+    --------
+    >>> [optimizer_bytes("adam", 2048, size) for size in (4, 2)]  # m, v; master, m, v
+    [16384, 24576]
+    >>> optimizer_bytes("adam8bit", 2048, 4)  # m and v, each with one scale
+    4104
+    """
+    states = NUM_STATES[optimizer]
+    if optimizer == "none":
+        return 0
+    if optimizer == "adam8bit":
+        return states * (num_weights + SCALE_BYTES * ceil_div(num_weights, BLOCK))
+    if weight_bytes < MASTER_BYTES:
+        return num_weights * MASTER_BYTES * (1 + states)
+    return num_weights * weight_bytes * states
+
+
+def update_bytes(optimizer: Optimizer, num_weights: int, weight_bytes: int) -> int:
+    """Bytes that one update reads and writes.
+
+    It reads gradients and state, and writes state and weights; without a master copy it reads the
+    weights, too.
+
+    Examples
+    --------
+    >>> update_bytes("adam", 1, 4)  # reads w, g, m, v; writes w, m, v
+    28
+    >>> update_bytes("adam", 1, 2)  # reads g, master, m, v; writes master, m, v, w
+    28
+    """
+    has_master = weight_bytes < MASTER_BYTES and optimizer != "adam8bit"
+    weights = num_weights * weight_bytes
+    held = optimizer_bytes(optimizer, num_weights, weight_bytes)
+    return 2 * held + (2 if has_master else 3) * weights

@@ -1,0 +1,158 @@
+"""Which ops to split: those that compute much and hold few parameters (FD-DPS, 4.1 and 5.3).
+
+The paper splits "computationally intensive" ops and leaves "parameter intensive" ones whole; which
+ops those are is "based on expert experience", and Table 6 lists six decisions without thresholds.
+Both thresholds, the axes and the kinds of ops are therefore parameters here; the defaults are ours,
+and agree with Table 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placegap.instances.problem.graph_index import group_by
+from placegap.instances.problem.instance import Instance, Op
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.transforms.op_splitting import Axis, Cut, OpSplit, split_ops
+from placegap.instances.transforms.split_gradients import is_update
+
+AXES: tuple[Axis, ...] = ("batch", "out_channel", "in_channel")
+"""Axes by preference."""
+
+KINDS = (
+    "Conv",
+    "Conv/backward",
+    "ConvTranspose",
+    "ConvTranspose/backward",
+    "Gemm",
+    "Gemm/backward",
+    "MatMul",
+    "MatMul/backward",
+    "update",
+)
+"""Kinds that can be split along their channels although they do not state it: those of the paper's
+Table 7 under ONNX' names, and what updates their parameters in a training graph."""
+
+PARTS = 2
+"""Parts of an op, as in figure 2."""
+
+MOST_PARTS_OF_OP = 1024
+"""What the methods take at most; devices are fewer."""
+
+MIN_SHARE = 0.01
+"""Of the time of all ops together; Table 6: 2 % of VGG-16's 0.794 s is split, 0.4 % is not."""
+
+MAX_PARAMETERS = 3_000_000
+"""Bytes of parameters per ms; Table 6: 57 KB per ms is split, 137 MB per ms is not."""
+
+
+@dataclass(frozen=True)
+class SplitRule:
+    """When an op is split, and how.
+
+    Attributes
+    ----------
+    min_share : float
+        Least mean time of an op, as a share of the mean times of all ops together.
+    min_time_ns : int
+        Least mean time of an op; both must be reached.
+    max_parameters : int
+        Most bytes of parameters per ms of mean time.
+    parts : int
+        Parts of an op; fewer where the axis has fewer elements.
+    axes : tuple of str
+        Axes by preference: the first that the op can be split along is taken.
+    kinds : tuple of str
+        Ops of these kinds that state no axes can be split along both channel axes.
+    """
+
+    min_share: float = MIN_SHARE
+    min_time_ns: int = 0
+    max_parameters: int = MAX_PARAMETERS
+    parts: int = PARTS
+    axes: tuple[Axis, ...] = AXES
+    kinds: tuple[str, ...] = KINDS
+
+
+def split_heavy_ops(instance: Instance, rule: SplitRule | None = None) -> OpSplit:
+    """Split every op that the rule names; FD-DPS, Algorithm 3, lines 2 to 6.
+
+    Parameters
+    ----------
+    instance : Instance
+    rule : SplitRule, optional
+
+    Returns
+    -------
+    Split
+        Its fine instance has the ops of the instance where nothing is split. O(V + E).
+
+    Examples
+    --------
+    >>> from placegap.instances import Op, example
+    >>> ops = tuple(op.model_copy(update={"splittable_axes": ("batch",)})
+    ...             for op in example().graph.ops)
+    >>> instance = example().model_copy(update={
+    ...     "graph": example().graph.model_copy(update={"ops": ops})})
+    >>> split = split_heavy_ops(instance, SplitRule(min_time_ns=15))
+    >>> [op.name for op in split.fine.graph.ops]
+    ['op1', 'op2/1of2', 'op2/2of2', 'op2/gather', 'op3', 'op4']
+    """
+    return split_ops(instance, choose_cuts(instance, rule or SplitRule()))
+
+
+def choose_cuts(instance: Instance, rule: SplitRule) -> dict[int, Cut]:
+    """Which ops the rule splits, and how.
+
+    A colocation group, such as forward, backward and update op, is split as a whole or not at all:
+    if one of its ops takes long enough, all of them together hold few enough parameters, and all
+    can be split along one axis.
+    """
+    arrays, ops = instance.arrays, instance.graph.ops
+    runs = arrays.time_ns != UNSUPPORTED
+    mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=1) / runs.sum(axis=1)
+    is_long = mean_ns >= max(rule.min_time_ns, rule.min_share * mean_ns.sum())
+    cuts: dict[int, Cut] = {}
+    pointer, member = group_by(arrays.group, arrays.num_groups)
+    for group in np.unique(arrays.group[is_long]).tolist():
+        unit = member[pointer[group] : pointer[group + 1]].tolist()
+        parameters = sum(ops[i].parameter_bytes for i in unit)
+        if parameters * 1_000_000 <= rule.max_parameters * float(mean_ns[unit].sum()):
+            cuts |= cut_unit(ops, unit, rule)
+    return dict(sorted(cuts.items()))
+
+
+def cut_unit(ops: Sequence[Op], unit: Sequence[int], rule: SplitRule) -> dict[int, Cut]:
+    """How to split ops that are split together: the first axis they all have, or not at all.
+
+    Along the batch the ops that update parameters are copied, and need not have it.
+
+    Examples
+    --------
+    >>> conv = Op(name="c", kind="Conv", axis_sizes={"out_channel": 64})
+    >>> cut_unit([conv], [0], SplitRule(parts=4))
+    {0: Cut(axis='out_channel', parts=4)}
+    """
+    for axis in rule.axes:
+        divided = [i for i in unit if axis != "batch" or not is_update(ops[i])]
+        if divided and all(axis in axes_of(ops[i], rule.kinds) for i in divided):
+            parts = min(rule.parts, *(ops[i].axis_sizes.get(axis, rule.parts) for i in unit))
+            if parts >= 2:
+                return {i: Cut(axis, parts) for i in unit}
+    return {}
+
+
+def axes_of(op: Op, kinds: Sequence[str] = KINDS) -> tuple[str, ...]:
+    """The axes that an op states, or that its kind has.
+
+    Examples
+    --------
+    >>> axes_of(Op(name="c", kind="Conv")), axes_of(Op(name="r", kind="Relu"))
+    (('out_channel', 'in_channel'), ())
+    """
+    if op.splittable_axes:
+        return op.splittable_axes
+    return ("out_channel", "in_channel") if op.kind in kinds else ()

@@ -1,0 +1,186 @@
+"""Workloads of the papers: as many ops as the papers say, and the published parameters."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import lru_cache
+
+import pytest
+
+from placegap.instances import Graph, InputError, Makespan
+from placegap.instances.corpus.workloads import (
+    Workload,
+    build_workload,
+    count_parameters,
+    find_workload,
+    workloads,
+)
+from placegap.instances.io.cluster_file import cluster_names, load_cluster
+from placegap.instances.io.document import Document
+from placegap.solvers import solve
+
+LARGE = 20_000
+"""Ops; larger workloads are built by the deep tests alone."""
+
+built = lru_cache(maxsize=1)(lambda name: build_workload(name).graph)
+"""Graphs at the papers' sizes: the last one is kept, all of them are gigabytes."""
+
+
+def exact(workload: Workload) -> bool:
+    """Whether the published number of parameters is more than a rounded one."""
+    return workload.parameters is not None and not workload.cited.endswith("rounded")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.deep] if (workload.ops or 0) > LARGE else [])
+        for name, workload in workloads().items()
+    ],
+)
+def test_a_graph_has_the_papers_size_and_is_sound(name: str) -> None:
+    graph, workload = built(name), workloads()[name]
+    assert workload.ops is not None
+    assert len(graph.ops) == pytest.approx(workload.ops, rel=0.1)
+    if workload.edges is not None and not name.endswith("layers-training"):
+        # dnn-partitioning's layer graphs have no edges from forward to backward ops
+        assert len(graph.edges) == pytest.approx(workload.edges, rel=0.2)
+    no_op_stands_alone_and_no_backward_op_comes_before_a_forward_op(graph)
+    memory_is_state_and_outputs(graph)
+
+
+def no_op_stands_alone_and_no_backward_op_comes_before_a_forward_op(graph: Graph) -> None:
+    assert {edge.producer for edge in graph.edges} | {edge.consumer for edge in graph.edges} == {
+        op.name for op in graph.ops
+    }
+    backward = {op.name for op in graph.ops if op.backward}
+    assert all(edge.consumer in backward for edge in graph.edges if edge.producer in backward)
+
+
+def memory_is_state_and_outputs(graph: Graph) -> None:
+    for op in graph.ops:
+        state = op.parameter_bytes if op.state_bytes is None else op.state_bytes
+        assert op.resident_bytes >= state + sum(op.shared_state.values())
+        assert op.resident_bytes >= op.parameter_bytes
+        if op.flops == op.bytes_moved == 0:  # views keep nothing of their own
+            assert op.resident_bytes == state + sum(op.shared_state.values())
+
+
+@pytest.mark.parametrize("name", [name for name in workloads() if exact(workloads()[name])])
+def test_the_parameters_are_the_published_ones_within_one_percent(name: str) -> None:
+    published = workloads()[name].parameters
+    assert published is not None
+    assert count_parameters(name) / 1e6 == pytest.approx(published, rel=0.01)
+
+
+@pytest.mark.parametrize("name", [name for name in workloads() if not exact(workloads()[name])])
+def test_rounded_numbers_of_parameters_are_met_within_two_percent(name: str) -> None:
+    published = workloads()[name].parameters  # "13B" stands for 12.5 to 13.5 billion: 4 %
+    if published is not None:
+        assert count_parameters(name) / 1e6 == pytest.approx(published, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "name", ["celeritas:holography", "moirai:gpt-3-330m", "tarnawski:bert-3-training"]
+)
+def test_a_workload_reads_back_as_it_was_written(name: str) -> None:
+    document = build_workload(name)
+    assert Document.model_validate(json.loads(document.model_dump_json())) == document
+
+
+def test_the_hash_seed_of_python_does_not_matter() -> None:
+    program = (
+        "from placegap.instances.corpus.workloads import build_workload;"
+        "print(*(build_workload(name).model_dump_json() for name in"
+        " ('celeritas:holography', 'tarnawski:bert-3-training')))"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+@pytest.mark.parametrize("name", ["celeritas:inception-v3", "fd-dps:resnet-50"])
+def test_optimizers_hold_as_much_as_their_slots(name: str) -> None:
+    # a slot is of a weight's size: Momentum keeps 1, RMSProp 2 per trained weight
+    workload, graph = workloads()[name], built(name)
+    slots = [op for op in graph.ops if f"/{workload.dialect.optimizer}_" in op.name]
+    held = sum(op.state_bytes or 0 for op in slots)
+    updates = [op for op in graph.ops if op.kind == f"Apply{workload.dialect.optimizer}"]
+    weights = {op.name: op.parameter_bytes for op in graph.ops if op.kind == "VariableV2"}
+    updated = sum(weights[op.name.partition("/")[2]] for op in updates)
+    assert held == workload.dialect.slots * updated
+
+
+def test_a_third_of_a_graph_of_tensorflow_are_variables_constants_and_reads() -> None:
+    graph = built("fd-dps:resnet-50")
+    kinds = ("VariableV2", "Const", "Identity")
+    assert 0.25 < sum(op.kind in kinds for op in graph.ops) / len(graph.ops) < 0.45
+
+
+def test_convolutions_state_their_axes_where_fd_dps_splits_and_only_there() -> None:
+    # table 6: Conv1_2 and its backward op are split, Relu, pool and Fc6 are not
+    ops = {op.name: op for op in built("fd-dps:vgg-16").ops}
+    batch = {"batch": 64, "out_channel": 64, "in_channel": 64}
+    assert ops["conv1_2/Conv2D"].axis_sizes == batch
+    assert ops["gradients/conv1_2/Conv2D_grad/Conv2DBackpropInput"].axis_sizes == batch
+    assert not ops["Relu_1"].splittable_axes
+    assert not ops["MaxPool"].splittable_axes
+    assert not ops["fc6/Conv2D"].splittable_axes
+
+
+def test_a_batch_of_half_the_size_halves_flops_and_keeps_the_parameters() -> None:
+    whole, half = (
+        build_workload("tarnawski:resnet-50-layers", {"batch": batch}).graph for batch in (64, 32)
+    )
+    assert len(whole.ops) == len(half.ops)
+    for a, b in zip(whole.ops, half.ops, strict=True):
+        assert a.flops == 2 * (b.flops or 0)
+        assert a.parameter_bytes == b.parameter_bytes
+
+
+@pytest.mark.parametrize(
+    "name", ["tarnawski:bert-3-training", "tarnawski:gnmt-layers", "celeritas:holography"]
+)
+def test_a_placer_places_a_workload_on_its_papers_cluster(name: str) -> None:
+    sizes = {"batch": 1} if name == "celeritas:holography" else {}
+    instance = build_workload(name, sizes).instance(load_cluster(workloads()[name].cluster))
+    result = solve(instance, Makespan(channels="port"), "heft")
+    assert result.value_ns is not None
+    assert result.value_ns > 0
+
+
+def test_every_workload_names_a_cluster_that_ships() -> None:
+    assert {workload.cluster for workload in workloads().values()} <= set(cluster_names())
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "message"),
+    [
+        ("celeritas:nmd", {}, r"no workload 'celeritas:nmd'.*did you mean 'celeritas:nmt'"),
+        ("celeritas:nmt", {"width": 8}, "has no parameter 'width'; choose from batch, steps"),
+        ("celeritas:nmt", {"batch": "0"}, "batch must be an integer from 1 to 65536"),
+        ("celeritas:nmt", {"steps": "9999"}, "steps must be an integer from 1 to 1024"),
+        ("celeritas:nmt", {"batch": "1.5"}, r"batch must be an integer.*\(got '1.5'\)"),
+    ],
+)
+def test_bad_names_and_sizes_are_errors_of_one_line(
+    name: str, params: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        build_workload(name, params)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_workload_is_not_found() -> None:
+    with pytest.raises(InputError, match="no workload"):
+        find_workload("moirai:lenet")

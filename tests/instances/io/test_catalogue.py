@@ -1,0 +1,111 @@
+"""The device catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from placegap.instances import InputError
+from placegap.instances.io.costing import catalogue, device_spec, read_catalogue
+
+GOOD = """\
+X:
+  peak_flops_per_s: 10
+  bandwidth_bytes_per_s: 20
+  memory_bytes: 30
+  launch_overhead_ns: 0
+  source: a datasheet
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "tera_flops", "giga_bytes_per_s", "giga_bytes"),
+    [  # fp32 outside tensor cores, memory bandwidth and memory of the datasheets named in the file
+        ("V100-32GB", 15.7, 900, 32),
+        ("P100-16GB", 10.6, 732, 16),
+        ("RTX2080Ti", 13.4, 616, 11),
+        ("T4", 8.1, 320, 16),
+        ("P4", 5.5, 192, 8),
+        ("RTX3060Ti", 16.2, 448, 8),
+        ("A100-80GB", 19.5, 2039, 80),
+        ("H100-80GB", 67, 3350, 80),
+        ("H200", 67, 4800, 141),
+        # 18 cores x 2.2 GHz x 32 FLOP per cycle; 6 channels x 8 bytes x 2.667e9 = 128.016
+        ("Xeon-5220", 18 * 2.2 * 32 / 1000, 128, 1000),
+    ],
+)
+def test_an_entry_states_the_datasheet(
+    kind: str, tera_flops: float, giga_bytes_per_s: int, giga_bytes: int
+) -> None:
+    spec = device_spec(kind)
+    assert spec.peak_flops_per_s == round(tera_flops * 10**12)
+    assert spec.bandwidth_bytes_per_s == giga_bytes_per_s * 10**9
+    assert spec.memory_bytes == giga_bytes * 10**9
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "tera_flops"),
+    [  # dense tensor-core rates of the same datasheets; sums in fp32
+        ("V100-32GB", "float16", 125),
+        ("V100-32GB-PCIe", "float16", 112),
+        ("P100-16GB", "float16", 21.2),
+        ("T4", "float16", 65),
+        ("A100-80GB", "bfloat16", 312),
+        ("H100-80GB", "float16", 989),
+        ("H200", "float64", 67),
+        # no unit of its own for the type: the rate of fp32
+        ("V100-32GB", "bfloat16", 15.7),
+        ("P4", "float16", 5.5),
+        ("T4", "float32", 8.1),
+    ],
+)
+def test_an_entry_states_the_rate_of_a_number_type(
+    kind: str, dtype: str, tera_flops: float
+) -> None:
+    assert device_spec(kind).peak(dtype) == round(tera_flops * 10**12)
+
+
+def test_every_entry_names_its_source() -> None:
+    for kind, spec in catalogue().items():
+        assert spec.source.startswith(("NVIDIA", "Intel")), kind
+
+
+def test_an_unknown_kind_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"'XY1' is not in the catalogue; choose from A100-80GB,"):
+        device_spec("XY1")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("  source: a datasheet\n", "", r"X\.source: field is missing"),
+        ("flops_per_s: 10", "flops_per_s: 1e9", r"X\.peak_flops_per_s: .*integer \(got '1e9'\)"),
+        ("flops_per_s: 10", "flops_per_s: 0", r"X\.peak_flops_per_s: .*greater than 0"),
+        ("memory_bytes: 30", "memory_bytes: 1.5", r"X\.memory_bytes: .*integer \(got 1\.5\)"),
+        ("source", "sauce", r"X\.source: field is missing"),
+        ("  source", "  watts: 250\n  source", r"X\.watts: unknown field"),
+        (
+            "  source",
+            "  memory_bytes: 1\n  source",
+            r"line 6, column 3: key 'memory_bytes' appears",
+        ),
+        (GOOD, "- 1\n", "must be an object"),
+        (GOOD, "X: [", r"line 1, column 5: "),
+        (GOOD, "X: \x00", "is not valid YAML"),
+    ],
+)
+def test_a_bad_catalogue_file_is_a_one_line_error(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    path = tmp_path / "devices.yaml"
+    path.write_text(GOOD.replace(old, new))
+    with pytest.raises(InputError, match=message) as caught:
+        read_catalogue(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_a_one_line_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        read_catalogue(tmp_path / "none.yaml")

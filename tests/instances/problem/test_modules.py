@@ -1,0 +1,74 @@
+"""Layers and modules of a graph, and colocation groups that keep them whole."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Link, Op
+from placegap.instances.problem.modules import layer_of, leaf_module_of, with_granularity
+
+
+def chain(*modules: str | None) -> Instance:
+    """Ops of 1 ns, named after their position, each of which feeds the next."""
+    ops = tuple(Op(name=f"op{i}", time_ns={"gpu": 1}, module=m) for i, m in enumerate(modules))
+    names = [op.name for op in ops]
+    edges = tuple(Edge(producer=a, consumer=b, bytes=8) for a, b in pairwise(names))
+    devices = tuple(Device(name=f"g{k}", kind="gpu") for k in range(2))
+    links = tuple(
+        Link(source=f"g{k}", target=f"g{1 - k}", bandwidth_bytes_per_s=10**9) for k in range(2)
+    )
+    return Instance(
+        name="net",
+        graph=Graph(name="net", ops=ops, edges=edges),
+        cluster=Cluster(name="pair", devices=devices, links=links),
+    )
+
+
+def groups(instance: Instance) -> list[str | None]:
+    return [op.colocation for op in instance.graph.ops]
+
+
+def test_a_layer_is_a_numbered_module_or_a_module_beside_the_list_of_them() -> None:
+    net = chain("m.embed.tokens", "m.layers.0.attn", "m.layers.0", "m.layers.1.mlp", "head")
+    assert layer_of(net.graph) == ("m.embed", "m.layers.0", "m.layers.0", "m.layers.1", "head")
+
+
+def test_a_numbered_module_that_does_nothing_itself_and_holds_numbered_ones_is_divided() -> None:
+    # a stage of a ResNet: its blocks add their residuals themselves
+    net = chain("stages.0.layers.0.conv.1", "stages.0.layers.0", "stages.0.layers.1")
+    assert layer_of(net.graph) == ("stages.0.layers.0", "stages.0.layers.0", "stages.0.layers.1")
+
+
+def test_leaf_modules_leave_the_ops_of_their_parents_free() -> None:
+    net = chain("h.0.attn", "h.0", "h.0.mlp", None)
+    assert leaf_module_of(net.graph) == ("h.0.attn", None, "h.0.mlp", None)
+    assert groups(with_granularity(net, "module")) == ["h.0.attn", None, "h.0.mlp", None]
+
+
+def test_an_op_outside_of_all_layers_is_with_what_feeds_it() -> None:
+    net = chain("m.wte", "m", "m.h.0", None, "m.h.1")
+    assert groups(with_granularity(net, "layer")) == ["m.wte", "m.wte", "m.h.0", "m.h.0", "m.h.1"]
+
+
+def test_a_group_of_the_graph_joins_the_layers_of_its_ops() -> None:
+    net = chain("m.h.0", "m.h.1", "m.h.2")
+    tied = [
+        op.model_copy(update={"colocation": "tied" if i != 1 else None})
+        for i, op in enumerate(net.graph.ops)
+    ]
+    net = net.model_copy(update={"graph": net.graph.model_copy(update={"ops": tuple(tied)})})
+    assert groups(with_granularity(net, "layer")) == ["m.h.0", "m.h.1", "m.h.0"]
+
+
+def test_joined_ends_are_one_group_before_the_layers_and_one_after_them() -> None:
+    net = chain("wte", "ln", "h.0", "h.1", "norm", "head")
+    before, after = "(before the layers)", "(after the layers)"
+    found = groups(with_granularity(net, "layer", join_ends=True))
+    assert found == [before, before, "h.0", "h.1", after, after]
+
+
+def test_a_graph_without_modules_is_refused_in_one_line() -> None:
+    with pytest.raises(InputError, match="no op of net names its module; use --granularity op"):
+        with_granularity(chain(None, None), "layer")

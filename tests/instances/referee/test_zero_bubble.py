@@ -1,0 +1,155 @@
+"""Zero-bubble schedules: the order of Qi et al., its time and its memory."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from draws.pipelines import pipeline_instance, split_row, stage_plan, zero_bubble
+
+from placegap.instances import (
+    Edge,
+    Graph,
+    InputError,
+    Instance,
+    PipelineIteration,
+    Plan,
+    evaluate,
+    example,
+    recheck,
+)
+from placegap.instances.referee.iteration import check_iteration, simulate_iteration
+from placegap.instances.referee.stages import device_orders
+
+RULES = PipelineIteration(schedule="zero_bubble", microbatches=8)
+FIGURE_3 = (
+    "F1 F2 F3 F4 B1 W1 F5 B2 W2 F6 B3 W3 F7 B4 W4 F8 B5 W5 B6 W6 B7 W7 B8 W8",
+    "F1 F2 F3 B1 F4 B2 W1 F5 B3 W2 F6 B4 W3 F7 B5 W4 F8 B6 W5 B7 W6 B8 W7 W8",
+    "F1 F2 B1 F3 B2 F4 B3 W1 F5 B4 W2 F6 B5 W3 F7 B6 W4 F8 B7 W5 B8 W6 W7 W8",
+    "F1 B1 F2 B2 F3 B3 F4 B4 W1 F5 B5 W2 F6 B6 W3 F7 B7 W4 F8 B8 W5 W6 W7 W8",
+)
+"""Rows of its upper part (ZB-H1), read off with the passes that its colours show."""
+
+
+def test_the_order_is_that_of_figure_3() -> None:
+    rows = (
+        " ".join(f"{event.part[0].upper()}{event.microbatch + 1}" for event in order)
+        for order in device_orders(RULES, 4, trains=True)
+    )
+    assert tuple(rows) == FIGURE_3
+
+
+def test_its_bubble_is_that_of_table_2() -> None:
+    # each device works m (F + B + W); the bubble is (p - 1) (F + B - W), 1f1b's (p - 1) (F + B + W)
+    for forward, backward, weight in ((1, 1, 1), (4, 5, 3)):
+        row = split_row([forward] * 4, [backward] * 4, [weight] * 4)
+        plan, work = Plan.on([*range(4)] * 3), 8 * (forward + backward + weight)
+        assert evaluate(row, plan, RULES).value_ns == work + 3 * (forward + backward - weight)
+        plain = PipelineIteration(microbatches=8)
+        assert evaluate(row, plan, plain).value_ns == work + 3 * (forward + backward + weight)
+
+
+def test_the_two_bounds_of_the_page_hold() -> None:
+    # warm_s forward events before the first backward one; m - 1 - s weight events before the last
+    for seed in range(100):
+        rng = random.Random(f"zero-bubble-bounds-{seed}")
+        p, m = rng.randrange(1, 5), rng.randrange(1, 9)
+        f, b, v = ([rng.randrange(20) for _ in range(p)] for _ in range(3))
+        rules = RULES.model_copy(update={"microbatches": m})
+        value_ns = evaluate(split_row(f, b, v), Plan.on([*range(p)] * 3), rules).value_ns
+        assert value_ns is not None
+        for s in range(p):
+            assert value_ns >= sum(f[:s]) + m * (f[s] + b[s] + v[s])
+            warm = min(m, p - 1 - s)
+            between = max(0, m - 1 - warm) * f[s] + max(0, m - 1 - s) * v[s] + v[0]
+            assert value_ns >= sum(f) + sum(b) + (m - 1) * b[s] + between
+
+
+def test_events_wait_for_inputs_gradients_alone() -> None:
+    # f = 1, b = 2, w = 3 in both stages, two microbatches:
+    # device 0: F0 0-1, F1 1-2,         B0 4-6, W0 6-9, B1 9-11, W1 11-14
+    # device 1:         F0 1-2, B0 2-4, F1 4-5, B1 5-7, W0 7-10, W1 10-13
+    row = split_row([1, 1], [2, 2], [3, 3])
+    rules = PipelineIteration(schedule="zero_bubble", microbatches=2)
+    iteration = simulate_iteration(row, Plan.on([0, 1] * 3), rules)
+    spans = [[(span.start_ns, span.end_ns) for span in spans] for spans in iteration.events]
+    assert spans == [
+        [(0, 1), (1, 2), (4, 6), (6, 9), (9, 11), (11, 14)],
+        [(1, 2), (2, 4), (4, 5), (5, 7), (7, 10), (10, 13)],
+    ]
+
+
+def test_stages_hold_what_both_later_events_read() -> None:
+    # stash 4 + 2 bytes, of which weight gradients read 2, and they read a gradient of 1; stage s of
+    # 3 is beside 2 - s stashes and s of those 3 bytes (Qi et al., section 2.3)
+    row = split_row([1] * 3, [1] * 3, [1] * 3, stash_bytes=4, read_bytes=2, gradient_bytes=1)
+    held = [use.memory_bytes for use in evaluate(row, Plan.on([0, 1, 2] * 3), RULES).uses]
+    assert held == [12, 6 + 3, 6]
+
+
+def test_a_training_step_without_marks_is_refused_and_the_mend_named() -> None:
+    row = split_row([1, 1], [1, 1], [1, 1])
+    bare = [op.model_copy(update={"weight_gradient": False}) for op in row.graph.ops]
+    graph = row.graph.model_copy(update={"ops": tuple(bare)})
+    unmarked = type(row)(name="row", graph=graph, cluster=row.cluster)
+    with pytest.raises(
+        InputError, match=r"no backward op is marked weight_gradient.*--weight-gradients"
+    ):
+        evaluate(unmarked, Plan.on([0, 1] * 3), RULES)
+    check_iteration(example(), RULES)  # no backward ops at all
+
+
+def test_a_mark_on_what_other_gradients_need_is_refused() -> None:
+    row = split_row([1, 1], [1, 1], [1, 1])
+    wrong = [op.model_copy(update={"weight_gradient": op.name == "b1"}) for op in row.graph.ops]
+    graph = row.graph.model_copy(update={"ops": tuple(wrong)})
+    with pytest.raises(InputError, match="'b1' is marked weight_gradient and feeds 'b0'"):
+        check_iteration(type(row)(name="row", graph=graph, cluster=row.cluster), RULES)
+
+
+def compare(seeds: range) -> Counter[str]:
+    """Judge random plans by both referees; how many broke each rule."""
+    rules = Counter[str]()
+    for seed in seeds:
+        rng = random.Random(f"zero-bubble-{seed}")
+        instance, semantics = pipeline_instance(seed, weights=True), zero_bubble(rng)
+        plan = stage_plan(instance, semantics, rng)
+        verdicts = (evaluate(instance, plan, semantics), recheck(instance, plan, semantics))
+        first, second = (
+            (verdict.value_ns, {violation.rule for violation in verdict.violations})
+            for verdict in verdicts
+        )
+        assert first == second, (seed, semantics.label)
+        rules.update(first[1] or {"none"})
+    return rules
+
+
+def test_both_referees_agree() -> None:
+    rules = compare(range(400))
+    assert rules["none"] >= 200
+    assert rules["memory"] >= 20
+
+
+@pytest.mark.deep
+def test_both_referees_agree_on_10_000_more() -> None:
+    compare(range(400, 10_400))
+
+
+def test_a_marked_op_exchanges_gradients_with_marked_ops_alone() -> None:
+    # w feeds an op of the second layer: that may run forward, so that no microbatch can pass, or
+    # backward, so that a gradient leads to a later stage; marked, it waits like w. Then 1f1b runs
+    # f f w w on the first device, whose first w waits until 2 for the second device
+    row = split_row([1, 1], [1, 1], [1, 1])
+    plan, rules = Plan(((0,), (0,), (1,)), stage=(0, 0, 1)), PipelineIteration(microbatches=2)
+    ops = {op.name: op for op in row.graph.ops}
+    for reader, value_ns in (("f1", None), ("b1", None), ("w1", 4)):
+        ends = (("f0", "w0"), ("w0", reader))
+        graph = Graph(
+            name="g",
+            ops=[ops[name] for name in ("f0", "w0", reader)],
+            edges=[Edge(producer=a, consumer=b, bytes=10**6) for a, b in ends],
+        )
+        instance = Instance(name="i", graph=graph, cluster=row.cluster)
+        assert evaluate(instance, plan, rules).value_ns == value_ns
+        assert recheck(instance, plan, rules).value_ns == value_ns

@@ -1,0 +1,205 @@
+"""Graphs of small modules, whose ops, edges and bytes are worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from placegap.instances import Graph
+from placegap.instances.torch_models.fx_reader import FxProgram, read_fx_graph
+from placegap.instances.torch_models.tracing import Traceable, traced
+
+pytestmark = pytest.mark.torch
+
+
+def read(module: Any, *inputs: Any, **options: Any) -> FxProgram:
+    graph, held = traced("net", Traceable(module.eval(), inputs))
+    return read_fx_graph(graph, held, **options)
+
+
+def kinds(program: FxProgram) -> list[str]:
+    return [op["kind"] for op in program.ops]
+
+
+def edges(program: FxProgram) -> list[tuple[str, str, int]]:
+    return [(edge["producer"], edge["consumer"], edge["bytes"]) for edge in program.edges]
+
+
+def test_a_product_holds_its_weights_and_what_it_writes() -> None:
+    from torch import nn, zeros
+
+    (op,) = read(nn.Linear(3, 5), zeros(7, 3)).ops
+    # 5 x 3 weights and 5 biases of 4 bytes; it writes 7 x 5, and reads 7 x 3; 2 x 7 x 3 x 5 FLOP
+    assert op["kind"] == "addmm"
+    assert op["state_bytes"] == op["parameter_bytes"] == 4 * (15 + 5)
+    assert op["resident_bytes"] == 80 + 4 * 35
+    assert op["bytes_moved"] == 80 + 4 * (35 + 21)
+    assert op["flops"] == 210
+    assert op["dtype"] is None  # float32
+
+
+def test_views_are_no_ops_and_slices_are_tensors_of_their_own() -> None:
+    from torch import Tensor, nn, zeros
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Tensor) -> Tensor:
+            wide = x.relu().reshape(2, 6).T  # the 12 elements of relu
+            left, right = wide.chunk(2)  # 6 elements each
+            return left.sigmoid() + right.expand(2, 3, 2) + wide[0, 0]
+
+    program = read(Net(), zeros(3, 4))
+    assert kinds(program) == ["relu", "sigmoid", "add", "add"]
+    # the expanded slice stays 6 elements, the corner is one; the first sum has 2 x 3 x 2
+    assert edges(program) == [
+        ("relu", "sigmoid", 24),
+        ("sigmoid", "add", 24),
+        ("relu", "add", 24),
+        ("add", "add_1", 48),
+        ("relu", "add_1", 4),
+    ]
+    Graph(name="net", ops=program.ops, edges=program.edges)
+
+
+def test_what_depends_on_weights_alone_is_a_constant_of_its_readers() -> None:
+    from torch import Tensor, arange, nn, randn, zeros
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Parameter(randn(10, 4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            bias = self.table[arange(3)].exp()  # 3 x 4: 48 bytes, held by both sums
+            return (x + bias).relu() + bias
+
+    program = read(Net(), zeros(3, 4))
+    assert kinds(program) == ["add", "relu", "add"]
+    first, _, last = program.ops
+    assert list(first["shared_state"].values()) == [48]
+    assert first["shared_state"] == last["shared_state"]
+    assert first["state_bytes"] == 0
+    assert first["parameter_bytes"] == 48
+
+    kept = read(Net(), zeros(3, 4), fold_parameters=False)
+    assert kinds(kept) == ["index", "exp", "add", "relu", "add"]
+    # a gather reads what it writes, 12 elements, and 3 indices of 8 bytes
+    assert kept.ops[0]["bytes_moved"] == 48 + 48 + 24
+
+
+def test_an_op_that_joins_another_becomes_a_part_of_it() -> None:
+    from torch import Tensor, nn, randn, zeros
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(randn(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            scale = self.scale.exp()
+            return (x * scale).relu() * scale
+
+    def join(node: Any) -> Any:
+        return next(iter(node.users)) if node.name == "exp" else None
+
+    program = read(Net(), zeros(3, 4), fold_parameters=False, join=join)
+    assert [op["name"] for op in program.ops] == ["mul", "relu", "mul_1"]
+    assert program.op_of["exp"] == "mul"
+    assert edges(program) == [("mul", "relu", 48), ("relu", "mul_1", 48), ("mul", "mul_1", 16)]
+    assert program.weights_of["mul"] == {"scale": 16}
+    assert program.ops[0]["resident_bytes"] == 16 + 16 + 48  # weights, exp, product
+
+
+def tied_net() -> Any:
+    from torch import nn
+
+    net = nn.Sequential(nn.Embedding(10, 4), nn.ReLU(), nn.Linear(4, 10, bias=False))
+    net[2].weight = net[0].weight
+    return net
+
+
+@pytest.mark.parametrize("tied", ["copy", "together"])
+def test_a_tied_weight_is_state_that_is_shared_by_name(tied: str) -> None:
+    from torch import tensor
+
+    first, middle, last = read(tied_net(), tensor([[1, 2]]), tied=tied).ops
+    assert first["shared_state"] == last["shared_state"] == {"0.weight": 160}
+    assert first["state_bytes"] == last["state_bytes"] == 0
+    groups = [op.get("colocation") for op in (first, middle, last)]
+    assert groups == ([None] * 3 if tied == "copy" else ["0.weight", None, "0.weight"])
+
+
+def test_labels_that_meet_in_one_op_are_one_group() -> None:
+    from torch import nn, zeros
+
+    labels = {"relu": ["a"], "sigmoid": ["b", "a"], "tanh": ["b"], "exp": ["alone"]}
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x.relu().sigmoid().tanh().exp()
+
+    program = read(Net(), zeros(2), labels=lambda node: labels[node.name])
+    assert len({op.get("colocation") for op in program.ops[:3]}) == 1
+    assert program.ops[0]["colocation"] in {"a", "b"}
+    assert "colocation" not in program.ops[3]
+
+
+def test_a_copy_that_changes_the_layout_is_an_op_and_another_is_none() -> None:
+    from torch import Tensor, nn, zeros
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Tensor) -> Tensor:
+            return x.relu().clone().T.contiguous().to(x.dtype).sigmoid()
+
+    program = read(Net(), zeros(3, 4))
+    assert kinds(program) == ["relu", "clone", "sigmoid"]
+
+
+def test_only_the_elements_of_a_tuple_that_are_read_are_held() -> None:
+    from torch import Tensor, nn, zeros
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Tensor) -> Tensor:
+            values, _ = x.topk(2)
+            return values.relu()
+
+    program = read(Net(), zeros(3, 4))
+    assert program.ops[0]["resident_bytes"] == 3 * 2 * 4
+    assert edges(program) == [("topk", "relu", 24)]
+
+
+def test_random_numbers_are_no_constant() -> None:
+    from torch import Tensor, nn, rand, zeros
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Tensor) -> Tensor:
+            return x + rand(4)
+
+    assert "add" in kinds(read(Net(), zeros(3, 4)))
+    assert len(read(Net(), zeros(3, 4)).ops) == 2
+
+
+def test_a_matrix_that_no_rule_counts_is_named() -> None:
+    from torch import Tensor, cdist, nn, randn, zeros
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.centres = nn.Parameter(randn(5, 4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return cdist(x, self.centres)
+
+    program = read(Net(), zeros(3, 4))
+    assert program.uncounted == ["_cdist_forward (_cdist_forward)"]
+
+
+def test_a_model_of_constants_computes_nothing() -> None:
+    from torch import Tensor, nn, ones, zeros
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Tensor) -> Tensor:
+            return ones(3) + 1
+
+    with pytest.raises(ValueError, match="computes nothing"):
+        read(Net(), zeros(3))

@@ -1,0 +1,119 @@
+"""The joint program: every backward call has its forward call, and nothing else comes in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+
+def step_of(module: Any, *args: Any, **kwargs: Any) -> Any:
+    from placegap.instances.torch_models.joint_program import joint_program
+
+    return joint_program(module, args, kwargs)
+
+
+def calls(step: Any) -> dict[str, str]:
+    """Name and schema of all calls."""
+    nodes = (node for node in step.graph_module.graph.nodes if node.op == "call_function")
+    return {node.name: str(node.target) for node in nodes}
+
+
+def backward_names(step: Any) -> set[str]:
+    from placegap.instances.torch_models.joint_program import is_backward
+
+    return {
+        node.name
+        for node in step.graph_module.graph.nodes
+        if node.op == "call_function" and is_backward(node)
+    }
+
+
+def perceptron() -> Any:
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def test_every_backward_call_is_linked_to_a_forward_call() -> None:
+    import torch
+
+    step = step_of(perceptron(), torch.zeros(16, 4))
+    assert backward_names(step) == set(step.forward_of)
+    assert not backward_names(step) & set(step.forward_of.values())
+    assert step.forward_of["threshold_backward"] == "relu"
+    # both products of the second layer's backward pass belong to its product
+    assert step.forward_of["mm"] == step.forward_of["mm_1"] == "addmm_1"
+    assert step.module_of["mm"] == "2"
+
+
+def test_every_parameter_has_its_gradient() -> None:
+    import torch
+
+    step = step_of(perceptron(), torch.zeros(16, 4))
+    assert sorted(step.gradient_of) == ["0.bias", "0.weight", "2.bias", "2.weight"]
+    assert sorted(step.parameter_of.values()) == sorted(step.gradient_of)
+
+
+def test_weights_that_are_frozen_have_none() -> None:
+    import torch
+
+    net = perceptron()
+    net[0].weight.requires_grad_(False)
+    step = step_of(net, torch.zeros(16, 4))
+    assert sorted(step.gradient_of) == ["0.bias", "2.bias", "2.weight"]
+    assert "0.weight" in step.parameter_of.values()
+
+
+def test_dropout_is_off_and_batch_normalization_normalizes_the_batch() -> None:
+    import torch
+    from torch import nn
+
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 2))
+    names = " ".join(calls(step_of(net, torch.zeros(16, 4))).values())
+    assert "dropout" not in names
+    assert "bernoulli" not in names
+    assert "native_batch_norm_backward" in names
+    assert "copy_" not in names  # running means are no outputs
+
+
+def test_tied_weights_are_one_parameter_whose_gradients_are_added() -> None:
+    import torch
+    from torch import nn
+
+    net = nn.Sequential(nn.Linear(4, 4, bias=False), nn.ReLU(), nn.Linear(4, 4, bias=False))
+    net[2].weight = net[0].weight
+    step = step_of(net, torch.zeros(16, 4))
+    assert list(step.parameter_of.values()) == ["0.weight"]
+    names = calls(step)
+    (added,) = (name for name, target in names.items() if "add.Tensor" in target)
+    assert step.gradient_of == {"0.weight": added}
+    assert step.forward_of[added] in names  # a sum of gradients that nobody reads
+
+
+def test_a_module_of_the_meta_device_and_a_real_one_give_one_program() -> None:
+    import torch
+
+    real = calls(step_of(perceptron(), torch.zeros(16, 4)))
+    meta = calls(step_of(perceptron().to("meta"), torch.zeros(16, 4, device="meta")))
+    assert real == meta
+
+
+def test_a_loss_that_comes_first_is_the_only_output() -> None:
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+
+        def forward(self, x: Any, *, labels: Any) -> tuple[Any, Any]:
+            found = self.layer(x)
+            return nn.functional.cross_entropy(found, labels), found
+
+    step = step_of(Net(), torch.zeros(3, 4), labels=torch.zeros(3, dtype=torch.long))
+    (output,) = step.graph_module.graph.find_nodes(op="output")
+    assert len(output.args[0]) == 1 + 2  # the loss, and the gradients of weight and bias

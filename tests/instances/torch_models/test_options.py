@@ -1,0 +1,69 @@
+"""Names and options of traced models; nothing here needs torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from doubles.hidden_extras import without_extras
+
+from placegap.instances import InputError
+from placegap.instances.torch_models.model import build_model
+from placegap.instances.torch_models.options import TraceOptions
+from placegap.instances.torch_models.presets import presets
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("hf:gtp2", r"no model 'gtp2'; did you mean 'gpt2'"),
+        ("hf:bert", r"no model 'bert'; did you mean 'bert-base' or 'bert-large'\?"),
+        ("hf:", r"no model ''"),
+        ("hf:none.json", r"^none\.json: there is no such file"),
+        ("hf:./none", r"none: there is no such file"),
+    ],
+)
+def test_a_name_that_stands_for_nothing_is_one_line(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build_model(name, TraceOptions())
+
+
+def test_a_function_takes_no_sizes() -> None:
+    with pytest.raises(InputError, match=r"^py:mine:build: the function chooses .* --seq$"):
+        build_model("py:mine:build", TraceOptions(seq=3))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch": 0}, r"--batch must be from 1 to 10000000 \(got 0\)"),
+        ({"kv_tokens": -1}, r"--kv-tokens must be from 0"),
+        ({"dtype": "int4"}, r"--dtype 'int4' is none of float32, float16, bfloat16, float64"),
+        ({"tied": "apart"}, r"--tied 'apart' is none of copy, together"),
+    ],
+)
+def test_an_option_out_of_range_is_one_line(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        TraceOptions(**options)  # type: ignore[arg-type]
+
+
+def test_the_families_of_the_papers_are_there() -> None:
+    names = set(presets())
+    assert {f"gpt3-{size}" for size in ("330m", "1.3b", "2.7b", "13b")} <= names
+    assert {f"swin-{size}" for size in ("tiny", "small", "base", "large")} <= names
+    assert {"gpt2", "llama-7b", "llama-70b", "mixtral-8x7b", "t5-small", "evoformer"} <= names
+
+
+@pytest.mark.parametrize("model", ["hf:gpt2", "py:mine:build"])
+def test_without_torch_one_line_says_what_to_install(model: str, tmp_path: Path) -> None:
+    code = "from placegap.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = without_extras(code, "convert", model, "out.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == f"placegap: {model}: needs torch: pip install 'placegap[torch]'\n"
+
+
+def test_options_of_traced_models_are_for_them_alone(tmp_path: Path) -> None:
+    code = "from placegap.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = without_extras(code, "convert", "vgg19", "out.json", "--seq", "8", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "placegap: vgg19: --seq is for models that are traced (hf:, py:)\n"

@@ -1,0 +1,131 @@
+"""Data parallelism: copies of a graph with shares of the batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    InputError,
+    Instance,
+    Makespan,
+    Op,
+    Plan,
+    evaluate,
+    example,
+    load_cluster,
+    load_corpus,
+)
+from placegap.instances.corpus.generate import mirror_training
+from placegap.instances.io.costing import cost_graph
+from placegap.instances.transforms import op_splitting as replicas_module
+from placegap.instances.transforms.op_splitting import replicate, stated_batch
+
+FREE = Makespan(channels="free")
+
+
+def test_copies_have_whole_samples_and_whole_parameters() -> None:
+    op = Op(
+        name="a",
+        kind="Conv",
+        time_ns={"gpu": 20},
+        resident_bytes=13,
+        parameter_bytes=4,
+        flops=30,
+        axis_sizes={"batch": 3},
+    )
+    edge = Edge(producer="a", consumer="b", bytes=9, tensor="out")
+    graph = Graph(name="two", ops=(op, Op(name="b", time_ns={"gpu": 3})), edges=(edge,))
+    cluster = Cluster(name="one", devices=(Device(name="d", kind="gpu"),))
+    split = replicate(Instance(name="two", graph=graph, cluster=cluster), 3, 2)
+    # 3 samples: 2 and 1; 2/3 of 20 ns is 13.3, 1/3 is 6.7; 9 bytes of output: 6 and 3
+    assert [
+        (op.name, op.time_ns["gpu"], op.parameter_bytes, op.resident_bytes, op.flops)
+        for op in split.fine.graph.ops
+    ] == [
+        ("a/1of2", 14, 4, 10, 20),
+        ("b/1of2", 2, 0, 0, None),
+        ("a/2of2", 7, 4, 7, 10),
+        ("b/2of2", 1, 0, 0, None),
+    ]
+    assert [(e.producer, e.consumer, e.bytes) for e in split.fine.graph.edges] == [
+        ("a/1of2", "b/1of2", 6),
+        ("a/2of2", "b/2of2", 3),
+    ]
+    assert (split.op.tolist(), split.part.tolist()) == ([0, 1, 0, 1], [0, 0, 1, 1])
+    assert split.fine.name == "two-2-copies"
+
+
+def test_copies_of_inference_send_nothing() -> None:
+    fine = replicate(example(), 2, 2).fine
+    both = evaluate(fine, Plan.on([0] * 4 + [1] * 4), FREE)
+    # all on one device takes 43: 5 + 20 + 10 + 8, halves rounded up 3 + 10 + 5 + 4
+    assert both.value_ns == 22
+
+
+def test_what_works_on_weights_alone_is_whole_in_each_copy() -> None:
+    """A variable, its read, a penalty, the gradient's producer, its clipping, the update."""
+    times = {"time_ns": {"gpu": 8}}
+    ops = (
+        Op(name="variable", kind="VariableV2", **times),
+        Op(name="read", kind="Identity", **times),
+        Op(name="image", kind="Placeholder", **times),
+        Op(name="conv", kind="Conv", **times),
+        Op(name="conv/filter", kind="ConvFilter", backward=True, **times),
+        Op(name="clip", kind="Mul", backward=True, **times),
+        Op(name="update", kind="ApplyAdam", backward=True, **times),
+        Op(name="conv/input", kind="ConvInput", backward=True, **times),
+        Op(name="result", kind="Sum", backward=True, **times),
+    )
+    pairs = (
+        "variable-read read-conv image-conv conv-conv/filter conv/filter-clip clip-update "
+        "variable-update conv-conv/input conv/input-result"
+    )
+    edges = tuple(
+        Edge(producer=a, consumer=b, bytes=6) for a, b in (p.split("-") for p in pairs.split())
+    )
+    cluster = Cluster(name="one", devices=(Device(name="d", kind="gpu"),))
+    instance = Instance(name="x", graph=Graph(name="x", ops=ops, edges=edges), cluster=cluster)
+    fine = replicate(instance, 2, 2).fine.graph
+    time = {op.name.removesuffix("/1of2"): op.time_ns["gpu"] for op in fine.ops[:9]}
+    assert time == {
+        "variable": 8,
+        "read": 8,
+        "image": 4,
+        "conv": 4,
+        "conv/filter": 4,
+        "clip": 8,
+        "update": 8,
+        "conv/input": 4,
+        "result": 4,
+    }
+    # from each copy to each update go 2 / 2 of the gradient
+    assert [e.bytes for e in fine.edges if e.producer.startswith("clip/")] == [6] * 4
+
+
+def test_impossible_copies_are_input_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="a batch of 2 has no 3 shares"):
+        replicate(example(), 2, 3)
+    monkeypatch.setattr(replicas_module, "MOST_PARTS", 7)
+    with pytest.raises(InputError, match="2 copies of 4 ops with 0 all-reduces"):
+        replicate(example(), 2, 2)
+
+
+def test_all_copies_together_compute_what_the_graph_does() -> None:
+    cluster = load_cluster("celeritas-4xV100-pcie")
+    graph = cost_graph(mirror_training(load_corpus("squeezenet").graph), cluster)
+    instance = Instance(name="net", graph=graph, cluster=cluster)
+    split = replicate(instance, 64, 4)
+    kind = cluster.devices[0].kind
+    total = [0] * len(graph.ops)
+    for op, i, part in zip(split.fine.graph.ops, split.op, split.part, strict=True):
+        if part >= 0:
+            total[i] += op.time_ns[kind]
+    for op, found in zip(graph.ops, total, strict=True):
+        copies = 4 if op.kind == "update" else 1
+        assert op.time_ns[kind] * copies <= found < op.time_ns[kind] * copies + 4
+    assert stated_batch(graph) is None
+    assert len(split.fine.graph.ops) == 4 * len(graph.ops)

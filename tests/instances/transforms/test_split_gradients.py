@@ -1,0 +1,250 @@
+"""Training steps split along their batch: copies of updates, and what sums up gradients."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    InputError,
+    Instance,
+    Link,
+    Makespan,
+    Op,
+    Plan,
+    evaluate,
+    load_corpus,
+)
+from placegap.instances.corpus.generate import mirror_training
+from placegap.instances.recheck.recheck import recheck
+from placegap.instances.transforms import op_splitting as split_module
+from placegap.instances.transforms.op_splitting import Cut, split_ops
+from placegap.instances.transforms.split_gradients import gradient_bytes, is_update
+from placegap.instances.transforms.split_rule import SplitRule, choose_cuts, split_heavy_ops
+
+FREE = Makespan(channels="free")
+
+
+def on_pair(graph: Graph, bandwidth: int = 6 * 10**9) -> Instance:
+    devices = tuple(Device(name=name, kind="gpu") for name in ("d0", "d1"))
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=bandwidth)
+        for a, b in (("d0", "d1"), ("d1", "d0"))
+    )
+    return Instance(
+        name=f"{graph.name}@pair",
+        graph=graph,
+        cluster=Cluster(name="pair", devices=devices, links=links),
+    )
+
+
+def step(batch: int = 4) -> Graph:
+    """One op of 8 ns with 12 bytes of parameters and 8 of output, its backward op and update.
+
+    The backward op takes 16 ns, the update 1 ns.
+    """
+    op = Op(
+        name="f",
+        kind="Conv",
+        time_ns={"gpu": 8},
+        resident_bytes=20,
+        parameter_bytes=12,
+        splittable_axes=("batch",),
+        axis_sizes={"batch": batch},
+    )
+    return mirror_training(Graph(name="step", ops=(op,)))
+
+
+TRIPLE = {i: Cut("batch", 2) for i in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("update", True),
+        ("adam", True),
+        ("ApplyAdam", True),
+        ("ResourceApplyGradientDescent", True),
+        ("Adam8bit", True),
+        ("Conv", False),
+        ("AddN", False),
+        ("Conv/backward", False),
+    ],
+)
+def test_updates_are_known_by_their_kind(kind: str, says: bool) -> None:
+    assert is_update(Op(name="u", kind=kind)) is says
+
+
+def test_forward_backward_and_update_are_split_together() -> None:
+    assert choose_cuts(on_pair(step()), SplitRule(max_parameters=10**12)) == TRIPLE
+    # an op of the group that has no batch keeps all of them whole
+    graph = step()
+    fixed = graph.ops[1].model_copy(update={"splittable_axes": (), "kind": "other"})
+    graph = graph.model_copy(update={"ops": (graph.ops[0], fixed, graph.ops[2])})
+    assert choose_cuts(on_pair(graph), SplitRule(max_parameters=10**12)) == {}
+
+
+def test_an_update_alone_is_not_split_along_the_batch() -> None:
+    update = Op(name="u", kind="update", time_ns={"gpu": 5})
+    rule = SplitRule(max_parameters=10**12, axes=("batch",))
+    assert choose_cuts(on_pair(Graph(name="u", ops=(update,))), rule) == {}
+
+
+def test_parts_of_a_step_sum_up_their_gradients_before_copies_of_the_update() -> None:
+    split = split_ops(on_pair(step()), TRIPLE)
+    graph = split.fine.graph
+    assert [(op.name, op.time_ns["gpu"], op.colocation) for op in graph.ops] == [
+        ("f/1of2", 4, "f/1of2"),
+        ("f/2of2", 4, "f/2of2"),
+        ("f/gather", 0, None),
+        ("f/backward/1of2", 8, "f/1of2"),
+        ("f/backward/2of2", 8, "f/2of2"),
+        ("f/backward/gather", 0, None),
+        # whole updates, for each has all parameters
+        ("f/update/1of2", 1, "f/1of2"),
+        ("f/update/2of2", 1, "f/2of2"),
+        ("f/update/gather", 0, None),
+    ]
+    assert [op.parameter_bytes for op in graph.ops[:2]] == [12, 12]
+    # twice the parameters: the optimizer's state, in each copy
+    assert [op.resident_bytes for op in graph.ops[6:8]] == [24, 24]
+    sent = [
+        (edge.producer, edge.consumer, edge.bytes)
+        for edge in graph.edges
+        if edge.consumer in ("f/update/1of2", "f/update/2of2")
+    ]
+    # 2 / 2 of 12 bytes from each part to each copy
+    assert sorted(sent) == [
+        (f"f/backward/{a}of2", f"f/update/{b}of2", 12) for a in (1, 2) for b in (1, 2)
+    ]
+    assert (split.num_split, split.num_parts) == (3, 6)
+
+
+def test_the_all_reduce_takes_the_time_of_a_ring() -> None:
+    # copy j on device j, gathers on d0: f 4, whose output is no edge's, b 8; 2 (r - 1) / r of 12
+    # bytes are 12, at 6 bytes/ns 2; update 1
+    fine = split_ops(on_pair(step()), TRIPLE).fine
+    plan = Plan.on([0, 1, 0, 0, 1, 0, 0, 1, 0])
+    assert evaluate(fine, plan, FREE).value_ns == 4 + 8 + 2 + 1
+    for channels in ("free", "port", "half_duplex", "link"):
+        for transfers in ("per_edge", "per_tensor"):
+            semantics = Makespan.model_validate({"channels": channels, "transfers": transfers})
+            first, second = evaluate(fine, plan, semantics), recheck(fine, plan, semantics)
+            assert first.feasible
+            assert first.value_ns == second.value_ns
+
+
+def test_a_gradient_of_no_bytes_is_that_of_the_parameters() -> None:
+    graph = step()
+    edges = tuple(
+        edge.model_copy(update={"bytes": 0}) if edge.consumer == "f/update" else edge
+        for edge in graph.edges
+    )
+    graph = graph.model_copy(update={"edges": edges})
+    fine = split_ops(on_pair(graph), TRIPLE).fine.graph
+    assert {e.bytes for e in fine.edges if e.consumer in ("f/update/1of2", "f/update/2of2")} == {12}
+
+
+def test_gradients_of_several_ops_go_to_all_copies() -> None:
+    # a cell that is unrolled twice: two backward ops, one update
+    ops = (
+        Op(name="w", kind="Variable"),
+        *(Op(name=f"b{t}", kind="c", backward=True, time_ns={"gpu": 4}) for t in (1, 2)),
+        Op(name="u", kind="adam", backward=True, time_ns={"gpu": 2}),
+    )
+    edges = (
+        Edge(producer="w", consumer="u", bytes=9),
+        *(Edge(producer=f"b{t}", consumer="u", bytes=9, tensor="g") for t in (1, 2)),
+    )
+    graph = Graph(name="cell", ops=ops, edges=edges)
+    graph = graph.model_copy(
+        update={"ops": tuple(op.model_copy(update={"time_ns": {"gpu": 4}}) for op in graph.ops)}
+    )
+    assert gradient_bytes(graph, 3, {}) == {1: 9, 2: 9}
+    split = split_ops(on_pair(graph), {i: Cut("batch", 2) for i in (1, 2, 3)})
+    found = {(e.producer, e.consumer): e.bytes for e in split.fine.graph.edges}
+    assert [found[f"b{t}/1of2", "u/2of2"] for t in (1, 2)] == [9, 9]
+    assert (found["w", "u/1of2"], found["w", "u/2of2"]) == (9, 9)
+
+
+def test_a_gradient_that_is_worked_on_first_is_added_up_from_partial_sums() -> None:
+    # the backward op's gradient of 12 bytes is clipped before the update, which stays whole
+    ops = (
+        Op(name="x", kind="Placeholder", time_ns={"gpu": 1}),
+        Op(name="b", kind="c", backward=True, time_ns={"gpu": 8}, resident_bytes=20),
+        Op(name="clip", kind="Mul", backward=True, time_ns={"gpu": 1}),
+        Op(name="u", kind="adam", backward=True, time_ns={"gpu": 1}),
+        Op(name="end", kind="Sum", backward=True, time_ns={"gpu": 1}),
+    )
+    edges = tuple(
+        Edge(producer=a, consumer=b, bytes=size, tensor=f"from {a} to {b}")
+        for a, b, size in (("x", "b", 8), ("b", "clip", 12), ("clip", "u", 12), ("b", "end", 8))
+    )
+    split = split_ops(on_pair(Graph(name="late", ops=ops, edges=edges)), {1: Cut("batch", 2)})
+    sent = sorted((e.producer, e.bytes) for e in split.fine.graph.edges if e.consumer == "b/gather")
+    # of the other output each part has half
+    assert sent == [("b/1of2", 4), ("b/1of2", 12), ("b/2of2", 4), ("b/2of2", 12)]
+    held = [op.resident_bytes for op in split.fine.graph.ops if op.name.startswith("b/")]
+    # 20 bytes of output: 12 in each part, half of 8; the gather has both
+    assert held == [16, 16, 20]
+
+
+def test_numbers_that_steer_all_updates_are_no_gradients() -> None:
+    ops = tuple(
+        Op(name=name, kind=kind, backward=True)
+        for name, kind in (
+            ("rate", "Mul"),
+            ("g1", "c"),
+            ("g2", "c"),
+            ("u1", "adam"),
+            ("u2", "adam"),
+        )
+    )
+    edges = tuple(
+        Edge(producer=a, consumer=b, bytes=size, tensor="out")
+        for a, b, size in (("rate", "u1", 4), ("rate", "u2", 4), ("g1", "u1", 90), ("g2", "u2", 4))
+    )
+    graph = Graph(name="two", ops=ops, edges=edges)
+    assert gradient_bytes(graph, 3, {}) == {2: 90}
+    # a scalar parameter: what is as large as its gradient is taken for one, too
+    assert gradient_bytes(graph, 4, {}) == {1: 4, 3: 4}
+
+
+def test_channel_axes_need_no_all_reduce() -> None:
+    cuts = {i: Cut("out_channel", 2) for i in range(3)}
+    split = split_ops(on_pair(step()), cuts)
+    into = [e for e in split.fine.graph.edges if e.consumer == "f/update/1of2"]
+    # half of the gradient, from what gathers the backward op's parts
+    assert [(e.producer, e.bytes) for e in into] == [("f/backward/gather", 12)]
+
+
+def test_all_reduces_that_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split_module, "MOST_PARTS", 15)
+    with pytest.raises(InputError, match="all-reduces of 16 transfers; choose fewer parts"):
+        split_ops(on_pair(step()), {i: Cut("batch", 4) for i in range(3)})
+
+
+def test_a_training_step_of_a_network_is_split_in_triples() -> None:
+    net = load_corpus("squeezenet").graph
+    ops = tuple(
+        op.model_copy(
+            update={
+                "time_ns": {"gpu": max(1, (op.flops or 0) // 10**4)},
+                "splittable_axes": ("batch",),
+                "axis_sizes": {"batch": 8},
+            }
+        )
+        for op in net.ops
+    )
+    graph = mirror_training(net.model_copy(update={"ops": ops}))
+    instance = on_pair(graph)
+    split = split_heavy_ops(instance, SplitRule(min_share=0.02, max_parameters=10**12))
+    cut = {graph.ops[i].name.partition("/")[0] for i in set(split.op[split.part >= 0].tolist())}
+    assert 0 < len(cut) < len(net.ops)
+    for name in cut:  # all of a triple, or none of it
+        members = [i for i, op in enumerate(graph.ops) if op.colocation == name]
+        parts = [(split.op == i) & (split.part >= 0) for i in members]
+        assert all(int(found.sum()) == 2 for found in parts)
