@@ -7,7 +7,7 @@ at most one per call, each within a memory, with single ops on hosts between the
 What an interval from op a to op b costs at least is known without solving anything: all ops between
 a and b (after a and before b) are in its call; what comes after the op that follows b on the chain
 is not, nor is what comes before the op that precedes a; a tensor with ends among both is paid. The
-other ops are on the side where they cost least: a minimum cut (`latency_ip.chain_cuts`), which is
+other ops are on the side where they cost least: a minimum cut (`CallCuts`), which is
 computed only for the intervals of the best ways to cut the chain.
 """
 
@@ -17,9 +17,9 @@ import time
 
 import numpy as np
 from numpy.typing import NDArray
+from ortools.graph.python import max_flow
 
-from placegap.formulations.latency_ip.chain_cuts import INSIDE, OUTSIDE, CallCuts
-from placegap.formulations.shared.reach import op_reach
+from placegap.formulations.shared.pairs import op_reach
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
@@ -30,8 +30,14 @@ from placegap.instances.problem.semantics import LatencySubgraphs
 MOST_OPS = 2500
 """Larger graphs have no bound but 0: reachability is a matrix of ops by ops."""
 
+
 MOST_CUTS = 20_000
 """Intervals per chain whose cost is refined by a minimum cut."""
+
+
+INSIDE, OUTSIDE = 1, 2
+"""Sides of ops that are in a call, and that are not; 0 for who knows."""
+
 
 Sides = NDArray[np.int8]
 
@@ -168,6 +174,35 @@ class _ChainBound:
 
 
 @kernel
+def _sides(chain: Ints, i: int, j: int, after: Flags) -> Sides:
+    """Which ops are in a call that meets the chain from i to j, and which are not, (n,)."""
+    first, last = chain[i], chain[j]
+    side = np.zeros(len(after), np.int8)
+    for v in range(len(after)):
+        if (v == first or after[first, v]) and (v == last or after[v, last]):
+            side[v] = INSIDE
+        elif (i > 0 and (v == chain[i - 1] or after[v, chain[i - 1]])) or (
+            j + 1 < len(chain) and (v == chain[j + 1] or after[chain[j + 1], v])
+        ):
+            side[v] = OUTSIDE
+    return side
+
+
+@kernel
+def _known_cut(side: Sides, tensor_ptr: Ints, consumer: Ints, producer: Ints, move: Ints) -> int:
+    """What the tensors with an end inside and an end outside take."""
+    total = 0
+    for u in range(len(producer)):
+        inside, outside = side[producer[u]] == INSIDE, side[producer[u]] == OUTSIDE
+        for at in range(tensor_ptr[u], tensor_ptr[u + 1]):
+            inside |= side[consumer[at]] == INSIDE
+            outside |= side[consumer[at]] == OUTSIDE
+        if inside and outside:
+            total += move[u]
+    return total
+
+
+@kernel
 def _intervals(
     chain: Ints,
     after: Flags,
@@ -211,35 +246,6 @@ def _intervals(
 
 
 @kernel
-def _sides(chain: Ints, i: int, j: int, after: Flags) -> Sides:
-    """Which ops are in a call that meets the chain from i to j, and which are not, (n,)."""
-    first, last = chain[i], chain[j]
-    side = np.zeros(len(after), np.int8)
-    for v in range(len(after)):
-        if (v == first or after[first, v]) and (v == last or after[v, last]):
-            side[v] = INSIDE
-        elif (i > 0 and (v == chain[i - 1] or after[v, chain[i - 1]])) or (
-            j + 1 < len(chain) and (v == chain[j + 1] or after[chain[j + 1], v])
-        ):
-            side[v] = OUTSIDE
-    return side
-
-
-@kernel
-def _known_cut(side: Sides, tensor_ptr: Ints, consumer: Ints, producer: Ints, move: Ints) -> int:
-    """What the tensors with an end inside and an end outside take."""
-    total = 0
-    for u in range(len(producer)):
-        inside, outside = side[producer[u]] == INSIDE, side[producer[u]] == OUTSIDE
-        for at in range(tensor_ptr[u], tensor_ptr[u + 1]):
-            inside |= side[consumer[at]] == INSIDE
-            outside |= side[consumer[at]] == OUTSIDE
-        if inside and outside:
-            total += move[u]
-    return total
-
-
-@kernel
 def _cut_chain(costs: Ints, alone: Ints, calls: int) -> tuple[int, Ints]:
     """Least time to cut the chain into at most so many intervals, and those intervals, (c, 2).
 
@@ -273,3 +279,81 @@ def _cut_chain(costs: Ints, alone: Ints, calls: int) -> tuple[int, Ints]:
             intervals[found, 0], intervals[found, 1] = i, at - 1
             at, s, found = i, s - 1, found + 1
     return value[length, best], intervals[:found]
+
+
+class CallCuts:
+    """Networks whose cuts are calls: the source's side are its members.
+
+    An op costs its time there. A tensor costs its move if it has ends on both sides: it has two
+    nodes, the first with the source if some end is, the second with the sink if some end is, and
+    the arc between them is what is cut.
+
+    Parameters
+    ----------
+    index : GraphIndex
+    own_ns : (n,) int64
+        Time of each op on an accelerator, at least.
+    able : (n,) bool
+        Whether an accelerator runs it.
+    move_ns : (t,) int64
+        Time of each tensor into or out of an accelerator, at least.
+    """
+
+    def __init__(self, index: GraphIndex, own_ns: Ints, able: Flags, move_ns: Ints) -> None:
+        n, t = len(own_ns), len(move_ns)
+        self.index, self.num_ops = index, n
+        self.never = sum(own_ns.tolist()) + sum(move_ns.tolist()) + 1
+        self.source, self.sink = n + 2 * t, n + 2 * t + 1
+        first = n + np.arange(t)
+        ends = np.concatenate([index.tensor_producer, index.consumer])
+        of = np.concatenate([np.arange(t), index.tensor])
+        always = np.full(2 * len(ends), self.never)
+        self.tail = np.concatenate([np.arange(n), first, ends, n + t + of])
+        self.head = np.concatenate([np.full(n, self.sink), first + t, n + of, ends])
+        own = np.where(able, own_ns, self.never)
+        self.capacity = np.concatenate([own, move_ns, always])
+
+    def least_ns(self, side: NDArray[np.int8], after: Flags, before: Flags) -> int:
+        """What a call takes besides the time of the ops that are known to be in it, at least.
+
+        Parameters
+        ----------
+        side : (n,) int8
+            `INSIDE`, `OUTSIDE` or 0 for each op.
+        after, before : (n,) bool
+            Whether an op comes after some op inside, before some op inside. A member after it has
+            all its producers that also come after it in the call, because the call is convex, and a
+            member before it all its consumers that do.
+
+        Examples
+        --------
+        The diamond's op 2 is in a call and op 4 is not; op 3, in or out of it, adds nothing. Op 1
+        costs 5 in the call and its output to op 3, 20, or its output to op 2, 1, outside of it. So
+        1 in and 1 out:
+
+        >>> from placegap.instances import example
+        >>> arrays = example().arrays
+        >>> own_ns, move_ns = arrays.time_ns[:, 0], arrays.host_ns[:, 0]
+        >>> cuts = CallCuts(arrays.index, own_ns, np.ones(4, bool), move_ns)
+        >>> none = np.zeros(4, bool)
+        >>> cuts.least_ns(np.array([0, 1, 0, 2], np.int8), none, none)
+        2
+        """
+        index, n = self.index, self.num_ops
+        forward = after[index.producer] & after[index.consumer]
+        back = before[index.producer] & before[index.consumer]
+        tail = np.concatenate([self.tail, index.consumer[forward], index.producer[back]])
+        head = np.concatenate([self.head, index.producer[forward], index.consumer[back]])
+        more = np.full(len(tail) - len(self.tail), self.never)
+        capacity = np.concatenate([self.capacity, more])
+        node = np.arange(self.sink + 1)
+        node[:n][side == INSIDE], node[:n][side == OUTSIDE] = self.source, self.sink
+        own = np.arange(len(tail)) < n  # the time of an op that is inside is no part of the cut
+        tail, head = node[tail], node[head]
+        kept = (tail != self.sink) & (head != self.source) & (tail != head)
+        kept &= ~(own & (tail == self.source))
+        flow = max_flow.SimpleMaxFlow()
+        flow.add_arcs_with_capacity(tail[kept], head[kept], capacity[kept])
+        if flow.solve(self.source, self.sink) != flow.OPTIMAL:  # sums beyond 64 bits
+            return 0
+        return int(flow.optimal_flow())

@@ -18,8 +18,13 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
 
-Literal = cp_model.LiteralT
-"""A Boolean variable, its negation, or a constant."""
+Literal = cp_model.IntVar
+"""A Boolean variable."""
+
+Expression = cp_model.LinearExpr | cp_model.IntVar
+
+Values = Callable[[Expression], int]
+"""The value of a variable or expression in a solution."""
 
 LARGEST_ACTIVITY = 2**30
 """No linear expression of a model may get above this, nor below its negative.

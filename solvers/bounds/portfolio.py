@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from placegap.formulations.getf.groups import possible_placements
+from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.structure.additive_memory import relax_memory

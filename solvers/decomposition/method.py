@@ -21,8 +21,7 @@ from collections.abc import Generator, Iterable, Iterator
 
 from pydantic import Field
 
-from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.times import LARGEST_HORIZON_NS, serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan

@@ -10,9 +10,9 @@ from pydantic import Field
 from placegap.formulations import latency_ip
 from placegap.formulations.latency_ip import cp as latency_cp
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
-from placegap.formulations.latency_ip.cp_variables import LatencyModel
-from placegap.formulations.latency_ip.windows_and_ranks import LARGEST_HORIZON_NS, serial_horizon_ns
-from placegap.formulations.shared.time_scale import granularity_ns
+from placegap.formulations.latency_ip.cp import LatencyModel
+from placegap.formulations.latency_ip.rows import serial_horizon_ns
+from placegap.formulations.shared.times import LARGEST_HORIZON_NS, granularity_ns
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.reading.errors import InputError

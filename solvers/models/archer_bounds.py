@@ -20,8 +20,8 @@ from typing import Literal
 import pyomo.environ as pyo
 
 from placegap.formulations import archer
-from placegap.formulations.archer.blocks import build_units
-from placegap.formulations.shared.time_scale import granularity_ns
+from placegap.formulations.archer import build_units
+from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.collector import paused_collector

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placegap.formulations import archer
-from placegap.formulations.shared.time_scale import granularity_ns
+from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.solvers.chains.problem import why_not_two_kinds
 from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Task

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placegap.formulations.getf.groups import Grouping, device_groups, related_speeds
-from placegap.formulations.getf.lp import build_lp, count_rows_lp, horizon_ns
+from placegap.formulations.getf import build_lp, count_rows_lp, horizon_ns
+from placegap.formulations.shared.devices import Grouping, device_groups, related_speeds
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placegap.formulations.getf import milp as getf
-from placegap.formulations.getf.lp import critical_path_ns
-from placegap.formulations.shared.time_scale import granularity_ns
+from placegap.formulations import getf
+from placegap.formulations.getf import critical_path_ns
+from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Formulation, Method, Params, Task
 from placegap.solvers.core.registry import register

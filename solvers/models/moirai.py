@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placegap.formulations import moirai
-from placegap.formulations.shared.time_scale import granularity_ns, serial_horizon_ns
+from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import ExactParams, Formulation, Method, Task
 from placegap.solvers.core.registry import register

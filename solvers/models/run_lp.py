@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pyomo.environ as pyo
 
-from placegap.formulations.getf.lp import critical_path_ns
-from placegap.formulations.shared.time_scale import LARGEST_TIME, granularity_ns
+from placegap.formulations.getf import critical_path_ns
+from placegap.formulations.shared.times import LARGEST_TIME, granularity_ns
 from placegap.instances.reading.collector import paused_collector
 from placegap.solvers.bounds.cheap_bounds import PATH
 from placegap.solvers.core.back_ends.endings import ENDINGS

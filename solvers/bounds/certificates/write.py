@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from placegap.formulations.getf.groups import colocated_times
+from placegap.formulations.shared.devices import colocated_times
 from placegap.instances.files.certificate_checker import Rejected
 from placegap.instances.files.certificate_file import (
     Certificate,

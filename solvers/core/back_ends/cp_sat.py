@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from ortools.sat.python import cp_model
 
-from placegap.formulations.makespan_cp.variables import Expression
-from placegap.formulations.shared.cp_families import RowTooLarge, refuse_large_rows
+from placegap.formulations.shared.cp_families import RowTooLarge, Values, refuse_large_rows
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.evaluate import evaluate
@@ -38,9 +37,6 @@ PORTFOLIO = (*BOUND_SEARCH, "no_lp")
 
 CpEnding = Ending | Literal["refused", "fault"]
 """``refused``: the model was not run; ``fault``: what CP-SAT says contradicts a known plan."""
-
-Values = Callable[[Expression], int]
-"""The value of a variable or expression in a solution."""
 
 
 class CpModel(Protocol):

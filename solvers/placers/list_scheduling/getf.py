@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from placegap.formulations.getf.groups import DeviceGroups, Grouping, device_groups
-from placegap.formulations.getf.lp import build_lp, count_rows_lp, extract_groups, horizon_ns
+from placegap.formulations.getf import build_lp, count_rows_lp, extract_groups, horizon_ns
+from placegap.formulations.shared.devices import DeviceGroups, Grouping, device_groups
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.instance import Instance
@@ -53,7 +53,7 @@ def getf(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
     Su, Ren, Vardi, Wierman, "Communication-aware scheduling of precedence-constrained tasks on
     related machines", arXiv 2004.14639. A heuristic for the makespan; it plans with free channels
-    and inserts nothing into idle gaps. The LP (`formulations.getf.lp`) leaves communication out;
+    and inserts nothing into idle gaps. The LP (`formulations.getf`) leaves communication out;
     it is solved by HiGHS and rounded after Chudak, Shmoys. Of ready ops the one that can start
     earliest comes next, with ETF's ties.
     Deviations: see `device_groups` for the slow devices that the paper leaves out, and for times

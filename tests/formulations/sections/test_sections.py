@@ -9,8 +9,8 @@ from draws.bottlenecks import bottleneck_instance
 from draws.draw import edges, instance_of, links
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
-from placegap.formulations.sections import lp as section_lp
-from placegap.formulations.sections.paths import bare_lengths, path_bounds
+from placegap.formulations import sections
+from placegap.formulations.shared.times import bare_lengths, path_bounds
 from placegap.instances import Device, Instance, Makespan, Op, Semantics, example
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.structure.bottlenecks import cuts
@@ -57,7 +57,7 @@ def test_path_bounds_are_bounds_and_bare_lengths_are_exact(semantics: Semantics)
 
 
 def lp_bound_ns(problem: Instance, semantics: Semantics, horizon_ns: int) -> float:
-    model = section_lp.build(problem, semantics, horizon_ns)
+    model = sections.build(problem, semantics, horizon_ns)
     found = solve_model(model, Limits(), relax=True)
     assert found.ending == "optimal"
     assert found.dual_bound is not None
@@ -108,5 +108,5 @@ def test_an_op_that_leaves_in_fractions_to_many_devices_pays_as_if_it_went_to_on
 
 def test_the_lp_says_nothing_below_a_horizon_that_no_schedule_meets() -> None:
     # The example takes 34; no plan of at most 20 ns exists, as the longest path alone shows.
-    model = section_lp.build(example(), Makespan(), 20)
+    model = sections.build(example(), Makespan(), 20)
     assert solve_model(model, Limits(), relax=True).ending == "infeasible"

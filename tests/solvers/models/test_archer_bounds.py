@@ -7,7 +7,7 @@ from draws.chains import best_chain, chain_instance
 from draws.tiny import SHARED, needs_dnn_partitioning
 from references.brute_force import max_load_draws, oracle
 
-from placegap.formulations.archer.blocks import build_units
+from placegap.formulations.archer import build_units
 from placegap.instances import (
     Cluster,
     Device,

@@ -1,31 +1,35 @@
-"""The latency IP of Tarnawski et al.: index sets, variables and rows of the published model.
+"""The latency IP of Tarnawski et al. (2020): index sets, windows, variables and rows of both forms.
 
-`latency_ip` lists the components and says what the model claims.
+`latency_ip` lists the components and says what the model claims, `instances.referee.simulate_calls`
+what a call takes. In all bounds an op counts as done when its call has brought its inputs in and
+run its members up to it, in topological order: no later than the call ends.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.latency_ip.windows_and_ranks import (
-    CallWindows,
-    call_windows,
-    empty_edges,
-    serial_horizon_ns,
-)
+from placegap.formulations.shared.devices import identical_devices
 from placegap.formulations.shared.families import Linear
-from placegap.formulations.shared.reach import edge_ends
-from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
+from placegap.formulations.shared.pairs import edge_ends
+from placegap.formulations.shared.times import granularity_ns, time_unit_ns
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 from placegap.instances.problem.semantics import LatencySubgraphs
 
 Pair = tuple[int, int]
 
+
 NEXT_TO_NOTHING = 0.1
 """Units of time (of which a horizon has up to 1000) that solvers' tolerances may hide."""
+
+
+# --------------------------------------------------------------------------------------- index sets
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def time_variables(model: pyo.ConcreteModel, sets: CallSets) -> None:
     model.latency = pyo.Var(bounds=span)
 
 
-# -------------------------------------------------------------------------------- who is in a call
+# --------------------------------------------------------------------------------- who is in a call
 
 
 def colocate_pooled(model: pyo.ConcreteModel, instance: Instance) -> None:
@@ -231,7 +235,7 @@ def call_convex(model: pyo.ConcreteModel, sets: CallSets) -> None:
         return model.reached[j, k, c] <= inside_call(model, j, k, c) - model.in_call[i, k, c] + 1
 
 
-# ------------------------------------------------------------------------------------------ clocks
+# ------------------------------------------------------------------------------------------- clocks
 
 
 def call_waits(model: pyo.ConcreteModel, sets: CallSets) -> None:
@@ -345,3 +349,281 @@ def empty_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
     @model.Constraint([(k, c) for k, c in sets.calls if c])
     def empty_in_order_calls(model: pyo.ConcreteModel, k: int, c: int) -> Linear:
         return model.rank_call[k, c] >= model.rank_call[k, c - 1] + 1
+
+
+# ------------------------------------------------------------------------------------- strengthened
+
+
+def done_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
+    """done[j] >= done[i] + sum over k of p_jk x[j, k] + moves, for edges (i, j); done[j] <= end[j].
+
+    A call brings its inputs in, runs its members in topological order, takes its outputs out. Moves
+    are host_uk (leaves[u, k, c] + enters[u, k, c]) over all calls, for a tensor u without other
+    consumers, which could be what leaves or enters.
+    """
+    instance, index = sets.instance, sets.instance.arrays.index
+    model.done = pyo.Var(range(instance.num_ops), bounds=(0, sets.horizon))
+    moves: list[list[Linear]] = [[] for _ in sets.producer]
+    for crossing in (model.leaves, model.enters):
+        for (u, k, _), variable in crossing.items():
+            if sets.host[u][k] and len(sets.consumers[u]) == 1:
+                moves[u].append(sets.host[u][k] * variable)
+    edges = {
+        (i, j, u if moves[u] else -1): None
+        for i, j, u in zip(
+            index.producer.tolist(), index.consumer.tolist(), index.tensor.tolist(), strict=True
+        )
+    }
+
+    @model.Constraint(list(edges))
+    def done_in_order(model: pyo.ConcreteModel, i: int, j: int, u: int) -> Linear:
+        moved = sum(moves[u]) if u >= 0 else 0
+        return model.done[j] >= model.done[i] + _per_device(model, sets, sets.time, j) + moved
+
+    @model.Constraint(range(instance.num_ops))
+    def done_by_end(model: pyo.ConcreteModel, j: int) -> Linear:
+        return model.done[j] <= model.end[j]
+
+
+def _per_device(
+    model: pyo.ConcreteModel, sets: CallSets, values: list[list[float]], i: int
+) -> Linear:
+    """Sum over k of values[i][k] x[i, k]."""
+    there = np.flatnonzero(sets.window.possible[i]).tolist()
+    return sum(values[i][k] * model.x[i, k] for k in there)
+
+
+def done_in_window(model: pyo.ConcreteModel, sets: CallSets) -> None:
+    """Heads and tails by device: done[i] >= head + p, done[i] + tail <= latency."""
+    unit_ns, window = sets.unit_ns, sets.window
+    first = ((window.head_ns + sets.instance.arrays.time_ns) / unit_ns).tolist()
+    tail = (window.tail_ns / unit_ns).tolist()
+
+    @model.Constraint(range(sets.instance.num_ops))
+    def done_after_head(model: pyo.ConcreteModel, i: int) -> Linear:
+        return model.done[i] >= _per_device(model, sets, first, i)
+
+    @model.Constraint(range(sets.instance.num_ops))
+    def done_before_tail(model: pyo.ConcreteModel, i: int) -> Linear:
+        return model.done[i] + _per_device(model, sets, tail, i) <= model.latency
+
+
+def work_covers(model: pyo.ConcreteModel, sets: CallSets) -> None:
+    """Latency >= sum over c of finish[k, c] - start[k, c], for every accelerator k."""
+    calls = range(sets.num_calls)
+
+    @model.Constraint([k for k, c in sets.calls if c == 0])
+    def work_covers(model: pyo.ConcreteModel, k: int) -> Linear:
+        return model.latency >= sum(model.finish[k, c] - model.start[k, c] for c in calls)
+
+
+def chain_covers(model: pyo.ConcreteModel, sets: CallSets, bound_ns: int) -> None:
+    """Latency >= `latency_ip.chain_bound.chain_bound_ns`; what is above the horizon is not in the
+    model.
+    """
+    bound = min(bound_ns / sets.unit_ns, 2 * sets.horizon + 1)
+    model.chain_covers = pyo.Constraint(expr=model.latency >= bound)
+
+
+def equal_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
+    """Equal accelerators are numbered by their first call: start[k, 0] <= start[l, 0] for k < l.
+
+    With one call each, no edge (i, j) leads back: for the part L of a class from its p-th member
+    on, sum over k in L of x[i, k] + sum over the members before of x[j, k] <= 1.
+    """
+    classes = equal_accelerators(sets.instance)
+    index = sets.instance.arrays.index
+    ends = list(dict.fromkeys(zip(index.producer.tolist(), index.consumer.tolist(), strict=True)))
+
+    @model.Constraint([pair for members in classes for pair in pairwise(members)])
+    def equal_in_order_starts(model: pyo.ConcreteModel, k: int, other: int) -> Linear:
+        return model.start[k, 0] <= model.start[other, 0]
+
+    if sets.num_calls > 1:
+        return
+    rows = [
+        (g, p, i, j)
+        for g, members in enumerate(classes)
+        for p in range(1, len(members))
+        for i, j in ends
+    ]
+
+    @model.Constraint(rows)
+    def equal_in_order(model: pyo.ConcreteModel, g: int, p: int, i: int, j: int) -> Linear:
+        late = sum(model.x[i, k] for k in classes[g][p:])
+        return late + sum(model.x[j, k] for k in classes[g][:p]) <= 1
+
+
+def calls_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
+    """Where there are several calls: edges lead to later ones, and those without an op come last.
+
+    For an edge (i, j), sum over c' >= c of in_call[i, k, c'] + sum over c' < c of in_call[j, k, c']
+    <= 1; in_call[i, k, c] <= used[k, c - 1] <= sum over i of in_call[i, k, c - 1].
+    """
+    if sets.num_calls == 1:
+        return
+    index, num_calls = sets.instance.arrays.index, sets.num_calls
+    ends = dict.fromkeys(zip(index.producer.tolist(), index.consumer.tolist(), strict=True))
+    may = sets.window.possible
+    later = [(k, c) for k, c in sets.calls if c]
+    model.used = pyo.Var([(k, c - 1) for k, c in later], bounds=(0, 1))
+
+    @model.Constraint([(i, j, k, c) for i, j in ends for k, c in later if may[i, k] and may[j, k]])
+    def calls_in_order(model: pyo.ConcreteModel, i: int, j: int, k: int, c: int) -> Linear:
+        late = sum(model.in_call[i, k, d] for d in range(c, num_calls))
+        return late + sum(model.in_call[j, k, d] for d in range(c)) <= 1
+
+    @model.Constraint([(i, k, c) for k, c in later for i in sets.on(k)])
+    def calls_in_order_follow(model: pyo.ConcreteModel, i: int, k: int, c: int) -> Linear:
+        return model.in_call[i, k, c] <= model.used[k, c - 1]
+
+    @model.Constraint([(k, c) for k, c in model.used if sets.on(k)])
+    def calls_in_order_used(model: pyo.ConcreteModel, k: int, c: int) -> Linear:
+        return model.used[k, c] <= sum(model.in_call[i, k, c] for i in sets.on(k))
+
+
+# ----------------------------------------------------------------------------------- where and when
+
+
+@dataclass(frozen=True, eq=False)
+class CallWindows:
+    """Heads and tails of n ops on K devices, in ns.
+
+    Attributes
+    ----------
+    possible : (n, K) bool
+        Whether a plan of at most the horizon needs op i on device k.
+    head_ns : (n, K) int64
+        What comes before op i on k takes so long at least; `NO_WAY` where it is not possible.
+    tail_ns : (n, K) int64
+        So much time passes at least between op i on k being done and the end of the plan.
+    """
+
+    possible: Flags
+    head_ns: Ints
+    tail_ns: Ints
+
+
+def serial_horizon_ns(instance: Instance) -> int:
+    """Every plan ends by then: all ops one after the other, each tensor out once, in per consumer.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> serial_horizon_ns(example())
+    107
+    """
+    arrays = instance.arrays
+    ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1).tolist()
+    tensors = _host_ns(instance).max(axis=1, initial=0).tolist()
+    return int(sum(ops) + sum(tensors) + sum(tensors[u] for u in arrays.index.tensor.tolist()))
+
+
+def _host_ns(instance: Instance) -> Ints:
+    """Time of each tensor into and out of each device, 0 on hosts."""
+    return np.where(instance.arrays.is_host, 0, instance.arrays.host_ns)
+
+
+def where_needed(instance: Instance) -> Flags:
+    """Devices that some optimal plan may use for an op, (n, K).
+
+    Hosts are one pool: a group may be spread over them, and a host that can hold all ops makes
+    every other host superfluous for the ops that it runs at least as fast (of equal ones the first
+    is kept).
+    """
+    arrays = instance.arrays
+    possible = arrays.time_ns != UNSUPPORTED
+    total = int(arrays.resident_bytes.sum())
+    roomy = np.flatnonzero(arrays.is_host & (arrays.memory_bytes >= total)).tolist()
+    for i in range(instance.num_ops):
+        able = [k for k in roomy if possible[i, k]]
+        if able:
+            best = min(able, key=lambda k: arrays.time_ns[i, k])
+            slower = arrays.is_host & (arrays.time_ns[i] >= arrays.time_ns[i, best])
+            slower[best] = False
+            possible[i, slower] = False
+    return _for_pooled_groups(instance, possible)
+
+
+def _for_pooled_groups(instance: Instance, possible: Flags) -> Flags:
+    """What is possible for whole groups: the same accelerator for all ops, or a host for each."""
+    group, is_host = instance.arrays.group, instance.arrays.is_host
+    together = np.ones((int(group.max()) + 1, len(is_host)), np.bool_)
+    np.logical_and.at(together, group, np.where(is_host, True, possible))
+    pooled = np.ones(len(together), np.bool_)
+    np.logical_and.at(pooled, group, possible[:, is_host].any(axis=1))
+    together[~pooled] &= ~is_host
+    return possible & together[group]
+
+
+def call_windows(instance: Instance, horizon_ns: int) -> CallWindows:
+    """Propagate heads, tails and the horizon until nothing changes; O(m K) per round.
+
+    Along an edge an op stays on its device (its call may, too), or pays host_time out of an
+    accelerator and into one.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> call_windows(example(), 43).tail_ns.tolist()
+    [[28, 28], [8, 8], [8, 8], [0, 0]]
+    """
+    times, possible = instance.arrays.time_ns, where_needed(instance)
+    while True:
+        head, tail = _heads(instance, possible), _tails(instance, possible)
+        fits = possible & (head + times + tail <= horizon_ns)
+        fits = _for_pooled_groups(instance, fits)
+        if (fits == possible).all():
+            return CallWindows(possible, head, tail)
+        possible = fits
+
+
+def _heads(instance: Instance, possible: Flags) -> Ints:
+    arrays, index, host = instance.arrays, instance.arrays.index, _host_ns(instance)
+    head = np.where(possible, 0, NO_WAY)
+    for i in index.topological_order.tolist():
+        for e in index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]].tolist():
+            j, u = index.producer[e], index.tensor[e]
+            done = head[j] + arrays.time_ns[j]
+            arrival = np.minimum(done, (done + host[u]).min() + host[u])
+            head[i] = np.minimum(np.maximum(head[i], arrival), NO_WAY)
+    return head
+
+
+def _tails(instance: Instance, possible: Flags) -> Ints:
+    arrays, index, host = instance.arrays, instance.arrays.index, _host_ns(instance)
+    tail = np.where(possible, 0, NO_WAY)
+    for i in index.topological_order[::-1].tolist():
+        for e in index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]].tolist():
+            j, u = index.consumer[e], index.tensor[e]
+            rest = arrays.time_ns[j] + tail[j]
+            after = np.minimum(rest, (rest + host[u]).min() + host[u])
+            tail[i] = np.minimum(np.maximum(tail[i], after), NO_WAY)
+    return tail
+
+
+def empty_edges(instance: Instance, possible: Flags, largest_ns: int) -> list[int]:
+    """Edges that a cycle of calls may consist of without taking time, in input order.
+
+    Times up to `largest_ns` count as none. Both ends of such an edge take no time on devices where
+    the tensor takes none. Clocks exclude every other cycle, because something on it takes time.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> empty_edges(example(), np.ones((4, 2), bool), 0), empty_edges(example(), np.ones((4, 2)), 8)
+    ([], [])
+    """
+    index, is_host = instance.arrays.index, instance.arrays.is_host
+    idle = (np.asarray(possible) > 0) & (instance.arrays.time_ns <= largest_ns)
+    if not idle[:, ~is_host].any():  # hosts alone have no cycle
+        return []
+    free = _host_ns(instance)[index.tensor] <= largest_ns
+    ends = [(idle[op] & free).any(axis=1) for op in (index.producer, index.consumer)]
+    return np.flatnonzero(ends[0] & ends[1]).tolist()
+
+
+def equal_accelerators(instance: Instance) -> list[tuple[int, ...]]:
+    """Classes of two or more accelerators that are alike."""
+    is_host = instance.arrays.is_host
+    return [members for members in identical_devices(instance) if not is_host[members[0]]]
