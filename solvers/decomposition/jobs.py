@@ -116,7 +116,7 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
 
     from placegap.formulations import sections
     from placegap.solvers.core.back_ends.highs import solve_model
-    from placegap.solvers.models.run_lp import LONGEST
+    from placegap.solvers.models.lp_bounds import LONGEST
 
     with paused_collector():
         model = sections.build(job.instance, job.semantics, horizon)

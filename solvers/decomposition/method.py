@@ -28,7 +28,7 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
 from placegap.instances.structure.intervals import Interval, choose_chain, intervals
 from placegap.instances.structure.sections import Section, sections_between
-from placegap.solvers.core.back_ends.endings import say_rest
+from placegap.solvers.core.back_ends.outcome import say_rest
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register

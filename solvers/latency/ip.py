@@ -24,8 +24,7 @@ from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.latency.slices import with_slices
-from placegap.solvers.models.run_mip import MipParams, run_mip
-from placegap.solvers.models.too_large import LONGEST_NS, why_too_many_rows
+from placegap.solvers.models.run_mip import LONGEST_NS, MipParams, run_mip, why_too_many_rows
 
 STARTS = ("single-device", "m-topo")
 """Methods whose plans the search starts from, of those that do the objective."""

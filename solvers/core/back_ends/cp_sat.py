@@ -20,8 +20,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
-from placegap.solvers.core.back_ends.endings import say_ending, say_rest
-from placegap.solvers.core.back_ends.outcome import Ending
+from placegap.solvers.core.back_ends.outcome import Ending, say_ending, say_rest
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import run_stoppable
 from placegap.solvers.core.method import Start, Task

@@ -13,10 +13,14 @@ from placegap.instances import Instance, Makespan
 from placegap.solvers import solve
 from placegap.solvers.core.back_ends.highs import solve_model
 from placegap.solvers.core.back_ends.outcome import bound_ns
-from placegap.solvers.core.back_ends.safe_dual import proven_bound, proves_infeasible
-from placegap.solvers.core.back_ends.standard_form import StandardForm, compile_model
+from placegap.solvers.core.back_ends.standard_form import (
+    StandardForm,
+    compile_model,
+    proven_bound,
+    proves_infeasible,
+)
 from placegap.solvers.core.method import Limits
-from placegap.solvers.models.run_lp import LONGEST
+from placegap.solvers.models.lp_bounds import LONGEST
 
 PORT = Makespan()
 

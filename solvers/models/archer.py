@@ -1,44 +1,174 @@
-"""Lower bounds on the max_load of chains, after Archer et al. (ICML 2024); they return no plan.
+"""Max-load of chains after Archer et al. (ICML 2024): the exact MIP, and bounds without a plan.
 
-- ``archer-combinatorial``: sums (`archer_combinatorial`), in milliseconds;
+- ``archer-exact``: the exact MIP, for identical accelerators;
+- ``archer-combinatorial``: sums (`combinatorial_bound`), in milliseconds;
 - ``archer-three-blocks``: one MIP, of a size that does not depend on the number of devices;
 - ``archer-bottleneck``: such a MIP for each place b that a device can have in the chain.
 
-Each MIP starts from the combinatorial bound, so that theirs are never lower. All of them hold for
-clusters of any kind, and for chains only (`formulations.archer` says why). A load is a sum of op
-and host times, so the true optimum is a multiple of their greatest common divisor g (the optimum of
-a relaxation is not: a part of c devices has c T); what is above a bound less the solver's margin is
-therefore at least the next multiple of g, and bounds are rounded up to it.
+Each MIP of a bound starts from the combinatorial bound, so that theirs are never lower. The bounds
+hold for clusters of any kind, and for chains only (`formulations.archer` says why). A load is a sum
+of op and host times, so the true optimum is a multiple of their greatest common divisor g (the
+optimum of a relaxation is not: a part of c devices has c T); what is above a bound less the
+solver's margin is therefore at least the next multiple of g, and bounds are rounded up to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Literal
 
 import pyomo.environ as pyo
 
 from placegap.formulations import archer
-from placegap.formulations.archer import build_units
+from placegap.formulations.archer import Units, build_units
 from placegap.formulations.shared.times import granularity_ns
-from placegap.instances.problem.integers import ceil_div
-from placegap.instances.problem.semantics import MaxLoad
+from placegap.instances.problem.integers import UNSUPPORTED, ceil_div
+from placegap.instances.problem.semantics import LoadRule, MaxLoad
 from placegap.instances.reading.collector import paused_collector
+from placegap.solvers.chains.problem import why_not_two_kinds
 from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word
-from placegap.solvers.core.back_ends.endings import ENDINGS
-from placegap.solvers.core.back_ends.outcome import Ending, bound_ns
+from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import Method, P, Params, Task
+from placegap.solvers.core.method import ExactParams, Formulation, Method, P, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.models.archer_combinatorial import combinatorial_bound
-from placegap.solvers.models.archer_exact import why_not
-from placegap.solvers.models.run_mip import MipParams
+from placegap.solvers.models.run_mip import (
+    MIP,
+    MipParams,
+    solve_mip,
+    why_too_long,
+    why_too_many_rows,
+)
+
+STARTS = ("ideal-dp",)
+"""Methods beside the placers whose plans the model starts from."""
+
+
+class ArcherParams(MipParams, ExactParams):
+    """Parameters of ``archer-exact``."""
+
+
+def why_not(task: Task[MaxLoad], form: archer.Form) -> str | None:
+    """Why the models of Archer et al. do not do a semantics or a size, or None."""
+    reason = archer.why_not(task.semantics)
+    if reason is not None:
+        return f"its model {reason}"
+    return why_too_long(archer.horizon_ns(task.instance)) or why_too_many_rows(
+        archer.count_rows(task.instance, form)
+    )
+
+
+def applies(task: Task[MaxLoad], params: Params) -> str | None:
+    """Why the semantics, the devices or the size are out of reach, or None; nothing is built."""
+    if task.instance.arrays.is_host.any():
+        return "takes identical accelerators, and no host"
+    return why_not(task, "exact") or why_not_two_kinds(task.instance)
+
+
+def formulation(task: Task[MaxLoad], params: ArcherParams) -> Formulation:
+    """The model of a task, and how plans get into it and out of it."""
+    instance, semantics = task.instance, task.semantics
+    return Formulation(
+        name="archer-exact",
+        starts=STARTS,
+        granularity_ns=granularity_ns(instance, transfers=False),
+        build=lambda start: archer.build_exact(instance, semantics),
+        warm_start=lambda model, plan: archer.warm_start(model, instance, plan, semantics),
+        extract=lambda model: archer.extract(model, instance),
+    )
+
+
+register(
+    Method(
+        name="archer-exact",
+        usual_rules=lambda params: {"plans": "chain"},
+        claim="exact",
+        objectives=("max_load",),
+        paper="Archer et al., ICML 2024",
+        summary="The best chain of blocks for max-load as an integer program.",
+        run=solve_mip(formulation),
+        params=ArcherParams,
+        applies=applies,
+        packages=MIP,
+        formulation=formulation,
+    )
+)
+
+
+def combinatorial_bound(units: Units, load: LoadRule) -> int:
+    """The larger of `spread_work` and `heaviest_unit`, in ns.
+
+    It does not use the order of a chain; units are what chain plans keep together. A unit that no
+    device takes counts for nothing: then there is no plan.
+
+    Examples
+    --------
+    The diamond on two devices: 43 ns in halves are 22. The third op, of 10 ns, has its neighbours
+    of 5 and 8 ns beside it or pays 20 and 10 for their tensors: 23.
+
+    >>> from placegap.formulations.archer import build_units
+    >>> from placegap.instances import example
+    >>> combinatorial_bound(build_units(example()), "add")
+    23
+    """
+    return max(spread_work(units), heaviest_unit(units, load))
+
+
+def spread_work(units: Units) -> int:
+    """Least T in which k accelerators and C hosts do all compute, units split at will.
+
+    For any prices p of accelerator time and q of host time with k p + C q = 1, a plan of load T
+    has T >= p (work of the accelerators) + q (work of the hosts) >= the sum over the units v of
+    min(p a_v, q h_v). The best prices make some unit indifferent, p / q = h_v / a_v, or one of them
+    0; O(u log u).
+    """
+    k, hosts = units.num_accelerators, units.num_hosts
+    pairs = list(zip(units.accelerators.time_ns, units.hosts.time_ns, strict=True))
+    # sums of compute on accelerators and on hosts, as the ratio h / a falls
+    on_accelerators = sum(a for a, h in pairs if h == UNSUPPORTED and a != UNSUPPORTED)
+    on_hosts = sum(h for a, h in pairs if h != UNSUPPORTED)
+    best = ceil_div(on_accelerators, k)
+    on_both = [(a, h) for a, h in pairs if a > 0 and h != UNSUPPORTED]
+    on_hosts -= sum(h for a, h in pairs if a == 0 and h != UNSUPPORTED)
+    for a, h in sorted(on_both, key=lambda pair: Fraction(pair[1], pair[0]), reverse=True):
+        on_accelerators, on_hosts = on_accelerators + a, on_hosts - h
+        if h:
+            best = max(best, ceil_div(h * on_accelerators + a * on_hosts, k * h + hosts * a))
+    return max(best, ceil_div(on_hosts, hosts)) if hosts else best
+
+
+def heaviest_unit(units: Units, load: LoadRule) -> int:
+    """The most that a unit makes its device do, wherever it is; O(p) for p pins.
+
+    Each net of unit v is assigned to one other pin u, its heaviest. Either u is with v, and costs
+    its time a_u, or all nets assigned to u are cut: v's device does at least the sum over the u of
+    min(a_u, the weight assigned to u) on top of a_v. With ``overlap`` loads it does a_v at least.
+    """
+    time, weight = units.accelerators.time_ns, units.accelerators.weight_ns
+    extra: list[dict[int, int]] = [{} for _ in time]
+    for pins, cost in zip(units.pins, weight, strict=True):
+        # of the two dearest pins of a net, each unit takes the one that it is not
+        dear = sorted(pins, key=lambda u: (time[u] != UNSUPPORTED, -time[u], u))[:2]
+        for v in pins:
+            other = dear[1] if v == dear[0] else dear[0]
+            extra[v][other] = extra[v].get(other, 0) + cost
+    best = 0
+    for v, (own, on_host) in enumerate(zip(time, units.hosts.time_ns, strict=True)):
+        choices = [] if on_host == UNSUPPORTED else [on_host]
+        if own != UNSUPPORTED:
+            joined = sum(
+                cost if time[u] == UNSUPPORTED else min(time[u], cost)
+                for u, cost in extra[v].items()
+            )
+            choices.append(own + (joined if load == "add" else 0))
+        best = max(best, min(choices, default=0))
+    return best
+
 
 COMBINATORIAL = "archer combinatorial"
-MIP = ("pyomo", "highspy")
 
 
 class BottleneckParams(MipParams):
@@ -254,12 +384,12 @@ def _least(search: BoundSearch) -> int | None:
 # ----------------------------------------------------------------------------------------- registry
 
 
-def applies(task: Task[MaxLoad], params: Params) -> str | None:
+def bound_applies(task: Task[MaxLoad], params: Params) -> str | None:
     """Why the semantics or the size is out of reach, or None; nothing is built."""
     return why_not(task, "superblocks")
 
 
-def _register(
+def _register_bound(
     name: str,
     summary: str,
     run: Callable[[Task[MaxLoad], P], Outcome],
@@ -276,12 +406,16 @@ def _register(
             summary=f"Lower bound on the max-load of chains: {summary}.",
             run=run,
             params=params,
-            applies=applies,
+            applies=bound_applies,
             packages=packages,
         )
     )
 
 
-_register("combinatorial", "the work spread, the heaviest unit", run_combinatorial, Params, ())
-_register("three-blocks", "three superblocks", run_three_blocks, MipParams, MIP)
-_register("bottleneck", "its place in the chain guessed", run_bottleneck, BottleneckParams, MIP)
+_register_bound(
+    "combinatorial", "the work spread, the heaviest unit", run_combinatorial, Params, ()
+)
+_register_bound("three-blocks", "three superblocks", run_three_blocks, MipParams, MIP)
+_register_bound(
+    "bottleneck", "its place in the chain guessed", run_bottleneck, BottleneckParams, MIP
+)
