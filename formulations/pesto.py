@@ -56,12 +56,13 @@ from placegap.formulations.shared.families import (
 )
 from placegap.formulations.shared.pairs import (
     Ends,
-    Key,
+    Solution,
     count_unordered_pairs,
     edge_ends,
     flow_reach,
     op_reach,
-    sequence,
+    plan_in_order,
+    spans_ns,
     unordered_pairs,
 )
 from placegap.formulations.shared.times import (
@@ -74,8 +75,7 @@ from placegap.formulations.shared.times import (
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan, Semantics
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan, Transfer
+from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]
@@ -536,11 +536,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
     """
     schedule = simulate(instance, plan, SEMANTICS)
     ends, device = edge_ends(instance), schedule.device.tolist()
-    ops = list(zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True))
-    moves = [(ops[i][1], ops[i][1]) for i, _ in ends]  # within a device it takes no time
-    table = schedule.transfers
-    for q, start, end in zip(table.item, table.start_ns, table.end_ns, strict=True):
-        moves[q] = (int(start), int(end))
+    ops, moves = spans_ns(instance, schedule)
     set_placement(model, plan)
     unit_ns = pyo.value(model.unit_ns)
     model.makespan.set_value(schedule.makespan_ns / unit_ns)
@@ -557,39 +553,18 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
 
 
 def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
-    """The plan that the values of a model's variables describe.
-
-    The devices are those of x. The orders are those that the model decided on and, where it had no
-    pair to decide on, those of its start times. Executing the plan takes no longer than the model
-    says, up to the solver's tolerances.
-    """
-    n, ends, unit_ns = instance.num_ops, edge_ends(instance), pyo.value(model.unit_ns)
-    arrays, device = instance.arrays, placement(model, instance.num_ops)
+    """The plan that the values of a model's variables describe; see `plan_in_order`."""
+    ends, device = edge_ends(instance), placement(model, instance.num_ops)
     link = {q: (device[i], device[j]) for q, (i, j) in enumerate(ends) if device[i] != device[j]}
-    position = arrays.index.topological_position.tolist()
-    keys: dict[int, Key] = {}  # ops are items 0 .. n - 1, transfers n + q
-    for i in range(n):
-        start, time_ns = pyo.value(model.op_start[i]), arrays.time_ns[i, device[i]]
-        keys[i] = (start, start + time_ns / unit_ns, position[i], i)
-    for q, pair in link.items():
-        start = pyo.value(model.transfer_start[q])
-        time_ns = arrays.transfer_ns[arrays.index.tensor[q], arrays.link_class[pair]]
-        keys[n + q] = (start, start + time_ns / unit_ns, position[ends[q][0]], n + q)
-    arcs = [(i, j) for q, (i, j) in enumerate(ends) if q not in link]
-    arcs += [(ends[q][0], n + q) for q in link] + [(n + q, ends[q][1]) for q in link]
-    decided = _decided(model, "op", dict(enumerate(device)))
-    decided += [(n + q, n + r) for q, r in _decided(model, "transfer", link)]
-    order = sequence(keys, arcs + decided)
-    if len(order) < len(keys):  # items without duration may follow each other in a circle
-        order = sequence(keys, arcs)
-    rank = {item: at for at, item in enumerate(order)}
-    return plan_from_times(
-        instance,
-        SEMANTICS,
+    found = Solution(
         device,
-        [(rank[i], rank[i]) for i in range(n)],
-        [(Transfer(q, b), rank[n + q], rank[n + q]) for q, (_, b) in link.items()],
+        [pyo.value(start) for start in model.op_start.values()],
+        [pyo.value(start) for start in model.transfer_start.values()],
+        pyo.value(model.unit_ns),
+        _decided(model, "op", dict(enumerate(device))),
+        _decided(model, "transfer", link),
     )
+    return plan_in_order(instance, SEMANTICS, found)
 
 
 def _decided(model: pyo.ConcreteModel, what: str, place: Mapping[int, Hashable]) -> list[Arc]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.orders import plan_from_times
+from placegap.instances.referee.plan import Plan, Schedule, Transfer
 
 Ends = list[tuple[int, int]]
 """Producer and consumer of every edge."""
@@ -110,6 +114,9 @@ def count_unordered_pairs(after: Sequence[int]) -> int:
 Key = tuple[float, float, int, int]
 """Start, end, topological position, number of an item."""
 
+Span = tuple[int, int]
+"""Start and end."""
+
 
 def sequence(keys: Mapping[int, Key], arcs: Iterable[tuple[int, int]]) -> list[int]:
     """Items in an order that respects the arcs, of the available ones the least key first.
@@ -144,3 +151,70 @@ def sequence(keys: Mapping[int, Key], arcs: Iterable[tuple[int, int]]) -> list[i
             if waiting[follower] == 0:
                 heapq.heappush(ready, keys[follower])
     return order
+
+
+# ------------------------------------------------------------------------------- plans with orders
+
+
+def spans_ns(instance: Instance, schedule: Schedule) -> tuple[list[Span], list[Span]]:
+    """Start and end of every op and of every edge, which takes no time within a device."""
+    ops = list(zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True))
+    flows = [(ops[i][1], ops[i][1]) for i, _ in edge_ends(instance)]
+    table = schedule.transfers
+    for q, start, end in zip(table.item, table.start_ns, table.end_ns, strict=True):
+        flows[q] = (int(start), int(end))
+    return ops, flows
+
+
+class Solution(NamedTuple):
+    """What a solved model with pair variables says, n ops and m edges.
+
+    Attributes
+    ----------
+    device : list of n
+    op_start, flow_start : lists of n and m
+        In units of `unit_ns`.
+    op_pairs, flow_pairs : lists of (first, second)
+        Pairs that share a device or a channel, as decided.
+    """
+
+    device: list[int]
+    op_start: list[float]
+    flow_start: list[float]
+    unit_ns: float
+    op_pairs: list[tuple[int, int]]
+    flow_pairs: list[tuple[int, int]]
+
+
+def plan_in_order(instance: Instance, semantics: Makespan, found: Solution) -> Plan:
+    """The plan of a solution, executed as early as its orders allow.
+
+    The orders are those that the model decided on and, where it had no pair to decide on, those of
+    its start times. So the plan takes no longer than the model says, up to the solver's tolerances.
+    """
+    n, ends, arrays, device = instance.num_ops, edge_ends(instance), instance.arrays, found.device
+    remote = [q for q, (i, j) in enumerate(ends) if device[i] != device[j]]
+    position = arrays.index.topological_position.tolist()
+    keys: dict[int, Key] = {}  # ops are items 0 .. n - 1, transfers n + q
+    for i, start in enumerate(found.op_start):
+        duration = arrays.time_ns[i, device[i]] / found.unit_ns
+        keys[i] = (start, start + duration, position[i], i)
+    for q in remote:
+        i, j = ends[q]
+        between = arrays.link_class[device[i], device[j]]
+        duration = arrays.transfer_ns[arrays.index.tensor[q], between] / found.unit_ns
+        keys[n + q] = (found.flow_start[q], found.flow_start[q] + duration, position[i], n + q)
+    arcs = [(i, j) for i, j in ends if device[i] == device[j]]
+    arcs += [(ends[q][0], n + q) for q in remote] + [(n + q, ends[q][1]) for q in remote]
+    decided = found.op_pairs + [(n + q, n + r) for q, r in found.flow_pairs]
+    order = sequence(keys, arcs + decided)
+    if len(order) < len(keys):  # items without duration may follow each other in a circle
+        order = sequence(keys, arcs)
+    rank = {item: at for at, item in enumerate(order)}
+    return plan_from_times(
+        instance,
+        semantics,
+        device,
+        [(rank[i], rank[i]) for i in range(n)],
+        [(Transfer(q, device[ends[q][1]]), rank[n + q], rank[n + q]) for q in remote],
+    )
