@@ -14,6 +14,7 @@ computed only for the intervals of the best ways to cut the chain.
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +115,24 @@ def _matrix(after: list[int]) -> Flags:
     return reach
 
 
+class OpCosts(NamedTuple):
+    """What n ops cost in a call, at least: time of those that are `able`, bytes of their groups."""
+
+    own_ns: Ints
+    able: Flags
+    group: Ints
+    group_bytes: Ints
+
+
+class TensorCosts(NamedTuple):
+    """Producers and consumers of t tensors, and what it takes to move one, at least."""
+
+    ptr: Ints
+    consumer: Ints
+    producer: Ints
+    move_ns: Ints
+
+
 class _ChainBound:
     """The bound of one chain: (L,) ops, each after the one before; `after`: is op j after op i."""
 
@@ -133,20 +152,11 @@ class _ChainBound:
         self.chain, self.after, self.own = chain, after, own
         self.alone = times[:, arrays.is_host].min(axis=1, initial=NEVER)[chain]
         self.calls = min(len(accelerators) * semantics.subgraphs, len(chain))
-        self.costs = _intervals(
-            chain,
-            after,
-            own,
-            able,
-            arrays.group,
-            arrays.group_bytes,
-            semantics.subgraphs == 1,
-            room,
-            index.tensor_ptr,
-            index.consumer[index.tensor_edge],
-            index.tensor_producer,
-            move,
-        )
+        ops = OpCosts(own, able, arrays.group, arrays.group_bytes)
+        consumer = index.consumer[index.tensor_edge]
+        tensors = TensorCosts(index.tensor_ptr, consumer, index.tensor_producer, move)
+        once = semantics.subgraphs == 1
+        self.costs = _intervals(chain, after, ops, tensors, once, room)
         self.cuts = CallCuts(index, own, able, move)
 
     def value(self) -> tuple[int, list[tuple[int, int]]]:
@@ -189,33 +199,8 @@ def _sides(chain: Ints, i: int, j: int, after: Flags) -> Sides:
 
 
 @kernel
-def _known_cut(side: Sides, tensor_ptr: Ints, consumer: Ints, producer: Ints, move: Ints) -> int:
-    """What the tensors with an end inside and an end outside take."""
-    total = 0
-    for u in range(len(producer)):
-        inside, outside = side[producer[u]] == INSIDE, side[producer[u]] == OUTSIDE
-        for at in range(tensor_ptr[u], tensor_ptr[u + 1]):
-            inside |= side[consumer[at]] == INSIDE
-            outside |= side[consumer[at]] == OUTSIDE
-        if inside and outside:
-            total += move[u]
-    return total
-
-
-@kernel
 def _intervals(
-    chain: Ints,
-    after: Flags,
-    own: Ints,
-    able: Flags,
-    group: Ints,
-    size: Ints,
-    once: bool,
-    room: int,
-    tensor_ptr: Ints,
-    consumer: Ints,
-    producer: Ints,
-    move: Ints,
+    chain: Ints, after: Flags, ops: OpCosts, tensors: TensorCosts, once: bool, room: int
 ) -> Ints:
     """What a call that meets the chain from i to j takes at least, (L, L); `NEVER`: it cannot.
 
@@ -223,25 +208,35 @@ def _intervals(
     call, all ops of these groups.
     """
     costs = np.full((len(chain), len(chain)), NEVER, np.int64)
-    seen, stamp = np.full(len(size), -1, np.int64), 0
+    group = ops.group
+    seen, stamp = np.full(len(ops.group_bytes), -1, np.int64), 0
     for i in range(len(chain)):
         for j in range(i, len(chain)):
             side = _sides(chain, i, j, after)
             total, used, fits, whole = np.int64(0), np.int64(0), True, True
             for v in range(len(side)):
                 if side[v] == INSIDE:
-                    total += own[v]
-                    used += size[group[v]] if seen[group[v]] != stamp else 0
+                    total += ops.own_ns[v]
+                    used += ops.group_bytes[group[v]] if seen[group[v]] != stamp else 0
                     seen[group[v]] = stamp
-                    fits = bool(fits and able[v] and used <= room)
+                    fits = bool(fits and ops.able[v] and used <= room)
             for v in range(len(side)):
                 if once and side[v] == OUTSIDE and seen[group[v]] == stamp:
                     whole = False
             stamp += 1
-            if not fits:
+            if not fits:  # nor does any longer interval
                 break
-            if whole:
-                costs[i, j] = total + _known_cut(side, tensor_ptr, consumer, producer, move)
+            if not whole:
+                continue
+            for u in range(len(tensors.producer)):  # paid with one end inside and one outside
+                maker = side[tensors.producer[u]]
+                inside, outside = maker == INSIDE, maker == OUTSIDE
+                for at in range(tensors.ptr[u], tensors.ptr[u + 1]):
+                    inside |= side[tensors.consumer[at]] == INSIDE
+                    outside |= side[tensors.consumer[at]] == OUTSIDE
+                if inside and outside:
+                    total += tensors.move_ns[u]
+            costs[i, j] = total
     return costs
 
 

@@ -56,7 +56,13 @@ from placegap.formulations.shared.pairs import (
     op_reach,
     unordered_pairs,
 )
-from placegap.formulations.shared.times import ScaledTimes, Windows, scale_times, windows
+from placegap.formulations.shared.times import (
+    ScaledTimes,
+    Windows,
+    moves_in_time,
+    scale_times,
+    windows,
+)
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Channels
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
@@ -370,14 +376,8 @@ class Item:
 
 def possible_arcs(instance: Instance, window: Windows, horizon_ns: int) -> list[Arcs]:
     """The device pairs that each edge can take in a plan of at most the horizon; O(m K^2)."""
-    arrays = instance.arrays
-    index, found = arrays.index, []
-    until, since = window.head_ns + arrays.time_ns, window.tail_ns + arrays.time_ns
-    for i, j, u in zip(index.producer, index.consumer, index.tensor, strict=True):
-        length = until[i][:, None] + arrays.transfer_ns[u][arrays.link_class] + since[j]
-        both = window.possible[i][:, None] & window.possible[j]
-        found.append([(a, b) for a, b in np.argwhere(both & (length <= horizon_ns)).tolist()])
-    return found
+    tables = moves_in_time(instance, window, horizon_ns)
+    return [[(a, b) for a, b in np.argwhere(may).tolist()] for may in tables]
 
 
 def op_items(instance: Instance, window: Windows, horizon_ns: int) -> list[Item]:
