@@ -8,6 +8,7 @@ run its members up to it, in topological order: no later than the call ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -16,10 +17,15 @@ import pyomo.environ as pyo
 from placegap.formulations.shared.devices import identical_devices
 from placegap.formulations.shared.families import Linear
 from placegap.formulations.shared.pairs import edge_ends
-from placegap.formulations.shared.times import granularity_ns, time_unit_ns
+from placegap.formulations.shared.times import (
+    Windows,
+    granularity_ns,
+    settled_windows,
+    time_unit_ns,
+)
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import LatencySubgraphs
 
 Pair = tuple[int, int]
@@ -43,7 +49,7 @@ class CallSets:
         q.
     unit_ns, horizon : float
         Nanoseconds per unit; the horizon in units.
-    window : CallWindows
+    window : Windows
     calls : list of (k, c)
     producer, consumers : list of int, list of lists of int
         Of each tensor, every op once.
@@ -57,7 +63,7 @@ class CallSets:
     num_calls: int
     unit_ns: float
     horizon: float
-    window: CallWindows
+    window: Windows
     calls: list[Pair]
     producer: list[int]
     consumers: list[list[int]]
@@ -485,25 +491,6 @@ def calls_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
 # ----------------------------------------------------------------------------------- where and when
 
 
-@dataclass(frozen=True, eq=False)
-class CallWindows:
-    """Heads and tails of n ops on K devices, in ns.
-
-    Attributes
-    ----------
-    possible : (n, K) bool
-        Whether a plan of at most the horizon needs op i on device k.
-    head_ns : (n, K) int64
-        What comes before op i on k takes so long at least; `NO_WAY` where it is not possible.
-    tail_ns : (n, K) int64
-        So much time passes at least between op i on k being done and the end of the plan.
-    """
-
-    possible: Flags
-    head_ns: Ints
-    tail_ns: Ints
-
-
 def serial_horizon_ns(instance: Instance) -> int:
     """Every plan ends by then: all ops one after the other, each tensor out once, in per consumer.
 
@@ -556,11 +543,12 @@ def _for_pooled_groups(instance: Instance, possible: Flags) -> Flags:
     return possible & together[group]
 
 
-def call_windows(instance: Instance, horizon_ns: int) -> CallWindows:
+def call_windows(instance: Instance, horizon_ns: int) -> Windows:
     """Propagate heads, tails and the horizon until nothing changes; O(m K) per round.
 
     Along an edge an op stays on its device (its call may, too), or pays host_time out of an
-    accelerator and into one.
+    accelerator and into one. Heads are what comes before the op, tails what passes between its
+    being done and the end of the plan.
 
     Examples
     --------
@@ -568,38 +556,13 @@ def call_windows(instance: Instance, horizon_ns: int) -> CallWindows:
     >>> call_windows(example(), 43).tail_ns.tolist()
     [[28, 28], [8, 8], [8, 8], [0, 0]]
     """
-    times, possible = instance.arrays.time_ns, where_needed(instance)
-    while True:
-        head, tail = _heads(instance, possible), _tails(instance, possible)
-        fits = possible & (head + times + tail <= horizon_ns)
-        fits = _for_pooled_groups(instance, fits)
-        if (fits == possible).all():
-            return CallWindows(possible, head, tail)
-        possible = fits
+    host = _host_ns(instance)
 
+    def cross(done: Ints, tensor: int, back: bool) -> Ints:  # the same in both directions
+        return np.minimum(done, (done + host[tensor]).min() + host[tensor])
 
-def _heads(instance: Instance, possible: Flags) -> Ints:
-    arrays, index, host = instance.arrays, instance.arrays.index, _host_ns(instance)
-    head = np.where(possible, 0, NO_WAY)
-    for i in index.topological_order.tolist():
-        for e in index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]].tolist():
-            j, u = index.producer[e], index.tensor[e]
-            done = head[j] + arrays.time_ns[j]
-            arrival = np.minimum(done, (done + host[u]).min() + host[u])
-            head[i] = np.minimum(np.maximum(head[i], arrival), NO_WAY)
-    return head
-
-
-def _tails(instance: Instance, possible: Flags) -> Ints:
-    arrays, index, host = instance.arrays, instance.arrays.index, _host_ns(instance)
-    tail = np.where(possible, 0, NO_WAY)
-    for i in index.topological_order[::-1].tolist():
-        for e in index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]].tolist():
-            j, u = index.consumer[e], index.tensor[e]
-            rest = arrays.time_ns[j] + tail[j]
-            after = np.minimum(rest, (rest + host[u]).min() + host[u])
-            tail[i] = np.minimum(np.maximum(tail[i], after), NO_WAY)
-    return tail
+    whole_groups = partial(_for_pooled_groups, instance)
+    return settled_windows(instance.arrays, where_needed(instance), horizon_ns, cross, whole_groups)
 
 
 def empty_edges(instance: Instance, possible: Flags, largest_ns: int) -> list[int]:

@@ -7,7 +7,9 @@ times and the horizon rule out, no model needs to hold.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -124,6 +126,10 @@ def serial_horizon_ns(instance: Instance) -> int:
 # ------------------------------------------------------------------------------------------ windows
 
 
+Cross = Callable[[Ints, int, bool], Ints]
+WholeGroups = Callable[[Flags], Flags]
+
+
 @dataclass(frozen=True, eq=False)
 class Windows:
     """Heads and tails of n ops on K devices, in ns.
@@ -131,7 +137,7 @@ class Windows:
     Attributes
     ----------
     possible : (n, K) bool
-        Whether a plan of at most the horizon may have op i on device k.
+        Whether a plan of at most the horizon may have op i on device k, or needs it there.
     head_ns : (n, K) int64
         Op i cannot start earlier on k; `NO_WAY` where it is not possible.
     tail_ns : (n, K) int64
@@ -156,14 +162,56 @@ def windows(instance: Instance, horizon_ns: int) -> Windows:
     [[0, 0], [5, 5], [5, 5], [25, 25]]
     """
     arrays = instance.arrays
-    possible = possible_devices(instance)
+
+    def cross(done: Ints, tensor: int, back: bool) -> Ints:
+        move = arrays.transfer_ns[tensor][arrays.link_class]
+        least: Ints = (done[:, None] + (move.T if back else move)).min(axis=0)
+        return least
+
+    whole_groups = partial(for_whole_groups, arrays.group)
+    return settled_windows(arrays, possible_devices(instance), horizon_ns, cross, whole_groups)
+
+
+def settled_windows(
+    arrays: Arrays, possible: Flags, horizon_ns: int, cross: Cross, whole_groups: WholeGroups
+) -> Windows:
+    """Heads and tails that agree with the horizon, from where ops can be at all.
+
+    Parameters
+    ----------
+    arrays : Arrays
+    possible : (n, K) bool
+    horizon_ns : int
+    cross : callable
+        (when an op is done on each device, tensor, whether time runs backwards) -> when its
+        neighbour can begin on each device.
+    whole_groups : callable
+        Where ops can be -> where they can be with their colocation groups.
+    """
     while True:
-        head, tail = _heads(arrays, possible), _tails(arrays, possible)
-        fits = possible & (head + arrays.time_ns + tail <= horizon_ns)
-        fits = for_whole_groups(arrays.group, fits)
+        head = _longest(arrays, possible, cross, back=False)
+        tail = _longest(arrays, possible, cross, back=True)
+        fits = whole_groups(possible & (head + arrays.time_ns + tail <= horizon_ns))
         if (fits == possible).all():
             return Windows(possible, head, tail)
         possible = fits
+
+
+def _longest(arrays: Arrays, possible: Flags, cross: Cross, *, back: bool) -> Ints:
+    """Longest ways to each op on each device, or from it to the end, (n, K); at most `NO_WAY`."""
+    index = arrays.index
+    order, ptr, edges, other = (
+        (index.topological_order[::-1], index.succ_ptr, index.succ_edge, index.consumer)
+        if back
+        else (index.topological_order, index.pred_ptr, index.pred_edge, index.producer)
+    )
+    way = np.where(possible, 0, NO_WAY)
+    for i in order.tolist():
+        for e in edges[ptr[i] : ptr[i + 1]].tolist():
+            j = other[e]
+            done = np.minimum(way[j] + arrays.time_ns[j], NO_WAY)
+            way[i] = np.minimum(np.maximum(way[i], cross(done, index.tensor[e], back)), NO_WAY)
+    return way
 
 
 def moves_in_time(instance: Instance, window: Windows, horizon_ns: int) -> list[Flags]:
@@ -186,30 +234,6 @@ def moves_in_time(instance: Instance, window: Windows, horizon_ns: int) -> list[
         may = window.possible[i][:, None] & window.possible[j][None, :]
         tables.append(may & (total <= horizon_ns))
     return tables
-
-
-def _heads(arrays: Arrays, possible: Flags) -> Ints:
-    index = arrays.index
-    head = np.where(possible, 0, NO_WAY)
-    for i in index.topological_order.tolist():
-        for e in index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]].tolist():
-            j = index.producer[e]
-            move = arrays.transfer_ns[index.tensor[e]][arrays.link_class]
-            arrival = (np.minimum(head[j] + arrays.time_ns[j], NO_WAY)[:, None] + move).min(axis=0)
-            head[i] = np.minimum(np.maximum(head[i], arrival), NO_WAY)
-    return head
-
-
-def _tails(arrays: Arrays, possible: Flags) -> Ints:
-    index = arrays.index
-    tail = np.where(possible, 0, NO_WAY)
-    for i in index.topological_order[::-1].tolist():
-        for e in index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]].tolist():
-            j = index.consumer[e]
-            move = arrays.transfer_ns[index.tensor[e]][arrays.link_class]
-            rest = (np.minimum(tail[j] + arrays.time_ns[j], NO_WAY)[None, :] + move).min(axis=1)
-            tail[i] = np.minimum(np.maximum(tail[i], rest), NO_WAY)
-    return tail
 
 
 # -------------------------------------------------------------------------- paths through a section
