@@ -45,6 +45,7 @@ from placegap.formulations.shared.families import (
     placement,
     set_placement,
 )
+from placegap.formulations.shared.pairs import edge_ends, tensor_edges
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
@@ -392,9 +393,7 @@ def dependencies(instance: Instance) -> Pairs:
     >>> list(dependencies(example()))
     [(0, 1), (0, 2), (1, 3), (2, 3)]
     """
-    index = instance.arrays.index
-    pairs = zip(index.producer.tolist(), index.consumer.tolist(), strict=True)
-    return dict.fromkeys(pairs, 0)
+    return dict.fromkeys(edge_ends(instance), 0)
 
 
 # ----------------------------------------------------------------------------------------- the MILP
@@ -468,13 +467,10 @@ def least_transfers(instance: Instance) -> Pairs:
     >>> least_transfers(example())
     {(0, 1): 1, (0, 2): 20, (1, 3): 1, (2, 3): 10}
     """
-    arrays, index = instance.arrays, instance.arrays.index
-    possible = possible_placements(instance)
+    arrays, possible = instance.arrays, possible_placements(instance)
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)
     found: Pairs = {}
-    for i, j, u in zip(
-        index.producer.tolist(), index.consumer.tolist(), index.tensor.tolist(), strict=True
-    ):
+    for i, j, u in tensor_edges(instance):
         least = 0
         if arrays.group[i] != arrays.group[j]:
             routes = arrays.link_class[np.outer(possible[i], possible[j]) & apart]

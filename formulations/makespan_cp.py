@@ -29,7 +29,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placegap.formulations.shared.cp_families import (
-    LARGEST_TIME,
+    MOST_UNITS,
     Derived,
     Expression,
     Literal,
@@ -41,6 +41,7 @@ from placegap.formulations.shared.cp_families import (
     largest_spread,
     memory_capacity,
 )
+from placegap.formulations.shared.pairs import edge_ends, tensor_edges
 from placegap.formulations.shared.times import (
     LARGEST_HORIZON_NS,
     Windows,
@@ -223,7 +224,7 @@ def new_model(instance: Instance, semantics: Makespan, horizon_ns: int) -> Makes
     window = windows(instance, horizon_ns)
     in_time = moves_in_time(instance, window, horizon_ns)
     longest = _longest_row_ns(instance, window, in_time, horizon_ns)
-    unit = max(granularity, ceil_div(longest, LARGEST_TIME))
+    unit = max(granularity, ceil_div(longest, MOST_UNITS))
     cp, horizon = cp_model.CpModel(), horizon_ns // unit
     time = instance.arrays.time_ns // unit
     x = _placement_literals(cp, instance, window.possible)
@@ -338,10 +339,10 @@ def makespan_covers(model: MakespanModel) -> None:
 def forbid_late_moves(model: MakespanModel) -> None:
     """No x[i, a] and x[j, b] together where edge (i, j) would end after the horizon.
 
-    That is where `windows.moves_in_time` says no.
+    That is where `moves_in_time` says no.
     """
-    index, possible = model.instance.arrays.index, model.window.possible
-    for e, (i, j) in enumerate(zip(index.producer.tolist(), index.consumer.tolist(), strict=True)):
+    possible = model.window.possible
+    for e, (i, j) in enumerate(edge_ends(model.instance)):
         may = possible[i][:, None] & possible[j][None, :]
         for a, b in np.argwhere(may & ~model.moves_in_time[e]).tolist():
             model.cp.add_bool_or([model.x[i][a].negated(), model.x[j][b].negated()])
@@ -349,17 +350,13 @@ def forbid_late_moves(model: MakespanModel) -> None:
 
 def precedence_local(model: MakespanModel) -> None:
     """start[j] >= end[i] for every edge (i, j)."""
-    index = model.instance.arrays.index
-    for i, j in zip(index.producer.tolist(), index.consumer.tolist(), strict=True):
+    for i, j in edge_ends(model.instance):
         model.cp.add(model.start[j] >= model.end[i])
 
 
 def precedence_delayed(model: MakespanModel) -> None:
     """Free channels: start[j] >= end[i] + T_ab if x[i, a] and x[j, b], for every edge (i, j)."""
-    index = model.instance.arrays.index
-    for e, (i, j, u) in enumerate(
-        zip(index.producer.tolist(), index.consumer.tolist(), index.tensor.tolist(), strict=True)
-    ):
+    for e, (i, j, u) in enumerate(tensor_edges(model.instance)):
         moves = model.moves(u)
         for a, b in np.argwhere(model.moves_in_time[e]).tolist():
             if moves[a][b] > 0:

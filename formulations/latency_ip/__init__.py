@@ -71,7 +71,12 @@ from placegap.formulations.shared.families import (
     placement,
     set_placement,
 )
-from placegap.formulations.shared.pairs import op_reach
+from placegap.formulations.shared.pairs import (
+    consumers_of_tensors,
+    edge_ends,
+    op_reach,
+    tensor_edges,
+)
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LatencySubgraphs, Semantics
 from placegap.instances.referee.plan import Plan, Schedule
@@ -335,9 +340,6 @@ def plan_values(instance: Instance, plan: Plan, semantics: LatencySubgraphs) -> 
     tidied, schedule, rank = tidy(instance, plan, semantics)
     where = list(zip(tidied.devices.tolist(), tidied.call or (), strict=True))
     index = instance.arrays.index
-    consumers: list[list[int]] = [[] for _ in index.tensor_producer]
-    for u, j in zip(index.tensor.tolist(), index.consumer.tolist(), strict=True):
-        consumers[u].append(j)
     of_call, count = dict(zip(where, rank, strict=True)), max(rank) + 1
     span_ns = _spans(instance, where, schedule, semantics.subgraphs)
     return PlanValues(
@@ -345,7 +347,7 @@ def plan_values(instance: Instance, plan: Plan, semantics: LatencySubgraphs) -> 
         schedule,
         where,
         index.tensor_producer.tolist(),
-        consumers,
+        consumers_of_tensors(instance),
         span_ns,
         done_ns=_done(instance, where, schedule),
         rank=rank,
@@ -386,12 +388,12 @@ def tidy(
 
 
 def _ranks(instance: Instance, device: list[int], call: list[int], schedule: Schedule) -> list[int]:
-    is_host, index = instance.arrays.is_host, instance.arrays.index
+    is_host = instance.arrays.is_host
     unit = [
         (k, c, i if is_host[k] else -1) for i, (k, c) in enumerate(zip(device, call, strict=True))
     ]
     waits: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {one: [] for one in unit}
-    for i, j in zip(index.producer.tolist(), index.consumer.tolist(), strict=True):
+    for i, j in edge_ends(instance):
         if unit[i] != unit[j]:
             waits[unit[j]].append(unit[i])
     for one, other in pairwise(sorted(waits)):
@@ -422,8 +424,7 @@ def _done(instance: Instance, where: list[CallName], schedule: Schedule) -> list
     """Ops of a call one after the other, in topological order, behind its inputs."""
     arrays, index = instance.arrays, instance.arrays.index
     clock = dict(zip(where, schedule.start_ns.tolist(), strict=True))
-    edges = (index.producer.tolist(), index.consumer.tolist(), index.tensor.tolist())
-    inputs = {(u, *where[j]): None for i, j, u in zip(*edges, strict=True) if where[i] != where[j]}
+    inputs = {(u, *where[j]): None for i, j, u in tensor_edges(instance) if where[i] != where[j]}
     for u, k, c in inputs:
         clock[k, c] += int(arrays.host_ns[u, k])
     done: list[int] = schedule.end_ns.tolist()

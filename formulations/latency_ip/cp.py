@@ -31,7 +31,7 @@ from placegap.formulations.latency_ip.rows import (
     serial_horizon_ns,
 )
 from placegap.formulations.shared.cp_families import (
-    LARGEST_TIME,
+    MOST_UNITS,
     Derived,
     Expression,
     Literal,
@@ -43,6 +43,7 @@ from placegap.formulations.shared.cp_families import (
     largest_spread,
     memory_capacity,
 )
+from placegap.formulations.shared.pairs import tensor_edges
 from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
@@ -109,12 +110,7 @@ class LatencyModel:
     @property
     def edges(self) -> list[tuple[int, int, int]]:
         """Producer, consumer and tensor of every edge."""
-        index = self.instance.arrays.index
-        return list(
-            zip(
-                index.producer.tolist(), index.consumer.tolist(), index.tensor.tolist(), strict=True
-            )
-        )
+        return tensor_edges(self.instance)
 
     def time(self, i: int, k: int) -> int:
         """Units of op i on device k, rounded down."""
@@ -187,7 +183,7 @@ def new_model(instance: Instance, semantics: LatencySubgraphs, horizon_ns: int) 
     """Variables. The unit keeps all rows that the horizon allows within `LARGEST_ACTIVITY`."""
     sets = index_sets(instance, semantics, horizon_ns)
     granularity = granularity_ns(instance, transfers=False)
-    unit = max(granularity, ceil_div(_longest_row_ns(sets, horizon_ns), LARGEST_TIME))
+    unit = max(granularity, ceil_div(_longest_row_ns(sets, horizon_ns), MOST_UNITS))
     cp, horizon, n = cp_model.CpModel(), horizon_ns // unit, instance.num_ops
     possible, is_host = sets.window.possible, instance.arrays.is_host
     of_group: dict[tuple[int, int], Literal] = {}
@@ -317,7 +313,7 @@ def call_duration(model: LatencyModel) -> None:
 def _call_takes(model: LatencyModel, at: tuple[int, int], terms: list[Term]) -> None:
     """Finish >= start + sum of terms, by a variable for the sum where the row is too large."""
     cp, horizon = model.cp, model.horizon_ns // model.unit_ns
-    if horizon + sum(term.coefficient for term in terms) <= LARGEST_TIME:
+    if horizon + sum(term.coefficient for term in terms) <= MOST_UNITS:
         time = sum(term.coefficient * term.variable for term in terms)
         cp.add(model.finish[at] >= model.start[at] + time)
         return

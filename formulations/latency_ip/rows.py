@@ -15,8 +15,8 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.devices import identical_devices
-from placegap.formulations.shared.families import Linear
-from placegap.formulations.shared.pairs import edge_ends
+from placegap.formulations.shared.families import Linear, first_of_group
+from placegap.formulations.shared.pairs import consumers_of_tensors, edge_ends, tensor_edges
 from placegap.formulations.shared.times import (
     Windows,
     granularity_ns,
@@ -92,10 +92,7 @@ def index_sets(
     unit_ns = model_unit_ns(instance, horizon_ns)
     window = call_windows(instance, horizon_ns if windowed else serial_horizon_ns(instance))
     accelerators = [k for k in range(instance.num_devices) if not arrays.is_host[k]]
-    consumers = [
-        sorted(set(index.consumer[index.tensor_edge[a:b]].tolist()))
-        for a, b in zip(index.tensor_ptr[:-1], index.tensor_ptr[1:], strict=True)
-    ]
+    consumers = consumers_of_tensors(instance)
     producer, may = index.tensor_producer.tolist(), window.possible
     tensors = range(len(producer))
     return CallSets(
@@ -151,8 +148,7 @@ def colocate_pooled(model: pyo.ConcreteModel, instance: Instance) -> None:
 
     So if one op is on a host, all are on hosts.
     """
-    first: dict[int, int] = {}
-    home = [first.setdefault(g, i) for i, g in enumerate(instance.arrays.group.tolist())]
+    home = first_of_group(instance)
     x, accelerators = model.x, np.flatnonzero(~instance.arrays.is_host).tolist()
 
     @model.Constraint([i for i, j in enumerate(home) if i != j], accelerators)
@@ -294,15 +290,13 @@ def end_on_host(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
     The first holds on accelerators, too: an op ends no earlier than its producers.
     """
-    index = sets.instance.arrays.index
     hosts = np.flatnonzero(sets.instance.arrays.is_host).tolist()
     on_host = [
         sum(sets.time[i][h] * model.x[i, h] for h in hosts if sets.window.possible[i, h])
         for i in range(sets.instance.num_ops)
     ]
-    pairs = dict.fromkeys(zip(index.producer.tolist(), index.consumer.tolist(), strict=True))
 
-    @model.Constraint(list(pairs))
+    @model.Constraint(list(dict.fromkeys(edge_ends(sets.instance))))
     def end_on_host(model: pyo.ConcreteModel, i: int, j: int) -> Linear:
         return model.end[j] >= model.end[i] + on_host[j]
 
@@ -367,21 +361,16 @@ def done_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
     are host_uk (leaves[u, k, c] + enters[u, k, c]) over all calls, for a tensor u without other
     consumers, which could be what leaves or enters.
     """
-    instance, index = sets.instance, sets.instance.arrays.index
+    instance = sets.instance
     model.done = pyo.Var(range(instance.num_ops), bounds=(0, sets.horizon))
     moves: list[list[Linear]] = [[] for _ in sets.producer]
     for crossing in (model.leaves, model.enters):
         for (u, k, _), variable in crossing.items():
             if sets.host[u][k] and len(sets.consumers[u]) == 1:
                 moves[u].append(sets.host[u][k] * variable)
-    edges = {
-        (i, j, u if moves[u] else -1): None
-        for i, j, u in zip(
-            index.producer.tolist(), index.consumer.tolist(), index.tensor.tolist(), strict=True
-        )
-    }
+    moved_along = [(i, j, u if moves[u] else -1) for i, j, u in tensor_edges(instance)]
 
-    @model.Constraint(list(edges))
+    @model.Constraint(list(dict.fromkeys(moved_along)))
     def done_in_order(model: pyo.ConcreteModel, i: int, j: int, u: int) -> Linear:
         moved = sum(moves[u]) if u >= 0 else 0
         return model.done[j] >= model.done[i] + _per_device(model, sets, sets.time, j) + moved
@@ -438,8 +427,7 @@ def equal_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
     on, sum over k in L of x[i, k] + sum over the members before of x[j, k] <= 1.
     """
     classes = equal_accelerators(sets.instance)
-    index = sets.instance.arrays.index
-    ends = list(dict.fromkeys(zip(index.producer.tolist(), index.consumer.tolist(), strict=True)))
+    ends = list(dict.fromkeys(edge_ends(sets.instance)))
 
     @model.Constraint([pair for members in classes for pair in pairwise(members)])
     def equal_in_order_starts(model: pyo.ConcreteModel, k: int, other: int) -> Linear:
@@ -468,8 +456,7 @@ def calls_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
     """
     if sets.num_calls == 1:
         return
-    index, num_calls = sets.instance.arrays.index, sets.num_calls
-    ends = dict.fromkeys(zip(index.producer.tolist(), index.consumer.tolist(), strict=True))
+    num_calls, ends = sets.num_calls, dict.fromkeys(edge_ends(sets.instance))
     may = sets.window.possible
     later = [(k, c) for k, c in sets.calls if c]
     model.used = pyo.Var([(k, c - 1) for k, c in later], bounds=(0, 1))

@@ -30,6 +30,29 @@ def edge_ends(instance: Instance) -> Ends:
     return list(zip(index.producer.tolist(), index.consumer.tolist(), strict=True))
 
 
+def tensor_edges(instance: Instance) -> list[tuple[int, int, int]]:
+    """Producer, consumer and tensor of every edge."""
+    index = instance.arrays.index
+    parts = (part.tolist() for part in (index.producer, index.consumer, index.tensor))
+    return list(zip(*parts, strict=True))
+
+
+def consumers_of_tensors(instance: Instance) -> list[list[int]]:
+    """Of each tensor, the ops that read it, every op once.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> consumers_of_tensors(example())
+    [[1], [2], [3], [3]]
+    """
+    index = instance.arrays.index
+    return [
+        sorted(set(index.consumer[index.tensor_edge[a:b]].tolist()))
+        for a, b in zip(index.tensor_ptr[:-1], index.tensor_ptr[1:], strict=True)
+    ]
+
+
 def op_reach(index: GraphIndex) -> tuple[list[int], list[int]]:
     """Ancestors and descendants of every op; bit j of an integer stands for op j. O(n m / 64).
 

@@ -20,7 +20,8 @@ from itertools import combinations
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.families import Linear, possible_devices
+from placegap.formulations.shared.families import Linear, first_of_group, possible_devices
+from placegap.formulations.shared.pairs import consumers_of_tensors
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
@@ -153,10 +154,6 @@ def throughput_data(
     if has_two_levels(semantics):
         servers, of_device = server_numbers(instance)
         server, server_ns = of_device[first], np.minimum(server_costs(instance), horizon + 1)
-    consumers = [
-        sorted(set(index.consumer[index.tensor_edge[a:b]].tolist()))
-        for a, b in zip(index.tensor_ptr[:-1], index.tensor_ptr[1:], strict=True)
-    ]
     return ThroughputSets(
         instance=instance,
         semantics=semantics,
@@ -167,7 +164,7 @@ def throughput_data(
         server=server,
         server_ns=server_ns,
         producer=index.tensor_producer.tolist(),
-        consumers=consumers,
+        consumers=consumers_of_tensors(instance),
         horizon_ns=horizon,
         unit_ns=time_unit_ns(horizon, value_step_ns(instance, semantics)),
     )
@@ -292,8 +289,7 @@ def stage_assign_once(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
 
 def stage_colocate_ops(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     """stage[i, s] == stage[j, s] for every op i of a group, j its first op, every column s."""
-    first: dict[int, int] = {}
-    home = [first.setdefault(g, i) for i, g in enumerate(data.instance.arrays.group.tolist())]
+    home = first_of_group(data.instance)
 
     @model.Constraint([i for i, j in enumerate(home) if i != j], range(len(data.columns)))
     def stage_colocate_ops(model: pyo.ConcreteModel, i: int, s: int) -> Linear:

@@ -8,7 +8,7 @@ from ortools.sat.python import cp_model
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
-from placegap.formulations.shared.cp_families import LARGEST_TIME
+from placegap.formulations.shared.cp_families import MOST_UNITS
 from placegap.instances import Instance, Makespan, Semantics, evaluate, example, simulate
 from placegap.solvers import solve
 
@@ -104,7 +104,7 @@ def test_huge_times_are_rounded_down_to_a_bound(semantics: Semantics) -> None:
         best = oracle(instance, semantics)
         model = build(instance, semantics)
         assert not model.exact
-        assert model.horizon <= LARGEST_TIME
+        assert model.horizon <= MOST_UNITS
         found = optimum(model)
         assert (found is None) == (best is None)
         if best is not None and found is not None:
