@@ -1,8 +1,9 @@
 """Optimization models of the papers, built from an instance.
 
-Each has `build`, and most have `warm_start` (a plan into the model) and `extract` (a plan out of it).
-A `build` reads as the table of contents of its model: one function per family of rows, each of which
-adds one component of its own name and says its inequality, with the paper's number where it has one.
+Each has `build`, and most have `warm_start` (a plan into the model) and `extract` (a plan out of
+it). A `build` reads as the table of contents of its model: one function per family of rows, each of
+which adds components named like itself and says its inequality, with the paper's number where it
+has one.
 
 ====================  =======================================================  ====================
 `moirai`              placements, orders of ops and of flows                   makespan, per edge
