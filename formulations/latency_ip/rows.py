@@ -546,7 +546,8 @@ def call_windows(instance: Instance, horizon_ns: int) -> Windows:
     host = _host_ns(instance)
 
     def cross(done: Ints, tensor: int, back: bool) -> Ints:  # the same in both directions
-        return np.minimum(done, (done + host[tensor]).min() + host[tensor])
+        least: Ints = np.minimum(done, (done + host[tensor]).min() + host[tensor])
+        return least
 
     whole_groups = partial(_for_pooled_groups, instance)
     return settled_windows(instance.arrays, where_needed(instance), horizon_ns, cross, whole_groups)
