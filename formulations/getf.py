@@ -30,11 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.devices import (
-    DeviceGroups,
-    colocated_times,
-    possible_placements,
-)
+from placegap.formulations.shared.devices import DeviceGroups, colocated_times, possible_placements
 from placegap.formulations.shared.families import (
     LARGEST_CAPACITY,
     Linear,

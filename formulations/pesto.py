@@ -56,7 +56,7 @@ from placegap.formulations.shared.families import (
 )
 from placegap.formulations.shared.pairs import (
     Ends,
-    Solution,
+    PairSolution,
     count_unordered_pairs,
     edge_ends,
     flow_reach,
@@ -556,7 +556,7 @@ def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
     """The plan that the values of a model's variables describe; see `plan_in_order`."""
     ends, device = edge_ends(instance), placement(model, instance.num_ops)
     link = {q: (device[i], device[j]) for q, (i, j) in enumerate(ends) if device[i] != device[j]}
-    found = Solution(
+    found = PairSolution(
         device,
         [pyo.value(start) for start in model.op_start.values()],
         [pyo.value(start) for start in model.transfer_start.values()],

@@ -115,7 +115,7 @@ def _matrix(after: list[int]) -> Flags:
     return reach
 
 
-class OpCosts(NamedTuple):
+class ChainOps(NamedTuple):
     """What n ops cost in a call, at least: time of those that are `able`, bytes of their groups."""
 
     own_ns: Ints
@@ -124,7 +124,7 @@ class OpCosts(NamedTuple):
     group_bytes: Ints
 
 
-class TensorCosts(NamedTuple):
+class ChainTensors(NamedTuple):
     """Producers and consumers of t tensors, and what it takes to move one, at least."""
 
     ptr: Ints
@@ -152,9 +152,9 @@ class _ChainBound:
         self.chain, self.after, self.own = chain, after, own
         self.alone = times[:, arrays.is_host].min(axis=1, initial=NEVER)[chain]
         self.calls = min(len(accelerators) * semantics.subgraphs, len(chain))
-        ops = OpCosts(own, able, arrays.group, arrays.group_bytes)
+        ops = ChainOps(own, able, arrays.group, arrays.group_bytes)
         consumer = index.consumer[index.tensor_edge]
-        tensors = TensorCosts(index.tensor_ptr, consumer, index.tensor_producer, move)
+        tensors = ChainTensors(index.tensor_ptr, consumer, index.tensor_producer, move)
         once = semantics.subgraphs == 1
         self.costs = _intervals(chain, after, ops, tensors, once, room)
         self.cuts = CallCuts(index, own, able, move)
@@ -200,7 +200,7 @@ def _sides(chain: Ints, i: int, j: int, after: Flags) -> Sides:
 
 @kernel
 def _intervals(
-    chain: Ints, after: Flags, ops: OpCosts, tensors: TensorCosts, once: bool, room: int
+    chain: Ints, after: Flags, ops: ChainOps, tensors: ChainTensors, once: bool, room: int
 ) -> Ints:
     """What a call that meets the chain from i to j takes at least, (L, L); `NEVER`: it cannot.
 

@@ -16,7 +16,7 @@ from placegap.formulations.moirai import published as moirai_published
 from placegap.formulations.moirai import strengthened as moirai_strengthened
 from placegap.formulations.shared.devices import new_names
 from placegap.formulations.shared.families import placement, set_placement
-from placegap.formulations.shared.pairs import Solution, edge_ends, plan_in_order, spans_ns
+from placegap.formulations.shared.pairs import PairSolution, edge_ends, plan_in_order, spans_ns
 from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan, Semantics
@@ -159,7 +159,7 @@ def extract(model: pyo.ConcreteModel, instance: Instance, semantics: Makespan) -
         for q, r in _decided(model.flow_before)
         if q in held and r in held and held[q] & held[r]
     ]
-    found = Solution(
+    found = PairSolution(
         device,
         [pyo.value(start) for start in model.op_start.values()],
         [pyo.value(start) for start in model.flow_start.values()],

@@ -189,7 +189,7 @@ def spans_ns(instance: Instance, schedule: Schedule) -> tuple[list[Span], list[S
     return ops, flows
 
 
-class Solution(NamedTuple):
+class PairSolution(NamedTuple):
     """What a solved model with pair variables says, n ops and m edges.
 
     Attributes
@@ -209,7 +209,7 @@ class Solution(NamedTuple):
     flow_pairs: list[tuple[int, int]]
 
 
-def plan_in_order(instance: Instance, semantics: Makespan, found: Solution) -> Plan:
+def plan_in_order(instance: Instance, semantics: Makespan, found: PairSolution) -> Plan:
     """The plan of a solution, executed as early as its orders allow.
 
     The orders are those that the model decided on and, where it had no pair to decide on, those of
