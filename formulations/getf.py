@@ -46,7 +46,7 @@ from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
-from placegap.instances.referee.plan import Plan
+from placegap.instances.problem.plan import Plan
 
 Pairs = dict[tuple[int, int], int]
 """Ns of a transfer per pair (producer, consumer)."""

@@ -53,10 +53,9 @@ from placegap.formulations.shared.times import (
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.plan import Plan, Schedule, Transfer
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.channels import channels_of
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan, Schedule, Transfer
+from placegap.instances.referee.channels import channels_of, plan_from_times
 
 
 @dataclass(frozen=True)

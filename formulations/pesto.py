@@ -74,8 +74,8 @@ from placegap.formulations.shared.times import (
 )
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan, Semantics
-from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]

@@ -78,8 +78,8 @@ from placegap.formulations.shared.pairs import (
     tensor_edges,
 )
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Schedule
 from placegap.instances.problem.semantics import LatencySubgraphs, Semantics
-from placegap.instances.referee.plan import Plan, Schedule
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 
 Form = Literal["as_published", "strengthened"]

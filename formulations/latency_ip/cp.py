@@ -47,8 +47,8 @@ from placegap.formulations.shared.pairs import tensor_edges
 from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LatencySubgraphs
-from placegap.instances.referee.plan import Plan
 
 Member = tuple[int, int, int]
 

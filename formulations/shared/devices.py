@@ -29,9 +29,9 @@ from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
-from placegap.instances.referee.plan import Plan, Transfer
 
 if TYPE_CHECKING:
     import pyomo.environ as pyo

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Schedule, Transfer
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan, Schedule, Transfer
+from placegap.instances.referee.channels import plan_from_times
 
 Ends = list[tuple[int, int]]
 """Producer and consumer of every edge."""

@@ -18,8 +18,8 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
+from placegap.instances.problem.sections import Section
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.sections import Section
 
 LARGEST_TIME = 1000.0
 """Models count time in a unit that keeps their horizon at or below this number."""
@@ -249,7 +249,7 @@ def path_bounds(instance: Instance, section: Section) -> Ints:
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.sections import sections_between
+    >>> from placegap.instances.problem.sections import sections_between
     >>> path_bounds(example(), sections_between(example(), (0, 3))[1]).tolist()
     [[28, 29], [29, 28]]
     """
@@ -274,7 +274,7 @@ def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.sections import sections_between
+    >>> from placegap.instances.problem.sections import sections_between
     >>> before, after = ways_through(example(), sections_between(example(), (0, 3))[1])
     >>> (before[0, 1:3] + after[0, 1:3]).tolist()
     [[28, 30], [18, 48]]
@@ -329,7 +329,7 @@ def bare_lengths(instance: Instance, section: Section, semantics: Makespan) -> I
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.sections import sections_between
+    >>> from placegap.instances.problem.sections import sections_between
     >>> last = sections_between(example(), (2, 3))[1]
     >>> bare_lengths(example(), last, Makespan()).tolist()
     [[8, 18], [18, 8]]

@@ -79,6 +79,7 @@ from placegap.formulations.throughput_ip.rows import (
 )
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     LoadSemantics,
     PlanClass,
@@ -87,10 +88,7 @@ from placegap.instances.problem.semantics import (
     has_two_levels,
 )
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.loads import combine, device_loads
-from placegap.instances.referee.plan import Plan
-from placegap.instances.referee.replication import sync_ns
-from placegap.instances.referee.servers import why_not_two_levels
+from placegap.instances.referee.loads import combine, device_loads, sync_ns, why_not_two_levels
 
 __all__ = [
     "Contiguous",

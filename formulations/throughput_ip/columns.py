@@ -4,7 +4,7 @@ A *column* is a set of devices that run a stage together: every single device an
 be replicated, sets of equal devices. The other modules of the throughput IP number columns, not
 devices; column k < K is device k alone.
 
-Replicated stages, placegap's own rule (`placegap.instances.referee.replication`), add to the model
+Replicated stages, placegap's own rule (`placegap.instances.referee.loads`), add to the model
 
 - ``stage[i, s]`` in {0, 1}: op i is in column s;
 - ``used[s]`` in {0, 1}: column s has a stage;
@@ -26,10 +26,15 @@ from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.paths import widest_paths
+from placegap.instances.problem.links import widest_paths
 from placegap.instances.problem.semantics import LoadSemantics, has_replicas, has_two_levels
-from placegap.instances.referee.replication import equal_devices, narrowest_bandwidth
-from placegap.instances.referee.servers import border_costs, server_costs, server_numbers
+from placegap.instances.referee.loads import (
+    border_costs,
+    equal_devices,
+    narrowest_bandwidth,
+    server_costs,
+    server_numbers,
+)
 
 MOST_UNEVEN = 6
 """Equal devices with links of different bandwidths: every set of them is a column of its own."""

@@ -24,10 +24,16 @@ from pydantic import Field
 from placegap.formulations.shared.times import LARGEST_HORIZON_NS, serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.sections import (
+    Interval,
+    Section,
+    choose_chain,
+    cuts,
+    intervals,
+    memory_is_slack,
+    sections_between,
+)
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
-from placegap.instances.structure.intervals import Interval, choose_chain, intervals
-from placegap.instances.structure.sections import Section, sections_between
 from placegap.solvers.core.back_ends.outcome import say_rest
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import ExactParams, Method, Params, Task

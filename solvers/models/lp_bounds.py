@@ -12,7 +12,7 @@ from placegap.formulations.getf import build_lp, count_rows_lp, critical_path_ns
 from placegap.formulations.shared.devices import Grouping, device_groups, related_speeds
 from placegap.formulations.shared.times import LARGEST_TIME, granularity_ns
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.bounds.cheap_bounds import PATH
 from placegap.solvers.core.back_ends.highs import solve_model
 from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns

@@ -14,8 +14,7 @@ from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
 from placegap.instances.problem.semantics import LoadSemantics, Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
-from placegap.instances.transforms.pesto_contraction import MergeOrder
-from placegap.instances.transforms.pesto_merge import merge_ops
+from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
 from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
