@@ -118,6 +118,7 @@ NEED_TORCH = (
     "placegap.experiments.running.pipeline_run.stage_process",
     "placegap.instances.torch_models.evoformer",
     "placegap.instances.torch_models.op_times",
+    "placegap.instances.torch_models.op_times",
     "placegap.instances.torch_models.joint_program",
     "placegap.instances.torch_models.training_graph",
     "placegap.solvers.learned.hrl.network",

@@ -13,8 +13,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from placegap.experiments.bench.inputs import workbooks
-from placegap.formulations import archer, latency_ip, moirai, pesto, throughput_ip
-from placegap.formulations.getf import milp as getf
+from placegap.formulations import archer, getf, latency_ip, moirai, pesto, throughput_ip
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.cluster_file import load_cluster

@@ -7,19 +7,20 @@ at most one per call, each within a memory, with single ops on hosts between the
 What an interval from op a to op b costs at least is known without solving anything: all ops between
 a and b (after a and before b) are in its call; what comes after the op that follows b on the chain
 is not, nor is what comes before the op that precedes a; a tensor with ends among both is paid. The
-other ops are on the side where they cost least: a minimum cut (`latency_ip.chain_cuts`), which is
+other ops are on the side where they cost least: a minimum cut (`CallCuts`), which is
 computed only for the intervals of the best ways to cut the chain.
 """
 
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from ortools.graph.python import max_flow
 
-from placegap.formulations.latency_ip.chain_cuts import INSIDE, OUTSIDE, CallCuts
-from placegap.formulations.shared.reach import op_reach
+from placegap.formulations.shared.pairs import op_reach
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
@@ -30,8 +31,14 @@ from placegap.instances.problem.semantics import LatencySubgraphs
 MOST_OPS = 2500
 """Larger graphs have no bound but 0: reachability is a matrix of ops by ops."""
 
+
 MOST_CUTS = 20_000
 """Intervals per chain whose cost is refined by a minimum cut."""
+
+
+INSIDE, OUTSIDE = 1, 2
+"""Sides of ops that are in a call, and that are not; 0 for who knows."""
+
 
 Sides = NDArray[np.int8]
 
@@ -108,6 +115,24 @@ def _matrix(after: list[int]) -> Flags:
     return reach
 
 
+class ChainOps(NamedTuple):
+    """What n ops cost in a call, at least: time of those that are `able`, bytes of their groups."""
+
+    own_ns: Ints
+    able: Flags
+    group: Ints
+    group_bytes: Ints
+
+
+class ChainTensors(NamedTuple):
+    """Producers and consumers of t tensors, and what it takes to move one, at least."""
+
+    ptr: Ints
+    consumer: Ints
+    producer: Ints
+    move_ns: Ints
+
+
 class _ChainBound:
     """The bound of one chain: (L,) ops, each after the one before; `after`: is op j after op i."""
 
@@ -127,20 +152,11 @@ class _ChainBound:
         self.chain, self.after, self.own = chain, after, own
         self.alone = times[:, arrays.is_host].min(axis=1, initial=NEVER)[chain]
         self.calls = min(len(accelerators) * semantics.subgraphs, len(chain))
-        self.costs = _intervals(
-            chain,
-            after,
-            own,
-            able,
-            arrays.group,
-            arrays.group_bytes,
-            semantics.subgraphs == 1,
-            room,
-            index.tensor_ptr,
-            index.consumer[index.tensor_edge],
-            index.tensor_producer,
-            move,
-        )
+        ops = ChainOps(own, able, arrays.group, arrays.group_bytes)
+        consumer = index.consumer[index.tensor_edge]
+        tensors = ChainTensors(index.tensor_ptr, consumer, index.tensor_producer, move)
+        once = semantics.subgraphs == 1
+        self.costs = _intervals(chain, after, ops, tensors, once, room)
         self.cuts = CallCuts(index, own, able, move)
 
     def value(self) -> tuple[int, list[tuple[int, int]]]:
@@ -168,49 +184,6 @@ class _ChainBound:
 
 
 @kernel
-def _intervals(
-    chain: Ints,
-    after: Flags,
-    own: Ints,
-    able: Flags,
-    group: Ints,
-    size: Ints,
-    once: bool,
-    room: int,
-    tensor_ptr: Ints,
-    consumer: Ints,
-    producer: Ints,
-    move: Ints,
-) -> Ints:
-    """What a call that meets the chain from i to j takes at least, (L, L); `NEVER`: it cannot.
-
-    It has the memory of all colocation groups that it holds an op of, and if accelerators make one
-    call, all ops of these groups.
-    """
-    costs = np.full((len(chain), len(chain)), NEVER, np.int64)
-    seen, stamp = np.full(len(size), -1, np.int64), 0
-    for i in range(len(chain)):
-        for j in range(i, len(chain)):
-            side = _sides(chain, i, j, after)
-            total, used, fits, whole = np.int64(0), np.int64(0), True, True
-            for v in range(len(side)):
-                if side[v] == INSIDE:
-                    total += own[v]
-                    used += size[group[v]] if seen[group[v]] != stamp else 0
-                    seen[group[v]] = stamp
-                    fits = bool(fits and able[v] and used <= room)
-            for v in range(len(side)):
-                if once and side[v] == OUTSIDE and seen[group[v]] == stamp:
-                    whole = False
-            stamp += 1
-            if not fits:
-                break
-            if whole:
-                costs[i, j] = total + _known_cut(side, tensor_ptr, consumer, producer, move)
-    return costs
-
-
-@kernel
 def _sides(chain: Ints, i: int, j: int, after: Flags) -> Sides:
     """Which ops are in a call that meets the chain from i to j, and which are not, (n,)."""
     first, last = chain[i], chain[j]
@@ -226,17 +199,45 @@ def _sides(chain: Ints, i: int, j: int, after: Flags) -> Sides:
 
 
 @kernel
-def _known_cut(side: Sides, tensor_ptr: Ints, consumer: Ints, producer: Ints, move: Ints) -> int:
-    """What the tensors with an end inside and an end outside take."""
-    total = 0
-    for u in range(len(producer)):
-        inside, outside = side[producer[u]] == INSIDE, side[producer[u]] == OUTSIDE
-        for at in range(tensor_ptr[u], tensor_ptr[u + 1]):
-            inside |= side[consumer[at]] == INSIDE
-            outside |= side[consumer[at]] == OUTSIDE
-        if inside and outside:
-            total += move[u]
-    return total
+def _intervals(
+    chain: Ints, after: Flags, ops: ChainOps, tensors: ChainTensors, once: bool, room: int
+) -> Ints:
+    """What a call that meets the chain from i to j takes at least, (L, L); `NEVER`: it cannot.
+
+    It has the memory of all colocation groups that it holds an op of, and if accelerators make one
+    call, all ops of these groups.
+    """
+    costs = np.full((len(chain), len(chain)), NEVER, np.int64)
+    group = ops.group
+    seen, stamp = np.full(len(ops.group_bytes), -1, np.int64), 0
+    for i in range(len(chain)):
+        for j in range(i, len(chain)):
+            side = _sides(chain, i, j, after)
+            total, used, fits, whole = np.int64(0), np.int64(0), True, True
+            for v in range(len(side)):
+                if side[v] == INSIDE:
+                    total += ops.own_ns[v]
+                    used += ops.group_bytes[group[v]] if seen[group[v]] != stamp else 0
+                    seen[group[v]] = stamp
+                    fits = bool(fits and ops.able[v] and used <= room)
+            for v in range(len(side)):
+                if once and side[v] == OUTSIDE and seen[group[v]] == stamp:
+                    whole = False
+            stamp += 1
+            if not fits:  # nor does any longer interval
+                break
+            if not whole:
+                continue
+            for u in range(len(tensors.producer)):  # paid with one end inside and one outside
+                maker = side[tensors.producer[u]]
+                inside, outside = maker == INSIDE, maker == OUTSIDE
+                for at in range(tensors.ptr[u], tensors.ptr[u + 1]):
+                    inside |= side[tensors.consumer[at]] == INSIDE
+                    outside |= side[tensors.consumer[at]] == OUTSIDE
+                if inside and outside:
+                    total += tensors.move_ns[u]
+            costs[i, j] = total
+    return costs
 
 
 @kernel
@@ -273,3 +274,81 @@ def _cut_chain(costs: Ints, alone: Ints, calls: int) -> tuple[int, Ints]:
             intervals[found, 0], intervals[found, 1] = i, at - 1
             at, s, found = i, s - 1, found + 1
     return value[length, best], intervals[:found]
+
+
+class CallCuts:
+    """Networks whose cuts are calls: the source's side are its members.
+
+    An op costs its time there. A tensor costs its move if it has ends on both sides: it has two
+    nodes, the first with the source if some end is, the second with the sink if some end is, and
+    the arc between them is what is cut.
+
+    Parameters
+    ----------
+    index : GraphIndex
+    own_ns : (n,) int64
+        Time of each op on an accelerator, at least.
+    able : (n,) bool
+        Whether an accelerator runs it.
+    move_ns : (t,) int64
+        Time of each tensor into or out of an accelerator, at least.
+    """
+
+    def __init__(self, index: GraphIndex, own_ns: Ints, able: Flags, move_ns: Ints) -> None:
+        n, t = len(own_ns), len(move_ns)
+        self.index, self.num_ops = index, n
+        self.never = sum(own_ns.tolist()) + sum(move_ns.tolist()) + 1
+        self.source, self.sink = n + 2 * t, n + 2 * t + 1
+        first = n + np.arange(t)
+        ends = np.concatenate([index.tensor_producer, index.consumer])
+        of = np.concatenate([np.arange(t), index.tensor])
+        always = np.full(2 * len(ends), self.never)
+        self.tail = np.concatenate([np.arange(n), first, ends, n + t + of])
+        self.head = np.concatenate([np.full(n, self.sink), first + t, n + of, ends])
+        own = np.where(able, own_ns, self.never)
+        self.capacity = np.concatenate([own, move_ns, always])
+
+    def least_ns(self, side: NDArray[np.int8], after: Flags, before: Flags) -> int:
+        """What a call takes besides the time of the ops that are known to be in it, at least.
+
+        Parameters
+        ----------
+        side : (n,) int8
+            `INSIDE`, `OUTSIDE` or 0 for each op.
+        after, before : (n,) bool
+            Whether an op comes after some op inside, before some op inside. A member after it has
+            all its producers that also come after it in the call, because the call is convex, and a
+            member before it all its consumers that do.
+
+        Examples
+        --------
+        The diamond's op 2 is in a call and op 4 is not; op 3, in or out of it, adds nothing. Op 1
+        costs 5 in the call and its output to op 3, 20, or its output to op 2, 1, outside of it. So
+        1 in and 1 out:
+
+        >>> from placegap.instances import example
+        >>> arrays = example().arrays
+        >>> own_ns, move_ns = arrays.time_ns[:, 0], arrays.host_ns[:, 0]
+        >>> cuts = CallCuts(arrays.index, own_ns, np.ones(4, bool), move_ns)
+        >>> none = np.zeros(4, bool)
+        >>> cuts.least_ns(np.array([0, 1, 0, 2], np.int8), none, none)
+        2
+        """
+        index, n = self.index, self.num_ops
+        forward = after[index.producer] & after[index.consumer]
+        back = before[index.producer] & before[index.consumer]
+        tail = np.concatenate([self.tail, index.consumer[forward], index.producer[back]])
+        head = np.concatenate([self.head, index.producer[forward], index.consumer[back]])
+        more = np.full(len(tail) - len(self.tail), self.never)
+        capacity = np.concatenate([self.capacity, more])
+        node = np.arange(self.sink + 1)
+        node[:n][side == INSIDE], node[:n][side == OUTSIDE] = self.source, self.sink
+        own = np.arange(len(tail)) < n  # the time of an op that is inside is no part of the cut
+        tail, head = node[tail], node[head]
+        kept = (tail != self.sink) & (head != self.source) & (tail != head)
+        kept &= ~(own & (tail == self.source))
+        flow = max_flow.SimpleMaxFlow()
+        flow.add_arcs_with_capacity(tail[kept], head[kept], capacity[kept])
+        if flow.solve(self.source, self.sink) != flow.OPTIMAL:  # sums beyond 64 bits
+            return 0
+        return int(flow.optimal_flow())

@@ -14,15 +14,14 @@ import pyomo.environ as pyo
 
 from placegap.formulations.moirai import published as moirai_published
 from placegap.formulations.moirai import strengthened as moirai_strengthened
+from placegap.formulations.shared.devices import new_names
 from placegap.formulations.shared.families import placement, set_placement
-from placegap.formulations.shared.reach import edge_ends
-from placegap.formulations.shared.sequence import Key, sequence
-from placegap.formulations.shared.symmetry import new_names
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.pairs import PairSolution, edge_ends, plan_in_order, spans_ns
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan, Transfer
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan, Semantics
-from placegap.instances.referee.channels import NO_CHANNEL, channels_of, plan_from_times
+from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]
@@ -128,11 +127,7 @@ def warm_start(
     if model.component("symmetry_order") is not None:
         names = new_names(instance, plan)
         device = [names[k] for k in device]
-    op = list(zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True))
-    flow = [(op[i][1], op[i][1]) for i, _ in ends]  # a local flow takes no time
-    table = schedule.transfers
-    for q, start, end in zip(table.item, table.start_ns, table.end_ns, strict=True):
-        flow[q] = (int(start), int(end))
+    op, flow = spans_ns(instance, schedule)
     set_placement(model, Plan.on(device))
     unit_ns = pyo.value(model.unit_ns)
     model.makespan.set_value(schedule.makespan_ns / unit_ns)
@@ -152,47 +147,27 @@ def warm_start(
 
 
 def extract(model: pyo.ConcreteModel, instance: Instance, semantics: Makespan) -> Plan:
-    """The plan that the values of a model's variables describe; semantics as for `build`.
-
-    The devices are those of x. The orders are those that the model decided on and, where it had no
-    pair to decide on, those of its start times. Executing the plan takes no longer than the model
-    says, up to the solver's tolerances.
-    """
-    n, ends, unit_ns = instance.num_ops, edge_ends(instance), pyo.value(model.unit_ns)
-    arrays, device = instance.arrays, placement(model, instance.num_ops)
-    remote = [q for q, (i, j) in enumerate(ends) if device[i] != device[j]]
-    position = arrays.index.topological_position.tolist()
-    keys: dict[int, Key] = {}  # ops are items 0 .. n - 1, remote flows n + q
-    for i in range(n):
-        start = pyo.value(model.op_start[i])
-        duration = arrays.time_ns[i, device[i]] / unit_ns
-        keys[i] = (start, start + duration, position[i], i)
-    for q in remote:
-        i, j = ends[q]
-        start = pyo.value(model.flow_start[q])
-        between = arrays.link_class[device[i], device[j]]
-        duration = arrays.transfer_ns[arrays.index.tensor[q], between] / unit_ns
-        keys[n + q] = (start, start + duration, position[i], n + q)
-    arcs = [(i, j) for i, j in ends if device[i] == device[j]]
-    arcs += [(ends[q][0], n + q) for q in remote] + [(n + q, ends[q][1]) for q in remote]
-    decided = [pair for pair in _decided(model.op_before) if device[pair[0]] == device[pair[1]]]
-    held = {q: _held(instance, semantics, *(device[i] for i in ends[q])) for q in remote}
-    decided += [
-        (n + q, n + r)
+    """The plan that the values of a model's variables describe; see `plan_in_order`."""
+    ends, device = edge_ends(instance), placement(model, instance.num_ops)
+    held = {
+        q: _held(instance, semantics, device[i], device[j])
+        for q, (i, j) in enumerate(ends)
+        if device[i] != device[j]
+    }
+    flow_pairs = [
+        (q, r)
         for q, r in _decided(model.flow_before)
         if q in held and r in held and held[q] & held[r]
     ]
-    order = sequence(keys, arcs + decided)
-    if len(order) < len(keys):  # items without duration may follow each other in a circle
-        order = sequence(keys, arcs)
-    rank = {item: at for at, item in enumerate(order)}
-    return plan_from_times(
-        instance,
-        semantics,
+    found = PairSolution(
         device,
-        [(rank[i], rank[i]) for i in range(n)],
-        [(Transfer(q, device[ends[q][1]]), rank[n + q], rank[n + q]) for q in remote],
+        [pyo.value(start) for start in model.op_start.values()],
+        [pyo.value(start) for start in model.flow_start.values()],
+        pyo.value(model.unit_ns),
+        [(i, j) for i, j in _decided(model.op_before) if device[i] == device[j]],
+        flow_pairs,
     )
+    return plan_in_order(instance, semantics, found)
 
 
 def _held(instance: Instance, semantics: Makespan, source: int, target: int) -> set[int]:

@@ -12,8 +12,11 @@ changes:
   of a pair instead of one per device;
 - work rows: no device and no channel is busy for longer than the makespan;
 - head and tail rows: the device-indexed critical paths into and out of an op;
-- channels other than ports, which flows compete for in the same way (`moirai.channels`);
-- symmetry breaking: of placements that differ in the names of identical devices, one (`symmetry`).
+- channels other than ports, which flows compete for in the same way: what a flow from device a to
+  device b occupies is all that tells them apart, ``link`` (a, b), or the ``port`` out of a and the
+  one into b, or the only port of a and that of b (``half_duplex``), or nothing (``free``);
+- symmetry breaking: of placements that differ in the names of identical devices, one
+  (`shared.devices`).
 
 Components of the model:
 
@@ -21,25 +24,24 @@ Components of the model:
 - ``op_start[i]``, ``flow_start[q]``, ``makespan``: times;
 - ``op_before[i, j]``, ``flow_before[q, r]``, on ordered pairs: the first ends before the second
   starts.
+
+An *item* is an op or a flow; it competes for devices or channels with the items whose windows
+overlap its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.moirai.channels import channel_no_overlap, channel_work
-from placegap.formulations.shared import symmetry as symmetries
-from placegap.formulations.shared.competing import (
-    Arcs,
-    Item,
-    competing,
-    either,
-    flow_items,
-    op_items,
-    possible_arcs,
+from placegap.formulations.shared.devices import (
+    count_symmetry_rows,
+    identical_devices,
+    representative_devices,
+    symmetry_order,
 )
 from placegap.formulations.shared.families import (
     Linear,
@@ -48,25 +50,37 @@ from placegap.formulations.shared.families import (
     memory_capacity,
     place_ops,
 )
-from placegap.formulations.shared.reach import (
+from placegap.formulations.shared.pairs import (
     count_unordered_pairs,
     flow_reach,
     op_reach,
     unordered_pairs,
 )
-from placegap.formulations.shared.time_scale import ScaledTimes, scale_times
-from placegap.formulations.shared.windows import Windows, windows
+from placegap.formulations.shared.times import (
+    ScaledTimes,
+    Windows,
+    moves_in_time,
+    scale_times,
+    windows,
+)
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Channels
+from placegap.instances.referee.channels import NO_CHANNEL, channels_of
+
+Pair = tuple[int, int]
+
+
+Arcs = list[Pair]
+"""Device pairs (a, b) that an edge may take."""
 
 
 def build(
     instance: Instance, horizon_ns: int, channels: Channels, symmetry: bool
 ) -> pyo.ConcreteModel:
     """The strengthened model; see `moirai.build`."""
-    classes = symmetries.identical_devices(instance) if symmetry else ()
+    classes = identical_devices(instance) if symmetry else ()
     window, times = windows(instance, horizon_ns), scale_times(instance, horizon_ns)
-    kept = symmetries.representative_devices(instance, window.possible, classes)
+    kept = representative_devices(instance, window.possible, classes)
     window = replace(window, possible=kept)
     arcs = possible_arcs(instance, window, horizon_ns)
     model = pyo.ConcreteModel(name=f"moirai strengthened: {instance.name}")
@@ -88,7 +102,7 @@ def build(
         model, instance, flow_items(instance, window, arcs, horizon_ns, channels), channels
     )
     if classes:
-        symmetries.symmetry_order(model, instance, window.possible, classes)
+        symmetry_order(model, instance, window.possible, classes)
     model.objective = pyo.Objective(expr=model.makespan)
     return model
 
@@ -103,7 +117,7 @@ def count_rows(instance: Instance, channels: Channels, symmetry: bool) -> int:
     if num_channels:
         pairs = count_unordered_pairs(flow_reach(index)[1])
         rows += num_channels + (num_channels + 2) * pairs
-    return rows + symmetry * symmetries.count_rows(instance)
+    return rows + symmetry * count_symmetry_rows(instance)
 
 
 # ---------------------------------------------------------------------------------------- variables
@@ -185,6 +199,21 @@ def device_work(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
         return sum(times.op[i][k] * model.x[i, k] for i in ops) <= model.makespan
 
 
+def channel_work(model: pyo.ConcreteModel, times: ScaledTimes, channels: Channels) -> None:
+    """Sum of p_qab route[q, a, b] <= makespan, over the flows q and arcs (a, b) of a channel."""
+    num_devices = len(times.op[0])
+    work: dict[int, list[Linear]] = {}
+    for (q, a, b), route in model.route.items():
+        if times.move[q][a][b]:
+            for channel in channels_of(channels, num_devices, a, b):
+                work.setdefault(channel, []).append(times.move[q][a][b] * route)
+    work.pop(NO_CHANNEL, None)
+
+    @model.Constraint(sorted(work))
+    def channel_work(model: pyo.ConcreteModel, channel: int) -> Linear:
+        return sum(work[channel]) <= model.makespan
+
+
 def critical_path(
     model: pyo.ConcreteModel, instance: Instance, window: Windows, times: ScaledTimes
 ) -> None:
@@ -230,3 +259,196 @@ def device_no_overlap(model: pyo.ConcreteModel, instance: Instance, items: list[
     @model.Constraint(shared)
     def device_shared(_: pyo.ConcreteModel, i: int, j: int, k: int) -> Linear:
         return either(before, i, j) >= x[i, k] + x[j, k] - 1
+
+
+def channel_no_overlap(
+    model: pyo.ConcreteModel, instance: Instance, items: list[Item], channels: Channels
+) -> None:
+    """(8): of two remote flows that share a channel, one starts after the other ends.
+
+    flow_start[r] >= flow_end[q] - M_qr (1 - flow_before[q, r]) for both orders of the pair, and
+    flow_before[q, r] + flow_before[r, q] >= use(q) + use(r) - 1 (`channel_sharing`).
+    """
+    orders, pairs = competing(items, unordered_pairs(*flow_reach(instance.arrays.index)))
+    model.flow_before = pyo.Var(orders, domain=pyo.Binary)
+    unit_ns, before = pyo.value(model.unit_ns), model.flow_before
+
+    @model.Constraint(orders)
+    def channel_no_overlap(model: pyo.ConcreteModel, q: int, r: int) -> Linear:
+        slack = (items[q].latest_ns - items[r].earliest_ns) / unit_ns * (1 - before[q, r])
+        return model.flow_start[r] >= model.flow_end[q] - slack
+
+    channel_sharing(model, instance, items, channels, pairs)
+
+
+def channel_sharing(
+    model: pyo.ConcreteModel,
+    instance: Instance,
+    items: list[Item],
+    channels: Channels,
+    pairs: list[Pair],
+) -> None:
+    """flow_before[q, r] + flow_before[r, q] >= use(q) + use(r) - 1 for every use that they share.
+
+    For q = (i, j), use(q) is
+
+    - of link (a, b): route[q, a, b];
+    - of the port out of k: x[i, k] - route[q, k, k]; of the port into k: x[j, k] - route[q, k, k];
+    - of the only port of k: the sum of these two.
+
+    With an end in common, fewer rows do. Flows of one producer share a port as soon as both are
+    remote: use(q) = 1 - sum over k of route[q, k, k]. They share a link as soon as both go into one
+    device k: use(q) = x[j, k] - route[q, k, k]. Likewise flows into one consumer.
+    """
+    index, num_devices = instance.arrays.index, instance.num_devices
+    before, x = model.flow_before, model.x
+    ends = index.producer.tolist(), index.consumer.tolist()
+    local_route = {key: route for key, route in model.route.items() if key[1] == key[2]}
+    enough = 2 if channels == "link" else 1  # common ends that make remote flows share a channel
+    common = {(q, r): [end[q] == end[r] for end in ends] for q, r in pairs}
+    akin = [pair for pair, same in common.items() if sum(same) >= enough]
+    half = [pair for pair, same in common.items() if 0 < sum(same) < enough]
+    other = [pair for pair, same in common.items() if not any(same)]
+    shared = {(q, r): sorted(items[q].resources & items[r].resources) for q, r in pairs}
+
+    def other_end(q: int, r: int) -> int:
+        return 1 if common[q, r][0] else 0  # the end that the two do not have in common
+
+    def local(q: int, k: int) -> Linear:
+        return local_route.get((q, k, k), 0)
+
+    def remote(q: int) -> Linear:
+        return 1 - sum(local(q, k) for k in range(num_devices))
+
+    def at(q: int, side: int, k: int) -> Linear:
+        return x[ends[side][q], k] - local(q, k)
+
+    def use(q: int, channel: int) -> Linear:
+        first, second = divmod(channel, num_devices)
+        if channels == "link":
+            return model.route[q, first, second]
+        if channels == "port":
+            return at(q, first, second)
+        return at(q, 0, channel) + at(q, 1, channel)
+
+    @model.Constraint(akin)
+    def channel_shared_by_end(_: pyo.ConcreteModel, q: int, r: int) -> Linear:
+        return either(before, q, r) >= remote(q) + remote(r) - 1
+
+    @model.Constraint(
+        [
+            (q, r, k)
+            for q, r in half
+            for k in sorted({divmod(c, num_devices)[other_end(q, r)] for c in shared[q, r]})
+        ]
+    )
+    def channel_shared_at_end(_: pyo.ConcreteModel, q: int, r: int, k: int) -> Linear:
+        return either(before, q, r) >= at(q, other_end(q, r), k) + at(r, other_end(q, r), k) - 1
+
+    @model.Constraint([(q, r, c) for q, r in other for c in shared[q, r]])
+    def channel_shared(_: pyo.ConcreteModel, q: int, r: int, channel: int) -> Linear:
+        return either(before, q, r) >= use(q, channel) + use(r, channel) - 1
+
+
+# ------------------------------------------------------------------------------------ what competes
+
+
+@dataclass(frozen=True)
+class Item:
+    """When an op or a flow can run, in ns, and what it can occupy.
+
+    Attributes
+    ----------
+    earliest_ns, latest_ns : int
+        It starts no earlier, and ends no later.
+    shortest_ns, longest_ns : int
+        Its durations while it occupies anything.
+    resources : frozenset of int
+        An op's devices; a flow's channels, by their numbers (`channels_of`).
+    """
+
+    earliest_ns: int
+    latest_ns: int
+    shortest_ns: int
+    longest_ns: int
+    resources: frozenset[int]
+
+
+def possible_arcs(instance: Instance, window: Windows, horizon_ns: int) -> list[Arcs]:
+    """The device pairs that each edge can take in a plan of at most the horizon; O(m K^2)."""
+    tables = moves_in_time(instance, window, horizon_ns)
+    return [[(a, b) for a, b in np.argwhere(may).tolist()] for may in tables]
+
+
+def op_items(instance: Instance, window: Windows, horizon_ns: int) -> list[Item]:
+    """Windows of the ops."""
+    items = []
+    for i, row in enumerate(window.possible):
+        devices = np.flatnonzero(row)
+        time_ns = instance.arrays.time_ns[i, devices]
+        items.append(
+            Item(
+                int(window.head_ns[i, devices].min(initial=horizon_ns)),
+                horizon_ns - int(window.tail_ns[i, devices].min(initial=horizon_ns)),
+                int(time_ns.min(initial=horizon_ns)),
+                int(time_ns.max(initial=0)),
+                frozenset(devices.tolist()),
+            )
+        )
+    return items
+
+
+def flow_items(
+    instance: Instance, window: Windows, arcs: list[Arcs], horizon_ns: int, channels: Channels
+) -> list[Item]:
+    """Windows of the flows, and the channels that they may take."""
+    arrays, num_devices = instance.arrays, instance.num_devices
+    until, since = window.head_ns + arrays.time_ns, window.tail_ns + arrays.time_ns
+    index, items = arrays.index, []
+    for q, pairs in enumerate(arcs):
+        i, j = index.producer[q], index.consumer[q]
+        move = arrays.transfer_ns[index.tensor[q]][arrays.link_class]
+        remote = [(a, b) for a, b in pairs if a != b]
+        durations = [int(move[arc]) for arc in remote]
+        items.append(
+            Item(
+                min((int(until[i, a]) for a, _ in pairs), default=horizon_ns),
+                horizon_ns - min((int(since[j, b]) for _, b in pairs), default=horizon_ns),
+                min(durations, default=horizon_ns),
+                max(durations, default=0),
+                frozenset(
+                    c for a, b in remote for c in channels_of(channels, num_devices, a, b)
+                ).difference([NO_CHANNEL]),
+            )
+        )
+    return items
+
+
+def competing(items: list[Item], unordered: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """The orders (first, second) that the model must decide on, and the pairs they belong to.
+
+    Left out are pairs that share no resource, that both take no time, or that the windows order;
+    and an order that the windows rule out.
+    """
+    orders, pairs = [], []
+    for i, j in unordered:
+        one, two = items[i], items[j]
+        if (
+            one.resources.isdisjoint(two.resources)
+            or one.longest_ns + two.longest_ns == 0
+            or one.latest_ns <= two.earliest_ns
+            or two.latest_ns <= one.earliest_ns
+        ):
+            continue
+        pairs.append((i, j))
+        together = one.shortest_ns + two.shortest_ns
+        if one.earliest_ns + together <= two.latest_ns:
+            orders.append((i, j))
+        if two.earliest_ns + together <= one.latest_ns:
+            orders.append((j, i))
+    return orders, pairs
+
+
+def either(before: pyo.Var, i: int, j: int) -> Linear:
+    """before[i, j] + before[j, i], as far as these orders are possible."""
+    return sum(before[pair] for pair in ((i, j), (j, i)) if pair in before)

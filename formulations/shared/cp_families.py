@@ -18,8 +18,13 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
 
-Literal = cp_model.LiteralT
-"""A Boolean variable, its negation, or a constant."""
+Literal = cp_model.IntVar
+"""A Boolean variable."""
+
+Expression = cp_model.LinearExpr | cp_model.IntVar
+
+Values = Callable[[Expression], int]
+"""The value of a variable or expression in a solution."""
 
 LARGEST_ACTIVITY = 2**30
 """No linear expression of a model may get above this, nor below its negative.
@@ -32,7 +37,7 @@ rows together now and then.
 DIGIT_BITS = 16
 """Of a variable that `at_most` splits: its largest value and one digit stay within the cap."""
 
-LARGEST_TIME = LARGEST_ACTIVITY - 2**DIGIT_BITS
+MOST_UNITS = LARGEST_ACTIVITY - 2**DIGIT_BITS
 """No time, and no sum of times in a row, may be more units than this."""
 
 
@@ -97,7 +102,7 @@ def at_most(
     A sum of numbers a = low + B high is at most r + B q if and only if there is a carry c >= 0 with
     sum low <= r + B c and sum high + c <= q: c is by how many B the low parts exceed r, rounded up.
     The second row is split again where its numbers are still too large. A limit that is a variable
-    of at most `LARGEST_TIME` is split into q and r by a row of its own.
+    of at most `MOST_UNITS` is split into q and r by a row of its own.
 
     Parameters
     ----------
@@ -134,7 +139,7 @@ def at_most(
     if isinstance(limit, int):
         quotient, remainder = divmod(limit, base)
     else:
-        quotient = cp.new_int_var(0, LARGEST_TIME >> width, "")
+        quotient = cp.new_int_var(0, MOST_UNITS >> width, "")
         remainder = cp.new_int_var(0, base - 1, "")
         cp.add(base * quotient + remainder == limit)
         at = limit.index

@@ -46,6 +46,12 @@ def for_whole_groups(group: Ints, possible: Flags) -> Flags:
     return together[group]
 
 
+def first_of_group(instance: Instance) -> list[int]:
+    """The first op of each op's colocation group."""
+    first: dict[int, int] = {}
+    return [first.setdefault(g, i) for i, g in enumerate(instance.arrays.group.tolist())]
+
+
 def place_ops(model: pyo.ConcreteModel, possible: Flags) -> None:
     """Variables ``x[i, k]`` in {0, 1}, fixed to 0 where device k is not possible for op i."""
     import pyomo.environ as pyo
@@ -67,9 +73,7 @@ def assign_once(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 def colocate_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
     """x[i, k] == x[j, k] for every op i of a colocation group, j its first op, every device k."""
-    first: dict[int, int] = {}
-    home = [first.setdefault(g, i) for i, g in enumerate(instance.arrays.group.tolist())]
-    x = model.x
+    x, home = model.x, first_of_group(instance)
 
     @model.Constraint([i for i, j in enumerate(home) if i != j], range(instance.num_devices))
     def colocate_ops(_: pyo.ConcreteModel, i: int, k: int) -> Linear:

@@ -134,7 +134,7 @@ class Formulation:
     starts : tuple of str
         Methods whose plans may serve as a start.
     granularity_ns : int
-        Divides every value (`shared.time_scale.granularity_ns`).
+        Divides every value (`shared.times.granularity_ns`).
     build : callable
         Start or None -> model with ``unit_ns`` and one objective to minimize.
     warm_start : callable

@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from placegap.formulations.makespan_cp import build, read_plan, warm_start
-from placegap.formulations.makespan_cp.variables import MakespanModel
-from placegap.formulations.shared import symmetry
-from placegap.formulations.shared.time_scale import granularity_ns, serial_horizon_ns
+from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
+from placegap.formulations.shared import devices
+from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.plan import Plan
@@ -115,12 +114,12 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
     # Pyomo takes a second to load, and small graphs need no LP
     import pyomo.environ as pyo
 
-    from placegap.formulations.sections import lp as section_lp
+    from placegap.formulations import sections
     from placegap.solvers.core.back_ends.highs import solve_model
-    from placegap.solvers.models.run_lp import LONGEST
+    from placegap.solvers.models.lp_bounds import LONGEST
 
     with paused_collector():
-        model = section_lp.build(job.instance, job.semantics, horizon)
+        model = sections.build(job.instance, job.semantics, horizon)
     found = solve_model(model, Limits(job.limit_s), relax=True, most=LONGEST)
     where = f"{word_of('highspy')} on {job.instance.name}"
     within = known.upper_ns is not None and known.upper_ns <= horizon
@@ -164,17 +163,17 @@ def _cp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
 def break_symmetry(model: MakespanModel, plan: Plan | None) -> Plan | None:
     """Of placements that differ in the names of identical devices, keep one; the plan likewise."""
     instance, x, possible = model.instance, model.x, model.window.possible
-    classes = symmetry.identical_devices(instance)
+    classes = devices.identical_devices(instance)
     if not classes:
         return plan
-    kept = symmetry.representative_devices(instance, possible, classes)
+    kept = devices.representative_devices(instance, possible, classes)
     for i, row in enumerate(x):
         for k, literal in row.items():
             if not kept[i, k]:
                 model.cp.add(literal == 0)
-    for use in symmetry.first_uses(instance, possible, classes):
+    for use in devices.first_uses(instance, possible, classes):
         there = [x[use.op][k] for k in use.devices if k in x[use.op]]
         earlier = [x[i][use.earlier_device] for i in use.earlier_ops if use.earlier_device in x[i]]
         for literal in there:
             model.cp.add_bool_or([literal.negated(), *earlier])
-    return None if plan is None else symmetry.canonical(instance, plan, model.semantics, classes)
+    return None if plan is None else devices.canonical(instance, plan, model.semantics, classes)

@@ -1,10 +1,11 @@
-"""Run a MIP formulation as a method: start, build, solve, read off, and check."""
+"""Run a MIP formulation as a method: refuse what is too large, start, build, solve, check."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import pyomo.environ as pyo
 
@@ -13,18 +14,22 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word
-from placegap.solvers.core.back_ends.endings import say_ending, say_rest
 from placegap.solvers.core.back_ends.outcome import (
     Ending,
     MipOutcome,
     Watch,
     bound_ns,
+    say_ending,
+    say_rest,
 )
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import Formulation, Limits, Params, Start, Task
+from placegap.solvers.core.method import Formulation, Limits, Params, Start, T, Task
 from placegap.solvers.core.progress import is_heard, teller
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
+
+MIP = ("pyomo", "highspy")
+"""Distributions whose versions belong to a result of a MIP or an LP."""
 
 
 class MipParams(Params):
@@ -33,13 +38,17 @@ class MipParams(Params):
     solver: SolverName = "highs"
 
 
-def prepare(formulation: Formulation, start: Start | None) -> pyo.ConcreteModel:
-    """The model that is solved first, its variables at the start's values if there is one."""
-    with paused_collector():
-        model = formulation.build(start)
-    if start is not None:
-        formulation.warm_start(model, start.plan)
-    return model
+M = TypeVar("M", bound=MipParams)
+
+
+def solve_mip(formulation: Callable[[Task[T], M], Formulation]) -> Callable[[Task[T], M], Outcome]:
+    """The `run` of a method that is a formulation and its solver, and nothing else."""
+
+    def run(task: Task[T], params: M) -> Outcome:
+        return run_mip(task, formulation(task, params), params.solver)
+
+    run.__module__ = formulation.__module__  # the method's home
+    return run
 
 
 def run_mip(
@@ -102,6 +111,15 @@ def run_mip(
         build_s=built - started + found.hand_off_s,
         details={**_details(found), "ending": ending},
     )
+
+
+def prepare(formulation: Formulation, start: Start | None) -> pyo.ConcreteModel:
+    """The model that is solved first, its variables at the start's values if there is one."""
+    with paused_collector():
+        model = formulation.build(start)
+    if start is not None:
+        formulation.warm_start(model, start.plan)
+    return model
 
 
 def _search(
@@ -217,3 +235,48 @@ def _message(
         return say_rest(value, bound, limits, f"solved to {label}'s tolerances")
     seconds, better = now_s() - began, best is not None and best is not start
     return say_ending(ending, label, limits, seconds, start=start is not None, better=better)
+
+
+# ---------------------------------------------------------------------------------------- too large
+
+
+MOST_ROWS = 300_000
+"""Larger MIPs are refused: they take minutes to build, and HiGHS hardly ends their root node."""
+
+
+MOST_LP_ROWS = 1_000_000
+"""Larger LPs are refused: they take a minute to build, and many to solve."""
+
+
+MOST_EDGES = 20_000
+"""Larger graphs are refused before their pairs are counted: each edge has some ten rows anyway."""
+
+
+LONGEST_NS = 2**53
+"""Longer horizons, over 100 days, are refused: floating-point numbers do not resolve their ns."""
+
+
+def why_too_long(horizon_ns: int) -> str | None:
+    """Why the times of a model are out of reach, or None; no plan takes longer than the horizon.
+
+    Examples
+    --------
+    >>> why_too_long(2**53), why_too_long(2**53 + 1)
+    (None, 'its times are too long for floating-point numbers')
+    """
+    return "its times are too long for floating-point numbers" if horizon_ns > LONGEST_NS else None
+
+
+def why_too_many_rows(rows: int, form: str = "", *, is_lp: bool = False) -> str | None:
+    """Why a model of so many rows is out of reach, or None; `form` says which model it is.
+
+    Examples
+    --------
+    >>> why_too_many_rows(300_001, "as_published")
+    'its model (as_published) would have 300001 rows, more than 300000'
+    >>> why_too_many_rows(300_001, is_lp=True) is None
+    True
+    """
+    most = MOST_LP_ROWS if is_lp else MOST_ROWS
+    model = f"its model ({form})" if form else "its model"
+    return f"{model} would have {rows} rows, more than {most}" if rows > most else None

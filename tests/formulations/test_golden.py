@@ -13,10 +13,8 @@ from pathlib import Path
 import pyomo.environ as pyo
 import pytest
 
-from placegap.formulations import archer, latency_ip, m_sct, moirai, pesto, throughput_ip
-from placegap.formulations.getf import lp as getf_lp
-from placegap.formulations.getf import milp as getf
-from placegap.formulations.getf.groups import device_groups
+from placegap.formulations import archer, getf, latency_ip, m_sct, moirai, pesto, throughput_ip
+from placegap.formulations.shared.devices import device_groups
 from placegap.instances import (
     Cluster,
     Device,
@@ -95,7 +93,7 @@ MODELS: dict[str, Callable[[], pyo.ConcreteModel]] = {
     },
     "pesto-as-published": lambda: pesto.build(PLAIN, makespan("link"), "as_published"),
     "pesto-strengthened": lambda: pesto.build(PLAIN, makespan("link")),
-    "getf-lp": lambda: getf_lp.build_lp(PLAIN, device_groups(PLAIN)),
+    "getf-lp": lambda: getf.build_lp(PLAIN, device_groups(PLAIN)),
     "getf-milp": lambda: getf.build(PLAIN),
     "m-sct": lambda: m_sct.build(PLAIN),
     "m-sct-truncated": lambda: m_sct.build(PLAIN, truncated=True),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from placegap.solvers.core.back_ends.outcome import MipOutcome, Watch
@@ -73,11 +70,13 @@ def solve_model(
     >>> found.ending, round(found.objective), round(model.x.value)
     ('optimal', 2, 2)
     """
-    run: Callable[..., MipOutcome] = _module(solver).solve_model
-    which: dict[str, object] = {"solver": solver} if solver in COMMERCIAL else {}
     if solver == "highs":
-        which["watch"] = watch
-    return run(model, limits, warm=warm, relax=relax, **which)
+        from placegap.solvers.core.back_ends import highs
+
+        return highs.solve_model(model, limits, warm=warm, relax=relax, watch=watch)
+    from placegap.solvers.core.back_ends import other_mips
+
+    return other_mips.solve_model(model, limits, solver=solver, warm=warm, relax=relax)
 
 
 def require(solver: SolverName) -> None:
@@ -87,10 +86,10 @@ def require(solver: SolverName) -> None:
     --------
     >>> require("highs")
     """
-    if solver in COMMERCIAL:
-        _module(solver).require(solver)
-    elif solver != "highs":
-        _module(solver).require()
+    if solver != "highs":
+        from placegap.solvers.core.back_ends import other_mips
+
+        other_mips.require(solver)
 
 
 def word(solver: SolverName, solver_version: str = "") -> str:
@@ -104,9 +103,3 @@ def word(solver: SolverName, solver_version: str = "") -> str:
     if solver == "highs":
         return word_of("highspy")
     return f"{LABELS[solver]} {solver_version}".rstrip()
-
-
-def _module(solver: SolverName) -> ModuleType:
-    """The module of a solver, loaded when it is asked for."""
-    name = "pyomo_direct" if solver in COMMERCIAL else solver
-    return import_module(f"placegap.solvers.core.back_ends.{name}")

@@ -14,14 +14,13 @@ from pyomo.common.errors import InfeasibleConstraintException
 
 from placegap.instances.problem.array_types import Floats
 from placegap.instances.reading.errors import paused_collector
-from placegap.solvers.core.back_ends.outcome import (
-    THREADS,
-    Ending,
-    MipOutcome,
-    Watch,
+from placegap.solvers.core.back_ends.outcome import THREADS, Ending, MipOutcome, Watch
+from placegap.solvers.core.back_ends.standard_form import (
+    StandardForm,
+    compile_model,
+    proven_bound,
+    proves_infeasible,
 )
-from placegap.solvers.core.back_ends.safe_dual import proven_bound, proves_infeasible
-from placegap.solvers.core.back_ends.standard_form import StandardForm, compile_model
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import run_stoppable
 from placegap.solvers.core.method import Limits
@@ -62,7 +61,7 @@ def solve_model(
         Solve the LP relaxation.
     most : float, optional
         Of an LP: no variable of a solution that matters is beyond this. The bound is then what the
-        duals prove (`safe_dual`), and an LP is infeasible only where they prove that.
+        duals prove (`proven_bound`), and an LP is infeasible only where they prove that.
     watch : callable (objective, dual bound), optional
         Of a MIP: called now and then, from another thread, with what the solver has; infinite
         where it has nothing.

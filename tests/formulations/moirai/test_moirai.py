@@ -11,14 +11,7 @@ from draws.twins import CLUSTERS, gpus, twin_instance
 from features.makespan import FEATURES, Feature
 from references.brute_force import makespan_draws, oracle, scattered_instance
 
-from placegap.formulations.moirai import (
-    SEMANTICS,
-    Form,
-    build,
-    count_rows,
-    extract,
-    warm_start,
-)
+from placegap.formulations.moirai import SEMANTICS, Form, build, count_rows, extract, warm_start
 from placegap.instances import (
     Cluster,
     Device,

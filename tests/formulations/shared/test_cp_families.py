@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from placegap.formulations.shared.cp_families import (
     LARGEST_ACTIVITY,
-    LARGEST_TIME,
+    MOST_UNITS,
     Derived,
     RowTooLarge,
     Term,
@@ -65,7 +65,7 @@ def test_many_sizes_need_more_digits_and_stay_exact() -> None:
 def test_a_variable_may_be_the_limit(total: int) -> None:
     # the least limit that the first two of three terms allow is their sum
     parts = [total // 5, total // 3 + 1, total]
-    most = min(total, LARGEST_TIME)
+    most = min(total, MOST_UNITS)
     cp = cp_model.CpModel()
     limit = cp.new_int_var(0, most, "limit")
     x = [cp.new_bool_var(f"x{i}") for i in range(3)]

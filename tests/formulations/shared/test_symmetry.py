@@ -13,22 +13,22 @@ from ortools.sat.python import cp_model
 from references.brute_force import MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, oracle
 
 from placegap.formulations import latency_ip, moirai, throughput_ip
-from placegap.formulations.shared import symmetry
-from placegap.formulations.shared.families import (
-    assign_once,
-    place_ops,
-    placement,
-    possible_devices,
-)
-from placegap.formulations.shared.symmetry import (
+from placegap.formulations.shared import devices as alike
+from placegap.formulations.shared.devices import (
     canonical,
-    count_rows,
+    count_symmetry_rows,
     first_uses,
     group_leaders,
     identical_devices,
     new_names,
     representative_devices,
     symmetry_order,
+)
+from placegap.formulations.shared.families import (
+    assign_once,
+    place_ops,
+    placement,
+    possible_devices,
 )
 from placegap.instances import (
     Cluster,
@@ -271,7 +271,7 @@ def test_of_every_orbit_one_placement_is_left() -> None:
 
 def test_fewer_rows_leave_at_least_one_of_every_orbit(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = loose(5, 4, 3, 2, 1)
-    monkeypatch.setattr(symmetry, "MOST_EARLIER", 2)
+    monkeypatch.setattr(alike, "MOST_EARLIER", 2)
     left = survivors(instance)
     orbits = {orbit(instance, devices) for devices in placements(instance)}
     assert all(each & left for each in orbits)
@@ -297,14 +297,14 @@ def test_groups_count_as_one_op() -> None:
     instance = Instance(name="g", graph=graph, cluster=gpus(["gpu", "gpu"]))
     assert group_leaders(instance) == [1, 0]
     assert representative_devices(instance)[1:].tolist() == [[True, False]] * 3
-    assert first_uses(instance) == [symmetry.FirstUse(0, (1,), (1,), 0)]
+    assert first_uses(instance) == [alike.FirstUse(0, (1,), (1,), 0)]
 
 
 def test_rows_are_counted() -> None:
     for seed in range(12):
         instance = twin_instance(seed, num_ops=5, kinds=list(CLUSTERS[seed % len(CLUSTERS)]))
-        assert len(first_uses(instance)) <= count_rows(instance)
-    assert count_rows(loose(1, 1, 1, 1)) == 8  # 4 groups, 2 rows each
+        assert len(first_uses(instance)) <= count_symmetry_rows(instance)
+    assert count_symmetry_rows(loose(1, 1, 1, 1)) == 8  # 4 groups, 2 rows each
 
 
 def test_the_same_holds_as_clauses() -> None:

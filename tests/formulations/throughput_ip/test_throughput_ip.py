@@ -14,13 +14,7 @@ from references.brute_force import (
     max_load_draws,
 )
 
-from placegap.formulations.throughput_ip import (
-    Contiguous,
-    build,
-    count_rows,
-    extract,
-    warm_start,
-)
+from placegap.formulations.throughput_ip import Contiguous, build, count_rows, extract, warm_start
 from placegap.instances import (
     Cluster,
     Device,

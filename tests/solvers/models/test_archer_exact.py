@@ -21,7 +21,7 @@ from placegap.instances import (
     example,
 )
 from placegap.solvers import solve
-from placegap.solvers.models import archer_exact
+from placegap.solvers.models import archer
 
 ADD, OVERLAP = (MaxLoad(plans="chain", load=w) for w in ("add", "overlap"))
 
@@ -53,13 +53,13 @@ def check_draws(number: int) -> None:
 
 
 def test_it_equals_brute_force_and_the_dp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archer_exact, "STARTS", ("m-topo",))  # not the DP's own plan
+    monkeypatch.setattr(archer, "STARTS", ("m-topo",))  # not the DP's own plan
     check_draws(45)
 
 
 @pytest.mark.deep
 def test_it_equals_brute_force_and_the_dp_on_hundreds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archer_exact, "STARTS", ())
+    monkeypatch.setattr(archer, "STARTS", ())
     check_draws(500)
 
 
@@ -73,7 +73,7 @@ def test_a_row_of_three_is_cut_where_that_costs_least() -> None:
 def test_plans_that_exceed_memory_by_a_byte_are_excluded(monkeypatch: pytest.MonkeyPatch) -> None:
     # Ops of a little over 10**12 bytes, tensors of 9 ns. The rows of memory, a millionth wide, let
     # two of them onto a device of 2 * 10**12: 8 + 9 and 9 + 4. In truth each has its own device.
-    monkeypatch.setattr(archer_exact, "STARTS", ())
+    monkeypatch.setattr(archer, "STARTS", ())
     big = 10**12
     instance = row((9, 9), devices=3, memory=2 * big, sizes=(big + 1, big + 2, big + 3))
     result = solve(instance, ADD, "archer-exact", {"start": False})
@@ -88,7 +88,7 @@ def test_stopped_at_once_it_returns_its_start() -> None:
 
 
 def test_stopped_at_once_without_a_start_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archer_exact, "STARTS", ())
+    monkeypatch.setattr(archer, "STARTS", ())
     result = solve(example(), ADD, "archer-exact", {"start": False}, time_limit_s=0.0)
     assert (result.status, result.plan) == ("no_plan", None)
     assert (result.bound_ns, result.bound_origin) == (23, "archer combinatorial")
@@ -123,7 +123,7 @@ def test_other_semantics_are_declined() -> None:
 
 
 def test_models_that_are_too_large_are_declined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placegap.solvers.models.too_large.MOST_ROWS", 20)
+    monkeypatch.setattr("placegap.solvers.models.run_mip.MOST_ROWS", 20)
     with pytest.raises(InputError, match="30 rows"):
         solve(example(), ADD, "archer-exact")
 

@@ -35,7 +35,7 @@ from placegap.instances.io.reader import read_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Task, solve
 from placegap.solvers.ideal_dp import method as ideal_dp
-from placegap.solvers.models import throughput_ip
+from placegap.solvers.models import milps
 from placegap.solvers.models.run_mip import exclude_overload
 
 ADD, OVERLAP = (MaxLoad(load=load) for load in ("add", "overlap"))
@@ -69,7 +69,7 @@ def test_it_equals_brute_force_without_a_start(
     semantics: Semantics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # test_agreement_load.py has the large samples; these devices are alike in threes and fours
-    monkeypatch.setattr(throughput_ip, "STARTS", ())
+    monkeypatch.setattr(milps, "STARTS", ())
     at = ALL_RULES.index(semantics)
     draws = equal_device_draws() if semantics in STAGE_SEMANTICS else max_load_draws()
     for instance in draws[at % 10 :: 20]:
@@ -85,7 +85,7 @@ def test_it_equals_brute_force_on_all_draws(semantics: Semantics) -> None:
 
 @pytest.mark.parametrize("load", ["add", "overlap"])
 def test_its_chains_are_those_of_the_ideal_dp(load: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throughput_ip, "STARTS", ())
+    monkeypatch.setattr(milps, "STARTS", ())
     semantics = MaxLoad(plans="chain", load=load)  # type: ignore[arg-type]
     compared = 0
     for seed in range(16):
@@ -137,7 +137,7 @@ def test_the_installed_highs_does_not_lose_optima_in_presolve(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # HiGHS 1.14.0 calls larger values optimal on these five: 15, 12, 17, 11, 11
-    monkeypatch.setattr(throughput_ip, "STARTS", ())
+    monkeypatch.setattr(milps, "STARTS", ())
     instance = scattered_instance(seed, num_ops=4, num_devices=2, max_edges=5)
     optimum = {123: 13, 126: 8, 199: 14, 234: 9, 293: 9}[seed]
     assert enumerate_assignments(instance, ADD) == optimum
@@ -165,7 +165,7 @@ def test_plans_that_exceed_memory_by_one_byte_are_excluded(
         return excluded
 
     monkeypatch.setattr("placegap.solvers.models.run_mip.exclude_overload", counted)
-    monkeypatch.setattr(throughput_ip, "STARTS", ())
+    monkeypatch.setattr(milps, "STARTS", ())
     big = 10**12
     ops = tuple(
         Op(name=f"op{i}", time_ns={"gpu": time, "cpu": 50}, resident_bytes=big + extra)
@@ -236,7 +236,7 @@ def test_weights_too_large_to_synchronise_do_not_blunt_the_bound(
 
 
 def test_stopped_at_once_without_a_start_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throughput_ip, "STARTS", ())
+    monkeypatch.setattr(milps, "STARTS", ())
     result = solve(example(), ADD, "throughput-ip", {"start": False}, time_limit_s=0.0)
     assert (result.status, result.plan) == ("no_plan", None)
     assert (result.bound_ns, result.bound_origin) == (22, "work")  # 43 ns on two devices
@@ -251,6 +251,6 @@ def test_other_classes_of_plans_are_refused() -> None:
 
 
 def test_models_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placegap.solvers.models.too_large.MOST_ROWS", 20)
+    monkeypatch.setattr("placegap.solvers.models.run_mip.MOST_ROWS", 20)
     with pytest.raises(InputError, match="28 rows"):
         solve(example(), ADD, "throughput-ip")

@@ -11,7 +11,7 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import Makespan, MaxLoad, Semantics
 from placegap.instances.corpus.generate import generate
-from placegap.instances.io import certificate_ideals
+from placegap.instances.files import certificate_ideals
 from placegap.instances.io.certificate_checker import check
 from placegap.instances.io.certificate_file import (
     Certificate,

@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 import pyomo.environ as pyo
@@ -21,7 +20,8 @@ from placegap.solvers.core import back_ends, interrupts
 from placegap.solvers.core.back_ends import (
     COMMERCIAL,
     SolverName,
-    pyomo_direct,
+    highs,
+    other_mips,
     require,
     solve_model,
 )
@@ -193,11 +193,7 @@ def test_the_requested_gap_suffices(solver: SolverName) -> None:
 def test_ctrl_c_stops_the_solver_and_keeps_the_best_solution(
     solver: SolverName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = (
-        pyomo_direct
-        if solver in COMMERCIAL
-        else import_module(f"placegap.solvers.core.back_ends.{solver}")
-    )
+    module = highs if solver == "highs" else other_mips
     alarm = threading.Timer(1.0, signal.raise_signal, [signal.SIGINT])
 
     def run_stoppable(*arguments: Any) -> object:
@@ -289,13 +285,13 @@ class Unlicensed:
 def test_a_solver_that_is_not_installed_is_bad_input(
     solver: SolverName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pyomo_direct.pyo, "SolverFactory", lambda name: Absent())
+    monkeypatch.setattr(other_mips.pyo, "SolverFactory", lambda name: Absent())
     with pytest.raises(InputError, match=f"solver={solver} needs .* licence: pip install") as error:
         solve(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": solver})
     assert "\n" not in str(error.value)
 
 
 def test_a_model_beyond_the_licence_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyomo_direct.pyo, "SolverFactory", lambda name: Unlicensed())
+    monkeypatch.setattr(other_mips.pyo, "SolverFactory", lambda name: Unlicensed())
     with pytest.raises(InputError, match="solver=gurobi does not solve the model: Model too large"):
         back_ends.solve_model(knapsack(), Limits(), solver="gurobi")

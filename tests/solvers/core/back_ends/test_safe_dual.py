@@ -7,16 +7,20 @@ import pyomo.environ as pyo
 import pytest
 from draws.tiny import tiny_instance
 
-from placegap.formulations.sections import lp as section_lp
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations import sections
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances import Instance, Makespan
 from placegap.solvers import solve
 from placegap.solvers.core.back_ends.highs import solve_model
 from placegap.solvers.core.back_ends.outcome import bound_ns
-from placegap.solvers.core.back_ends.safe_dual import proven_bound, proves_infeasible
-from placegap.solvers.core.back_ends.standard_form import StandardForm, compile_model
+from placegap.solvers.core.back_ends.standard_form import (
+    StandardForm,
+    compile_model,
+    proven_bound,
+    proves_infeasible,
+)
 from placegap.solvers.core.method import Limits
-from placegap.solvers.models.run_lp import LONGEST
+from placegap.solvers.models.lp_bounds import LONGEST
 
 PORT = Makespan()
 
@@ -71,7 +75,7 @@ def test_section_lps_prove_no_more_than_is_true_at_any_range_of_times() -> None:
         best = solve(instance, PORT, "brute-force").value_ns
         horizon = serial_horizon_ns(instance)
         for limit in (horizon, horizon if best is None else best // 2):
-            model = section_lp.build(instance, PORT, limit)
+            model = sections.build(instance, PORT, limit)
             found = solve_model(model, Limits(), relax=True, most=LONGEST)
             excluded += found.ending == "infeasible"
             if best is None or best <= limit:

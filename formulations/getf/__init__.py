@@ -1,1 +1,0 @@
-"""GETF: the LP of its bound, its groups of devices, and a MILP."""

@@ -1,0 +1,589 @@
+"""Makespan as a constraint program for CP-SAT: every channel model, both transfer models. Exact.
+
+Channels and transfers are those of the semantics: ``port`` with ``per_edge`` is the problem of
+Moirai's MILP (its equations 4 to 8); ``free``, ``link`` and ``half_duplex`` are the models of HEFT,
+of Pesto and of one port per device.
+
+Variables (`MakespanModel`), for ops i, devices k and transfers r, times in units:
+
+- ``x[i][k]``: op i is on device k; one literal per colocation group.
+- ``start[i]``, ``end[i]``: end = start + sum over k of p_ik x_ik; an optional interval per device.
+- start, length and ``remote`` (is it made) of each transfer, with optional intervals on the
+  channels that it may hold: the output of a and the input of b, 2K and not K(K-1), for ``port``
+  and ``half_duplex``; one per ordered pair for ``link``; none for ``free``, where it is a delay.
+- ``makespan``.
+
+A transfer is an edge or, with ``per_tensor``, a tensor whose consumers are all of one colocation
+group; it goes wherever the consumers are. Another tensor has one transfer per destination.
+
+Redundant rows are what makes bounds useful: the load of each device and channel is at most the
+makespan, and so is end + tail of each op. What heads, tails and the horizon exclude (an op on a
+device, an edge from a to b) is fixed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from placegap.formulations.shared.cp_families import (
+    MOST_UNITS,
+    Derived,
+    Expression,
+    Literal,
+    Term,
+    Values,
+    at_most,
+    by_device,
+    hint_derived,
+    largest_spread,
+    memory_capacity,
+)
+from placegap.formulations.shared.pairs import edge_ends, tensor_edges
+from placegap.formulations.shared.times import (
+    LARGEST_HORIZON_NS,
+    Windows,
+    granularity_ns,
+    moves_in_time,
+    serial_horizon_ns,
+    windows,
+)
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.plan import Plan, Schedule, Transfer
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.channels import channels_of, plan_from_times
+
+
+@dataclass(frozen=True)
+class TransferVars:
+    """A transfer that the plan may need.
+
+    Attributes
+    ----------
+    item : int
+        The edge (per_edge) or tensor (per_tensor).
+    producer : int
+    consumers : tuple of int
+    destination : int or None
+        The receiving device; None: that of the consumers, which share one.
+    remote : literal
+        Whether the transfer is made.
+    start : variable
+    length : variable, or int
+        An integer if it takes the same time wherever it is made.
+    end : variable or expression
+        Its arrival; where it is not made, as early as its start.
+    holds : mapping (source or None, destination or None) -> literal
+        Whether it is made from that device, or to that device, or between the two.
+    """
+
+    item: int
+    producer: int
+    consumers: tuple[int, ...]
+    destination: int | None
+    remote: Literal
+    start: cp_model.IntVar
+    length: cp_model.IntVar | int
+    end: Expression
+    holds: dict[tuple[int | None, int | None], Literal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MakespanModel:
+    """The constraint program of an instance with n ops and K devices.
+
+    Attributes
+    ----------
+    cp : CpModel
+    instance, semantics
+    horizon_ns : int
+        Plans of a longer makespan are excluded.
+    unit_ns : int
+        All times of the model are in this unit.
+    exact : bool
+        Whether every time is a multiple of the unit; otherwise times are rounded down.
+    window : Windows
+        Where ops can be, and when, in ns.
+    time : (n, K) int64
+        Times of ops in units.
+    x : n mappings device -> literal
+        Of the devices where the op can be. Ops of a colocation group share their literals.
+    start : n variables
+    end : n expressions
+    end_variable : mapping op -> variable
+        Ends of the ops whose time depends on the device.
+    makespan : variable
+    moves_in_time : m tables (K, K)
+        Which pairs of devices an edge may join (`windows.moves_in_time`).
+    transfers : list of TransferVars
+    on_channel : mapping channel -> list of (interval, least length, literal)
+    derived : list of Derived
+        Variables that follow from the others.
+    """
+
+    cp: cp_model.CpModel
+    instance: Instance
+    semantics: Makespan
+    horizon_ns: int
+    unit_ns: int
+    exact: bool
+    window: Windows
+    time: Ints
+    x: list[dict[int, Literal]]
+    start: list[cp_model.IntVar]
+    end: list[Expression]
+    end_variable: dict[int, cp_model.IntVar]
+    makespan: cp_model.IntVar
+    moves_in_time: list[Flags]
+    transfers: list[TransferVars] = field(default_factory=list)
+    on_channel: dict[int, list[tuple[cp_model.IntervalVar, int, Literal]]] = field(
+        default_factory=dict
+    )
+    derived: list[Derived] = field(default_factory=list)
+
+    @property
+    def objective(self) -> cp_model.IntVar:
+        """What is minimized."""
+        return self.makespan
+
+    @property
+    def horizon(self) -> int:
+        """The horizon in units."""
+        return self.horizon_ns // self.unit_ns
+
+    def moves(self, tensor: int) -> list[list[int]]:
+        """Time of a tensor from device to device, (K, K), in units."""
+        arrays = self.instance.arrays
+        table: list[list[int]] = (
+            arrays.transfer_ns[tensor][arrays.link_class] // self.unit_ns
+        ).tolist()
+        return table
+
+
+def build(instance: Instance, semantics: Makespan, horizon_ns: int | None = None) -> MakespanModel:
+    """The model of all plans whose makespan is at most the horizon.
+
+    Parameters
+    ----------
+    instance, semantics
+        The problem, of objective makespan.
+    horizon_ns : int, optional
+        The makespan of a known plan, or of no plan of interest; by default every plan fits.
+
+    Notes
+    -----
+    O(n K + m K^2) variables and constraints for ``link`` or where transfer times depend on the
+    pair, O((n + m) K) otherwise.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from ortools.sat.python import cp_model
+    >>> solver = cp_model.CpSolver()
+    >>> model = build(example(), Makespan())
+    >>> solver.solve(model.cp) == cp_model.OPTIMAL, solver.value(model.makespan) * model.unit_ns
+    (True, 34)
+    """
+    if horizon_ns is None:
+        horizon_ns = serial_horizon_ns(instance)
+    model = new_model(instance, semantics, horizon_ns)
+    assign_once(model)
+    model.derived.extend(memory_capacity(model.cp, instance, model.x))
+    device_no_overlap(model)
+    end_follows_start(model)
+    forbid_late_moves(model)
+    precedence_local(model)
+    if semantics.channels == "free":
+        precedence_delayed(model)
+    else:
+        precedence_remote(model)
+        channel_no_overlap(model)
+    makespan_covers(model)
+    model.cp.minimize(model.makespan)
+    return model
+
+
+# ---------------------------------------------------------------------------------------- variables
+
+
+def new_model(instance: Instance, semantics: Makespan, horizon_ns: int) -> MakespanModel:
+    """The variables of ops and the makespan, without constraints.
+
+    Rounding down keeps every bound valid: floor(time / unit) of a feasible schedule satisfies each
+    precedence, each no-overlap and each window of the rounded model. The unit keeps every row that
+    the horizon allows within `shared.cp_families.LARGEST_ACTIVITY`.
+    """
+    if horizon_ns > LARGEST_HORIZON_NS:
+        raise ValueError(f"a horizon of {horizon_ns} ns is above 2**59")
+    granularity = granularity_ns(instance, transfers=True)
+    window = windows(instance, horizon_ns)
+    in_time = moves_in_time(instance, window, horizon_ns)
+    longest = _longest_row_ns(instance, window, in_time, horizon_ns)
+    unit = max(granularity, ceil_div(longest, MOST_UNITS))
+    cp, horizon = cp_model.CpModel(), horizon_ns // unit
+    time = instance.arrays.time_ns // unit
+    x = _placement_literals(cp, instance, window.possible)
+    start: list[cp_model.IntVar] = []
+    end: list[Expression] = []
+    end_variable: dict[int, cp_model.IntVar] = {}
+    for i in range(instance.num_ops):
+        on = np.flatnonzero(window.possible[i])
+        durations = time[i, on]
+        latest = horizon - durations - window.tail_ns[i, on] // unit
+        low, high = (window.head_ns[i, on] // unit).min(initial=horizon), latest.max(initial=0)
+        # without any device there is no plan, as `assign_once` will say
+        start.append(cp.new_int_var(int(min(low, high)), int(high), f"s{i}"))
+        if len(set(durations.tolist())) == 1:
+            end.append(start[i] + int(durations[0]))
+        else:
+            end_variable[i] = cp.new_int_var(0, horizon, f"e{i}")
+            end.append(end_variable[i])
+    makespan = cp.new_int_var(0, horizon, "makespan")
+    return MakespanModel(
+        cp,
+        instance,
+        semantics,
+        horizon_ns,
+        unit,
+        unit == granularity,
+        window,
+        time,
+        x,
+        start,
+        end,
+        end_variable,
+        makespan,
+        in_time,
+    )
+
+
+def _longest_row_ns(
+    instance: Instance, window: Windows, in_time: list[Flags], horizon_ns: int
+) -> int:
+    """What a row of times can sum up to: the horizon, and what depends on devices beside it."""
+    arrays, index = instance.arrays, instance.arrays.index
+    beside = [largest_spread(table, window.possible) for table in (arrays.time_ns, window.tail_ns)]
+    of_tensor: dict[int, Flags] = {}
+    for u, may in zip(index.tensor.tolist(), in_time, strict=True):
+        of_tensor[u] = of_tensor[u] | may if u in of_tensor else may
+    for u, may in of_tensor.items():
+        # to device b: the times from all devices are terms of one row
+        move = np.where(may, arrays.transfer_ns[u][arrays.link_class], 0)
+        beside.append(max(map(sum, zip(*move.tolist(), strict=True))))
+    return horizon_ns + max(beside)
+
+
+def _placement_literals(
+    cp: cp_model.CpModel, instance: Instance, possible: Flags
+) -> list[dict[int, Literal]]:
+    of_group: dict[int, dict[int, Literal]] = {}
+    for i, g in enumerate(instance.arrays.group.tolist()):
+        if g not in of_group:
+            on = np.flatnonzero(possible[i]).tolist()
+            of_group[g] = {k: cp.new_bool_var(f"x{i},{k}") for k in on}
+    return [of_group[g] for g in instance.arrays.group.tolist()]
+
+
+# ---------------------------------------------------------------------------------------------- ops
+
+
+def assign_once(model: MakespanModel) -> None:
+    """Exactly one of x[i, k] over k, for one op of each colocation group."""
+    group = model.instance.arrays.group.tolist()
+    for row in {g: model.x[i] for i, g in enumerate(group)}.values():
+        model.cp.add_exactly_one(row.values())
+
+
+def device_no_overlap(model: MakespanModel) -> None:
+    """One op at a time on each device, within its window there; its load fits in the makespan."""
+    window, unit, cp = model.window, model.unit_ns, model.cp
+    for k in range(model.instance.num_devices):
+        intervals, load = [], []
+        for i, start in enumerate(model.start):
+            if k not in model.x[i]:
+                continue
+            literal, time = model.x[i][k], int(model.time[i, k])
+            intervals.append(cp.new_optional_fixed_size_interval_var(start, time, literal, ""))
+            load.append(Term(time, literal))
+            head, tail = int(window.head_ns[i, k]) // unit, int(window.tail_ns[i, k]) // unit
+            if len(model.x[i]) > 1:
+                cp.add_linear_constraint(start, head, model.horizon - time - tail).only_enforce_if(
+                    literal
+                )
+        if intervals:
+            cp.add_no_overlap(intervals)
+            model.derived.extend(at_most(cp, load, model.makespan))
+
+
+def end_follows_start(model: MakespanModel) -> None:
+    """end[i] == start[i] + sum over k of p_ik x[i, k], where p_ik depends on k."""
+    for i, end in model.end_variable.items():
+        model.cp.add(end == model.start[i] + by_device(model.x[i], model.time[i]))
+
+
+def makespan_covers(model: MakespanModel) -> None:
+    """End[i] + sum over k of tail_ik x[i, k] <= makespan for every op."""
+    tail = model.window.tail_ns // model.unit_ns
+    for i, end in enumerate(model.end):
+        model.cp.add(end + by_device(model.x[i], tail[i]) <= model.makespan)
+
+
+# ---------------------------------------------------------------------------------------- transfers
+
+
+def forbid_late_moves(model: MakespanModel) -> None:
+    """No x[i, a] and x[j, b] together where edge (i, j) would end after the horizon.
+
+    That is where `moves_in_time` says no.
+    """
+    possible = model.window.possible
+    for e, (i, j) in enumerate(edge_ends(model.instance)):
+        may = possible[i][:, None] & possible[j][None, :]
+        for a, b in np.argwhere(may & ~model.moves_in_time[e]).tolist():
+            model.cp.add_bool_or([model.x[i][a].negated(), model.x[j][b].negated()])
+
+
+def precedence_local(model: MakespanModel) -> None:
+    """start[j] >= end[i] for every edge (i, j)."""
+    for i, j in edge_ends(model.instance):
+        model.cp.add(model.start[j] >= model.end[i])
+
+
+def precedence_delayed(model: MakespanModel) -> None:
+    """Free channels: start[j] >= end[i] + T_ab if x[i, a] and x[j, b], for every edge (i, j)."""
+    for e, (i, j, u) in enumerate(tensor_edges(model.instance)):
+        moves = model.moves(u)
+        for a, b in np.argwhere(model.moves_in_time[e]).tolist():
+            if moves[a][b] > 0:
+                model.cp.add(model.start[j] >= model.end[i] + moves[a][b]).only_enforce_if(
+                    model.x[i][a], model.x[j][b]
+                )
+
+
+def precedence_remote(model: MakespanModel) -> None:
+    """Channels that serve one at a time: a transfer between each producer and its consumers."""
+    index, group = model.instance.arrays.index, model.instance.arrays.group.tolist()
+    producer, consumer = index.producer.tolist(), index.consumer.tolist()
+    if model.semantics.transfers == "per_edge":
+        carriers = [(q, [q]) for q in range(len(producer))]
+    else:
+        carriers = [
+            (u, index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]].tolist())
+            for u in range(len(index.tensor_producer))
+        ]
+    for item, edges in carriers:
+        away = [e for e in edges if group[producer[e]] != group[consumer[e]]]
+        if len({group[consumer[e]] for e in away}) == 1:
+            _transfer_to_ops(model, item, away)
+        elif away:
+            for b in range(model.instance.num_devices):
+                _transfer_to_device(model, item, away, b)
+
+
+def channel_no_overlap(model: MakespanModel) -> None:
+    """Every channel serves one transfer at a time, and is busy for at most the makespan."""
+    for uses in model.on_channel.values():
+        if len(uses) > 1:
+            model.cp.add_no_overlap([interval for interval, _, _ in uses])
+            terms = [Term(least, literal) for _, least, literal in uses]
+            model.derived.extend(at_most(model.cp, terms, model.makespan))
+
+
+def _transfer_to_ops(model: MakespanModel, item: int, edges: list[int]) -> None:
+    """A transfer to wherever the consumers are, all on one device; none if the producer is there.
+
+    remote = 1 iff no device k has x[i, k] and x[j, k].
+    """
+    index, cp, x = model.instance.arrays.index, model.cp, model.x
+    i, consumers = int(index.producer[edges[0]]), index.consumer[edges].tolist()
+    j, moves = consumers[0], model.moves(int(index.tensor[edges[0]]))
+    may = np.logical_and.reduce([model.moves_in_time[e] for e in edges])
+    times = {(a, b): moves[a][b] for a, b in np.argwhere(may).tolist() if a != b}
+    if not times:
+        return
+    remote = cp.new_bool_var(f"r{item}")
+    for k in sorted({*x[i], *x[j]}):
+        if k in x[i] and k in x[j]:
+            here, there = x[i][k], x[j][k]
+            cp.add_bool_or([here.negated(), there.negated(), remote.negated()])
+            cp.add_bool_or([here.negated(), there, remote])
+            cp.add_bool_or([here, there.negated(), remote])
+        else:
+            cp.add_implication(x[i][k] if k in x[i] else x[j][k], remote)
+    made = _new_transfer(model, item, i, tuple(consumers), None, remote, set(times.values()))
+    if not isinstance(made.length, int):
+        cp.add(made.length == 0).only_enforce_if(remote.negated())
+        for (a, b), time in times.items():
+            cp.add(made.length == time).only_enforce_if(x[i][a], x[j][b])
+    for op in consumers:
+        cp.add(model.start[op] >= made.end)
+    if model.semantics.channels == "link":
+        for (a, b), time in times.items():
+            _hold(model, made, (a, b), _both(model, x[i][a], x[j][b]), {time})
+        return
+    for a in sorted({a for a, _ in times}):
+        lengths = {time for (source, _), time in times.items() if source == a}
+        _hold(model, made, (a, None), _both(model, x[i][a], remote), lengths)
+    for b in sorted({b for _, b in times}):
+        lengths = {time for (_, target), time in times.items() if target == b}
+        _hold(model, made, (None, b), _both(model, x[j][b], remote), lengths)
+
+
+def _transfer_to_device(
+    model: MakespanModel,
+    tensor: int,
+    edges: list[int],
+    destination: int,
+) -> None:
+    """The one transfer of a tensor to a device: made iff a consumer is there, its producer not."""
+    index, cp, x, b = model.instance.arrays.index, model.cp, model.x, destination
+    i = int(index.producer[edges[0]])
+    consumers = [j for j in index.consumer[edges].tolist() if b in x[j]]
+    may = np.logical_or.reduce([model.moves_in_time[e][:, b] for e in edges])
+    moves = model.moves(tensor)
+    times = {a: moves[a][b] for a in np.flatnonzero(may).tolist() if a != b}
+    if not times:
+        return
+    remote = cp.new_bool_var(f"r{tensor},{b}")
+    cp.add_bool_or([remote.negated(), *(x[j][b] for j in consumers)])
+    for j in consumers:
+        cp.add_bool_or([x[j][b].negated(), remote, *([x[i][b]] if b in x[i] else [])])
+    if b in x[i]:
+        cp.add_implication(remote, x[i][b].negated())
+    made = _new_transfer(model, tensor, i, tuple(consumers), b, remote, set(times.values()))
+    leaves = {a: _both(model, x[i][a], remote) for a in times}
+    if not isinstance(made.length, int):
+        cp.add(made.length == sum(time * leaves[a] for a, time in times.items()))
+    for j in consumers:
+        cp.add(model.start[j] >= made.end).only_enforce_if(remote, x[j][b])
+    link = model.semantics.channels == "link"
+    for a, time in times.items():
+        _hold(model, made, (a, b if link else None), leaves[a], {time})
+    if not link:
+        _hold(model, made, (None, b), remote, set(times.values()))
+
+
+def _new_transfer(
+    model: MakespanModel,
+    item: int,
+    producer: int,
+    consumers: tuple[int, ...],
+    destination: int | None,
+    remote: Literal,
+    lengths: set[int],
+) -> TransferVars:
+    """Start and length of a transfer, which leaves after its producer has ended."""
+    cp, horizon = model.cp, model.horizon
+    start = cp.new_int_var(0, horizon, f"t{item}")
+    cp.add(start >= model.end[producer])
+    longest = max(lengths)
+    length: Literal | int = longest
+    end: Expression = start + longest * remote
+    if len(lengths) > 1:
+        length, end = cp.new_int_var(0, longest, ""), cp.new_int_var(0, horizon, "")
+        cp.add(end == start + length)
+    made = TransferVars(item, producer, consumers, destination, remote, start, length, end)
+    model.transfers.append(made)
+    return made
+
+
+def _hold(
+    model: MakespanModel,
+    made: TransferVars,
+    ends: tuple[int | None, int | None],
+    literal: Literal,
+    lengths: set[int],
+) -> None:
+    """Occupy the channel of a sender, of a receiver, or of both, while the literal is true."""
+    source, target = ends
+    channel = channels_of(
+        model.semantics.channels, model.instance.num_devices, source or 0, target or 0
+    )[source is None]
+    least = min(lengths)
+    if len(lengths) == 1:
+        interval = model.cp.new_optional_fixed_size_interval_var(made.start, least, literal, "")
+    else:
+        interval = model.cp.new_optional_interval_var(
+            made.start, made.length, made.end, literal, ""
+        )
+    made.holds[ends] = literal
+    model.on_channel.setdefault(channel, []).append((interval, least, literal))
+
+
+def _both(model: MakespanModel, p: Literal, q: Literal) -> Literal:
+    """A literal that is p and q."""
+    both = model.cp.new_bool_var("")
+    model.cp.add_implication(both, p)
+    model.cp.add_implication(both, q)
+    model.cp.add_bool_or([p.negated(), q.negated(), both])
+    return both
+
+
+# ------------------------------------------------------------------------------------ plans in, out
+
+
+def warm_start(model: MakespanModel, schedule: Schedule) -> None:
+    """Hint every variable to its value in a schedule of at most the horizon; once per model."""
+    device, unit, hint = schedule.device.tolist(), model.unit_ns, model.cp.add_hint
+    start, end = (schedule.start_ns // unit).tolist(), (schedule.end_ns // unit).tolist()
+    group, hinted = model.instance.arrays.group.tolist(), set()
+    for i, k in enumerate(device):
+        hint(model.start[i], start[i])
+        if i in model.end_variable:
+            hint(model.end_variable[i], end[i])
+        if group[i] not in hinted:
+            hinted.add(group[i])
+            for there, literal in model.x[i].items():
+                hint(literal, int(there == k))
+    table = schedule.transfers
+    sent = {
+        (item, to): (began // unit, ended // unit)
+        for item, to, began, ended in zip(
+            *(c.tolist() for c in (table.item, table.destination, table.start_ns, table.end_ns)),
+            strict=True,
+        )
+    }
+    for move in model.transfers:
+        _hint_transfer(model, move, device, end[move.producer], sent)
+    hint(model.makespan, schedule.makespan_ns // unit)
+    hint_derived(model.cp, model.derived)
+
+
+def _hint_transfer(
+    model: MakespanModel,
+    move: TransferVars,
+    device: list[int],
+    ready: int,
+    sent: dict[tuple[int, int], tuple[int, int]],
+) -> None:
+    hint, a = model.cp.add_hint, device[move.producer]
+    targets = [device[j] for j in move.consumers]
+    b = targets[0] if move.destination is None else move.destination
+    remote = a != b and b in targets
+    began, ended = sent[move.item, b] if remote else (ready, ready)
+    hint(move.remote, int(remote))
+    hint(move.start, began)
+    for part, value in ((move.length, ended - began), (move.end, ended)):
+        if isinstance(part, cp_model.IntVar):
+            hint(part, value)
+    for (source, target), literal in move.holds.items():
+        if literal is not move.remote:
+            hint(literal, int(remote and source in (None, a) and target in (None, b)))
+
+
+def read_plan(model: MakespanModel, value: Values) -> Plan:
+    """The plan, with all its orders, of a solution."""
+    device = [next(k for k, literal in row.items() if value(literal)) for row in model.x]
+    op_times = [
+        (value(start), value(end)) for start, end in zip(model.start, model.end, strict=True)
+    ]
+    transfers = []
+    for move in model.transfers:
+        if value(move.remote):
+            to = move.destination if move.destination is not None else device[move.consumers[0]]
+            transfers.append((Transfer(move.item, to), value(move.start), value(move.end)))
+    return plan_from_times(model.instance, model.semantics, device, op_times, transfers)

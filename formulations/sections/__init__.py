@@ -1,1 +1,0 @@
-"""Bounds for sections of a graph between cuts."""

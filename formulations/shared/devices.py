@@ -1,0 +1,487 @@
+"""Which devices belong together: identical ones, GETF's groups, and pools with fast links.
+
+*Identical devices.* Swapping two of them changes no value, so every placement has up to p! twins
+for a class of p of them. One of each orbit is kept, its *representative*: in a fixed order of the
+colocation groups (`group_leaders`), the devices of a class are first used in the order of their
+numbers. In the 0/1 matrix of groups and devices of a class these are column inequalities of the
+packing orbitope (Kaibel and Pfetsch, "Packing and partitioning orbitopes", Mathematical Programming
+114, 2008). All of it holds for every objective and every model: it needs nothing but ``x[i, k]``
+and one device per op. What names a device, though, such as a user's row that pins an op, may
+exclude all representatives, and does not go together with it.
+
+*Groups* are after Su, Ren, Vardi, Wierman, "Communication-Aware Scheduling of
+Precedence-Constrained Tasks on Related Machines" (2020). *Pools* are devices with fast links
+between them: what has no room in one crosses slow links.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+from placegap.formulations.shared.families import Linear, for_whole_groups, possible_devices
+from placegap.instances.problem.array_types import Flags, Floats, Ints
+from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan, Transfer
+from placegap.instances.problem.semantics import Makespan, Semantics
+from placegap.instances.referee.channels import NO_CHANNEL, channels_of
+
+if TYPE_CHECKING:
+    import pyomo.environ as pyo
+
+
+Classes = tuple[tuple[int, ...], ...]
+"""Classes of two or more identical devices, each in ascending order."""
+
+
+MOST_EARLIER = 200
+"""Rows stop after this many groups: they are quadratic in number, and the late ones cut little."""
+
+
+UNLIKE_LINKS = 2.0
+"""How many times as long slow links take, at least."""
+
+
+Grouping = Literal["auto", "columns", "speeds"]
+
+
+# -------------------------------------------------------------------------------- identical devices
+
+
+def identical_devices(instance: Instance, labels: Sequence[object] | None = None) -> Classes:
+    """Classes of devices, two or more each, any two of which may be swapped.
+
+    Devices are identical if all ops take the same time on them, if they have the same memory and
+    host times and are both hosts or both not, and if all tensors take the same time from and to
+    every other device and both ways between the two. Kinds and names decide nothing.
+
+    Parameters
+    ----------
+    instance : Instance
+    labels : sequence of K, optional
+        What else tells devices apart under some semantics, such as the servers they are in.
+
+    Notes
+    -----
+    Swaps that are automorphisms generate each other, (a c) = (a b)(b c)(a b), so a device is
+    compared with the first one of each class: O(K^2 c) for c classes, after sorting (t, L) times.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> identical_devices(example()), identical_devices(example(), labels=["one", "other"])
+    (((0, 1),), ())
+    """
+    arrays, num_devices = instance.arrays, instance.num_devices
+    own = np.vstack([arrays.time_ns, arrays.host_ns, arrays.memory_bytes, arrays.is_host])
+    traits = np.unique(own, axis=1, return_inverse=True)[1].ravel().tolist()
+    alike = np.unique(arrays.transfer_ns, axis=1, return_inverse=True)[1].ravel()
+    move = alike[arrays.link_class]  # equal where all tensors take equally long
+    found: dict[tuple[object, ...], list[list[int]]] = {}
+    for b in range(num_devices):
+        key = (traits[b], None if labels is None else labels[b])
+        classes = found.setdefault(key, [])
+        for members in classes:
+            if _may_be_swapped(move, members[0], b):
+                members.append(b)
+                break
+        else:
+            classes.append([b])
+    classes = sorted(members for group in found.values() for members in group)
+    return tuple(tuple(members) for members in classes if len(members) > 1)
+
+
+def _may_be_swapped(move: Ints, a: int, b: int) -> bool:
+    """Whether exchanging two devices changes no transfer time."""
+    swap = np.arange(len(move))
+    swap[[a, b]] = b, a
+    return bool((move[a] == move[b][swap]).all() and (move[:, a] == move[swap, b]).all())
+
+
+class FirstUse(NamedTuple):
+    """The op is on one of the devices only if an earlier op is on the earlier device.
+
+    Ops stand for their colocation groups. As a row: sum over k in `devices` of x[op, k] <= sum over
+    i in `earlier_ops` of x[i, earlier_device]; as clauses: x[op, k] implies one of the latter, for
+    every k.
+    """
+
+    op: int
+    devices: tuple[int, ...]
+    earlier_ops: tuple[int, ...]
+    earlier_device: int
+
+
+def group_leaders(instance: Instance) -> list[int]:
+    """The topologically first op of each colocation group, the longest-running groups first.
+
+    What is decided on early should matter: on random graphs HiGHS needs fewer nodes in this order
+    than in the topological one, which breaks ties. A group runs for the sum of its ops' longest
+    times.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> group_leaders(example())
+    [1, 2, 3, 0]
+    """
+    arrays, first = instance.arrays, dict[int, int]()
+    group = arrays.group.tolist()
+    for i in arrays.index.topological_order.tolist():
+        first.setdefault(group[i], i)
+    total = [0] * len(first)
+    for g, time_ns in zip(group, arrays.time_ns.max(axis=1).tolist(), strict=True):
+        total[g] += time_ns
+    return sorted(first.values(), key=lambda i: -total[group[i]])
+
+
+def representative_devices(
+    instance: Instance, possible: Flags | None = None, classes: Classes | None = None
+) -> Flags:
+    """Devices that an op can be on in a representative, (n, K): the first group takes the first.
+
+    Parameters
+    ----------
+    instance : Instance
+    possible : (n, K) bool, optional
+        Where ops can be otherwise, alike on identical devices and within groups; the default is
+        `possible_devices`.
+    classes : Classes, optional
+        The default is `identical_devices`.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> representative_devices(example()).tolist()
+    [[True, True], [True, False], [True, True], [True, True]]
+    """
+    kept = (possible_devices(instance) if possible is None else possible).copy()
+    group = instance.arrays.group
+    for members in identical_devices(instance) if classes is None else classes:
+        able = [i for i in group_leaders(instance) if kept[i, members[0]]]
+        for rank, i in enumerate(able[: len(members) - 1]):
+            kept[np.ix_(group == group[i], members[rank + 1 :])] = False
+    return kept
+
+
+def first_uses(
+    instance: Instance, possible: Flags | None = None, classes: Classes | None = None
+) -> list[FirstUse]:
+    """What makes a placement a representative, beyond `representative_devices`.
+
+    For the j-th device of a class, j >= 1, and every group: the group is on it or on a later one
+    only if an earlier group is on the one before it. Up to `MOST_EARLIER` groups per class, after
+    which it is dropped: that keeps all representatives, and some of their twins.
+
+    Parameters
+    ----------
+    instance, possible, classes
+        As in `representative_devices`; the ops that cannot be on a class do not count there.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> first_uses(example())[1]
+    FirstUse(op=3, devices=(1,), earlier_ops=(1, 2), earlier_device=0)
+    """
+    where = possible_devices(instance) if possible is None else possible
+    leaders, found = group_leaders(instance), []
+    for members in identical_devices(instance) if classes is None else classes:
+        able = [i for i in leaders if where[i, members[0]]][: MOST_EARLIER + 1]
+        for rank, i in enumerate(able):
+            for j in range(1, min(rank + 1, len(members))):
+                devices = members[j : rank + 1]
+                found.append(FirstUse(i, devices, tuple(able[j - 1 : rank]), members[j - 1]))
+    return found
+
+
+def symmetry_order(
+    model: pyo.ConcreteModel,
+    instance: Instance,
+    possible: Flags | None = None,
+    classes: Classes | None = None,
+) -> None:
+    """The rows of `first_uses`, for a model with x[i, k].
+
+    Sum over k in devices of x[i, k] <= sum over earlier ops j of x[j, earlier device]. What
+    `representative_devices` rules out is fixed to 0, unless the model has done so already.
+    """
+    x, kept = model.x, representative_devices(instance, possible, classes)
+    for i, k in zip(*(axis.tolist() for axis in np.nonzero(~kept)), strict=True):
+        x[i, k].fix(0)
+    rows = first_uses(instance, possible, classes)
+
+    @model.Constraint(range(len(rows)))
+    def symmetry_order(_: pyo.ConcreteModel, row: int) -> Linear:
+        op, devices, earlier_ops, earlier_device = rows[row]
+        earlier = sum(x[i, earlier_device] for i in earlier_ops)
+        return sum(x[op, k] for k in devices) <= earlier
+
+
+def count_symmetry_rows(instance: Instance) -> int:
+    """At most so many rows of `symmetry_order`: p - 1 per group and class of p devices."""
+    groups = min(instance.arrays.num_groups, MOST_EARLIER + 1)
+    return groups * sum(len(members) - 1 for members in identical_devices(instance))
+
+
+def new_names(instance: Instance, plan: Plan, classes: Classes | None = None) -> list[int]:
+    """For every device, which device it is in the plan's representative: a permutation.
+
+    Within a class, in the order of first use; devices without an op come last.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> new_names(example(), Plan.on([0, 1, 0, 0]))
+    [1, 0]
+    """
+    device, names = plan.devices.tolist(), list(range(instance.num_devices))
+    used = dict.fromkeys([device[i] for i in group_leaders(instance)])
+    for members in identical_devices(instance) if classes is None else classes:
+        here = [k for k in used if k in members] + [k for k in members if k not in used]
+        for old, new in zip(here, members, strict=True):
+            names[old] = new
+    return names
+
+
+def canonical(
+    instance: Instance, plan: Plan, semantics: Semantics, classes: Classes | None = None
+) -> Plan:
+    """A plan's representative: its devices, and the orders on devices and channels, renamed.
+
+    Its value is the same. (Of a makespan, only if the plan gives its orders: the referee fills in
+    missing ones by a rule whose ties look at the numbers of devices.)
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> port = Makespan()
+    >>> plan = canonical(example(), Plan.on([1, 1, 0, 1], [[2], [0, 1, 3]]), port)
+    >>> plan.devices.tolist(), plan.device_order
+    ([0, 0, 1, 0], ((0, 1, 3), (2,)))
+    """
+    names = new_names(instance, plan, classes)
+    old = sorted(range(len(names)), key=names.__getitem__)  # the inverse permutation
+    orders, moves = plan.device_order, plan.channel_order
+    if moves is not None and isinstance(semantics, Makespan):
+        channel = _channel_names(semantics, names)
+        moves = {
+            channel[c]: tuple(Transfer(item, names[to]) for item, to in order)
+            for c, order in moves.items()
+        }
+    return replace(
+        plan,
+        placement=tuple(tuple(names[k] for k in devices) for devices in plan.placement),
+        device_order=None if orders is None else tuple(orders[k] for k in old),
+        channel_order=None if moves is None else dict(sorted(moves.items())),
+    )
+
+
+def _channel_names(semantics: Makespan, names: list[int]) -> dict[int, int]:
+    """The new number of each channel, by those of two devices that it joins."""
+    num_devices, new = len(names), dict[int, int]()
+    for a in range(num_devices):
+        for b in range(num_devices):
+            if a != b:
+                before = channels_of(semantics.channels, num_devices, a, b)
+                after = channels_of(semantics.channels, num_devices, names[a], names[b])
+                new.update(zip(before, after, strict=True))
+    new.pop(NO_CHANNEL, None)
+    return new
+
+
+# ------------------------------------------------------------------------------------------- groups
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceGroups:
+    """A partition of K devices into G groups.
+
+    Attributes
+    ----------
+    devices : tuple of G tuples of int
+        The devices of each group. Groups by speed come slowest first.
+    speed : (K,) float64
+        Relative to the fastest device; 1 everywhere for groups of equal devices, which may be
+        compared within a group only.
+    related : bool
+        Whether the speeds explain all times (`related_speeds`).
+    """
+
+    devices: tuple[tuple[int, ...], ...]
+    speed: Floats
+    related: bool
+
+
+def device_groups(instance: Instance, by: Grouping = "auto") -> DeviceGroups:
+    """Group the devices of an instance; O(n K).
+
+    Parameters
+    ----------
+    instance : Instance
+    by : {"auto", "columns", "speeds"}
+        ``columns``: devices on which every op takes the same time, for unrelated times.
+        ``speeds``: powers of `speed_factor` below the fastest speed, as in GETF.
+        ``auto``: speeds where the times are related, else columns.
+
+    Raises
+    ------
+    ValueError
+        ``speeds`` where no speeds explain the times.
+
+    Notes
+    -----
+    GETF leaves out devices slower than 1/K of the fastest. They are kept here: a device without
+    which the memory does not suffice may be slow, and a bound must hold for plans that use it.
+
+    Examples
+    --------
+    Two devices of one kind:
+
+    >>> from placegap.instances import example
+    >>> device_groups(example()).devices
+    ((0, 1),)
+    """
+    speeds = None if by == "columns" else related_speeds(instance.arrays.time_ns)
+    if speeds is None:
+        if by == "speeds":
+            raise ValueError(f"{instance.name}: its times are not those of devices with speeds")
+        columns: dict[bytes, list[int]] = {}
+        for k, column in enumerate(instance.arrays.time_ns.T):
+            columns.setdefault(column.tobytes(), []).append(k)
+        equal = np.ones(instance.num_devices)
+        return DeviceGroups(tuple(map(tuple, columns.values())), equal, related=False)
+    factor = speed_factor(len(speeds))
+    levels: dict[int, list[int]] = {}
+    for k, speed in enumerate(speeds.tolist()):
+        level = math.floor(math.log(1 / speed, factor) + 1e-9)
+        levels.setdefault(level, []).append(k)
+    slowest_first = sorted(levels, reverse=True)
+    return DeviceGroups(tuple(tuple(levels[at]) for at in slowest_first), speeds, related=True)
+
+
+def speed_factor(num_devices: int) -> float:
+    """Ratio of the speeds that one group spans: log K / log log K, but at least 2.
+
+    The base 2 of the logarithms and the least ratio are filled in; the quotient is above 2 only for
+    more than 16 devices.
+
+    Examples
+    --------
+    >>> speed_factor(2), speed_factor(2**8)
+    (2.0, 2.6666666666666665)
+    """
+    if num_devices <= 4:
+        return 2.0
+    return max(2.0, math.log2(num_devices) / math.log2(math.log2(num_devices)))
+
+
+def related_speeds(time_ns: Ints) -> Floats | None:
+    """Speeds of devices whose times are op size / speed, up to rounding; None if there are none.
+
+    The op that takes longest on the first device sets the speeds; every other op's times must agree
+    with them up to what rounding to whole nanoseconds explains. Every device must run every op.
+
+    Parameters
+    ----------
+    time_ns : (n, K) int64
+
+    Examples
+    --------
+    >>> related_speeds(np.array([[10, 20], [31, 62]])).tolist()
+    [1.0, 0.5]
+    >>> related_speeds(np.array([[10, 20], [62, 31]])) is None
+    True
+    """
+    if (time_ns == UNSUPPORTED).any():
+        return None
+    longest = [int(p) for p in time_ns[np.argmax(time_ns[:, 0])]]
+    if min(longest) == 0:
+        return None
+    for row in time_ns.tolist():
+        for p, scale in zip(row, longest, strict=True):
+            # with all four numbers off by at most 1/2, and row[0] <= longest[0], the products
+            # differ by no more than this
+            if abs(p * longest[0] - row[0] * scale) > longest[0] + scale + 1:
+                return None
+    return np.asarray(min(longest) / np.array(longest, float))
+
+
+def possible_placements(instance: Instance) -> Flags:
+    """Devices that run an op's whole colocation group and can hold it, (n, K)."""
+    arrays = instance.arrays
+    fits = arrays.group_bytes[arrays.group][:, None] <= arrays.memory_bytes
+    return for_whole_groups(arrays.group, (arrays.time_ns != UNSUPPORTED) & fits)
+
+
+def colocated_times(instance: Instance) -> tuple[Flags, Ints]:
+    """Where each of B colocation groups can be, and its ops' total time there: (B, K) each.
+
+    The time means nothing where the group cannot be.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> colocated_times(example())[1][:2].tolist()
+    [[5, 5], [20, 20]]
+    """
+    arrays = instance.arrays
+    possible = possible_placements(instance)
+    fits = arrays.group_bytes[:, None] <= arrays.memory_bytes
+    possible_together: Flags = arrays.group_runs & fits
+    total = np.zeros(possible_together.shape, np.int64)
+    np.add.at(total, arrays.group, np.where(possible, arrays.time_ns, 0))
+    return possible_together, total
+
+
+# -------------------------------------------------------------------------------------------- pools
+
+
+class DevicePools(NamedTuple):
+    """Pools of K devices.
+
+    Attributes
+    ----------
+    pool : (K,) int64
+        That each device is in.
+    room_bytes : (S,) int64
+        Of all devices of a pool. S is 0 where pools say nothing: there is one, or each has room for
+        everything.
+    """
+
+    pool: Ints
+    room_bytes: Ints
+
+
+def device_pools(arrays: Arrays) -> DevicePools:
+    """The pools of an instance's devices.
+
+    Times of links are those of all tensors, the faster way of two. Links are slow beyond the
+    largest ratio of neighbouring times, and pools are what fast ones join. Whatever the pools are,
+    what a pool holds is at most the room of its devices: a bound may rest on any.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> device_pools(example().arrays)
+    DevicePools(pool=array([0, 0]), room_bytes=array([], dtype=int64))
+    """
+    pool = np.zeros(len(arrays.memory_bytes), np.int64)
+    time = arrays.transfer_ns.sum(axis=0, dtype=np.float64)[arrays.link_class] + 1.0
+    time = np.minimum(time, time.T)
+    times = np.unique(time[~np.eye(len(pool), dtype=bool)])
+    ratio = times[1:] / times[:-1]
+    if len(ratio) and ratio.max() >= UNLIKE_LINKS:
+        pool = connected_components(time <= times[ratio.argmax()], directed=False)[1]
+    all_bytes = int(arrays.group_bytes.sum())
+    room = np.zeros(pool.max() + 1, np.int64)
+    np.add.at(room, pool, np.minimum(arrays.memory_bytes, all_bytes))
+    binding = len(room) > 1 and (room < all_bytes).any()
+    return DevicePools(pool.astype(np.int64), room if binding else room[:0])

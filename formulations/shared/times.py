@@ -1,0 +1,347 @@
+"""Times in models: their unit, durations, when each op can run, and paths through sections.
+
+Windows are the heads and tails of job-shop scheduling, indexed by device: what precedence, transfer
+times and the horizon rule out, no model needs to hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from placegap.formulations.shared.families import for_whole_groups, possible_devices
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
+from placegap.instances.problem.sections import Section
+from placegap.instances.problem.semantics import Makespan
+
+LARGEST_TIME = 1000.0
+"""Models count time in a unit that keeps their horizon at or below this number."""
+
+
+LARGEST_HORIZON_NS = 2**59
+"""Longer horizons are refused: the windows could not tell them from never."""
+
+
+# ------------------------------------------------------------------------------ units and durations
+
+
+def granularity_ns(instance: Instance, *, transfers: bool) -> int:
+    """Greatest common divisor of all times that a value is a sum of; 1 if all of them are 0.
+
+    Every makespan (``transfers=True``: op and transfer times) and every load of a device
+    (``transfers=False``: op and host times) is a multiple of it.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> granularity_ns(example(), transfers=True)
+    1
+    """
+    arrays = instance.arrays
+    ops = arrays.time_ns[arrays.time_ns != UNSUPPORTED]
+    moves = arrays.transfer_ns[:, 1:] if transfers else arrays.host_ns[:, ~arrays.is_host]
+    return math.gcd(*np.unique(ops).tolist(), *np.unique(moves).tolist()) or 1
+
+
+def time_unit_ns(horizon_ns: int, granularity: int) -> float:
+    """Nanoseconds per unit of model time: the granularity, unless that leaves large numbers.
+
+    Multiples of the granularity make every duration an integer, which solvers keep exact. The
+    horizon is at most `LARGEST_TIME` units, because an integrality error of 1e-6 times a big-M of
+    that size is still small beside one unit.
+
+    Examples
+    --------
+    >>> time_unit_ns(60_000_000, 1_000_000), time_unit_ns(5_000_000, 1)
+    (1000000.0, 5000.0)
+    """
+    return max(float(granularity), horizon_ns / LARGEST_TIME)
+
+
+@dataclass(frozen=True)
+class ScaledTimes:
+    """Durations in model units; n ops, m edges, K devices.
+
+    Attributes
+    ----------
+    unit_ns : float
+        Nanoseconds per unit (`time_unit_ns`).
+    horizon : float
+        No plan of interest lasts longer.
+    op : n lists of K
+        Time of op i on device k; meaningless where it is not possible.
+    move : m lists of K lists of K
+        Time of the transfer of edge q from device a to device b; 0 for a == b.
+    """
+
+    unit_ns: float
+    horizon: float
+    op: list[list[float]]
+    move: list[list[list[float]]]
+
+
+def scale_times(instance: Instance, horizon_ns: int) -> ScaledTimes:
+    """Scale the times of an instance so that the horizon is a moderate number; O(n K + m K^2).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> times = scale_times(example(), 43)
+    >>> times.horizon, times.op[0], times.move[1]
+    (43.0, [5.0, 5.0], [[0.0, 20.0], [20.0, 0.0]])
+    """
+    arrays = instance.arrays
+    unit_ns = time_unit_ns(horizon_ns, granularity_ns(instance, transfers=True))
+    move = (arrays.transfer_ns / unit_ns)[:, arrays.link_class]
+    return ScaledTimes(
+        unit_ns,
+        horizon_ns / unit_ns,
+        (arrays.time_ns / unit_ns).tolist(),
+        move[arrays.index.tensor].tolist(),
+    )
+
+
+def serial_horizon_ns(instance: Instance) -> int:
+    """Every placement, run one op and one transfer at a time, ends by then.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> serial_horizon_ns(example())
+    75
+    """
+    arrays = instance.arrays
+    ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1)
+    moves = arrays.transfer_ns[arrays.index.tensor].max(axis=1, initial=0)
+    return int(sum(ops.tolist()) + sum(moves.tolist()))
+
+
+# ------------------------------------------------------------------------------------------ windows
+
+
+Cross = Callable[[Ints, int, bool], Ints]
+WholeGroups = Callable[[Flags], Flags]
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Heads and tails of n ops on K devices, in ns.
+
+    Attributes
+    ----------
+    possible : (n, K) bool
+        Whether a plan of at most the horizon may have op i on device k, or needs it there.
+    head_ns : (n, K) int64
+        Op i cannot start earlier on k; `NO_WAY` where it is not possible.
+    tail_ns : (n, K) int64
+        So much time passes at least between the end of i on k and the end of the plan.
+    """
+
+    possible: Flags
+    head_ns: Ints
+    tail_ns: Ints
+
+
+def windows(instance: Instance, horizon_ns: int) -> Windows:
+    """Propagate heads, tails and the horizon until nothing changes; O(m K^2) per round.
+
+    A device is possible for an op if head + time + tail is at most the horizon there, so every
+    plan of at most the horizon keeps to the windows.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> windows(example(), 43).head_ns.tolist()
+    [[0, 0], [5, 5], [5, 5], [25, 25]]
+    """
+    arrays = instance.arrays
+
+    def cross(done: Ints, tensor: int, back: bool) -> Ints:
+        move = arrays.transfer_ns[tensor][arrays.link_class]
+        least: Ints = (done[:, None] + (move.T if back else move)).min(axis=0)
+        return least
+
+    whole_groups = partial(for_whole_groups, arrays.group)
+    return settled_windows(arrays, possible_devices(instance), horizon_ns, cross, whole_groups)
+
+
+def settled_windows(
+    arrays: Arrays, possible: Flags, horizon_ns: int, cross: Cross, whole_groups: WholeGroups
+) -> Windows:
+    """Heads and tails that agree with the horizon, from where ops can be at all.
+
+    Parameters
+    ----------
+    arrays : Arrays
+    possible : (n, K) bool
+    horizon_ns : int
+    cross : callable
+        (when an op is done on each device, tensor, whether time runs backwards) -> when its
+        neighbour can begin on each device.
+    whole_groups : callable
+        Where ops can be -> where they can be with their colocation groups.
+    """
+    while True:
+        head = _longest(arrays, possible, cross, back=False)
+        tail = _longest(arrays, possible, cross, back=True)
+        fits = whole_groups(possible & (head + arrays.time_ns + tail <= horizon_ns))
+        if (fits == possible).all():
+            return Windows(possible, head, tail)
+        possible = fits
+
+
+def _longest(arrays: Arrays, possible: Flags, cross: Cross, *, back: bool) -> Ints:
+    """Longest ways to each op on each device, or from it to the end, (n, K); at most `NO_WAY`."""
+    index = arrays.index
+    order, ptr, edges, other = (
+        (index.topological_order[::-1], index.succ_ptr, index.succ_edge, index.consumer)
+        if back
+        else (index.topological_order, index.pred_ptr, index.pred_edge, index.producer)
+    )
+    way = np.where(possible, 0, NO_WAY)
+    for i in order.tolist():
+        for e in edges[ptr[i] : ptr[i + 1]].tolist():
+            j = other[e]
+            done = np.minimum(way[j] + arrays.time_ns[j], NO_WAY)
+            way[i] = np.minimum(np.maximum(way[i], cross(done, index.tensor[e], back)), NO_WAY)
+    return way
+
+
+def moves_in_time(instance: Instance, window: Windows, horizon_ns: int) -> list[Flags]:
+    """Per edge (i, j), the pairs of devices (a, b) that a plan of at most the horizon may use.
+
+    Those with head_ia + p_ia + T_ab + p_jb + tail_jb <= horizon, as a (K, K) table.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> moves_in_time(example(), windows(example(), 34), 34)[1].tolist()
+    [[True, False], [False, True]]
+    """
+    arrays, index = instance.arrays, instance.arrays.index
+    until, after = window.head_ns + arrays.time_ns, arrays.time_ns + window.tail_ns
+    tables = []
+    for i, j, u in zip(index.producer, index.consumer, index.tensor, strict=True):
+        move = arrays.transfer_ns[u][arrays.link_class]
+        total = until[i][:, None] + move + after[j][None, :]
+        may = window.possible[i][:, None] & window.possible[j][None, :]
+        tables.append(may & (total <= horizon_ns))
+    return tables
+
+
+# -------------------------------------------------------------------------- paths through a section
+
+
+def path_bounds(instance: Instance, section: Section) -> Ints:
+    """Device-indexed longest path from the end of the entry to the end of the exit, in ns.
+
+    Row a: the entry is on device a; column b: the exit is on b; of one row or column where there is
+    no entry or exit. `NO_WAY` where an end cannot be on a device. A lower bound on the time through
+    the section under every semantics. O(e K^3) for e edges.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.instances.problem.sections import sections_between
+    >>> path_bounds(example(), sections_between(example(), (0, 3))[1]).tolist()
+    [[28, 29], [29, 28]]
+    """
+    arrays, num_devices = instance.arrays, instance.num_devices
+    end = _ends(instance, section)
+    if section.exit is not None:
+        lengths: Ints = np.minimum(end[:, -1], NO_WAY)
+        if section.entry is not None and arrays.group[section.entry] == arrays.group[section.exit]:
+            lengths[~np.eye(num_devices, dtype=np.bool_)] = NO_WAY
+        return lengths
+    through: Ints = np.minimum(end.min(axis=2).max(axis=1)[:, None], NO_WAY)
+    return through
+
+
+def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
+    """Longest paths from the ends of a section to each op on each device, (K, ops, K) each, in ns.
+
+    First entry [a, i, c]: with the entry on device a, the i-th op ends on c no earlier after it.
+    Second entry [b, i, c]: with the i-th op on c, so much passes at least until the exit has ended
+    on b. By paths alone, under every semantics; `NO_WAY` where that cannot be. O(e K^3), e edges.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.instances.problem.sections import sections_between
+    >>> before, after = ways_through(example(), sections_between(example(), (0, 3))[1])
+    >>> (before[0, 1:3] + after[0, 1:3]).tolist()
+    [[28, 30], [18, 48]]
+    """
+    arrays, num_devices, index = instance.arrays, instance.num_devices, instance.arrays.index
+    local = {i: at for at, i in enumerate(section.ops)}
+    tail = np.zeros((num_devices, len(section.ops), num_devices), np.int64)
+    tail[:, -1] = np.where(np.eye(num_devices, dtype=np.bool_), 0, NO_WAY)
+    time = np.where(possible_devices(instance), arrays.time_ns, NO_WAY)[list(section.ops)]
+    out_of: list[list[tuple[int, int]]] = [[] for _ in section.ops]
+    for e in section.edges:
+        i, j = local[int(index.producer[e])], local[int(index.consumer[e])]
+        out_of[i].append((j, int(index.tensor[e])))
+    for i in range(len(out_of) - 1, -1, -1):
+        for j, u in out_of[i]:
+            move = arrays.transfer_ns[u][arrays.link_class]
+            rest = np.minimum(tail[:, j] + time[j], NO_WAY)[:, None, :]
+            tail[:, i] = np.maximum(tail[:, i], np.minimum((move + rest).min(axis=2), NO_WAY))
+    return _ends(instance, section), tail
+
+
+def _ends(instance: Instance, section: Section) -> Ints:
+    """Earliest end of each op on each device, by the device of the entry: (rows, ops, K), in ns."""
+    arrays, num_devices = instance.arrays, instance.num_devices
+    index, possible = arrays.index, possible_devices(instance)[list(section.ops)]
+    local = {i: at for at, i in enumerate(section.ops)}
+    time = arrays.time_ns[list(section.ops)]
+    rows = 1 if section.entry is None else num_devices
+    head = np.broadcast_to(np.where(possible, 0, NO_WAY), (rows, *time.shape)).copy()
+    if section.entry is not None:
+        head[:, 0] = np.where(np.eye(num_devices, dtype=np.bool_) & possible[0], 0, NO_WAY)
+        time[0] = 0
+    into: list[list[tuple[int, int]]] = [[] for _ in section.ops]
+    for e in section.edges:
+        i, j = local[int(index.producer[e])], local[int(index.consumer[e])]
+        into[j].append((i, int(index.tensor[e])))
+    for j, edges in enumerate(into):
+        for i, u in edges:
+            move = arrays.transfer_ns[u][arrays.link_class]
+            arrival = ((head[:, i] + time[i])[:, :, None] + move).min(axis=1)
+            head[:, j] = np.minimum(np.maximum(head[:, j], arrival), NO_WAY)
+    end: Ints = np.where(head >= NO_WAY, NO_WAY, head + time)
+    return end
+
+
+def bare_lengths(instance: Instance, section: Section, semantics: Makespan) -> Ints:
+    """Exact times through a section that has nothing but its ends, in the form of `path_bounds`.
+
+    All its transfers go from the one device to the other: one after the other on the channels
+    that they share, or all at once if channels are free.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.instances.problem.sections import sections_between
+    >>> last = sections_between(example(), (2, 3))[1]
+    >>> bare_lengths(example(), last, Makespan()).tolist()
+    [[8, 18], [18, 8]]
+    """
+    paths = lengths = path_bounds(instance, section)
+    if section.entry is None or section.exit is None:
+        return paths
+    arrays, edges = instance.arrays, list(section.edges)
+    tensors = arrays.index.tensor[edges]
+    if semantics.transfers == "per_tensor":
+        tensors = np.unique(tensors)
+    moves = arrays.transfer_ns[tensors][:, arrays.link_class]
+    if semantics.channels != "free":
+        lengths = moves.sum(axis=0) + arrays.time_ns[section.exit][None, :]
+    return np.where(paths < NO_WAY, lengths, NO_WAY)

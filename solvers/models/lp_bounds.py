@@ -1,0 +1,173 @@
+"""Methods that are an LP: ``getf-lp`` and ``m-sct-lp``, bounds on every makespan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyomo.environ as pyo
+
+from placegap.formulations import m_sct
+from placegap.formulations.getf import build_lp, count_rows_lp, critical_path_ns, horizon_ns
+from placegap.formulations.shared.devices import Grouping, device_groups, related_speeds
+from placegap.formulations.shared.times import LARGEST_TIME, granularity_ns
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.reading.errors import paused_collector
+from placegap.solvers.bounds.cheap_bounds import PATH
+from placegap.solvers.core.back_ends.highs import solve_model
+from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.trust import PROOF
+from placegap.solvers.models.run_mip import MIP, why_too_long, why_too_many_rows
+
+LONGEST = 1.001 * LARGEST_TIME
+"""No time of a model is longer, in its unit, but for schedules that do not matter."""
+
+
+def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) -> Outcome:
+    """Solve an LP within the task's limits; its value, if it is reached, is a bound on makespans.
+
+    Parameters
+    ----------
+    task : Task
+    name : str
+        Origin of the bound.
+    build : callable
+        () -> model with ``unit_ns`` and one objective to minimize, a relaxation of the task.
+
+    Returns
+    -------
+    Outcome
+        Without a plan. An infeasible LP proves that there is none. The critical path is a bound in
+        any case, and the better one where the LP is worth no more: no tolerance is taken off it.
+    """
+    clock = task.limits.clock()
+    least = critical_path_ns(task.instance)
+    try:
+        with paused_collector():
+            model = build()
+        built_s = clock.spent_s
+        found = solve_model(model, task.limits.left(clock), relax=True, most=LONGEST)
+    except KeyboardInterrupt:  # the solver itself returns what it has
+        return _path_alone("interrupted", least)
+    except MemoryError:
+        return _path_alone("memory_limit", least)
+    infeasible = found.ending == "infeasible"
+    granularity = granularity_ns(task.instance, transfers=True)
+    outcome = Outcome(
+        bound_ns=bound_ns(found.dual_bound, pyo.value(model.unit_ns), granularity),
+        bound_origin="" if infeasible else name,
+        rests_on=PROOF,
+        proven_infeasible=infeasible,
+        message=_message(found.ending),
+        build_s=built_s + found.hand_off_s,
+        details={"rows": found.rows, "columns": found.columns, "ending": found.ending},
+    )
+    return outcome if infeasible else with_path(outcome, least)
+
+
+def with_path(outcome: Outcome, critical_path_ns: int) -> Outcome:
+    """The outcome, with the critical path, which is a proof, as its bound if that is as good."""
+    if outcome.bound_ns is not None and outcome.bound_ns > critical_path_ns:
+        return outcome
+    return replace(outcome, bound_ns=critical_path_ns, bound_origin=PATH, rests_on=PROOF)
+
+
+def _path_alone(ending: Ending, critical_path_ns: int) -> Outcome:
+    outcome = Outcome(message=_message(ending), details={"ending": ending})
+    return with_path(outcome, critical_path_ns)
+
+
+def _message(ending: Ending) -> str:
+    return ENDINGS[ending].format(solver="HiGHS")
+
+
+class GetfLpParams(Params):
+    """How devices are grouped.
+
+    Groups of equal devices ("columns") give the best bound; "auto" is the paper's grouping.
+    """
+
+    groups: Grouping = "columns"
+
+
+def getf_lp_applies(task: Task[Makespan], params: GetfLpParams) -> str | None:
+    """Why the size or the grouping is out of reach, or None; nothing is built."""
+    instance = task.instance
+    if params.groups == "speeds" and related_speeds(instance.arrays.time_ns) is None:
+        return "its times are not those of devices with speeds; use groups=auto"
+    rows = count_rows_lp(instance, device_groups(instance, params.groups))
+    return why_too_long(horizon_ns(instance)) or why_too_many_rows(rows, is_lp=True)
+
+
+def run_getf_lp(task: Task[Makespan], params: GetfLpParams) -> Outcome:
+    """Build and solve the LP."""
+    instance, groups = task.instance, device_groups(task.instance, params.groups)
+    outcome = run_lp_bound(
+        task,
+        "getf-lp",
+        lambda: build_lp(instance, groups),
+    )
+    return replace(outcome, details={**outcome.details, "groups": len(groups.devices)})
+
+
+register(
+    Method(
+        name="getf-lp",
+        claim="bound",
+        objectives=("makespan",),
+        paper="Su et al. 2020 (GETF)",
+        summary="Makespan bound: LP over fractions of groups of devices, no communication.",
+        run=run_getf_lp,
+        params=GetfLpParams,
+        applies=getf_lp_applies,
+        packages=MIP,
+    )
+)
+
+
+def m_sct_applies(task: Task[Makespan], params: Params) -> str | None:
+    """Why the size is out of reach, or None; nothing is built."""
+    return why_too_long(m_sct.horizon_ns(task.instance)) or why_too_many_rows(
+        m_sct.count_rows(task.instance), is_lp=True
+    )
+
+
+def run_m_sct_lp(task: Task[Makespan], params: Params) -> Outcome:
+    """Build and solve the LP; `details` says how many transfers are truncated.
+
+    With none, the value is that of the published LP.
+    """
+    instance = task.instance
+    times = m_sct.sct_times(instance)
+    shortened = m_sct.truncate(times)
+    outcome = run_lp_bound(
+        task,
+        "m-sct-lp",
+        lambda: m_sct.build(instance, truncated=True),
+    )
+    details = {
+        **outcome.details,
+        "small_communication": int(m_sct.communication_ratio(times) <= 1),
+        "truncated": sum(
+            shortened.move_ns[pair] < transfer for pair, transfer in times.move_ns.items()
+        ),
+    }
+    return replace(outcome, details=details)
+
+
+register(
+    Method(
+        name="m-sct-lp",
+        claim="bound",
+        objectives=("makespan",),
+        paper="Hanen, Munier 1995; Jeon et al. 2020 (Baechi)",
+        summary="Makespan bound: the favourite-child LP, transfers cut to what keeps it valid.",
+        run=run_m_sct_lp,
+        params=Params,
+        applies=m_sct_applies,
+        packages=MIP,
+    )
+)

@@ -1,0 +1,360 @@
+"""Methods that are a paper's MIP: ``moirai``, ``pesto``, ``throughput-ip`` and ``getf-milp``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field
+
+from placegap.formulations import getf, moirai, pesto, throughput_ip
+from placegap.formulations.getf import critical_path_ns
+from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
+from placegap.instances.problem.semantics import LoadSemantics, Makespan, MaxLoad
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.transforms.merge import Merge, expand_plan
+from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
+from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import best_start, placers
+from placegap.solvers.models.lp_bounds import with_path
+from placegap.solvers.models.run_mip import (
+    MIP,
+    MOST_EDGES,
+    MipParams,
+    run_mip,
+    solve_mip,
+    why_too_long,
+    why_too_many_rows,
+)
+
+
+class MoiraiParams(MipParams, ExactParams):
+    """Which form of the model, and whether the strengthened one breaks symmetries."""
+
+    form: moirai.Form = "strengthened"
+    symmetry: bool = True
+
+
+def moirai_applies(task: Task[Makespan], params: MoiraiParams) -> str | None:
+    """Why the semantics or the size is out of reach, or None; nothing is built."""
+    instance, reason = task.instance, moirai.why_not(task.semantics, params.form)
+    if reason is not None:
+        return f"its model {reason}"
+    num_edges = len(instance.graph.edges)
+    if num_edges > MOST_EDGES:
+        return f"takes at most {MOST_EDGES} edges, not {num_edges}"
+    return why_too_long(serial_horizon_ns(instance)) or why_too_many_rows(
+        moirai.count_rows(instance, params.form, task.semantics, params.symmetry), params.form
+    )
+
+
+def moirai_formulation(task: Task[Makespan], params: MoiraiParams) -> Formulation:
+    """What the runner needs.
+
+    The strengthened form takes that plan's value as its horizon; the published form has the end of
+    a serial schedule as its big-M.
+    """
+    instance, semantics, form = task.instance, task.semantics, params.form
+    return Formulation(
+        name="moirai",
+        starts=(),
+        granularity_ns=granularity_ns(instance, transfers=True),
+        build=lambda start: moirai.build(
+            instance,
+            semantics,
+            form,
+            None if start is None or form == "as_published" else start.value_ns,
+            params.symmetry,
+        ),
+        warm_start=lambda model, plan: moirai.warm_start(model, instance, plan, semantics),
+        extract=lambda model: moirai.extract(model, instance, semantics),
+    )
+
+
+register(
+    Method(
+        name="moirai",
+        claim="exact",
+        objectives=("makespan",),
+        paper="Zhang et al. 2023 (Moirai)",
+        summary="MILP over placements, op orders and transfer orders, through HiGHS.",
+        run=solve_mip(moirai_formulation),
+        params=MoiraiParams,
+        applies=moirai_applies,
+        formulation=moirai_formulation,
+        packages=MIP,
+    )
+)
+
+
+class PestoParams(MipParams, ExactParams):
+    """Which form of the model, and of which graph.
+
+    `num_ops` None: the graph as it is, and the method is exact. Otherwise larger graphs are merged
+    to so many ops first, in the order `merge`, and the method proves nothing.
+    """
+
+    form: pesto.Form = "strengthened"
+    num_ops: Annotated[int, Field(ge=1)] | None = None
+    merge: MergeOrder = "dearest_first"
+
+    @property
+    def keeps_exact(self) -> bool:
+        """Merging may lose every optimum."""
+        return self.num_ops is None
+
+
+def pesto_applies(task: Task[Makespan], params: PestoParams) -> str | None:
+    """Why the semantics or the size is out of reach, or None; no model is built."""
+    reason = pesto.why_not(task.semantics)
+    if reason is not None:
+        return f"its model {reason}"
+    reason = why_too_long(serial_horizon_ns(task.instance))
+    if reason is not None:
+        return reason
+    merge = _merge(task, params)
+    instance = task.instance if merge is None else merge.coarse
+    num_edges = len(instance.graph.edges)
+    if num_edges > MOST_EDGES:
+        return f"takes at most {MOST_EDGES} edges, not {num_edges}; merge with num_ops"
+    reason = why_too_many_rows(pesto.count_rows(instance, params.form), params.form)
+    return None if reason is None else f"{reason}; merge with num_ops"
+
+
+def run_pesto(task: Task[Makespan], params: PestoParams) -> Outcome:
+    """Solve the graph as it is, or a merged one, whose plan is expanded and whose bound is dropped.
+
+    Merging restricts placements: an optimum of the merged graph bounds nothing, and that it has no
+    plan proves nothing. An incumbent is a plan of the graph as it is, of no use to a merged one.
+    """
+    merge = _merge(task, params)
+    if merge is None:
+        return run_mip(task, _pesto(task, params.form), params.solver)
+    coarse = replace(task, instance=merge.coarse, incumbent=None)
+    asked = placers(coarse) if params.start else ()
+    found = run_mip(coarse, _pesto(coarse, params.form, asked), params.solver)
+    words = [f"merged to {merge.coarse.num_ops} ops, so that there is no bound"]
+    plan = None
+    if found.plan is not None:
+        plan = expand_plan(merge, found.plan, task.semantics)
+        value_ns = evaluate(merge.coarse, found.plan, task.semantics).value_ns
+        bound = "" if found.bound_ns is None else f", with a bound of {found.bound_ns} ns"
+        words.append(f"there the plan takes {value_ns} ns{bound}")
+    if found.proven_infeasible:
+        words.append("there no plan fits, which proves nothing here")
+    return replace(
+        found,
+        plan=plan,
+        bound_ns=None,
+        bound_origin="",
+        rests_on="",
+        proven_infeasible=False,
+        message="; ".join(filter(None, [*words, found.message])),
+        details={**found.details, "merged_ops": merge.coarse.num_ops},
+    )
+
+
+def pesto_formulation(task: Task[Makespan], params: PestoParams) -> Formulation:
+    """What the runner needs, of the graph as it is or of the merged one."""
+    merge = _merge(task, params)
+    if merge is not None:
+        task = replace(task, instance=merge.coarse, incumbent=None, starts=())
+    return _pesto(task, params.form)
+
+
+def _merge(task: Task[Makespan], params: PestoParams) -> Merge | None:
+    """The merged instance, None where the graph is small enough as it is."""
+    if params.num_ops is None or params.num_ops >= task.instance.num_ops:
+        return None
+    return merge_ops(task.instance, params.num_ops, params.merge)
+
+
+def _pesto(task: Task[Makespan], form: pesto.Form, starts: tuple[str, ...] = ()) -> Formulation:
+    """What the runner needs.
+
+    The strengthened form takes the start's value as its horizon; the published form has the end of
+    a serial schedule as its big-M.
+    """
+    instance = task.instance
+    return Formulation(
+        name="pesto",
+        starts=starts,
+        granularity_ns=granularity_ns(instance, transfers=True),
+        build=lambda start: pesto.build(
+            instance,
+            task.semantics,
+            form,
+            None if start is None or form == "as_published" else start.value_ns,
+        ),
+        warm_start=lambda model, plan: pesto.warm_start(model, instance, plan),
+        extract=lambda model: pesto.extract(model, instance),
+    )
+
+
+register(
+    Method(
+        name="pesto",
+        usual_rules=lambda params: {"channels": "link"},
+        claim="exact",
+        objectives=("makespan",),
+        paper="after Hafeez et al. 2021 (Pesto)",
+        summary="ILP over placements, op and link orders, through HiGHS; may merge ops first.",
+        run=run_pesto,
+        params=PestoParams,
+        applies=pesto_applies,
+        formulation=pesto_formulation,
+        packages=MIP,
+    )
+)
+
+
+STARTS = ("ideal-dp",)
+"""Methods beside the placers whose plans the model starts from."""
+
+
+class ThroughputParams(MipParams, ExactParams):
+    """Parameters of ``throughput-ip``.
+
+    Attributes
+    ----------
+    contiguous : {"convex", "chain", "no"} or None
+        Which plans compete; it must be the class of the semantics, as it is by default.
+    symmetry : bool
+        Whether the roles of equal devices are fixed.
+    """
+
+    contiguous: throughput_ip.Contiguous | None = None
+    symmetry: bool = True
+
+
+def throughput_applies(task: Task[LoadSemantics], params: ThroughputParams) -> str | None:
+    """Why the semantics or the size is out of reach, or None; nothing is built."""
+    instance, semantics = task.instance, task.semantics
+    reason = throughput_ip.why_not(instance, semantics, params.contiguous, params.symmetry)
+    if reason is not None:
+        return f"its model {reason}"
+    return why_too_long(throughput_ip.horizon_ns(instance, semantics)) or why_too_many_rows(
+        throughput_ip.count_rows(instance, semantics, params.symmetry)
+    )
+
+
+def throughput_formulation(task: Task[LoadSemantics], params: ThroughputParams) -> Formulation:
+    """What the runner needs."""
+    instance, semantics, symmetry = task.instance, task.semantics, params.symmetry
+    return Formulation(
+        name="throughput-ip",
+        starts=STARTS,
+        granularity_ns=throughput_ip.value_step_ns(instance, semantics),
+        build=lambda start: throughput_ip.build(
+            instance, semantics, params.contiguous, symmetry, start and start.value_ns
+        ),
+        warm_start=lambda model, plan: throughput_ip.warm_start(
+            model, instance, plan, semantics, symmetry
+        ),
+        extract=lambda model: throughput_ip.extract(model, instance, semantics, symmetry),
+    )
+
+
+def run_throughput(task: Task[LoadSemantics], params: ThroughputParams) -> Outcome:
+    """Build, start from the best plan known, solve."""
+    return run_mip(_with_plain_start(task), throughput_formulation(task, params), params.solver)
+
+
+def _with_plain_start(task: Task[LoadSemantics]) -> Task[LoadSemantics]:
+    """The task with a good plan of the plain max_load as incumbent, where that is feasible.
+
+    A plan without replicas is one of those with them, and the placers know no other rules.
+    """
+    semantics, known = task.semantics, task.incumbent
+    plain = MaxLoad(plans=semantics.plans, load=semantics.load)
+    if plain == semantics:
+        return task
+    found = best_start(replace(task, semantics=plain, incumbent=None, starts=()), STARTS)
+    if found is None:
+        return task
+    verdicts = [
+        evaluate(task.instance, plan, semantics) for plan in (known, found.plan) if plan is not None
+    ]
+    values = [verdict.value_ns if verdict.feasible else None for verdict in verdicts]
+    if values[-1] is None or (values[0] is not None and values[0] < values[-1]):
+        return task
+    return replace(task, incumbent=found.plan)
+
+
+def _usual_rules(params: Mapping[str, object]) -> Mapping[str, str]:
+    """The class of plans that its parameter `contiguous` asks for."""
+    classes = {"no": "any", "convex": "convex", "chain": "chain"}
+    asked = classes.get(str(params.get("contiguous", "no")))
+    return {} if asked is None else {"plans": asked}
+
+
+register(
+    Method(
+        name="throughput-ip",
+        usual_rules=_usual_rules,
+        claim="exact",
+        objectives=("max_load", "max_load_fwd_bwd"),
+        paper="Tarnawski et al. 2020",
+        summary="The integer program for max-load, contiguous or not, replicated, over servers.",
+        run=run_throughput,
+        params=ThroughputParams,
+        applies=throughput_applies,
+        formulation=throughput_formulation,
+        packages=MIP,
+    )
+)
+
+
+ORIGIN = "getf-milp (no device-dependent communication)"
+
+
+def getf_milp_applies(task: Task[Makespan], params: Params) -> str | None:
+    """Why the size is out of reach, or None; nothing is built."""
+    return why_too_long(getf.milp_horizon_ns(task.instance)) or why_too_many_rows(
+        getf.count_rows(task.instance)
+    )
+
+
+def getf_milp_formulation(task: Task[Makespan], params: Params) -> Formulation:
+    """What the runner needs."""
+    instance = task.instance
+    return Formulation(
+        name="getf-milp",
+        starts=(),
+        granularity_ns=granularity_ns(instance, transfers=True),
+        build=lambda start: getf.build(instance),
+        warm_start=lambda model, plan: getf.warm_start(model, instance, plan),
+        extract=lambda model: getf.extract(model, instance),
+    )
+
+
+def run_getf_milp(task: Task[Makespan], params: MipParams) -> Outcome:
+    """Build and solve; the plan is the MILP's own, or the incumbent where that is better.
+
+    No placer's plan is a start: what is compared as GETF's should not be HEFT's. The bound is
+    the model's, whose transfers and queues are shorter than real ones, and the plan's value is the
+    referee's: the two may stay apart however long the solver runs.
+    """
+    outcome = run_mip(task, getf_milp_formulation(task, params), params.solver)
+    if outcome.proven_infeasible:
+        return outcome
+    return with_path(replace(outcome, bound_origin=ORIGIN), critical_path_ns(task.instance))
+
+
+register(
+    Method(
+        name="getf-milp",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Zhang et al. 2023 (Moirai), after Su et al. 2020 (GETF)",
+        summary="Placements by a MILP without device-dependent communication; makespan bound.",
+        run=run_getf_milp,
+        params=MipParams,
+        applies=getf_milp_applies,
+        formulation=getf_milp_formulation,
+        packages=MIP,
+    )
+)

@@ -1,0 +1,338 @@
+"""GETF's LP and MILP bound every makespan, and the LP's fractions are rounded as published."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import numpy as np
+import pyomo.environ as pyo
+import pytest
+from draws.tiny import tiny_instance
+from features.makespan import FEATURES, Feature, anywhere, instance, pinned
+from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
+
+from placegap.formulations import getf
+from placegap.formulations.getf import (
+    build_lp,
+    count_rows_lp,
+    critical_path_ns,
+    extract_groups,
+    round_to_groups,
+)
+from placegap.formulations.shared.devices import (
+    Grouping,
+    device_groups,
+    related_speeds,
+    speed_factor,
+)
+from placegap.instances import Edge, Instance, Makespan, Op, Plan, evaluate, example
+from placegap.solvers import Limits
+from placegap.solvers.core.back_ends import solve_model
+
+FREE = Makespan(channels="free")
+GROUPINGS: tuple[Grouping, ...] = ("columns", "auto")
+
+
+def lp_value(case: Instance, by: Grouping = "columns") -> float | None:
+    """The LP's optimum in ns, None if it is infeasible."""
+    return value(build_lp(case, device_groups(case, by)))
+
+
+def milp_value(case: Instance) -> float | None:
+    return value(getf.build(case))
+
+
+def value(model: pyo.ConcreteModel) -> float | None:
+    found = solve_model(model, Limits())
+    assert found.ending in ("optimal", "infeasible")
+    if found.objective is None:
+        return None
+    return found.objective * float(pyo.value(model.unit_ns))
+
+
+def known(number: float | None) -> float:
+    assert number is not None
+    return number
+
+
+def timed(name: str, *times: int, **fields: object) -> Op:
+    """An op and its time on each of the devices of `features.instance`."""
+    by_kind = {f"kind{k}": time for k, time in enumerate(times)}
+    return Op(name=name, time_ns=by_kind, **fields)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------- values by hand
+
+CASES: dict[str, tuple[Instance, float, float]] = {
+    # 12 ns of work on two devices; whole ops, two of them on one device
+    "work is shared": (instance("work", [anywhere(op, 4) for op in "abc"], []), 6, 8),
+    # a fraction y of each op on the fast device: it works 2 * 2 y, the slow one 2 * 6 (1 - y), and
+    # an op takes 2 y + 6 (1 - y): all three are 3 at y = 3/4. Whole: both on the fast one
+    "the slow device takes a quarter": (
+        instance("quarter", [timed("a", 2, 6), timed("b", 2, 6)], []),
+        3,
+        4,
+    ),
+    # a pinned to d0, b to d1: 2 + 4; the MILP adds the transfer of 3
+    "only the MILP has transfers": (
+        instance("move", [pinned("a", 0, 2), pinned("b", 1, 4)], [("a", "b", 3)]),
+        6,
+        9,
+    ),
+    # on one device, 5 + 5, although there are two
+    "colocated ops take turns": (
+        instance("turns", [anywhere(op, 5, colocation="pair") for op in "ab"], []),
+        10,
+        10,
+    ),
+    # the group of a and b takes 5 + 5 on d0, 6 + 1 on d1
+    "colocated ops share the device": (
+        instance(
+            "share",
+            [timed("a", 5, 6, colocation="p"), timed("b", 5, 1, colocation="p")],
+            [],
+        ),
+        7,
+        7,
+    ),
+    # parallel ops of 5, of which a device holds one: 5 + 2 + 5 for the edge a -> b
+    "memory separates ops in the MILP": (
+        instance(
+            "memory",
+            [anywhere(op, 5, resident_bytes=3) for op in "ab"],
+            [("a", "b", 2)],
+            memory_bytes=4,
+        ),
+        10,
+        12,
+    ),
+    # four ops of 3 bytes in 6 bytes of fast and 12 of slow memory: half of the work is slow. An op
+    # takes 1/2 + 10/2, the slow device 2 * 10
+    "memory limits the fast group": (
+        instance("fast", [timed(op, 1, 10, resident_bytes=3) for op in "abcd"], [], memory_bytes=6),
+        20,
+        20,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES, ids=lambda name: name.replace(" ", "-"))
+def test_each_rule_has_its_value(name: str) -> None:
+    case, lp, milp = CASES[name]
+    assert lp_value(case) == pytest.approx(lp)
+    assert milp_value(case) == pytest.approx(milp)
+
+
+def test_a_transfer_takes_the_least_time_over_the_pairs_of_devices() -> None:
+    # b runs 4 on d2, 8 away from a, and 100 on d1, 3 away: 2 + 3 + 4, where the plan takes 14
+    base = instance("three", [pinned("a", 0, 2), timed("b", 200, 100, 4)], [], devices=3)
+    edge = Edge(producer="a", consumer="b", transfer_ns=((0, 3, 8), (3, 0, 3), (8, 3, 0)))
+    case = base.model_copy(update={"graph": base.graph.model_copy(update={"edges": (edge,)})})
+    assert milp_value(case) == pytest.approx(9)
+    assert oracle(case, FREE) == 14
+
+
+def test_a_group_of_unequal_speeds_is_as_fast_as_its_fastest_device() -> None:
+    # speeds 1 and 2/3 are one group: 2 ops of 2 fill 1 + 2/3 devices for 4 / (5 / 3) = 2.4 ns, and
+    # two ops in a row take 2 + 2
+    parallel = instance("speeds", [timed("a", 2, 3), timed("b", 2, 3)], [])
+    chain = instance("speeds", [timed("a", 2, 3), timed("b", 2, 3)], [("a", "b", 9)])
+    assert device_groups(parallel).devices == ((0, 1),)
+    assert lp_value(parallel, "auto") == pytest.approx(2.4)
+    assert lp_value(chain, "auto") == pytest.approx(4)
+
+
+# ----------------------------------------------------------------------------------- the claims
+
+
+def test_both_bound_every_makespan() -> None:
+    feasible = 0
+    for case in makespan_draws()[::2]:
+        least = oracle(case, FREE)  # channels only delay
+        milp = milp_value(case)
+        assert (milp is None) == (least is None)
+        for by in GROUPINGS:
+            lp = lp_value(case, by)
+            if least is not None:
+                assert critical_path_ns(case) <= known(lp) + 1e-6
+                assert known(lp) <= known(milp) + 1e-6
+                assert known(milp) <= least + 1e-6
+                feasible += 1
+    assert feasible >= 50 * len(GROUPINGS)
+
+
+def test_no_rule_of_communication_is_faster_than_free_channels() -> None:
+    # what lets the test above look at free channels alone: per tensor may be faster than per edge
+    # only where channels are busy
+    for case in makespan_draws()[::3]:
+        values = [oracle(case, semantics) for semantics in MAKESPAN_SEMANTICS]
+        least = oracle(case, FREE)
+        assert least is None or least == min(v for v in values if v is not None)
+
+
+def test_related_speeds_bound_too() -> None:
+    rng = random.Random(3)
+    for number in range(20):
+        speeds = sorted(rng.choice([1, 2, 3, 4, 7, 8]) for _ in range(3))
+        sizes = [rng.randrange(1, 9) * 168 for _ in range(4)]  # 168: all quotients are whole
+        ops = [timed(f"o{i}", *(size // s for s in speeds)) for i, size in enumerate(sizes)]
+        edges = [(f"o{a}", f"o{b}", 40) for a, b in ((0, 1), (0, 2), (1, 3)) if rng.random() < 0.7]
+        case = instance(f"related-{number}", ops, edges, devices=3)
+        assert device_groups(case).related
+        fine = known(lp_value(case))
+        assert known(lp_value(case, "speeds")) <= fine + 1e-6
+        assert fine <= known(oracle(case, FREE)) + 1e-6
+
+
+@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name.replace(" ", "-"))
+def test_no_feature_exceeds_its_optimum(feature: Feature) -> None:
+    milp = known(milp_value(feature.instance))
+    assert known(lp_value(feature.instance)) <= milp + 1e-6
+    assert milp <= min(feature.optimum.values()) + 1e-6
+
+
+def test_the_milp_is_the_best_placement_by_its_own_account() -> None:
+    for seed in range(6):
+        case = tiny_instance(seed, num_ops=5, num_devices=2)
+        model, values = getf.build(case), []
+        for devices in itertools.product(range(2), repeat=5):
+            plan = Plan.on(list(devices))
+            if evaluate(case, plan, FREE).feasible:
+                getf.warm_start(model, case, plan)
+                assert all(row.slack() >= -1e-9 for row in rows(model))
+                values.append(pyo.value(model.makespan * model.unit_ns))
+                assert getf.extract(model, case).devices.tolist() == list(devices)
+                model.makespan.set_value(pyo.value(model.makespan) - 1e-3)
+                assert values[-1] == 0 or any(row.slack() < -1e-9 for row in rows(model))
+        milp = milp_value(case)
+        assert (milp is None) == (not values)
+        assert milp is None or milp == pytest.approx(min(values))
+
+
+def rows(model: pyo.ConcreteModel) -> list[pyo.Constraint]:
+    return list(model.component_data_objects(pyo.Constraint, active=True))
+
+
+def test_missing_memory_is_infeasible() -> None:
+    # 3 + 3 bytes: two devices of 2 hold neither op; of 5 bytes in all, the LP's groups hold neither
+    none = instance("none", [anywhere(op, 5, resident_bytes=3) for op in "ab"], [], memory_bytes=2)
+    total = instance(
+        "total", [anywhere(op, 5, resident_bytes=3) for op in "abc"], [], memory_bytes=4
+    )
+    for case in (none, total):
+        assert lp_value(case) is None
+        assert milp_value(case) is None
+
+
+def test_rows_are_counted_without_building() -> None:
+    for seed in range(10):
+        case = tiny_instance(seed, num_ops=7, num_devices=3)
+        groups = device_groups(case)
+        assert len(rows(build_lp(case, groups))) <= count_rows_lp(case, groups)
+        extra = case.num_devices * (1 + case.num_ops)  # memory and colocation
+        assert len(rows(getf.build(case))) <= getf.count_rows(case) + extra
+    alone = example()
+    assert len(rows(build_lp(alone, device_groups(alone)))) == 4 + 4 + 1 + 1 + 1
+
+
+def test_a_user_may_add_constraints() -> None:
+    model = getf.build(example())
+    model.together = pyo.Constraint(expr=model.x[1, 0] == model.x[2, 0])
+    solve_model(model, Limits())
+    device = getf.extract(model, example()).placement
+    assert device[1] == device[2]
+
+
+# ------------------------------------------------------------------------------ groups, rounding
+
+
+def test_equal_devices_are_a_group() -> None:
+    kinds = {"kind0": 3, "kind1": 3, "kind2": 4}
+    case = instance("kinds", [Op(name="a", time_ns=kinds), timed("b", 5, 5, 1)], [], devices=3)
+    assert device_groups(case).devices == ((0, 1), (2,))
+    assert not device_groups(case).related
+    with pytest.raises(ValueError, match="not those of devices with speeds"):
+        device_groups(case, "speeds")
+
+
+def test_speeds_are_grouped_by_powers_of_the_factor() -> None:
+    # times 1 : 2 : 3 : 4 : 9 are speeds 1, 1/2, 1/3, 1/4, 1/9; with factor 2, [1, 2) [2, 4) ...
+    assert speed_factor(5) == 2
+    times = np.array([[10, 20, 30, 40, 90], [7, 14, 21, 28, 63]])
+    speeds = related_speeds(times)
+    assert speeds is not None
+    assert speeds.tolist() == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4, 1 / 9])
+    kinds = [{f"kind{k}": int(time) for k, time in enumerate(row)} for row in times]
+    ops = [Op(name=f"o{i}", time_ns=kind) for i, kind in enumerate(kinds)]
+    case = instance("powers", ops, [], devices=5)
+    assert device_groups(case).devices == ((4,), (3,), (1, 2), (0,))
+
+
+@pytest.mark.parametrize(
+    ("times", "related"),
+    [
+        ([[1000, 3000], [333, 1000]], True),  # a third, rounded
+        ([[1000, 3000], [333, 1100]], False),
+        ([[1000, 3000], [-1, 1000]], False),  # not supported everywhere
+        ([[0, 0], [0, 0]], False),  # no op to tell the speeds
+        ([[5, 7]], True),
+    ],
+)
+def test_speeds_must_explain_all_times(times: list[list[int]], related: bool) -> None:
+    assert (related_speeds(np.array(times, np.int64)) is not None) == related
+
+
+def test_rounding_by_hand() -> None:
+    # Three groups of speed 1, 2, 4 with 8, 2 and 1 devices: capacities 8, 4, 4; an op of size 4
+    # takes 4, 2, 1. From the fastest on, at least half: (.2 .2 .6) the fastest alone;
+    # (.2 .4 .4) the two fastest, of equal capacity, the lower number; (.6 .2 .2) all, the first.
+    share = np.array([[0.2, 0.2, 0.6], [0.2, 0.4, 0.4], [0.6, 0.2, 0.2]])
+    time, capacity = np.array([[4.0, 2.0, 1.0]] * 3), np.array([[8.0, 4.0, 4.0]] * 3)
+    assert round_to_groups(share, time, capacity) == [2, 1, 0]
+
+
+def test_rounding_at_most_doubles_time_and_load() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        share = rng.dirichlet(np.ones(4), size=6)
+        time, capacity = rng.integers(1, 20, (6, 4)) * 1.0, rng.integers(1, 9, (6, 4)) * 1.0
+        chosen = round_to_groups(share, time, capacity)
+        for b, g in enumerate(chosen):
+            assert time[b, g] <= 2 * (share[b] * time[b]).sum() + 1e-9
+            assert 1 / capacity[b, g] <= 2 * (share[b] / capacity[b]).sum() + 1e-9
+
+
+def test_a_group_that_cannot_have_an_op_is_not_chosen() -> None:
+    time, capacity = np.array([[math.inf, 3.0]]), np.array([[9.0, 1.0]])
+    assert round_to_groups(np.array([[0.0, 1.0]]), time, capacity) == [1]
+
+
+def test_the_lp_is_rounded_to_groups() -> None:
+    # three quarters of each op are on the fast device (see CASES): both are rounded to it. In
+    # the other case only d1 can run b, and a is with it
+    case, _, _ = CASES["the slow device takes a quarter"]
+    together = instance(
+        "with", [timed("a", 1, 9, colocation="p"), pinned("b", 1, 1, colocation="p")], []
+    )
+    for each, expected in ((case, [0, 0]), (together, [1, 1])):
+        groups = device_groups(each, "columns")
+        model = build_lp(each, groups)
+        solve_model(model, Limits())
+        rounded = extract_groups(model, each, groups)
+        assert [groups.devices[g] for g in rounded] == [(k,) for k in expected]
+
+
+def test_rounded_groups_can_run_their_ops() -> None:
+    for case in makespan_draws()[::5]:
+        groups = device_groups(case)
+        model = build_lp(case, groups)
+        if solve_model(model, Limits()).ending == "infeasible":
+            continue
+        rounded = extract_groups(model, case, groups)
+        for i, g in enumerate(rounded):
+            mates = np.flatnonzero(case.arrays.group == case.arrays.group[i])
+            devices = list(groups.devices[g])
+            assert (case.arrays.time_ns[np.ix_(mates, devices)] >= 0).all(axis=0).any()
+            assert all(rounded[j] == g for j in mates)

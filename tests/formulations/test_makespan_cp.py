@@ -1,0 +1,146 @@
+"""The constraint program: exact under every semantics, whatever the horizon and the unit."""
+
+from __future__ import annotations
+
+import pytest
+from draws.tiny import tiny_instance
+from ortools.sat.python import cp_model
+from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
+
+from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
+from placegap.formulations.shared.cp_families import MOST_UNITS
+from placegap.instances import Instance, Makespan, Semantics, evaluate, example, simulate
+from placegap.solvers import solve
+
+PORT = Makespan()
+
+
+def solver() -> cp_model.CpSolver:
+    found = cp_model.CpSolver()
+    found.parameters.num_workers = 1
+    found.parameters.linearization_level = 0
+    found.parameters.cp_model_probing_level = 0
+    return found
+
+
+def optimum(model: MakespanModel) -> int | None:
+    running = solver()
+    status = running.solve(model.cp)
+    assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+    return running.value(model.makespan) * model.unit_ns if status == cp_model.OPTIMAL else None
+
+
+def stretched(instance: Instance, factor: int) -> Instance:
+    """All op times times the factor, plus a little, so that no unit divides them all."""
+    ops = tuple(
+        op.model_copy(update={"time_ns": {k: t * factor + i for k, t in op.time_ns.items()}})
+        for i, op in enumerate(instance.graph.ops)
+    )
+    links = tuple(
+        link.model_copy(update={"latency_ns": link.latency_ns * factor + 1})
+        for link in instance.cluster.links
+    )
+    return Instance(
+        name=instance.name,
+        graph=instance.graph.model_copy(update={"ops": ops}),
+        cluster=instance.cluster.model_copy(update={"links": links}),
+    )
+
+
+@pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
+def test_a_horizon_at_the_optimum_keeps_it_and_one_below_excludes_it(
+    semantics: Semantics,
+) -> None:
+    feasible = [i for i in makespan_draws() if oracle(i, semantics) is not None]
+    for instance in feasible[::3]:
+        best = oracle(instance, semantics)
+        assert best is not None
+        assert optimum(build(instance, semantics, best)) == best
+        if best > 0:
+            assert optimum(build(instance, semantics, best - 1)) is None
+
+
+@pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
+def test_a_warm_start_states_every_variable_of_a_feasible_plan(semantics: Semantics) -> None:
+    for instance in makespan_draws()[::3]:
+        plan = solve(instance, semantics, "heft").plan
+        if plan is None:
+            continue
+        schedule = simulate(instance, plan, semantics)
+        model = build(instance, semantics, schedule.makespan_ns)
+        warm_start(model, schedule)
+        assert len(model.cp.proto.solution_hint.vars) == len(model.cp.proto.variables)
+        running = solver()
+        running.parameters.fix_variables_to_their_hinted_value = True
+        assert running.solve(model.cp) == cp_model.OPTIMAL
+        assert running.value(model.makespan) * model.unit_ns == schedule.makespan_ns
+        again = read_plan(model, running.value)
+        assert again.placement == plan.placement
+        assert evaluate(instance, again, semantics).value_ns == schedule.makespan_ns
+
+
+def test_times_are_counted_in_their_greatest_common_divisor() -> None:
+    # example(): times 5, 20, 10, 8 and transfers 1, 20, 1, 10, each times 1000
+    base = example()
+    ops = tuple(
+        op.model_copy(update={"time_ns": {"gpu": op.time_ns["gpu"] * 1000}})
+        for op in base.graph.ops
+    )
+    edges = tuple(edge.model_copy(update={"bytes": edge.bytes * 1000}) for edge in base.graph.edges)
+    slow = Instance(
+        name="slow",
+        graph=base.graph.model_copy(update={"ops": ops, "edges": edges}),
+        cluster=base.cluster,
+    )
+    model = build(slow, PORT)
+    assert (model.unit_ns, model.exact) == (1000, True)
+    assert optimum(model) == 34_000
+
+
+@pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS[::3], ids=lambda s: s.label)
+def test_huge_times_are_rounded_down_to_a_bound(semantics: Semantics) -> None:
+    for seed in range(8):
+        instance = stretched(tiny_instance(seed, num_ops=4, max_edges=4), 2**50)
+        best = oracle(instance, semantics)
+        model = build(instance, semantics)
+        assert not model.exact
+        assert model.horizon <= MOST_UNITS
+        found = optimum(model)
+        assert (found is None) == (best is None)
+        if best is not None and found is not None:
+            # at most 4 ops and 4 transfers on a path, each rounded by less than a unit
+            assert best - 8 * model.unit_ns < found <= best
+
+
+def test_a_short_horizon_has_a_fine_unit_however_slow_a_device_is() -> None:
+    slow = stretched(example(), 10**9)
+    assert not build(slow, PORT).exact
+    # no op fits within this horizon: their times are in no row
+    model = build(slow, PORT, 2**29)
+    assert (model.unit_ns, model.exact) == (1, True)
+
+
+def test_a_horizon_of_centuries_is_refused() -> None:
+    with pytest.raises(ValueError, match="above 2"):
+        build(example(), PORT, 2**60)
+
+
+def test_a_group_has_one_literal_per_device() -> None:
+    grouped = next(
+        instance
+        for instance in map(tiny_instance, range(50))
+        if any(op.colocation for op in instance.graph.ops)
+    )
+    a, b = (i for i, op in enumerate(grouped.graph.ops) if op.colocation)
+    model = build(grouped, PORT)
+    assert model.x[a] is model.x[b]
+
+
+def test_per_edge_and_per_tensor_differ_only_where_a_tensor_has_several_consumers() -> None:
+    # The two tensors of example() leave op1 and have names of their own: the same model.
+    tensors = Makespan(transfers="per_tensor")
+    sizes = [
+        (len(m.cp.proto.variables), len(m.cp.proto.constraints))
+        for m in (build(example(), PORT), build(example(), tensors))
+    ]
+    assert sizes[0] == sizes[1]
