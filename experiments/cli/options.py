@@ -23,8 +23,7 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.time_unit import TimeUnit
-from placegap.instances.torch_models.fx_reader import Tied
-from placegap.instances.torch_models.options import Dtype, Optimizer, TraceOptions
+from placegap.instances.torch_models.options import Dtype, Optimizer, Tied, TraceOptions
 
 Model = Annotated[
     str,
