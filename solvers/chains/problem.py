@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,18 +173,6 @@ def build_problem(
         nets.pin,
         overlap=overlap,
     )
-
-
-def with_roomy(instance: Instance, problem: ChainProblem, roomy: Flags) -> ChainProblem:
-    """The same blocks and nets, where the memory of some more devices cannot end."""
-    blocks = replace(problem.blocks, roomy=problem.blocks.roomy | roomy)
-    time, need, room = problem.time.copy(), problem.need.copy(), problem.room.copy()
-    for kind, devices in enumerate(problem.devices):
-        if devices:
-            time[kind], need[kind], room[kind] = kind_costs(instance, blocks, devices[0])
-    found = replace(problem, blocks=blocks, time=time, need=need, room=room)
-    freeze(found)
-    return found
 
 
 def assemble(

@@ -33,10 +33,6 @@ MOST_STATES = 20_000_000
 """New states of all layers; 20 bytes each."""
 
 
-class TooManyNodes(Exception):
-    """The search has looked at as many nodes as it may."""
-
-
 @dataclass(frozen=True)
 class Pipeline:
     """A chain plan: its load, and the devices of each op."""
@@ -73,8 +69,6 @@ class LayerSearch(ABC):
     parameter_bytes : int
         Of all blocks.
     clock : Clock
-    max_nodes : int, optional
-        Nodes of trees that all runs together may look at.
 
     Attributes
     ----------
@@ -92,10 +86,9 @@ class LayerSearch(ABC):
         views: list[View],
         parameter_bytes: int,
         clock: Clock,
-        max_nodes: int | None = None,
     ) -> None:
         self.blocks, self.pool, self.ideals = problem.blocks, pool, ideals
-        self.views, self.clock, self.nodes_left = views, clock, max_nodes
+        self.views, self.clock = views, clock
         self.sharings = [share(stage, parameter_bytes) for stage in pool.stages]
         self.peak = no_peak()
         self.peak_room = np.zeros(len(views), np.int64)
@@ -116,8 +109,6 @@ class LayerSearch(ABC):
         ------
         LimitReached
             If the time is over or there are too many states.
-        TooManyNodes
-            If all runs together have looked at more than `max_nodes` nodes of trees.
         """
         if self.empty < 0 or self.full < 0:
             return None
@@ -181,7 +172,7 @@ class LayerSearch(ABC):
             sources = build_sources(view, before.ideal, before.value)
             at = 0
             while at < len(targets):
-                at, looked = relax(
+                at = relax(
                     view,
                     sources,
                     self.sharings[mark],
@@ -197,10 +188,6 @@ class LayerSearch(ABC):
                     int(self.peak_room[stage.kind]),
                 )
                 self.clock.check()
-                if self.nodes_left is not None:
-                    self.nodes_left -= looked
-                    if self.nodes_left < 0:
-                        raise TooManyNodes
         new = origin >= 0
         return Layer(targets[new], value[new], origin[new], last[new])
 

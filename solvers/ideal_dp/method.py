@@ -5,9 +5,8 @@ slicing topological orders and a lower bound from the work alone confine each id
 of devices; a first run only decides whether anything beats the upper bound; if so, bisection and a
 run for the value close the gap. Exact in integers.
 
-Two engines do this: `two_kinds.bracket` where all accelerators are alike and all hosts are, as in
-the paper; `any_kinds.bracket` for devices of any kinds, replicated stages and two levels of
-communication, which the paper does not have (docs/ideal-dp.md).
+The paper's devices are accelerators that are alike and hosts that are. Here they are of any kinds,
+stages may be replicated, and communication may have two levels (docs/ideal-dp.md).
 """
 
 from __future__ import annotations
@@ -20,22 +19,15 @@ from pydantic import Field
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.idle_blocks import IdleRule
-from placegap.solvers.chains.problem import (
-    ChainProblem,
-    build_problem,
-    why_not_two_kinds,
-    with_roomy,
-)
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.ideal_dp.any_kinds.bracket import KindsBracket
-from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem, build_kinds, why_not_kinds
+from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds, why_not_kinds
 from placegap.solvers.ideal_dp.memory.idle_steps import Misfit, Steps
 from placegap.solvers.ideal_dp.memory.settle import settle
-from placegap.solvers.ideal_dp.two_kinds.bracket import TwoKindsBracket
 
 
 class IdealDPParams(ExactParams):
@@ -54,7 +46,7 @@ def applies(task: Task[MaxLoad], params: Params) -> str | None:
     """Why the DP cannot do the task, or None."""
     if task.semantics.plans != "chain":
         return f"splits into chains of ideals (plans: chain), not {task.semantics.plans}"
-    return None if _is_of_two_kinds(task) else why_not_kinds(task.instance, task.semantics)
+    return why_not_kinds(task.instance, task.semantics)
 
 
 def run(task: Task[MaxLoad], params: IdealDPParams) -> Outcome:
@@ -65,41 +57,19 @@ def run(task: Task[MaxLoad], params: IdealDPParams) -> Outcome:
     With servers the worst case is O(L N^3).
     """
     clock = Clock(task.limits.time_limit_s)
-    engine = _two_kinds if _is_of_two_kinds(task) else _any_kinds
-    steps: Steps[TwoKindsBracket] | Steps[KindsBracket] = engine(task, clock, params.max_ideals)
+
+    def start(rule: IdleRule) -> KindsBracket:
+        return KindsBracket(task, build_kinds(task.instance, task.semantics, rule), clock)
+
+    steps = Steps(task, start, params.max_ideals)
     try:
         message = _until_stopped(steps.run)
     except Misfit as misfit:
         return _misfit(task, misfit.blocks, misfit.block)
-    if message and steps.value is None and isinstance(steps.last, KindsBracket):
+    if message and steps.value is None and steps.last is not None:
         steps.last.simple_plan()
         steps.value, steps.plan = steps.last.value, steps.last.plan
     return _outcome(steps, message)
-
-
-def _is_of_two_kinds(task: Task[MaxLoad]) -> bool:
-    """Whether the engine for accelerators and hosts that are each alike will do."""
-    extended = task.semantics.replicas or task.semantics.levels == 2
-    return not extended and why_not_two_kinds(task.instance) is None
-
-
-def _two_kinds(task: Task[MaxLoad], clock: Clock, max_ideals: int) -> Steps[TwoKindsBracket]:
-    def start(rule: IdleRule, known: TwoKindsBracket | None) -> TwoKindsBracket:
-        overlap = task.semantics.load == "overlap"
-        if known is not None and known.problem.blocks.exact and rule.roomy is not None:
-            problem = with_roomy(task.instance, known.problem, rule.roomy)
-        else:
-            problem = build_problem(task.instance, overlap=overlap, rule=rule)
-        return TwoKindsBracket(problem, clock, task.limits.gap, task.limits.seed)
-
-    return Steps(task, start, max_ideals)
-
-
-def _any_kinds(task: Task[MaxLoad], clock: Clock, max_ideals: int) -> Steps[KindsBracket]:
-    def start(rule: IdleRule, known: KindsBracket | None) -> KindsBracket:
-        return KindsBracket(task, build_kinds(task.instance, task.semantics, rule), clock)
-
-    return Steps(task, start, max_ideals)
 
 
 def _until_stopped(work: Callable[[], None]) -> str:
@@ -124,11 +94,13 @@ def _misfit(task: Task[MaxLoad], blocks: Blocks, block: int) -> Outcome:
     return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
 
 
-def _outcome(steps: Steps[TwoKindsBracket] | Steps[KindsBracket], message: str) -> Outcome:
+def _outcome(steps: Steps, message: str) -> Outcome:
     """What is known in the end: plan, value, bound, and what the bound rests on."""
     details: dict[str, int] = {}
     if steps.last is not None:
-        details = {**_sizes(steps.last.problem), **steps.last.counts}
+        guide, kinds = steps.last.problem.guide, steps.last.problem.num_kinds
+        details = {"blocks": guide.num_blocks, "nets": guide.num_nets, "kinds": kinds}
+        details.update(steps.last.counts)
     infeasible = steps.value is None and steps.impossible
     if infeasible:
         message = "in every chain of ideals some device's memory is too small"
@@ -143,13 +115,6 @@ def _outcome(steps: Steps[TwoKindsBracket] | Steps[KindsBracket], message: str) 
         build_s=steps.build_s,
         details=details,
     )
-
-
-def _sizes(problem: ChainProblem | KindsProblem) -> dict[str, int]:
-    if isinstance(problem, ChainProblem):
-        return {"blocks": problem.num_blocks, "nets": problem.num_nets}
-    guide = problem.guide
-    return {"blocks": guide.num_blocks, "nets": guide.num_nets, "kinds": problem.num_kinds}
 
 
 register(

@@ -37,13 +37,13 @@ def relax(
     budget: int,
     peak: StagePeak,
     most_bytes: int,
-) -> tuple[int, int]:
+) -> int:
     """Improve ``value[t]`` of the ideals ``targets[t]``, t >= begin, by one more stage.
 
     An improvement from source i writes ``origin[t] = i`` and ``stage_of[t] = mark``. A target whose
     value is at most `enough` is left as it is. Returns the target to go on with when `budget` nodes
-    of the tree have been looked at, or the number of targets; and how many nodes were looked at.
-    No stage holds more than `most_bytes` at its peak, if `peak` has any steps.
+    of the tree have been looked at, or the number of targets. No stage holds more than `most_bytes`
+    at its peak, if `peak` has any steps.
     """
     size, top, looked, hint = len(s.ideal), len(s.start) - 2, 0, 0
     num_words, num_potentials = d.members.shape[1], s.potential.shape[1]
@@ -51,7 +51,7 @@ def relax(
     checks = len(peak.workspace) > 0
     for t in range(begin, len(targets)):
         if looked > budget:
-            return t, looked
+            return t
         if value[t] <= enough:
             continue
         target = targets[t]
@@ -108,7 +108,7 @@ def relax(
                 if level < 0:
                     leaf = position
                     position += 1
-    return len(targets), looked
+    return len(targets)
 
 
 @kernel(allocates=False)

@@ -20,18 +20,17 @@ from placegap.solvers.core.starts import best_start
 from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem
 from placegap.solvers.ideal_dp.any_kinds.search import KindsSearch
 from placegap.solvers.ideal_dp.any_kinds.servers import ServerSearch
-from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
 from placegap.solvers.ideal_dp.any_kinds.windows import (
     PriceBook,
-    keep_all_that_may_matter,
-    walk_below,
+    set_sums,
+    walk_in_windows,
+    window_tests,
     work_bound,
 )
 from placegap.solvers.ideal_dp.bracket import MOST_BYTES, MOST_LP_SHARE, PER_BUCKET, Bracket
 from placegap.solvers.ideal_dp.ideals.enumerate import enumerate_ideals
 from placegap.solvers.ideal_dp.ideals.ideals import (
     Ideals,
-    cuts_only,
     joined,
     of_flags,
     of_least_cut,
@@ -92,15 +91,14 @@ class KindsBracket(Bracket):
         if self.closed:
             return
         problem, guide = self.problem, self.problem.guide
-        keep = keep_all_that_may_matter(problem, self.book.of_all, self.limit)
         try:
             ideals, total = enumerate_ideals(
                 guide,
-                cuts_only(guide, keep.weight),
-                partial(walk_below, keep.most),
+                self.book.amounts,
+                partial(walk_in_windows, window_tests(self.book, self.limit)),
                 self.clock,
                 max_ideals,
-                max(2, MOST_BYTES // bytes_per_ideal(problem)),
+                max(2, MOST_BYTES // bytes_per_ideal(self.book)),
             )
         except LimitReached:
             self.clock.check()
@@ -140,8 +138,7 @@ class KindsBracket(Bracket):
 
     def of_flags(self, flags: Flags) -> Ideals:
         """Ideals from their members, (N, b) bool."""
-        guide = self.problem.guide
-        return joined([of_flags(guide, cuts_only(guide, guide.nets.weight), flags)])
+        return joined([of_flags(self.problem.guide, self.book.amounts, flags)])
 
     def search(self, ideals: Ideals) -> KindsSearch:
         """The DP over some ideals, with servers if there are any."""
@@ -157,10 +154,9 @@ class KindsBracket(Bracket):
 
     def _of_orders(self) -> Iterator[Ideals]:
         guide = self.problem.guide
-        amounts = cuts_only(guide, guide.nets.weight)
         for order in islice(orders(guide, self.task.limits.seed), NUM_ORDERS):
             stops = places_to_cut(order, guide.time[0], guide.nets, MOST_CUTS)
-            yield prefixes(guide, amounts, order, stops)
+            yield prefixes(guide, self.book.amounts, order, stops)
             self.clock.check()
 
     def _without_servers(self, ideals: Ideals) -> None:
@@ -186,11 +182,11 @@ class KindsBracket(Bracket):
             self.offer(None if start is None else start.plan)
 
 
-def bytes_per_ideal(problem: KindsProblem) -> int:
+def bytes_per_ideal(book: PriceBook) -> int:
     """Memory that one ideal takes, with what a search keeps of it."""
-    guide, kinds = problem.guide, problem.num_kinds
-    layers: int = min(problem.pool.num_layers, 2**20)
-    kept = layers // (problem.pool.counts[0] + 1) + 2
-    priced = 2 * (kinds + 1) * min(2**kinds, layers)
-    total: int = 8 * (2 * (guide.num_words + guide.num_net_words) + 6 * kinds + kept + priced + 8)
+    guide, pool, kinds = book.problem.guide, book.problem.pool, book.problem.num_kinds
+    layers: int = min(pool.num_layers, 2**20)
+    kept = layers // (pool.counts[0] + 1) + 2
+    rows = book.amounts.width if book.in_sums else (kinds + 1) * min(2**kinds, layers)
+    total: int = 8 * (2 * (guide.num_words + guide.num_net_words) + 6 * kinds + kept + 2 * rows + 8)
     return total

@@ -10,11 +10,10 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.chains.problem import LARGEST_LOAD, Indices
+from placegap.solvers.chains.problem import Indices
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem
-from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
-from placegap.solvers.ideal_dp.any_kinds.windows import PricedWindows, runs_on
+from placegap.solvers.ideal_dp.any_kinds.windows import PricedWindows
 from placegap.solvers.ideal_dp.ideals.ideals import Ideals
 from placegap.solvers.ideal_dp.ideals.views import View
 from placegap.solvers.ideal_dp.layers import offset_of, strides_of
@@ -48,7 +47,7 @@ class Rows(NamedTuple):
 
     Attributes
     ----------
-    work, cut : (rows, N) int64
+    work, cut : (N, rows) int64
     most : (rows,) int64
     overlap : bool
     """
@@ -138,31 +137,18 @@ class Inside:
             number, at = number - offset_of(stage, self.strides), before
 
     def _rows(self, limit: int) -> Rows:
-        """Priced work and cut, blocks that no device here can run, bytes if all memory is small."""
-        problem, among = self.problem, self.devices > 0
-        found = [
-            (work, cut, limit * int(p.price @ self.devices))
-            for p, work, cut in self.windows.sums(among)
-        ]
-        nothing = np.zeros(self.ideals.size, np.int64)
-        able = runs_on(problem, among)
-        if not able.all():
-            found.append((set_sums(self.ideals.members, (~able).astype(np.int64)), nothing, 0))
-        if (problem.room[among] > 0).all():
-            size = set_sums(self.ideals.members, problem.guide.blocks.resident_bytes)
-            room = sum(int(r) * int(u) for r, u in zip(problem.room, self.devices, strict=True))
-            found.append((size, nothing, min(room, LARGEST_LOAD)))
-        work, cut = (np.array([row[at] for row in found], np.int64) for at in (0, 1))
-        shape = len(found), self.ideals.size
-        most = np.array([row[2] for row in found], np.int64)
-        return Rows(work.reshape(shape), cut.reshape(shape), most, problem.guide.overlap)
+        """What the windows ask of these devices, on its way from one ideal to another."""
+        among = self.devices > 0
+        sums = self.windows.sums(among)
+        most = [row.most(self.devices, limit) for row in self.windows.book.rows(among)]
+        return Rows(sums.work, sums.cut, np.array(most, np.int64), self.problem.guide.overlap)
 
 
 @kernel(allocates=False)
 def _is_candidate(members: Ints, rows: Rows, source: int, target: int) -> bool:
     for row in range(len(rows.most)):
-        work = rows.work[row, target] - rows.work[row, source]
-        cut = abs(rows.cut[row, target] - rows.cut[row, source])
+        work = rows.work[target, row] - rows.work[source, row]
+        cut = abs(rows.cut[target, row] - rows.cut[source, row])
         if (max(work, cut) if rows.overlap else work + cut) > rows.most[row]:
             return False
     for word in range(members.shape[1]):

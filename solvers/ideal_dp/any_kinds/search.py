@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from placegap.instances.problem.array_types import Flags
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem
-from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
-from placegap.solvers.ideal_dp.any_kinds.windows import PriceBook, PricedWindows
+from placegap.solvers.ideal_dp.any_kinds.windows import PriceBook, PricedWindows, set_sums
 from placegap.solvers.ideal_dp.ideals.ideals import Ideals
 from placegap.solvers.ideal_dp.ideals.views import View, build_view
 from placegap.solvers.ideal_dp.layers import LayerSearch, Pipeline, strides_of
@@ -20,16 +20,15 @@ class KindsSearch(LayerSearch):
 
     def __init__(self, book: PriceBook, ideals: Ideals, clock: Clock) -> None:
         problem = book.problem
-        views = [see(problem, ideals, kind) for kind in range(problem.num_kinds)]
+        windows = PricedWindows(book, ideals)
+        views = [see(windows, kind) for kind in range(problem.num_kinds)]
         total = int(problem.parameter_bytes.sum())
         super().__init__(problem.guide, problem.pool, ideals, views, total, clock)
-        self.problem, self.windows = problem, PricedWindows(book, ideals)
+        self.problem, self.windows = problem, windows
 
     def inside(self, used: tuple[int, ...], limit: int) -> Flags:
         """Ideals that these devices may hold, and the others what is left, (N,)."""
-        have = self.pool.of_kinds(used, self.problem.num_kinds)
-        found = self.windows.may_hold(have, limit, rest=False)
-        return found & self.windows.may_hold(self.problem.counts - have, limit, rest=True)
+        return self.windows.inside(self.pool.of_kinds(used, self.problem.num_kinds), limit)
 
     def best(self, limit: int, enough: int) -> Pipeline | None:
         """A pipeline of least load, or None; as in `LayerSearch`.
@@ -39,14 +38,14 @@ class KindsSearch(LayerSearch):
         The ideals of one order of the diamond, of which the first two ops and the others go to one
         device each: 5 + 10 + 1 + 10 and 20 + 8 + 1 + 10.
 
-        >>> import numpy as np
         >>> from placegap.instances import MaxLoad, example
         >>> from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds
-        >>> from placegap.solvers.ideal_dp.ideals.ideals import prefixes, times_and_needs
+        >>> from placegap.solvers.ideal_dp.ideals.ideals import prefixes
         >>> problem = build_kinds(example(), MaxLoad(plans="chain"))
         >>> order, stops = np.array([0, 2, 1, 3]), np.arange(5)
-        >>> ideals = prefixes(problem.guide, times_and_needs(problem.guide), order, stops)
-        >>> KindsSearch(PriceBook(problem), ideals, Clock(None)).best(limit=100, enough=0)
+        >>> book = PriceBook(problem)
+        >>> ideals = prefixes(problem.guide, book.amounts, order, stops)
+        >>> KindsSearch(book, ideals, Clock(None)).best(limit=100, enough=0)
         Pipeline(value=39, placement=((0,), (1,), (0,), (1,)))
         """
         if (strides_of(self.pool.counts)[0] + 1) * self.ideals.size > MOST_VALUES:
@@ -54,13 +53,15 @@ class KindsSearch(LayerSearch):
         return super().best(limit, enough)
 
 
-def see(problem: KindsProblem, ideals: Ideals, kind: int) -> View:
+def see(windows: PricedWindows, kind: int) -> View:
     """The ideals of a problem as one kind of device sees them."""
-    members, weight = ideals.members, problem.weight[kind].copy()
+    problem, ideals = windows.problem, windows.ideals
+    alone = windows.sums(np.arange(problem.num_kinds) == kind)  # its first price is 1
     sums = (
-        set_sums(members, problem.time[kind]),
-        set_sums(members, problem.need[kind]),
-        set_sums(ideals.cut_nets, weight),
-        set_sums(members, problem.parameter_bytes),
+        alone.work[:, 0].copy(),
+        set_sums(ideals.members, problem.need[kind]),
+        alone.cut[:, 0].copy(),
+        set_sums(ideals.members, problem.parameter_bytes),
     )
-    return build_view(problem.guide, ideals, sums, weight, int(problem.room[kind]))
+    weight, room = problem.weight[kind].copy(), int(problem.room[kind])
+    return build_view(problem.guide, ideals, sums, weight, room)

@@ -24,8 +24,7 @@ from placegap.solvers.chains.problem import Indices
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.any_kinds.inside_server import IdealPairs, Inside
 from placegap.solvers.ideal_dp.any_kinds.search import KindsSearch
-from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
-from placegap.solvers.ideal_dp.any_kinds.windows import PriceBook
+from placegap.solvers.ideal_dp.any_kinds.windows import PriceBook, set_sums
 from placegap.solvers.ideal_dp.ideals.cut_between import cut_between
 from placegap.solvers.ideal_dp.ideals.ideals import Ideals, blocks_of
 from placegap.solvers.ideal_dp.layers import Layer, Pipeline, strides_of, take

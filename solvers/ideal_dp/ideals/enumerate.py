@@ -32,10 +32,6 @@ END = 2**31
 """Instead of a block: all ideals are met."""
 
 
-class MemoryFull(LimitReached):
-    """The ideals that are kept take too much memory; at lower limits there are fewer."""
-
-
 class IdealPath(NamedTuple):
     """Where the search stands.
 
@@ -88,23 +84,19 @@ def enumerate_ideals(
 
     Raises
     ------
-    MemoryFull
-        If more than `max_kept` are kept.
     LimitReached
-        If there are more than `max_ideals`, or the time is over.
+        If there are more than `max_ideals`, more than `max_kept` to keep, or the time is over.
 
     Examples
     --------
     >>> from functools import partial
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.chains.problem import build_problem
-    >>> from placegap.solvers.chains.work_bound import Relief
-    >>> from placegap.solvers.ideal_dp.ideals.ideals import times_and_needs
-    >>> from placegap.solvers.ideal_dp.ideals.windows import build_windows, walk_in_windows
-    >>> problem = build_problem(example())
-    >>> walk = partial(walk_in_windows, build_windows(problem, Relief(problem), 100))
-    >>> amounts = times_and_needs(problem)
-    >>> ideals, total = enumerate_ideals(problem, amounts, walk, Clock(None), 10, 100)
+    >>> from placegap.instances import MaxLoad, example
+    >>> from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds
+    >>> from placegap.solvers.ideal_dp.any_kinds.windows import (
+    ...     PriceBook, walk_in_windows, window_tests)
+    >>> book = PriceBook(build_kinds(example(), MaxLoad(plans="chain")))
+    >>> walk, guide = partial(walk_in_windows, window_tests(book, 100)), book.problem.guide
+    >>> ideals, total = enumerate_ideals(guide, book.amounts, walk, Clock(None), 10, 100)
     >>> ideals.members[:, 0].tolist(), total
     ([0, 1, 3, 7, 15, 5], 6)
     """
@@ -122,7 +114,7 @@ def enumerate_ideals(
         clock.check()
         if kept == ideals.size:
             if kept == max_kept:
-                raise MemoryFull(f"{max_kept} ideals fill the memory")
+                raise LimitReached(f"{max_kept} ideals fill the memory")
             ideals.resize(min(max_kept, kept * 3 // 2))
 
 

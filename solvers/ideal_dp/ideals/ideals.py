@@ -19,8 +19,8 @@ class Ideals(NamedTuple):
     ----------
     members, cut_nets : (N, words) int64
         Bit sets: blocks of the ideal; nets with pins inside and outside.
-    sums : (N, 1 + r) int64
-        Weight of the cut nets, and the sums over the blocks of r amounts (`Amounts`).
+    sums : (N, c + r) int64
+        Sums over the cut nets of c amounts, and over the blocks of r amounts (`Amounts`).
     """
 
     members: Ints
@@ -53,12 +53,19 @@ class Amounts(NamedTuple):
     Attributes
     ----------
     nets : CutNets
-        Their weights count where they are cut.
     of_block : (b, r) int64
+    of_net : (e, c) int64
+        It counts where a net is cut.
     """
 
     nets: CutNets
     of_block: Ints
+    of_net: Ints
+
+    @property
+    def width(self) -> int:
+        """Number of sums."""
+        return self.of_net.shape[1] + self.of_block.shape[1]
 
 
 class CurrentSet(NamedTuple):
@@ -69,7 +76,7 @@ class CurrentSet(NamedTuple):
     members, cut_nets : (words,) int64
     pins_in : (e,) int64
         Pins of each net that are in the set.
-    sums : (1 + r,) int64
+    sums : (c + r,) int64
         As of `Ideals`.
     """
 
@@ -79,36 +86,23 @@ class CurrentSet(NamedTuple):
     sums: Ints
 
 
-def times_and_needs(problem: ChainProblem) -> Amounts:
-    """Times on accelerators and on hosts, needs on both, and the cut for accelerators."""
-    return Amounts(problem.nets, np.vstack([problem.time, problem.need]).T.copy())
-
-
-def cuts_only(problem: ChainProblem, weight: Ints) -> Amounts:
-    """Nothing but the cut, at other weights of the nets."""
-    nothing = np.zeros((problem.num_blocks, 0), np.int64)
-    return Amounts(problem.nets._replace(weight=weight), nothing)
-
-
 def room_for(problem: ChainProblem, amounts: Amounts, size: int) -> Ideals:
     """Ideals to be written, all empty until then."""
-    widths = problem.num_words, problem.num_net_words, 1 + amounts.of_block.shape[1]
+    widths = problem.num_words, problem.num_net_words, amounts.width
     return Ideals(*(np.zeros((size, width), np.int64) for width in widths))
 
 
 def empty_set(problem: ChainProblem, amounts: Amounts) -> CurrentSet:
     """The set to start from."""
     sizes = problem.num_words, problem.num_net_words, problem.num_nets
-    return CurrentSet(
-        *(np.zeros(size, np.int64) for size in (*sizes, 1 + amounts.of_block.shape[1]))
-    )
+    return CurrentSet(*(np.zeros(size, np.int64) for size in (*sizes, amounts.width)))
 
 
 # inlined, as are the steps of the enumeration: a call with so many arrays takes longer than they do
 @kernel(inline="always", allocates=False)
 def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
     """Put a block in (step 1) or take it out (step -1). O(nets of the block)."""
-    nets = amounts.nets
+    nets, cuts = amounts.nets, amounts.of_net.shape[1]
     now.members[v // WORD] ^= np.int64(1) << (v % WORD)
     for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
         e = nets.net[at]
@@ -117,9 +111,11 @@ def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
         is_cut = 0 < now.pins_in[e] < nets.size[e]
         if was_cut != is_cut:
             now.cut_nets[e // WORD] ^= np.int64(1) << (e % WORD)
-            now.sums[0] += nets.weight[e] if is_cut else -nets.weight[e]
+            sign = 1 if is_cut else -1
+            for amount in range(cuts):
+                now.sums[amount] += sign * amounts.of_net[e, amount]
     for amount in range(amounts.of_block.shape[1]):
-        now.sums[1 + amount] += step * amounts.of_block[v, amount]
+        now.sums[cuts + amount] += step * amounts.of_block[v, amount]
 
 
 @kernel(inline="always", allocates=False)
@@ -142,7 +138,8 @@ def prefixes(problem: ChainProblem, amounts: Amounts, order: Ints, stops: Ints) 
     >>> from placegap.instances import example
     >>> from placegap.solvers.chains.problem import build_problem
     >>> problem = build_problem(example())
-    >>> amounts = times_and_needs(problem)
+    >>> none = np.zeros((4, 0), np.int64)
+    >>> amounts = Amounts(problem.nets, none, problem.nets.weight.reshape(-1, 1))
     >>> ideals = prefixes(problem, amounts, np.arange(4), np.array([0, 1, 2, 4]))
     >>> ideals.members[:, 0].tolist(), ideals.sums[:, 0].tolist()
     ([0, 1, 3, 15], [0, 21, 21, 0])
@@ -172,8 +169,10 @@ def of_flags(problem: ChainProblem, amounts: Amounts, flags: Flags) -> Ideals:
     >>> from placegap.instances import example
     >>> from placegap.solvers.chains.problem import build_problem
     >>> problem = build_problem(example())
+    >>> none = np.zeros((4, 0), np.int64)
+    >>> amounts = Amounts(problem.nets, none, problem.nets.weight.reshape(-1, 1))
     >>> flags = np.array([[True, True, False, False]])
-    >>> of_flags(problem, times_and_needs(problem), flags).sums[:, 0].tolist()
+    >>> of_flags(problem, amounts, flags).sums[:, 0].tolist()
     [21]
     """
     ideals = room_for(problem, amounts, len(flags))
@@ -183,8 +182,9 @@ def of_flags(problem: ChainProblem, amounts: Amounts, flags: Flags) -> Ideals:
         ideals.members[row] = bit_set(own)
         if len(is_cut):
             ideals.cut_nets[row] = bit_set(is_cut)
-        ideals.sums[row, 0] = amounts.nets.weight[is_cut].sum()
-        ideals.sums[row, 1:] = amounts.of_block[own].sum(axis=0)
+        ideals.sums[row] = np.concatenate(
+            [amounts.of_net[is_cut].sum(axis=0), amounts.of_block[own].sum(axis=0)]
+        )
     return ideals
 
 

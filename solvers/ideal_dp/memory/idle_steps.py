@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -33,10 +32,8 @@ from placegap.solvers.core.clock import LimitReached, now_s
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import teller
 from placegap.solvers.core.result import relative_gap
-from placegap.solvers.ideal_dp.bracket import Bracket
+from placegap.solvers.ideal_dp.any_kinds.bracket import KindsBracket
 from placegap.solvers.ideal_dp.memory.idle_memory import roomy_within
-
-B = TypeVar("B", bound=Bracket)
 
 
 class Misfit(Exception):
@@ -48,14 +45,13 @@ class Misfit(Exception):
 
 
 @dataclass
-class Steps(Generic[B]):
+class Steps:
     """The steps, and what is known after each: also where a limit ends one.
 
     Attributes
     ----------
     task : Task[MaxLoad]
-    start : callable (IdleRule, bracket or None) -> bracket
-        Under a rule; from a bracket whose blocks stay as they are if those were exact.
+    start : callable (IdleRule) -> bracket
     max_ideals : int
     value, plan, lower, origin
         As of brackets.
@@ -67,13 +63,13 @@ class Steps(Generic[B]):
     """
 
     task: Task[MaxLoad]
-    start: Callable[[IdleRule, B | None], B]
+    start: Callable[[IdleRule], KindsBracket]
     max_ideals: int
     value: int | None = None
     plan: Plan | None = None
     lower: int = 0
     origin: str = "combinatorial"
-    last: B | None = None
+    last: KindsBracket | None = None
     impossible: bool = False
     build_s: float = 0.0
     _reached: LimitReached | None = None
@@ -107,7 +103,7 @@ class Steps(Generic[B]):
         roomy = self._roomy(moved)
         if roomy is not None:
             rule = replace(rule, roomy=roomy)
-            moved = self._start(rule, moved)
+            moved = self._start(rule)
             exact = moved.problem.blocks.exact
         while not exact:
             overfull = self._without_bytes(rule)
@@ -131,9 +127,9 @@ class Steps(Generic[B]):
         gap = relative_gap(self.value, self.lower)
         return self.impossible or (gap is not None and gap <= self.task.limits.gap)
 
-    def _start(self, rule: IdleRule, known: B | None = None) -> B:
+    def _start(self, rule: IdleRule) -> KindsBracket:
         began = now_s()
-        bracket = self.start(rule, known)
+        bracket = self.start(rule)
         self.build_s += now_s() - began
         self._known(bracket)
         return bracket
@@ -147,18 +143,20 @@ class Steps(Generic[B]):
         if verdict.feasible and value is not None and (self.value is None or value < self.value):
             self.value, self.plan = value, plan
 
-    def _known(self, bracket: B) -> None:
+    def _known(self, bracket: KindsBracket) -> None:
         """Tell a bracket what is known."""
         if self.value is not None and (bracket.value is None or self.value < bracket.value):
             bracket.adopt(self.value, self.plan)
         if self.lower > bracket.lower:
             bracket.lower, bracket.origin = self.lower, self.origin
 
-    def _proven(self, bracket: B) -> None:
+    def _proven(self, bracket: KindsBracket) -> None:
         if bracket.lower > self.lower:
             self.lower, self.origin = bracket.lower, bracket.origin
 
-    def _work(self, bracket: B, work: Callable[[], None], *, proves: bool = True) -> None:
+    def _work(
+        self, bracket: KindsBracket, work: Callable[[], None], *, proves: bool = True
+    ) -> None:
         """Work on a bracket of real plans, and take over what it learns."""
         if bracket.problem.fits.any(axis=0).all():
             self.last = bracket
@@ -173,12 +171,12 @@ class Steps(Generic[B]):
                 if proves:
                     self._proven(bracket)
 
-    def _check(self, bracket: B) -> None:
+    def _check(self, bracket: KindsBracket) -> None:
         fits = bracket.problem.fits.any(axis=0)
         if not fits.all():
             raise Misfit(bracket.problem.blocks, int(np.argmin(fits)))
 
-    def _roomy(self, bracket: B) -> Flags | None:
+    def _roomy(self, bracket: KindsBracket) -> Flags | None:
         """Devices whose memory cannot end in better plans, if there are any that are not roomy."""
         if self.value is None:
             return None

@@ -6,7 +6,6 @@ import contextlib
 from itertools import islice, permutations
 
 import pytest
-from draws.chains import best_chain, chain_instance, wide_instance
 from draws.equal_devices import equal_device_draws, staged_instance
 from references.brute_force import max_load_draws, more_max_load, more_stages, oracle, stage_draws
 
@@ -59,12 +58,7 @@ def draws(semantics: Semantics) -> list[Instance]:
 
 
 @pytest.fixture
-def only_this_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placegap.solvers.ideal_dp.method._is_of_two_kinds", lambda task: False)
-
-
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch, only_this_engine: None) -> None:
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """No start from orders, a tiny beam: what is found is found by the search over all ideals."""
     monkeypatch.setattr(ideal_kinds_bracket.KindsBracket, "cut", lambda bracket: None)
     monkeypatch.setattr(ideal_kinds_bracket, "BUCKETS", 2)
@@ -167,26 +161,12 @@ def test_the_search_alone_finds_the_optimum(
     assert by_dp >= 4
 
 
-def test_it_equals_the_engine_for_two_kinds(
-    only_this_engine: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for seed in range(0, 80, 2):
-        instance = chain_instance(seed)
-        judge(dp(instance, CHAIN), best_chain(instance))
-    for seed in range(3):
-        instance = wide_instance(seed)
-        mine = dp(instance, CHAIN)
-        with monkeypatch.context() as patch:
-            patch.setattr("placegap.solvers.ideal_dp.method._is_of_two_kinds", lambda task: True)
-            assert mine.value_ns == mine.bound_ns == dp(instance, CHAIN).value_ns
-
-
 # ------------------------------------------------------------------------------- limits and ends
 
 
 @by_rules
 def test_with_too_many_ideals_value_and_bound_enclose_the_optimum(
-    semantics: Semantics, only_this_engine: None, monkeypatch: pytest.MonkeyPatch
+    semantics: Semantics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         raise_bound, "rounds", lambda costs: iter(())
@@ -222,9 +202,7 @@ def test_with_too_many_ideals_for_servers_the_bound_leaves_them_out(
 
 
 @by_rules
-def test_without_time_there_are_a_plan_and_a_bound(
-    semantics: Semantics, only_this_engine: None
-) -> None:
+def test_without_time_there_are_a_plan_and_a_bound(semantics: Semantics) -> None:
     result = dp(large(), semantics, time_limit_s=0.0)
     assert result.status == "feasible"
     assert "time limit" in result.message

@@ -15,8 +15,8 @@ from placegap.instances.corpus.partitioning_like import KINDS, on_devices, parti
 from placegap.solvers import Result, solve
 from placegap.solvers.chains.stage_bounds import raise_bound
 from placegap.solvers.core.trust import PROOF
+from placegap.solvers.ideal_dp.any_kinds.bracket import KindsBracket
 from placegap.solvers.ideal_dp.memory.idle_memory import most_held
-from placegap.solvers.ideal_dp.two_kinds.bracket import TwoKindsBracket
 
 CHAIN = MaxLoad(plans="chain")
 OVERLAP = MaxLoad(plans="chain", load="overlap")
@@ -60,7 +60,7 @@ def test_idle_ops_with_bytes_change_no_optimum() -> None:
 
 def test_each_step_alone_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without slices first, so that no step has a plan to start from."""
-    monkeypatch.setattr(TwoKindsBracket, "cut", lambda bracket: None)
+    monkeypatch.setattr(KindsBracket, "cut", lambda bracket: None)
     assert agrees(range(1000, 1060)) > 60
 
 
