@@ -8,11 +8,10 @@ from draws.chains import chain_instance
 from placegap.instances import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
+from placegap.solvers.chains.bracket import KindsBracket, in_a_row
+from placegap.solvers.chains.kinds_problem import build_kinds
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
-from placegap.solvers.ideal_dp.any_kinds.bracket import KindsBracket
-from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds
-from placegap.solvers.ideal_dp.bracket import in_a_row
 
 CHAIN = MaxLoad(plans="chain")
 
