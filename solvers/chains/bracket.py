@@ -1,17 +1,12 @@
-"""Value and bound of the best chain, closing in: what the engines for its two classes share.
-
-Value and bound of the best chain on any devices, closing in: orders, beam, decisions, value.
-"""
+"""Value and bound of the best chain, closing in: orders, beam, decisions, stage LPs, moves."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from graphlib import TopologicalSorter
 from itertools import islice
-from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +14,6 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.blocks import Blocks
 from placegap.solvers.chains.ideals import (
     Ideals,
     enumerate_ideals,
@@ -29,7 +23,7 @@ from placegap.solvers.chains.ideals import (
     prefixes,
 )
 from placegap.solvers.chains.kinds_problem import KindsProblem
-from placegap.solvers.chains.layers import KindsSearch, LayerSearch, Pipeline
+from placegap.solvers.chains.layers import LayerSearch, Pipeline
 from placegap.solvers.chains.orders import orders, places_to_cut
 from placegap.solvers.chains.servers import ServerSearch
 from placegap.solvers.chains.stage_lp import BlockArcs, ChainCosts, as_one_kind, chain_costs
@@ -49,8 +43,8 @@ from placegap.solvers.core.starts import best_start
 MOST_BYTES = 800_000_000
 """Memory for ideals, and for what a search keeps of each."""
 
-PER_BUCKET = 8
-"""The beam: how many ideals of least cut are kept, in each interval of work."""
+BUCKETS, PER_BUCKET = 128, 8
+"""The beam: intervals of work, and how many ideals of least cut are kept in each."""
 
 MOVE_SHARE, MOVE_ROUNDS, MOVES_PER_PAIR, MOST_MOVES = 0.15, 24, 20, 5_000_000
 FIRST_MOVES = 100_000
@@ -64,46 +58,24 @@ where the ideals do not fit."""
 EXACT_SHARE = 0.6
 """Of the time that is left, for the DP over all ideals; then stage LPs raise the bound."""
 
+NUM_ORDERS, MOST_CUTS = 6, 400
+"""Orders that are cut first, and at how many places at most."""
 
-def in_a_row(device: Ints, tail: Ints, head: Ints, devices: list[int]) -> Ints:
-    """Devices in an order in which no arc leads back; those without blocks last.
+MOST_SERVER_IDEALS = 16_000
+"""With servers and more ideals than this the bound leaves the servers out."""
 
-    Examples
-    --------
-    >>> in_a_row(np.array([2, 0]), np.array([0]), np.array([1]), [0, 1, 2]).tolist()
-    [2, 0, 1]
-    """
-    pairs = {(a, b) for a, b in zip(device[tail].tolist(), device[head].tolist(), strict=True)}
-    used = sorted(set(device.tolist()))
-    sorter = TopologicalSorter({k: sorted(a for a, b in pairs if b == k != a) for k in used})
-    return np.array([*sorter.static_order(), *(k for k in devices if k not in used)], np.int64)
+BISECTION = 0.004
+"""Relative gap at which bisection hands over to a run for the value."""
 
 
-class BracketProblem(Protocol):
-    """What the engines' problems have in common."""
-
-    @property
-    def blocks(self) -> Blocks:
-        """The blocks."""
-
-    @property
-    def fits(self) -> Flags:
-        """Whether a device of each kind can run and hold each block, (D, b)."""
-
-    @property
-    def largest_load(self) -> int:
-        """No plan has more load than this."""
-
-
-class Bracket(ABC):
+class Bracket:
     """What is known of a problem's optimum, and how to learn more.
 
     Attributes
     ----------
-    problem : BracketProblem
+    task : Task[MaxLoad]
+    problem : KindsProblem
     clock : Clock
-    gap : float
-        Relative gap that suffices.
     lower : int
         Proven bound, from `origin`.
     value : int or None
@@ -115,64 +87,29 @@ class Bracket(ABC):
         Called when one of the two is better.
     proves : bool
         Whether its bounds are of use: the problem is exact or a relaxation.
-    costs_are_exact : bool
-        Whether `stage_costs` are what a stage costs, and not only a bound on it.
     """
 
-    def __init__(self, problem: BracketProblem, clock: Clock, gap: float) -> None:
-        self.problem, self.clock, self.gap = problem, clock, gap
-        self.lower, self.origin = 0, "combinatorial"
+    def __init__(self, task: Task[MaxLoad], problem: KindsProblem, clock: Clock) -> None:
+        self.task, self.problem, self.clock = task, problem, clock
+        self.gap = task.limits.gap
+        self.book = PriceBook(problem)
+        self.lower, self.origin = work_bound(problem, self.book.of_all), "combinatorial"
         self.value: int | None = None
         self.plan: Plan | None = None
         self.counts: dict[str, int] = {}
         self.on_news: Told = unheard
-        self.proves = self.costs_are_exact = True
+        self.proves = True
         self._rounds: Iterator[int] | None = None
+        self.offer(task.incumbent)
 
-    @abstractmethod
-    def cut(self) -> None:
-        """Find a good plan soon, among the ideals of some topological orders."""
-
-    @abstractmethod
-    def close(self, max_ideals: int) -> None:
-        """Close the gap with the DP over all ideals that matter.
-
-        Raises
-        ------
-        LimitReached
-            If there are too many ideals; then the value comes from the ideals of some orders alone.
-        """
-
-    @abstractmethod
-    def stage_costs(self) -> ChainCosts | None:
-        """What `chains.raise_bound` computes on; None where it does not hold."""
-
-    @abstractmethod
-    def devices_of_kinds(self) -> list[tuple[int, ...]]:
-        """Devices of each kind of `stage_costs`."""
-
-    @abstractmethod
-    def of_flags(self, flags: Flags) -> Ideals:
-        """Ideals from their members, (N, b) bool."""
-
-    @abstractmethod
-    def search(self, ideals: Ideals) -> LayerSearch:
-        """The DP over some ideals."""
-
-    @abstractmethod
-    def of_least_cut(self, ideals: Ideals) -> Ideals:
-        """The ideals of least cut in each interval of work."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether the gap is small enough."""
-        found = relative_gap(self.value, self.lower)
-        return found is not None and found <= self.gap
-
-    @property
-    def limit(self) -> int:
-        """Loads up to this are better than what is known."""
-        return self.problem.largest_load if self.value is None else self.value - 1
+    def offer(self, plan: Plan | None) -> None:
+        """Take over a plan if it is feasible and better."""
+        if plan is None:
+            return
+        verdict = evaluate(self.task.instance, plan, self.task.semantics)
+        better = self.value is None or (verdict.value_ns or 0) < self.value
+        if verdict.feasible and verdict.value_ns is not None and better:
+            self.adopt(verdict.value_ns, plan)
 
     def adopt(self, value: int | None, plan: Plan | None) -> None:
         """Take over a plan of a known value."""
@@ -191,14 +128,31 @@ class Bracket(ABC):
             self.lower, self.origin = lower, origin
             self.on_news(self.value, self.lower)
 
-    def beam(self, ideals: Ideals) -> None:
-        """Improve the value: the DP over the ideals of least cut."""
-        search = self.search(self.of_least_cut(ideals))
-        self.improve(search.best(self.limit, self.lower))
+    @property
+    def closed(self) -> bool:
+        """Whether the gap is small enough."""
+        found = relative_gap(self.value, self.lower)
+        return found is not None and found <= self.gap
 
-    def recombine(self, parts: Iterable[Ideals]) -> None:
-        """Improve the value: the DP over ideals that several topological orders run through."""
-        self.beam(joined(list(parts)))
+    @property
+    def limit(self) -> int:
+        """Loads up to this are better than what is known."""
+        return self.problem.largest_load if self.value is None else self.value - 1
+
+    def cut(self) -> None:
+        """Find a good plan soon: the DP over the ideals of one topological order after another."""
+        # a low limit keeps few states; it is raised until something fits
+        limit = min(self.limit, 2 * self.lower + 1)
+        for ideals in self._of_orders():
+            if self.closed:
+                return
+            search = self.search(ideals)
+            while not self.improve(search.best(limit, self.lower)):
+                if self.value is not None or limit >= self.limit:
+                    break
+                limit = min(4 * limit, self.limit)
+            if self.value is not None:
+                limit = self.limit
 
     def close_in_time(self, max_ideals: int) -> None:
         """Close the gap with the DP; where that does not end in its share of the time, with LPs.
@@ -220,6 +174,120 @@ class Bracket(ABC):
                 raise
         finally:
             self.clock = whole
+
+    def close(self, max_ideals: int) -> None:
+        """Close the gap with the DP over all ideals that matter.
+
+        Raises
+        ------
+        LimitReached
+            If there are too many ideals; then the value comes from the ideals of some orders alone.
+        """
+        if self.closed:
+            return
+        problem, guide = self.problem, self.problem.guide
+        try:
+            ideals, total = enumerate_ideals(
+                guide,
+                self.book.amounts,
+                partial(walk_in_windows, window_tests(self.book, self.limit)),
+                self.clock,
+                max_ideals,
+                max(2, MOST_BYTES // bytes_per_ideal(self.book)),
+            )
+        except LimitReached:
+            self.clock.check()
+            self.raise_bound_for(MOST_LP_SHARE)
+            self.beam(joined(list(self._of_orders())))
+            raise
+        if not self._start(ideals, total):
+            return
+        if problem.servers:
+            self._without_servers(ideals)
+            if not self.closed and ideals.size > MOST_SERVER_IDEALS:
+                raise LimitReached(
+                    f"{ideals.size} ideals, with servers at most {MOST_SERVER_IDEALS}"
+                )
+        self.finish(self.search(ideals))
+
+    def _without_servers(self, ideals: Ideals) -> None:
+        """A bound, and perhaps a better plan: the DP in which servers cost nothing."""
+        relaxed = replace(self.task, incumbent=None)
+        inner = Bracket(relaxed, replace(self.problem, servers=()), self.clock)
+        inner.lower = self.lower
+        inner.adopt(self.value, self.plan)
+        try:
+            inner.finish(inner.search(ideals))
+        finally:
+            self.prove(inner.lower, "ideal-dp without servers")
+            self.offer(inner.plan)
+
+    def _start(self, ideals: Ideals, total: int) -> bool:
+        """Note the ideals that matter, and improve the value by a beam unless they are few.
+
+        Whether any do: if not even the empty ideal, all devices together do not suffice.
+        """
+        self.counts.update(ideals=total, kept_ideals=ideals.size)
+        if ideals.size == 0 or ideals.members[0].any():
+            if self.value is not None:
+                self.prove(self.value)
+            return False
+        if ideals.size > 2 * BUCKETS * PER_BUCKET:
+            self.beam(ideals)
+        if ideals.size > MANY and not self.closed:
+            self.raise_bound_for(LP_SHARE)
+        return True
+
+    def finish(self, search: LayerSearch) -> None:
+        """Close the gap: by decisions to a relative gap, then by one run for the value."""
+        self._bisect(search)
+        if not self.closed and self.value is not None:
+            self.improve(search.best(self.limit, self.lower))
+            self.prove(self.value)
+
+    def _bisect(self, search: LayerSearch) -> None:
+        """Decide whether anything is better; if so, narrow the bracket to a relative gap.
+
+        What a decision finds is often the optimum: then all that is missing is the proof that
+        nothing is better still. So that is asked next, but not twice in a row, for it may go down
+        ns by ns.
+        """
+        limit, straight = self.limit, False
+        while not self.closed:
+            improved = self.improve(search.best(limit, limit))
+            if not improved:
+                if self.value is None:
+                    return  # no chain of ideals fits at all
+                self.prove(limit + 1)
+            assert self.value is not None
+            if self.value - self.lower <= BISECTION * self.value:
+                return
+            straight = improved and not straight
+            limit = self.limit if straight else (self.lower + self.value) // 2
+
+    def search(self, ideals: Ideals) -> LayerSearch:
+        """The DP over some ideals, with servers if there are any."""
+        kind = ServerSearch if self.problem.servers else LayerSearch
+        return kind(self.book, ideals, self.clock)
+
+    def beam(self, ideals: Ideals) -> None:
+        """Improve the value: the DP over the ideals of least cut."""
+        search = self.search(self.of_least_cut(ideals))
+        self.improve(search.best(self.limit, self.lower))
+
+    def of_least_cut(self, ideals: Ideals) -> Ideals:
+        """The ideals of least cut in each interval of work."""
+        guide = self.problem.guide
+        work = set_sums(ideals.members, guide.time[0] + 1)
+        cut = set_sums(ideals.cut_nets, guide.nets.weight)
+        return of_least_cut(guide, ideals, work, cut, BUCKETS, PER_BUCKET)
+
+    def _of_orders(self) -> Iterator[Ideals]:
+        guide = self.problem.guide
+        for order in islice(orders(guide, self.task.limits.seed), NUM_ORDERS):
+            stops = places_to_cut(order, guide.time[0], guide.nets, MOST_CUTS)
+            yield prefixes(guide, self.book.amounts, order, stops)
+            self.clock.check()
 
     def raise_bound_for(self, share: float) -> None:
         """Raise the bound within a share of the time that is left."""
@@ -271,11 +339,28 @@ class Bracket(ABC):
         )
         self.move_blocks(costs, self.clock.part(MOVE_SHARE))
 
+    def stage_costs(self) -> ChainCosts | None:
+        """What stage LPs compute on: blocks and nets as each kind sees them; None with replicas."""
+        problem, guide = self.problem, self.problem.guide
+        if self.task.semantics.replicas:
+            return None
+        return chain_costs(
+            BlockArcs(problem.blocks.arc_tail, problem.blocks.arc_head),
+            (problem.time, problem.need, problem.room),
+            (problem.weight, guide.net_ptr, guide.pin),
+            problem.counts,
+            overlap=guide.overlap,
+        )
+
+    def of_flags(self, flags: Flags) -> Ideals:
+        """Ideals from their members, (N, b) bool."""
+        return joined([of_flags(self.problem.guide, self.book.amounts, flags)])
+
     def move_blocks(self, costs: ChainCosts, clock: Clock) -> None:
         """Improve the value: single blocks change their stage."""
         from placegap.solvers.chains.stage_moves import HEATS, anneal, moves
 
-        if self.value is None or self.plan is None or not self.costs_are_exact:
+        if self.value is None or self.plan is None or self.problem.servers:
             return
         kind_of = {k: kind for kind, own in enumerate(self.devices_of_kinds()) for k in own}
         block, tail, head = self.problem.blocks.block, costs.arcs.tail, costs.arcs.head
@@ -303,141 +388,6 @@ class Bracket(ABC):
                 self.adopt(int(value), Plan.on(row[stage][block]))
                 self.on_news(self.value, self.lower)
 
-    def start(self, ideals: Ideals, total: int, few: int) -> bool:
-        """Note the ideals that matter, and improve the value by a beam unless they are few.
-
-        Whether any do: if not even the empty ideal, all devices together do not suffice.
-        """
-        self.counts.update(ideals=total, kept_ideals=ideals.size)
-        if ideals.size == 0 or ideals.members[0].any():
-            if self.value is not None:
-                self.prove(self.value)
-            return False
-        if ideals.size > few:
-            self.beam(ideals)
-        if ideals.size > MANY and not self.closed:
-            self.raise_bound_for(LP_SHARE)
-        return True
-
-    def finish(self, search: LayerSearch, until: float) -> None:
-        """Close the gap: by decisions to a relative gap, then by one run for the value."""
-        self.bisect(lambda limit: search.best(limit, limit), until)
-        if not self.closed and self.value is not None:
-            self.improve(search.best(self.limit, self.lower))
-            self.prove(self.value)
-
-    def bisect(self, decide: Callable[[int], Pipeline | None], until: float) -> None:
-        """Decide whether anything is better; if so, narrow the bracket to a relative gap.
-
-        What a decision finds is often the optimum: then all that is missing is the proof that
-        nothing is better still. So that is asked next, but not twice in a row, for it may go down
-        ns by ns.
-        """
-        limit, straight = self.limit, False
-        while not self.closed:
-            improved = self.improve(decide(limit))
-            if not improved:
-                if self.value is None:
-                    return  # no chain of ideals fits at all
-                self.prove(limit + 1)
-            assert self.value is not None
-            if self.value - self.lower <= until * self.value:
-                return
-            straight = improved and not straight
-            limit = self.limit if straight else (self.lower + self.value) // 2
-
-
-NUM_ORDERS, MOST_CUTS = 6, 400
-"""Orders that are cut first, and at how many places at most."""
-
-BUCKETS = 128
-"""The beam: intervals of work."""
-
-MOST_SERVER_IDEALS = 16_000
-"""With servers and more ideals than this the bound leaves the servers out."""
-
-BISECTION = 0.004
-"""Relative gap at which bisection hands over to a run for the value."""
-
-
-class KindsBracket(Bracket):
-    """What is known for devices of any kinds."""
-
-    problem: KindsProblem
-
-    def __init__(self, task: Task[MaxLoad], problem: KindsProblem, clock: Clock) -> None:
-        super().__init__(problem, clock, task.limits.gap)
-        self.costs_are_exact = not problem.servers
-        self.task, self.book = task, PriceBook(problem)
-        self.lower = work_bound(problem, self.book.of_all)
-        self.offer(task.incumbent)
-
-    def offer(self, plan: Plan | None) -> None:
-        """Take over a plan if it is feasible and better."""
-        if plan is None:
-            return
-        verdict = evaluate(self.task.instance, plan, self.task.semantics)
-        better = self.value is None or (verdict.value_ns or 0) < self.value
-        if verdict.feasible and verdict.value_ns is not None and better:
-            self.adopt(verdict.value_ns, plan)
-
-    def cut(self) -> None:
-        """Improve the value: the DP over the ideals of one topological order after another."""
-        # a low limit keeps few states; it is raised until something fits
-        limit = min(self.limit, 2 * self.lower + 1)
-        for ideals in self._of_orders():
-            if self.closed:
-                return
-            search = self.search(ideals)
-            while not self.improve(search.best(limit, self.lower)):
-                if self.value is not None or limit >= self.limit:
-                    break
-                limit = min(4 * limit, self.limit)
-            if self.value is not None:
-                limit = self.limit
-
-    def close(self, max_ideals: int) -> None:
-        """Close the gap with the DP over all ideals that matter; as in `Bracket`."""
-        if self.closed:
-            return
-        problem, guide = self.problem, self.problem.guide
-        try:
-            ideals, total = enumerate_ideals(
-                guide,
-                self.book.amounts,
-                partial(walk_in_windows, window_tests(self.book, self.limit)),
-                self.clock,
-                max_ideals,
-                max(2, MOST_BYTES // bytes_per_ideal(self.book)),
-            )
-        except LimitReached:
-            self.clock.check()
-            self.raise_bound_for(MOST_LP_SHARE)
-            self.recombine(self._of_orders())
-            raise
-        if not self.start(ideals, total, 2 * BUCKETS * PER_BUCKET):
-            return
-        if problem.servers:
-            self._without_servers(ideals)
-            if not self.closed and ideals.size > MOST_SERVER_IDEALS:
-                raise LimitReached(
-                    f"{ideals.size} ideals, with servers at most {MOST_SERVER_IDEALS}"
-                )
-        self.finish(self.search(ideals), BISECTION)
-
-    def stage_costs(self) -> ChainCosts | None:
-        """The blocks and nets as each kind sees them, servers aside; None with replicas."""
-        problem, guide = self.problem, self.problem.guide
-        if self.task.semantics.replicas:
-            return None
-        return chain_costs(
-            BlockArcs(problem.blocks.arc_tail, problem.blocks.arc_head),
-            (problem.time, problem.need, problem.room),
-            (problem.weight, guide.net_ptr, guide.pin),
-            problem.counts,
-            overlap=guide.overlap,
-        )
-
     def devices_of_kinds(self) -> list[tuple[int, ...]]:
         """Devices of each kind, by classes."""
         pool = self.problem.pool
@@ -445,41 +395,6 @@ class KindsBracket(Bracket):
             tuple(k for c, own in enumerate(pool.copies[0]) if pool.kinds[c] == kind for k in own)
             for kind in range(self.problem.num_kinds)
         ]
-
-    def of_flags(self, flags: Flags) -> Ideals:
-        """Ideals from their members, (N, b) bool."""
-        return joined([of_flags(self.problem.guide, self.book.amounts, flags)])
-
-    def search(self, ideals: Ideals) -> KindsSearch:
-        """The DP over some ideals, with servers if there are any."""
-        kind = ServerSearch if self.problem.servers else KindsSearch
-        return kind(self.book, ideals, self.clock)
-
-    def of_least_cut(self, ideals: Ideals) -> Ideals:
-        """The ideals of least cut in each interval of work."""
-        guide = self.problem.guide
-        work = set_sums(ideals.members, guide.time[0] + 1)
-        cut = set_sums(ideals.cut_nets, guide.nets.weight)
-        return of_least_cut(guide, ideals, work, cut, BUCKETS, PER_BUCKET)
-
-    def _of_orders(self) -> Iterator[Ideals]:
-        guide = self.problem.guide
-        for order in islice(orders(guide, self.task.limits.seed), NUM_ORDERS):
-            stops = places_to_cut(order, guide.time[0], guide.nets, MOST_CUTS)
-            yield prefixes(guide, self.book.amounts, order, stops)
-            self.clock.check()
-
-    def _without_servers(self, ideals: Ideals) -> None:
-        """A bound, and perhaps a better plan: the DP in which servers cost nothing."""
-        relaxed = replace(self.task, incumbent=None)
-        inner = KindsBracket(relaxed, replace(self.problem, servers=()), self.clock)
-        inner.lower = self.lower
-        inner.adopt(self.value, self.plan)
-        try:
-            inner.finish(inner.search(ideals), BISECTION)
-        finally:
-            self.prove(inner.lower, "ideal-dp without servers")
-            self.offer(inner.plan)
 
     def simple_plan(self) -> None:
         """A plan where even the orders were too much: slices in fixed sequences, one device."""
@@ -490,6 +405,20 @@ class KindsBracket(Bracket):
             task = replace(self.task, semantics=plain, limits=limits, incumbent=None)
             start = best_start(task, [name])
             self.offer(None if start is None else start.plan)
+
+
+def in_a_row(device: Ints, tail: Ints, head: Ints, devices: list[int]) -> Ints:
+    """Devices in an order in which no arc leads back; those without blocks last.
+
+    Examples
+    --------
+    >>> in_a_row(np.array([2, 0]), np.array([0]), np.array([1]), [0, 1, 2]).tolist()
+    [2, 0, 1]
+    """
+    pairs = {(a, b) for a, b in zip(device[tail].tolist(), device[head].tolist(), strict=True)}
+    used = sorted(set(device.tolist()))
+    sorter = TopologicalSorter({k: sorted(a for a, b in pairs if b == k != a) for k in used})
+    return np.array([*sorter.static_order(), *(k for k in devices if k not in used)], np.int64)
 
 
 def bytes_per_ideal(book: PriceBook) -> int:

@@ -19,7 +19,7 @@ from pydantic import Field
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.idle_blocks import IdleRule
-from placegap.solvers.chains.bracket import KindsBracket
+from placegap.solvers.chains.bracket import Bracket
 from placegap.solvers.chains.idle_steps import Misfit, Steps
 from placegap.solvers.chains.kinds_problem import build_kinds, why_not_kinds
 from placegap.solvers.chains.peaks import settle
@@ -58,8 +58,8 @@ def run(task: Task[MaxLoad], params: IdealDPParams) -> Outcome:
     """
     clock = Clock(task.limits.time_limit_s)
 
-    def start(rule: IdleRule) -> KindsBracket:
-        return KindsBracket(task, build_kinds(task.instance, task.semantics, rule), clock)
+    def start(rule: IdleRule) -> Bracket:
+        return Bracket(task, build_kinds(task.instance, task.semantics, rule), clock)
 
     steps = Steps(task, start, params.max_ideals)
     try:

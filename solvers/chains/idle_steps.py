@@ -31,7 +31,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.idle_blocks import IdleRule
-from placegap.solvers.chains.bracket import KindsBracket
+from placegap.solvers.chains.bracket import Bracket
 from placegap.solvers.core.clock import LimitReached, now_s
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import teller
@@ -120,13 +120,13 @@ class Steps:
     """
 
     task: Task[MaxLoad]
-    start: Callable[[IdleRule], KindsBracket]
+    start: Callable[[IdleRule], Bracket]
     max_ideals: int
     value: int | None = None
     plan: Plan | None = None
     lower: int = 0
     origin: str = "combinatorial"
-    last: KindsBracket | None = None
+    last: Bracket | None = None
     impossible: bool = False
     build_s: float = 0.0
     _reached: LimitReached | None = None
@@ -184,7 +184,7 @@ class Steps:
         gap = relative_gap(self.value, self.lower)
         return self.impossible or (gap is not None and gap <= self.task.limits.gap)
 
-    def _start(self, rule: IdleRule) -> KindsBracket:
+    def _start(self, rule: IdleRule) -> Bracket:
         began = now_s()
         bracket = self.start(rule)
         self.build_s += now_s() - began
@@ -200,20 +200,18 @@ class Steps:
         if verdict.feasible and value is not None and (self.value is None or value < self.value):
             self.value, self.plan = value, plan
 
-    def _known(self, bracket: KindsBracket) -> None:
+    def _known(self, bracket: Bracket) -> None:
         """Tell a bracket what is known."""
         if self.value is not None and (bracket.value is None or self.value < bracket.value):
             bracket.adopt(self.value, self.plan)
         if self.lower > bracket.lower:
             bracket.lower, bracket.origin = self.lower, self.origin
 
-    def _proven(self, bracket: KindsBracket) -> None:
+    def _proven(self, bracket: Bracket) -> None:
         if bracket.lower > self.lower:
             self.lower, self.origin = bracket.lower, bracket.origin
 
-    def _work(
-        self, bracket: KindsBracket, work: Callable[[], None], *, proves: bool = True
-    ) -> None:
+    def _work(self, bracket: Bracket, work: Callable[[], None], *, proves: bool = True) -> None:
         """Work on a bracket of real plans, and take over what it learns."""
         if bracket.problem.fits.any(axis=0).all():
             self.last = bracket
@@ -228,12 +226,12 @@ class Steps:
                 if proves:
                     self._proven(bracket)
 
-    def _check(self, bracket: KindsBracket) -> None:
+    def _check(self, bracket: Bracket) -> None:
         fits = bracket.problem.fits.any(axis=0)
         if not fits.all():
             raise Misfit(bracket.problem.blocks, int(np.argmin(fits)))
 
-    def _roomy(self, bracket: KindsBracket) -> Flags | None:
+    def _roomy(self, bracket: Bracket) -> Flags | None:
         """Devices whose memory cannot end in better plans, if there are any that are not roomy."""
         if self.value is None:
             return None

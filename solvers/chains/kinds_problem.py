@@ -1,11 +1,10 @@
-"""Pools: devices that share stages out among them, counted by classes of interchangeable ones.
+"""The problem of the ideal DP over any devices: blocks, nets, kinds of devices, pools.
 
-A stage runs on one device or, where replicas are allowed, on several equal ones, which then sum up
-the stage's parameters over the narrowest link between any two of them. So equal devices are
+A pool is a set of devices that share stages out among them, counted by classes of interchangeable
+ones. A stage runs on one device or, where replicas are allowed, on several equal ones, which then
+sum up the stage's parameters over the narrowest link between any two of them. So equal devices are
 interchangeable only if the same bandwidths lead to all others: those form a class. A state of the
 ideal DP counts how many devices of each class are taken.
-
-The problem of the ideal DP over any devices: blocks, nets, kinds of devices, pools.
 """
 
 from __future__ import annotations
@@ -39,6 +38,10 @@ from placegap.solvers.chains.problem import (
     assemble,
     kind_costs,
 )
+
+MOST_LAYERS = 100
+"""With as many vectors of counts half of them at most are kept in whatever order: 50 layers of a
+million ideals are what `layers.MOST_VALUES` admits."""
 
 NO_SYNC, NO_PATH = (0, 1), (1, 0)
 """Nothing to sum up; and no links to sum up parameters over."""
@@ -125,8 +128,8 @@ def build_pool(devices: Sequence[int], kind: Sequence[int], width: Width | None)
     devices sum up P bytes in 2 P / 2 ns, all three in 4 P / (3 / 4) ns.
 
     >>> pool = build_pool([0, 1, 2], [0, 0, 0], lambda a, b: 10**9 // (1 + 3 * (max(a, b) == 2)))
-    >>> pool.counts, [(stage.uses, stage.sync) for stage in pool.stages][-2:]
-    ((2, 1), [((2, 0), (1, 1)), ((2, 1), (16, 3))])
+    >>> pool.counts, [(stage.uses, stage.sync) for stage in pool.stages][-3::2]
+    ((1, 2), [((0, 2), (1, 1)), ((1, 2), (16, 3))])
     """
     classes: list[list[int]] = []
     for a in sorted(devices, key=lambda k: (kind[k], k)):
@@ -135,8 +138,11 @@ def build_pool(devices: Sequence[int], kind: Sequence[int], width: Width | None)
             classes.append([a])
         else:
             home.append(a)
-    # the largest class first: the search keeps fewer layers
-    classes.sort(key=lambda own: -len(own))
+    # the search runs through all counts of the last class before it takes one more of the first. It
+    # keeps as many layers as the other classes have vectors of counts; where these are few, rare
+    # devices come first, which mostly are slow hosts that good plans do without
+    few = prod(len(own) + 1 for own in classes) <= MOST_LAYERS
+    classes.sort(key=lambda own: len(own) if few else -len(own))
     kinds = tuple(kind[own[0]] for own in classes)
     stages = [
         Stage(kinds[c], tuple(int(c == j) for j in range(len(classes))), 1, NO_SYNC)

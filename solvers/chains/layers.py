@@ -9,7 +9,6 @@ The ideal DP over devices of any kinds, servers aside.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -17,14 +16,16 @@ from math import prod
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.array_types import Ints
 from placegap.solvers.chains.ideals import Ideals, all_blocks, blocks_of
-from placegap.solvers.chains.kinds_problem import Pool, Stage
-from placegap.solvers.chains.problem import ChainProblem, Indices
+from placegap.solvers.chains.kinds_problem import Stage
+from placegap.solvers.chains.problem import Indices
 from placegap.solvers.chains.transitions import (
+    Cuts,
+    Extension,
+    States,
     View,
     build_sources,
-    build_view,
     no_peak,
     relax,
     share,
@@ -57,23 +58,18 @@ class Layer:
     last: Indices
 
 
-class LayerSearch(ABC):
+class LayerSearch:
     """The DP over a list of ideals of a problem, the empty ideal and the full one among them.
 
     Ideals that are not in the list are not used: with all that matter the search is exact, with
-    some of them it is a heuristic.
+    some of them it is a heuristic. Servers cost nothing here.
 
     Parameters
     ----------
-    problem : ChainProblem
-        Its blocks and nets.
-    pool : Pool
-        The devices.
+    book : PriceBook
+        Of the problem.
     ideals : Ideals
-    views : list of View
-        Of each kind of device.
-    parameter_bytes : int
-        Of all blocks.
+        Their sums are the book's amounts.
     clock : Clock
 
     Attributes
@@ -84,26 +80,16 @@ class LayerSearch(ABC):
         Bytes that a device of each kind can hold then.
     """
 
-    def __init__(
-        self,
-        problem: ChainProblem,
-        pool: Pool,
-        ideals: Ideals,
-        views: list[View],
-        parameter_bytes: int,
-        clock: Clock,
-    ) -> None:
-        self.blocks, self.pool, self.ideals = problem.blocks, pool, ideals
-        self.views, self.clock = views, clock
-        self.sharings = [share(stage, parameter_bytes) for stage in pool.stages]
-        self.peak = no_peak()
-        self.peak_room = np.zeros(len(views), np.int64)
-        full = all_blocks(problem)
+    def __init__(self, book: PriceBook, ideals: Ideals, clock: Clock) -> None:
+        self.problem, self.ideals, self.clock = book.problem, ideals, clock
+        self.blocks, self.pool = book.problem.blocks, book.problem.pool
+        self.windows = PricedWindows(book, ideals)
+        self.views = [see(self.windows, kind) for kind in range(self.problem.num_kinds)]
+        total = int(self.problem.parameter_bytes.sum())
+        self.sharings = [share(stage, total) for stage in self.pool.stages]
+        self.peak, self.peak_room = no_peak(), np.zeros(len(self.views), np.int64)
+        full = all_blocks(self.problem.guide)
         self.empty, self.full = ideals.find(np.zeros_like(full)), ideals.find(full)
-
-    @abstractmethod
-    def inside(self, used: tuple[int, ...], limit: int) -> Flags:
-        """Ideals that so many devices of each class may hold, the others the rest, (N,)."""
 
     def best(self, limit: int, enough: int) -> Pipeline | None:
         """A pipeline of least load, or None if none has at most `limit`.
@@ -115,11 +101,28 @@ class LayerSearch(ABC):
         ------
         LimitReached
             If the time is over or there are too many states.
+
+        Examples
+        --------
+        The ideals of one order of the diamond, of which the first two ops and the others go to one
+        device each: 5 + 10 + 1 + 10 and 20 + 8 + 1 + 10.
+
+        >>> from placegap.instances import MaxLoad, example
+        >>> from placegap.solvers.chains.kinds_problem import build_kinds
+        >>> from placegap.solvers.chains.ideals import prefixes
+        >>> problem = build_kinds(example(), MaxLoad(plans="chain"))
+        >>> order, stops = np.array([0, 2, 1, 3]), np.arange(5)
+        >>> book = PriceBook(problem)
+        >>> ideals = prefixes(problem.guide, book.amounts, order, stops)
+        >>> LayerSearch(book, ideals, Clock(None)).best(limit=100, enough=0)
+        Pipeline(value=39, placement=((0,), (1,), (0,), (1,)))
         """
         if self.empty < 0 or self.full < 0:
             return None
         counts = self.pool.counts
         strides = strides_of(counts)
+        if (strides[0] + 1) * self.ideals.size > MOST_VALUES:
+            raise LimitReached(f"{self.pool.num_layers} layers of states fill the memory")
         reach = max(offset_of(stage, strides) for stage in self.pool.stages)
         values: dict[int, Ints] = {}
         layers: list[Layer] = []
@@ -130,7 +133,8 @@ class LayerSearch(ABC):
                 before = [number - d for d, u in zip(strides, used, strict=True) if u]
                 known = np.minimum.reduce([values[at] for at in before])  # with one device less
                 targets = known > enough
-                targets &= self.inside(used, limit)
+                have = self.pool.of_kinds(used, self.problem.num_kinds)
+                targets &= self.windows.inside(have, limit)
                 if used == counts:
                     targets[: self.full] = targets[self.full + 1 :] = False
                 layer = self._layer(used, layers, strides, np.flatnonzero(targets), known, enough)
@@ -166,8 +170,8 @@ class LayerSearch(ABC):
         enough: int,
     ) -> Layer:
         """The new states with these devices."""
-        targets, value = chosen.astype(np.int32), known[chosen]
-        origin, last = (np.full(len(targets), -1, np.int32) for _ in range(2))
+        targets = chosen.astype(np.int32)
+        states = States(known[chosen], *(np.full(len(targets), -1, np.int32) for _ in range(2)))
         for mark, stage in enumerate(self.pool.stages):
             if any(need > u for need, u in zip(stage.uses, used, strict=True)):
                 continue
@@ -176,26 +180,14 @@ class LayerSearch(ABC):
                 continue
             view = self.views[stage.kind]
             sources = build_sources(view, before.ideal, before.value)
+            room = int(self.peak_room[stage.kind])
+            extension = Extension(view, sources, self.sharings[mark], mark, self.peak, room)
             at = 0
             while at < len(targets):
-                at = relax(
-                    view,
-                    sources,
-                    self.sharings[mark],
-                    targets,
-                    value,
-                    origin,
-                    last,
-                    mark,
-                    enough,
-                    at,
-                    BUDGET,
-                    self.peak,
-                    int(self.peak_room[stage.kind]),
-                )
+                at = relax(extension, targets, states, enough, at, BUDGET)
                 self.clock.check()
-        new = origin >= 0
-        return Layer(targets[new], value[new], origin[new], last[new])
+        new = states.origin >= 0
+        return Layer(targets[new], *(table[new] for table in states))
 
     def _trace(
         self, value: int, number: int, at: int, layers: list[Layer], strides: list[int]
@@ -247,53 +239,24 @@ MOST_VALUES = 50_000_000
 """Values of layers that are still needed, 8 bytes each."""
 
 
-class KindsSearch(LayerSearch):
-    """The DP over layers of devices of each class, confined by prices (`any_kinds.windows`)."""
-
-    def __init__(self, book: PriceBook, ideals: Ideals, clock: Clock) -> None:
-        problem = book.problem
-        windows = PricedWindows(book, ideals)
-        views = [see(windows, kind) for kind in range(problem.num_kinds)]
-        total = int(problem.parameter_bytes.sum())
-        super().__init__(problem.guide, problem.pool, ideals, views, total, clock)
-        self.problem, self.windows = problem, windows
-
-    def inside(self, used: tuple[int, ...], limit: int) -> Flags:
-        """Ideals that these devices may hold, and the others what is left, (N,)."""
-        return self.windows.inside(self.pool.of_kinds(used, self.problem.num_kinds), limit)
-
-    def best(self, limit: int, enough: int) -> Pipeline | None:
-        """A pipeline of least load, or None; as in `LayerSearch`.
-
-        Examples
-        --------
-        The ideals of one order of the diamond, of which the first two ops and the others go to one
-        device each: 5 + 10 + 1 + 10 and 20 + 8 + 1 + 10.
-
-        >>> from placegap.instances import MaxLoad, example
-        >>> from placegap.solvers.chains.kinds_problem import build_kinds
-        >>> from placegap.solvers.chains.ideals import prefixes
-        >>> problem = build_kinds(example(), MaxLoad(plans="chain"))
-        >>> order, stops = np.array([0, 2, 1, 3]), np.arange(5)
-        >>> book = PriceBook(problem)
-        >>> ideals = prefixes(problem.guide, book.amounts, order, stops)
-        >>> KindsSearch(book, ideals, Clock(None)).best(limit=100, enough=0)
-        Pipeline(value=39, placement=((0,), (1,), (0,), (1,)))
-        """
-        if (strides_of(self.pool.counts)[0] + 1) * self.ideals.size > MOST_VALUES:
-            raise LimitReached(f"{self.pool.num_layers} layers of states fill the memory")
-        return super().best(limit, enough)
-
-
 def see(windows: PricedWindows, kind: int) -> View:
     """The ideals of a problem as one kind of device sees them."""
-    problem, ideals = windows.problem, windows.ideals
+    problem, ideals, guide = windows.problem, windows.ideals, windows.problem.guide
     alone = windows.sums(np.arange(problem.num_kinds) == kind)  # its first price is 1
-    sums = (
-        alone.work[:, 0].copy(),
+    work, cut = alone.work[:, 0].copy(), alone.cut[:, 0].copy()
+    weight = problem.weight[kind].copy()
+    pays = bool(weight.any())
+    if not pays:
+        columns = [work]
+    else:
+        columns = [work, cut, -cut] if guide.overlap else [work + cut, work - cut]
+    return View(
+        Cuts(ideals.members, ideals.cut_nets, cut, weight, guide.net_ptr, guide.pin),
+        work,
         set_sums(ideals.members, problem.need[kind]),
-        alone.cut[:, 0].copy(),
         set_sums(ideals.members, problem.parameter_bytes),
+        np.stack(columns, axis=1),
+        int(problem.room[kind]),
+        pays,
+        guide.overlap,
     )
-    weight, room = problem.weight[kind].copy(), int(problem.room[kind])
-    return build_view(problem.guide, ideals, sums, weight, room)

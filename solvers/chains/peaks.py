@@ -25,10 +25,10 @@ from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.additive_memory import ceiling_bytes, relax_memory
 from placegap.instances.structure.blocks import Blocks, contract
 from placegap.instances.structure.idle_blocks import IdleRule
-from placegap.solvers.chains.bracket import KindsBracket
+from placegap.solvers.chains.bracket import Bracket
 from placegap.solvers.chains.ideals import Ideals
 from placegap.solvers.chains.kinds_problem import build_kinds, why_not_kinds
-from placegap.solvers.chains.layers import KindsSearch
+from placegap.solvers.chains.layers import LayerSearch
 from placegap.solvers.chains.transitions import for_ideals, stage_peak
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
@@ -39,7 +39,7 @@ MOST_IDEALS = 20_000
 """With more ideals than this that may matter the question stays open."""
 
 
-class PeakBracket(KindsBracket):
+class PeakBracket(Bracket):
     """What is known of chains whose stages fit at their peak."""
 
     def __init__(
@@ -59,9 +59,9 @@ class PeakBracket(KindsBracket):
         bytes_ = [task.instance.arrays.memory_bytes[list(own)] for own in self.devices_of_kinds()]
         self.room_bytes = np.array([own.min() if all_count else own.max() for own in bytes_])
 
-    def search(self, ideals: Ideals) -> KindsSearch:
+    def search(self, ideals: Ideals) -> LayerSearch:
         """The DP over some ideals."""
-        found = KindsSearch(self.book, ideals, self.clock)
+        found = LayerSearch(self.book, ideals, self.clock)
         found.peak = for_ideals(self.peak, ideals.size)
         found.peak_room = self.room_bytes
         return found

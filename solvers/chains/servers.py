@@ -1,13 +1,11 @@
-"""The ideal DP of the devices of one server, from each of many ideals J to all that contain it.
-
-The ideal DP with two levels of communication: servers take super-segments, devices segments.
+"""The ideal DP with two levels of communication: servers take super-segments, devices segments.
 
 A chain of devices and a chain of servers together are a chain of devices in which those of a server
 follow each other. With value(U, I) the least max_load when servers U take ideal I,
 
     value(U + s, I) = min over J within I of max(value(U, J), inside_s(J, I), border_s(I - J)),
 
-where inside_s(J, I) is the ideal DP of the devices of s from J to I (`any_kinds.inside_server`),
+where inside_s(J, I) is the ideal DP of the devices of s from J to I (`Inside`),
 and border_s the cut of I - J at the costs of the server. The border depends on J, so that every J
 needs a DP of its own: O(N^3) pairs of ideals in the worst case, far fewer in the windows of a
 limit.
@@ -23,11 +21,19 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.chains.ideals import Ideals, blocks_of, cut_between
+from placegap.solvers.chains.ideals import Ideals, blocks_of
 from placegap.solvers.chains.kinds_problem import KindsProblem, Pool, Stage
-from placegap.solvers.chains.layers import KindsSearch, Layer, Pipeline, offset_of, strides_of, take
+from placegap.solvers.chains.layers import Layer, LayerSearch, Pipeline, offset_of, strides_of, take
 from placegap.solvers.chains.problem import Indices
-from placegap.solvers.chains.transitions import Sharing, View, device_load, share, shared_load
+from placegap.solvers.chains.transitions import (
+    Cuts,
+    Sharing,
+    States,
+    View,
+    cut_between,
+    share,
+    stage_load,
+)
 from placegap.solvers.chains.windows import PriceBook, PricedWindows, set_sums
 from placegap.solvers.core.clock import Clock
 
@@ -119,19 +125,8 @@ class Inside:
             for mark, stage in enumerate(self.pool.stages):
                 if all(need <= u for need, u in zip(stage.uses, used, strict=True)):
                     before = layer - offset_of(stage, self.strides)
-                    _extend(
-                        self.views[stage.kind],
-                        self.sharings[mark],
-                        ptr,
-                        ideal,
-                        pairs.value[before],
-                        pairs.origin[before],
-                        pairs.value[layer],
-                        pairs.origin[layer],
-                        pairs.stage[layer],
-                        mark,
-                        enough,
-                    )
+                    view, sharing = self.views[stage.kind], self.sharings[mark]
+                    _extend(view, sharing, pairs, before, layer, mark, enough)
                     clock.check()
         return pairs
 
@@ -191,19 +186,11 @@ def _list(
 
 @kernel
 def _extend(
-    d: View,
-    sharing: Sharing,
-    ptr: Ints,
-    ideal: Ints,
-    value_before: Ints,
-    origin_before: Indices,
-    value: Ints,
-    origin: Indices,
-    stage_of: Indices,
-    mark: int,
-    enough: int,
+    d: View, sharing: Sharing, pairs: IdealPairs, before: int, layer: int, mark: int, enough: int
 ) -> None:
     """Improve the values of a layer by one more stage after the new states of another."""
+    ptr, ideal, value = pairs.ptr, pairs.ideal, pairs.value[layer]
+    value_before, origin_before = pairs.value[before], pairs.origin[before]
     longest = 0
     for j in range(len(ptr) - 1):
         longest = max(longest, ptr[j + 1] - ptr[j])
@@ -221,9 +208,9 @@ def _extend(
             target = ideal[at]
             most = sharing.replicas * (value[at] - 1)
             for number in range(found):
-                before = new[number]
-                source = ideal[before]
-                if value_before[before] >= value[at]:
+                state = new[number]
+                source = ideal[state]
+                if value_before[state] >= value[at]:
                     continue
                 if d.need[target] - d.need[source] > d.room:
                     continue
@@ -233,13 +220,10 @@ def _extend(
                         helps = False
                 if not helps:
                     continue
-                load = device_load(d, target, source, most + 1)
-                if sharing.replicas > 1:
-                    parameters = d.parameters[target] - d.parameters[source]
-                    load = shared_load(sharing, load, parameters, value[at])
-                now = max(value_before[before], load)
+                load = stage_load(d, sharing, target, source, value[at])
+                now = max(value_before[state], load)
                 if now < value[at]:
-                    value[at], origin[at], stage_of[at] = now, before, mark
+                    value[at], pairs.origin[layer, at], pairs.stage[layer, at] = now, state, mark
                     most = sharing.replicas * (now - 1)
                     if now <= enough:
                         break
@@ -249,7 +233,7 @@ PAIRS = 1_000_000
 """States (J, devices taken, I) that are kept at a time, 14 bytes each."""
 
 
-class ServerSearch(KindsSearch):
+class ServerSearch(LayerSearch):
     """The DP over servers, and within them over devices.
 
     Ideals are looked at by size, so that J comes before I.
@@ -280,11 +264,11 @@ class ServerSearch(KindsSearch):
                 np.minimum(value, values[at], out=value)
             if number == 0:
                 value[self.empty] = 0
-            origin, server = (np.full(len(value), -1, np.int32) for _ in range(2))
+            states = States(value, *(np.full(len(value), -1, np.int32) for _ in range(2)))
             for s, at in before:
-                self._add(s, used, layers[at], value, origin, server, limit, enough)
-            new = np.flatnonzero(origin >= 0) if number else np.array([self.empty])
-            layers.append(Layer(new.astype(np.int32), value[new], origin[new], server[new]))
+                self._add(s, used, layers[at], states, limit, enough)
+            new = np.flatnonzero(states.origin >= 0) if number else np.array([self.empty])
+            layers.append(Layer(new.astype(np.int32), *(table[new] for table in states)))
             values[number] = value
             if value[self.full] <= enough:
                 break
@@ -295,9 +279,7 @@ class ServerSearch(KindsSearch):
         s: int,
         used: tuple[int, ...],
         before: Layer,
-        value: Ints,
-        origin: Indices,
-        server: Indices,
+        states: States,
         limit: int,
         enough: int,
     ) -> None:
@@ -310,27 +292,11 @@ class ServerSearch(KindsSearch):
         ends = self.windows.may_hold(end, limit, rest=False)
         ends &= self.windows.may_hold(total - end, limit, rest=True)
         targets = np.flatnonzero(within)
-        guide, border = self.problem.guide, self.problem.border[s]
+        guide, ideals = self.problem.guide, self.ideals
+        own = self.problem.border[s]
+        border = Cuts(ideals.members, ideals.cut_nets, self.cuts[s], own, guide.net_ptr, guide.pin)
         for first, pairs in self._pairs(s, before, targets, limit, enough):
-            _close(
-                pairs.ptr,
-                pairs.ideal,
-                pairs.value[-1],
-                first,
-                ends,
-                self.ideals.members,
-                self.ideals.cut_nets,
-                self.cuts[s],
-                border,
-                guide.net_ptr,
-                guide.pin,
-                value,
-                origin,
-                server,
-                s,
-                limit,
-                enough,
-            )
+            _close(pairs, first, border, ends, states, s, enough)
 
     def _pairs(
         self, s: int, before: Layer, targets: Ints, limit: int, enough: int
@@ -395,36 +361,24 @@ class ServerSearch(KindsSearch):
 
 @kernel(allocates=False)
 def _close(
-    ptr: Ints,
-    ideal: Ints,
-    inside: Ints,
+    pairs: IdealPairs,
     first: int,
+    border: Cuts,
     ends: Flags,
-    members: Ints,
-    cut_nets: Ints,
-    cut: Ints,
-    border: Ints,
-    net_ptr: Ints,
-    pin: Ints,
-    value: Ints,
-    origin: Indices,
-    server: Indices,
+    states: States,
     mark: int,
-    limit: int,
     enough: int,
 ) -> None:
     """Improve the values of ideals that a server may end at, by its border."""
+    ptr, value, layer = pairs.ptr, states.value, len(pairs.value) - 1
     for j in range(len(ptr) - 1):
-        source = ideal[ptr[j]]
+        source = pairs.ideal[ptr[j]]
         for at in range(ptr[j] + 1, ptr[j + 1]):
-            target = ideal[at]
-            if not ends[target] or value[target] <= enough or inside[at] >= value[target]:
+            target, inside = pairs.ideal[at], pairs.value[layer, at]
+            if not ends[target] or value[target] <= enough or inside >= value[target]:
                 continue
-            if abs(cut[target] - cut[source]) >= value[target]:
+            if abs(border.cut[target] - border.cut[source]) >= value[target]:
                 continue
-            now = max(
-                inside[at],
-                cut_between(members, cut_nets, cut, border, net_ptr, pin, target, source),
-            )
+            now = max(inside, cut_between(border, target, source))
             if now < value[target]:
-                value[target], origin[target], server[target] = now, first + j, mark
+                value[target], states.origin[target], states.last[target] = now, first + j, mark

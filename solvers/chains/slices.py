@@ -1,4 +1,9 @@
-"""What the segments of an order cost in cut nets, without looking at their blocks again.
+"""Upper bounds on max_load: cut one topological order into segments, optimally.
+
+Every segment of a topological order is the difference of two ideals, so this is a restriction of
+the ideal DP to one chain. Where accelerators are alike, and hosts are, `best_slices` finds the best
+segments on them in any succession. Other devices come in a few fixed sequences (`Slicer`), each
+device with its own times, memory and host times; it takes one segment, which may be empty.
 
 An order is cut at some stops; what lies between two of them is a bucket, and a segment is a run of
 buckets. A segment pays a net that has a pin in it and one outside. With the segment's first bucket
@@ -6,18 +11,6 @@ fixed, bucket j that joins it adds the nets whose first pin from there on is in 
 nets whose last pin is in j if the segment began at or before their first one. Both change for the
 nets of a bucket alone when the segment begins behind it: all segments together take O(s^2 + pins)
 for s stops, in place of O(s pins).
-
-Upper bounds on max_load: cut one topological order into segments, optimally.
-
-Every segment of a topological order is the difference of two ideals, so this is a restriction of
-the ideal DP to one chain. For b blocks, a accelerators and h hosts O(b^2 a h + pins), less where a
-limit T ends the segments early.
-
-Cut one topological order into segments, optimally, whatever the devices are.
-
-Where accelerators are alike, and hosts are, `slice_two_kinds.best_slices` finds the best segments
-on them in any succession. Other devices come in a few fixed sequences, each device with its own
-times, memory and host times; it takes one segment, which may be empty.
 """
 
 from __future__ import annotations
@@ -164,19 +157,8 @@ def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Slices | None
     39
     """
     stops = places_to_cut(order, problem.time.max(axis=0), problem.nets)
-    accelerators, hosts = problem.counts
-    value, k, c, origin = _slice(
-        order,
-        stops,
-        problem.time,
-        problem.need,
-        problem.room,
-        problem.nets,
-        accelerators,
-        hosts,
-        problem.overlap,
-        limit,
-    )
+    tables = _TwoKinds(problem.time, problem.need, problem.room, problem.nets, problem.overlap)
+    value, k, c, origin = _slice(order, stops, tables, *problem.counts, limit)
     if value > limit:
         return None
     kind, number = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
@@ -190,18 +172,19 @@ def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Slices | None
     return Slices(int(value), kind, number)
 
 
+class _TwoKinds(NamedTuple):
+    """Costs on accelerators and hosts, as of `ChainProblem`; the kernel's form."""
+
+    time: Ints
+    need: Ints
+    room: Ints
+    nets: CutNets
+    overlap: bool
+
+
 @kernel
 def _slice(
-    order: Ints,
-    stops: Ints,
-    time: Ints,
-    need: Ints,
-    room: Ints,
-    nets: CutNets,
-    accelerators: int,
-    hosts: int,
-    overlap: bool,
-    limit: int,
+    order: Ints, stops: Ints, tables: _TwoKinds, accelerators: int, hosts: int, limit: int
 ) -> tuple[int, int, int, Indices]:
     """Shortest chain of segments: the value, the devices of each kind in use, and where from.
 
@@ -212,10 +195,14 @@ def _slice(
     value = np.full((last + 1, accelerators + 1, hosts + 1), limit + 1, np.int64)
     origin = np.zeros(value.shape, np.int32)
     value[0, 0, 0] = 0
+    nets, room = tables.nets, tables.room
     weight = nets.weight.copy().reshape(-1, 1)
     touched = touched_nets(order, stops, nets)
     joining = joining_costs(touched, weight)
-    time_of, need_of = _sums_in_buckets(order, stops, time), _sums_in_buckets(order, stops, need)
+    time_of, need_of = (
+        _sums_in_buckets(order, stops, tables.time),
+        _sums_in_buckets(order, stops, tables.need),
+    )
     for i in range(last):
         if i > 0:
             leave_behind(touched, weight, joining, i - 1)
@@ -232,7 +219,7 @@ def _slice(
             on_host = host_size <= room[HOST] and host_work <= limit and hosts > 0
             if not on_accelerator and not on_host:
                 break
-            load = max(work, cut) if overlap else work + cut
+            load = max(work, cut) if tables.overlap else work + cut
             for k in range(accelerators + 1):
                 for c in range(hosts + 1):
                     before = value[i, k, c]
@@ -280,20 +267,22 @@ class Slicer:
     """
 
     def __init__(self, task: Task[MaxLoad]) -> None:
-        instance, self.overlap = task.instance, task.semantics.load == "overlap"
-        self.problem = build_problem(instance, overlap=self.overlap)
+        instance, overlap = task.instance, task.semantics.load == "overlap"
+        self.problem = build_problem(instance, overlap=overlap)
         self.alike = why_not_two_kinds(instance) is None
         arrays, blocks = instance.arrays, self.problem.blocks
-        self.time_ns, self.size, self.memory = (
-            blocks.time_ns,
-            blocks.resident_bytes,
-            arrays.memory_bytes,
-        )
+        self.time_ns, self.num_devices = blocks.time_ns, instance.num_devices
         paid = np.where(arrays.is_host, 0, arrays.host_ns).max(axis=1, initial=0)
         self.largest = int(self.time_ns.max(axis=1, initial=0).sum()) + 2 * int(paid.sum())
-        if not self.alike:
-            self.weight = build_nets(instance, blocks.block).weight_ns
-            self.sequences = _sequences(instance, task.limits.seed)
+        self.sequences = _sequences(instance, task.limits.seed)
+        self.tables = _Devices(
+            self.time_ns,
+            blocks.resident_bytes,
+            arrays.memory_bytes,
+            self.problem.nets,
+            build_nets(instance, blocks.block).weight_ns,
+            overlap,
+        )
 
     def slices(self, order: Ints, limit: int | None = None) -> tuple[int, Ints] | None:
         """Least max_load of at most `limit`, and the device of each op; None if there is none.
@@ -302,7 +291,7 @@ class Slicer:
         """
         if limit is not None:
             return self._within(order, min(limit, self.largest))
-        guess = 2 * self.largest // len(self.memory) + 1
+        guess = 2 * self.largest // self.num_devices + 1
         while guess < self.largest:
             found = self._within(order, guess)
             if found is not None:
@@ -319,18 +308,7 @@ class Slicer:
         best: tuple[int, Ints] | None = None
         stops = places_to_cut(order, self.problem.time.max(axis=0), self.problem.nets)
         for sequence in self.sequences:
-            value, origin = _in_sequence(
-                order,
-                stops,
-                self.time_ns,
-                self.size,
-                self.memory,
-                self.problem.nets,
-                self.weight,
-                sequence,
-                self.overlap,
-                limit,
-            )
+            value, origin = _in_sequence(order, stops, self.tables, sequence, limit)
             if value <= limit:
                 best = value, _devices(order, stops, sequence, origin)[self.problem.blocks.block]
                 limit = value - 1
@@ -359,18 +337,20 @@ def _devices(order: Ints, stops: Ints, sequence: Ints, origin: Ints) -> Ints:
     return device
 
 
+class _Devices(NamedTuple):
+    """Costs of blocks and nets on each device; the kernel's form."""
+
+    time: Ints
+    size: Ints
+    memory: Ints
+    nets: CutNets
+    weight: Ints
+    overlap: bool
+
+
 @kernel
 def _in_sequence(
-    order: Ints,
-    stops: Ints,
-    time: Ints,
-    size: Ints,
-    memory: Ints,
-    nets: CutNets,
-    weight: Ints,
-    sequence: Ints,
-    overlap: bool,
-    limit: int,
+    order: Ints, stops: Ints, tables: _Devices, sequence: Ints, limit: int
 ) -> tuple[int, Ints]:
     """Least max_load of devices in sequence, and where the last segment of each state begins.
 
@@ -381,12 +361,12 @@ def _in_sequence(
     value = np.full((k_count + 1, last + 1), limit + 1, np.int64)
     origin = np.zeros((k_count + 1, last + 1), np.int64)
     value[0, 0] = 0
-    mine = weight[:, sequence]
-    touched = touched_nets(order, stops, nets)
+    mine = tables.weight[:, sequence]
+    touched = touched_nets(order, stops, tables.nets)
     joining = joining_costs(touched, mine)
     work, cut = np.zeros(k_count, np.int64), np.zeros(k_count, np.int64)
     able = np.zeros(k_count, np.bool_)
-    time_of, size_of = _in_buckets(order, stops, time, size, sequence)
+    time_of, size_of = _in_buckets(order, stops, tables.time, tables.size, sequence)
     for i in range(last + 1):
         if i > 0:
             leave_behind(touched, mine, joining, i - 1)
@@ -401,13 +381,13 @@ def _in_sequence(
             for p in range(k_count):
                 cut[p] += joining[j - 1, p]
                 work[p] += max(time_of[j - 1, p], 0)
-                able[p] &= time_of[j - 1, p] >= 0 and held <= memory[sequence[p]]
+                able[p] &= time_of[j - 1, p] >= 0 and held <= tables.memory[sequence[p]]
                 able[p] &= work[p] <= limit
             if not able.any():
                 break
             for p in range(k_count):
                 if able[p]:
-                    load = max(work[p], cut[p]) if overlap else work[p] + cut[p]
+                    load = max(work[p], cut[p]) if tables.overlap else work[p] + cut[p]
                     now = max(value[p, i], load)
                     if now < value[p + 1, j]:
                         value[p + 1, j], origin[p + 1, j] = now, i

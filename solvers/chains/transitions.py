@@ -1,23 +1,9 @@
-"""Ideals as one kind of device sees them.
-
-How the replicas of a stage share its load, and what they pay to sum up its parameters.
-
-With base the load of one device, r devices have ceil(base / r) + ceil(fraction * parameter_bytes).
-All is in integers.
-
-What a stage of a chain holds at its peak: the largest sum over the steps of one sample.
-
-Not additive: a tensor counts on a stage from the first to the last step of its ops that use it
-(`instances.referee.memory`), so a sum over blocks is a bound alone (`additive_memory`).
-
-An implicit 8-ary tree over a list of source states, to skip sources that cannot help.
-
-One step of the ideal DP: one more stage takes the difference of two ideals.
+"""One step of the ideal DP: one more stage takes the difference of two ideals.
 
 value(I) = min over sources J within I of max(value(J), load(I - J)).
 
-The communication of I - J is `ideals.cut_between.cut_between`; how replicas share a load,
-`ideal_dp.sharing`. Sources that cannot help are skipped by the tree over them.
+The load follows from sums of each ideal (`View`) and from the nets that both cut; sources that
+cannot help are skipped by an implicit 8-ary tree over them (`Sources`).
 """
 
 from __future__ import annotations
@@ -29,85 +15,86 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.chains.ideals import Ideals, cut_between
 from placegap.solvers.chains.kinds_problem import Stage
-from placegap.solvers.chains.problem import WORD, ChainProblem, Indices
+from placegap.solvers.chains.problem import WORD, Indices
+
+DE_BRUIJN = 0x03F79D71B4CB0A89
+"""Any window of 6 bits occurs once: (bit * DE_BRUIJN) >> 58 tells the bits apart."""
+
+SLOPE_BITS = 30
+"""Precision of the first guess at a stage's synchronisation."""
+
+MOST_KEPT = 3_000
+"""With more ideals than this the peak of a pair is computed whenever it is asked for."""
+
+UNKNOWN = -1
+
+FAN_OUT_BITS = 3
+"""Each node stands for 2**3 nodes of the level below, in list order."""
 
 
-class View(NamedTuple):
-    """Sums and potentials of N ideals, and the nets; the kernels' form.
+def _bit_numbers() -> Ints:
+    table = np.zeros(WORD, np.int64)
+    for bit in range(WORD):
+        table[((1 << bit) * DE_BRUIJN) >> 58 & 63] = bit
+    return table
+
+
+BIT_NUMBER = _bit_numbers()
+
+
+class Cuts(NamedTuple):
+    """What N ideals cut, for one payer; the kernels' form.
 
     Attributes
     ----------
-    work, need, cut : (N,) int64
-        Time and need of each ideal on this kind, and what its cut costs.
-    parameters : (N,) int64
-        Parameter bytes of each ideal.
+    members, cut_nets : (N, words) int64
+        Bit sets of blocks and of nets.
+    cut : (N,) int64
+        What each ideal's cut costs.
+    weight, net_ptr, pin
+        Of the nets.
+    """
+
+    members: Ints
+    cut_nets: Ints
+    cut: Ints
+    weight: Ints
+    net_ptr: Ints
+    pin: Ints
+
+
+class View(NamedTuple):
+    """N ideals as one kind of device sees them; the kernels' form.
+
+    Attributes
+    ----------
+    cuts : Cuts
+    work, need, parameters : (N,) int64
+        Time and need of each ideal on this kind, and its parameter bytes.
     potential : (N, p) int64
         Functions q with base(I - J) >= q(I) - q(J), for the load of one device: as cuts are
         subadditive and symmetric, work and cut of I - J are at least the differences.
-    members, cut_nets : (N, words) int64
-    weight, net_ptr, pin
-        Of the nets.
     room : int
     pays, overlap : bool
         Whether any net costs something, and how communication counts.
     """
 
+    cuts: Cuts
     work: Ints
     need: Ints
-    cut: Ints
     parameters: Ints
     potential: Ints
-    members: Ints
-    cut_nets: Ints
-    weight: Ints
-    net_ptr: Ints
-    pin: Ints
     room: int
     pays: bool
     overlap: bool
 
 
-def build_view(
-    problem: ChainProblem,
-    ideals: Ideals,
-    sums: tuple[Ints, Ints, Ints, Ints],
-    weight: Ints,
-    room: int,
-) -> View:
-    """The view of a kind, of which `sums` are work, need, cut and parameters of each ideal."""
-    work, need, cut, parameters = sums
-    pays = bool(weight.any())
-    if not pays:
-        columns = [work]
-    elif problem.overlap:
-        columns = [work, cut, -cut]
-    else:
-        columns = [work + cut, work - cut]
-    return View(
-        work,
-        need,
-        cut,
-        parameters,
-        np.stack(columns, axis=1),
-        ideals.members,
-        ideals.cut_nets,
-        weight,
-        problem.net_ptr,
-        problem.pin,
-        room,
-        pays,
-        problem.overlap,
-    )
-
-
-SLOPE_BITS = 30
-"""Precision of the first guess at a stage's synchronisation."""
-
-
 class Sharing(NamedTuple):
-    """Replicas and synchronisation of a stage, for the kernel.
+    """How the replicas of a stage share its load, and what they pay to sum up its parameters.
+
+    With base the load of one device, r devices have ceil(base / r) + ceil(fraction *
+    parameter_bytes); all in integers.
 
     Attributes
     ----------
@@ -185,14 +172,12 @@ def shared_load(s: Sharing, base: int, parameter_bytes: int, limit: int) -> int:
     return int(sync_ns(s, parameter_bytes) - (-base) // s.replicas)
 
 
-MOST_KEPT = 3_000
-"""With more ideals than this the peak of a pair is computed whenever it is asked for."""
-
-UNKNOWN = -1
-
-
 class StagePeak(NamedTuple):
-    """Blocks, tensors and steps of an instance, as the kernel takes them; empty for no check.
+    """What a stage holds at its peak: the largest sum over the steps of one sample.
+
+    Not additive: a tensor counts on a stage from the first to the last step of its ops that use it
+    (`instances.referee.memory`), so a sum over blocks is a bound alone (`additive_memory`). Blocks,
+    tensors and steps of an instance, as the kernel takes them; empty for no check.
 
     Attributes
     ----------
@@ -326,10 +311,6 @@ def _takes(members: Ints, target: int, source: int, v: int) -> bool:
     return bool(taken >> (v % WORD) & 1)
 
 
-FAN_OUT_BITS = 3
-"""Each node stands for 2**3 nodes of the level below, in list order."""
-
-
 class Sources(NamedTuple):
     """States (ideal, value) that one more device may extend, and the tree over them.
 
@@ -374,7 +355,7 @@ def build_sources(view: View, ideal: Indices, value: Ints) -> Sources:
         np.empty(nodes, np.int64),
         np.empty(nodes, np.int64),
         np.empty((nodes, view.potential.shape[1]), np.int64),
-        np.empty((nodes - len(ideal), view.members.shape[1]), np.int64),
+        np.empty((nodes - len(ideal), view.cuts.members.shape[1]), np.int64),
     )
     _fill(sources, view, value)
     return sources
@@ -392,7 +373,7 @@ def _fill(s: Sources, view: View, value: Ints) -> None:
         for i in range(s.start[level], s.start[level + 1]):
             first = below + ((i - here) << FAN_OUT_BITS)
             for j in range(first, min(first + (1 << FAN_OUT_BITS), here)):
-                words = view.members[s.ideal[j]] if level == 1 else s.common[j - size]
+                words = view.cuts.members[s.ideal[j]] if level == 1 else s.common[j - size]
                 if j == first:
                     s.value[i], s.need[i] = s.value[j], s.need[j]
                     s.parameters[i] = s.parameters[j]
@@ -403,37 +384,56 @@ def _fill(s: Sources, view: View, value: Ints) -> None:
                 s.parameters[i] = max(s.parameters[i], s.parameters[j])
                 for q in range(s.potential.shape[1]):
                     s.potential[i, q] = max(s.potential[i, q], s.potential[j, q])
-                for word in range(view.members.shape[1]):
+                for word in range(view.cuts.members.shape[1]):
                     s.common[i - size, word] &= words[word]
+
+
+class Extension(NamedTuple):
+    """One more stage: who it is, from which states it goes on, and what it may hold at its peak.
+
+    Attributes
+    ----------
+    device : View
+    sources : Sources
+    sharing : Sharing
+    mark : int
+        Number of the stage.
+    peak : StagePeak
+    most_bytes : int
+        No stage holds more at its peak, if `peak` has any steps.
+    """
+
+    device: View
+    sources: Sources
+    sharing: Sharing
+    mark: int
+    peak: StagePeak
+    most_bytes: int
+
+
+class States(NamedTuple):
+    """States that are improved: values, the state before each, and its last stage or server."""
+
+    value: Ints
+    origin: Indices
+    last: Indices
 
 
 @kernel(allocates=False)
 def relax(
-    d: View,
-    s: Sources,
-    sharing: Sharing,
-    targets: Indices,
-    value: Ints,
-    origin: Indices,
-    stage_of: Indices,
-    mark: int,
-    enough: int,
-    begin: int,
-    budget: int,
-    peak: StagePeak,
-    most_bytes: int,
+    x: Extension, targets: Indices, states: States, enough: int, begin: int, budget: int
 ) -> int:
-    """Improve ``value[t]`` of the ideals ``targets[t]``, t >= begin, by one more stage.
+    """Improve the states of the ideals ``targets[t]``, t >= begin, by one more stage.
 
-    An improvement from source i writes ``origin[t] = i`` and ``stage_of[t] = mark``. A target whose
-    value is at most `enough` is left as it is. Returns the target to go on with when `budget` nodes
-    of the tree have been looked at, or the number of targets. No stage holds more than `most_bytes`
-    at its peak, if `peak` has any steps.
+    A target whose value is at most `enough` is left as it is. Returns the target to go on with when
+    `budget` nodes of the tree have been looked at, or the number of targets.
     """
+    d, s, sharing, value = x.device, x.sources, x.sharing, states.value
+    members = d.cuts.members
     size, top, looked, hint = len(s.ideal), len(s.start) - 2, 0, 0
-    num_words, num_potentials = d.members.shape[1], s.potential.shape[1]
+    num_words, num_potentials = members.shape[1], s.potential.shape[1]
     syncs = sharing.top > 0 or sharing.bottom == 0
-    checks = len(peak.workspace) > 0
+    checks = len(x.peak.workspace) > 0
     for t in range(begin, len(targets)):
         if looked > budget:
             return t
@@ -445,16 +445,13 @@ def relax(
         while leaf >= 0:
             source = s.ideal[leaf]
             if s.value[leaf] < value[t] and d.need[target] - d.need[source] <= d.room:
-                load = device_load(d, target, source, most + 1)
-                if sharing.replicas > 1:
-                    parameters = d.parameters[target] - d.parameters[source]
-                    load = shared_load(sharing, load, parameters, value[t])
+                load = stage_load(d, sharing, target, source, value[t])
                 now = max(s.value[leaf], load)
                 fits = True
                 if checks and now < value[t]:
-                    fits = peak_between(peak, d.members, target, source) <= most_bytes
+                    fits = peak_between(x.peak, members, target, source) <= x.most_bytes
                 if fits and now < value[t]:
-                    value[t], origin[t], stage_of[t], hint = now, leaf, mark, leaf
+                    value[t], states.origin[t], states.last[t], hint = now, leaf, x.mark, leaf
                     most = sharing.replicas * (now - 1)
                     if now <= enough:
                         break
@@ -482,8 +479,8 @@ def relax(
                             if level:
                                 inside = s.common[node - size, word]
                             else:
-                                inside = d.members[s.ideal[position], word]
-                            if inside & ~d.members[target, word]:
+                                inside = members[s.ideal[position], word]
+                            if inside & ~members[target, word]:
                                 helps = False
                                 break
                     if not helps:
@@ -497,13 +494,55 @@ def relax(
 
 
 @kernel(allocates=False)
+def stage_load(d: View, sharing: Sharing, target: int, source: int, limit: int) -> int:
+    """Load of a stage that takes the difference; `limit` or more if that is too much or no
+    difference.
+    """
+    load = device_load(d, target, source, sharing.replicas * (limit - 1) + 1)
+    if sharing.replicas > 1:
+        load = shared_load(sharing, load, d.parameters[target] - d.parameters[source], limit)
+    return int(load)
+
+
+@kernel(allocates=False)
 def device_load(d: View, target: int, source: int, limit: int) -> int:
     """Load of one device that takes the difference; `limit` or more if it is no difference."""
-    for word in range(d.members.shape[1]):
-        if d.members[source, word] & ~d.members[target, word]:
+    members = d.cuts.members
+    for word in range(members.shape[1]):
+        if members[source, word] & ~members[target, word]:
             return limit
     work = d.work[target] - d.work[source]
     if not d.pays or work >= limit:
         return int(work)
-    moved = cut_between(d.members, d.cut_nets, d.cut, d.weight, d.net_ptr, d.pin, target, source)
+    moved = cut_between(d.cuts, target, source)
     return int(max(work, moved) if d.overlap else work + moved)
+
+
+@kernel(allocates=False)
+def cut_between(c: Cuts, target: int, source: int) -> int:
+    """Cut of the difference of two ideals, the source J within the target I.
+
+    cut(I) + cut(J) - sum of weight * (2 if the net has no pin in I - J else 1), over nets cut by
+    both: few, found by bit operations.
+    """
+    moved = c.cut[target] + c.cut[source]
+    for word in range(c.cut_nets.shape[1]):
+        both = c.cut_nets[target, word] & c.cut_nets[source, word]
+        while both:
+            bit = both & -both
+            both ^= bit
+            e = word * WORD + bit_number(bit)
+            moved -= 2 * c.weight[e]
+            for at in range(c.net_ptr[e], c.net_ptr[e + 1]):
+                v = c.pin[at]
+                taken = c.members[target, v // WORD] & ~c.members[source, v // WORD]
+                if taken >> (v % WORD) & 1:
+                    moved += c.weight[e]
+                    break
+    return int(moved)
+
+
+@kernel(allocates=False)
+def bit_number(bit: int) -> int:
+    """Number of the one bit that is set."""
+    return int(BIT_NUMBER[((bit * DE_BRUIJN) >> 58) & 63])

@@ -43,7 +43,7 @@ vector that leaves an ideal out costs it a comparison at least."""
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class WindowRow:
     """What devices of some kinds can take at most: one inequality of sums over blocks and cut nets.
 
     Attributes
@@ -79,7 +79,7 @@ class PriceBook:
 
     def __init__(self, problem: KindsProblem) -> None:
         self.problem = problem
-        self._known: dict[bytes, list[Row]] = {}
+        self._known: dict[bytes, list[WindowRow]] = {}
         self._total_bytes = int(problem.blocks.resident_bytes.sum())
         self.of_all = find_prices(problem, np.ones(problem.num_kinds, np.bool_))
         self.in_sums: list[Flags] = []
@@ -95,7 +95,7 @@ class PriceBook:
         weight = np.stack([row.weight for row in rows], axis=1)
         self.amounts = Amounts(problem.guide.nets, work, weight)
 
-    def rows(self, among: Flags) -> list[Row]:
+    def rows(self, among: Flags) -> list[WindowRow]:
         """Prices of some kinds, the others being of no use; blocks that none of them can run, of
         which they take none; and bytes, where the memory of all of them may end.
         """
@@ -109,15 +109,15 @@ class PriceBook:
             )
             unable = (~problem.fits[among].any(axis=0)).astype(np.int64)
             if unable.any():
-                rows.append(Row(unable, no_net, nothing, nothing))
+                rows.append(WindowRow(unable, no_net, nothing, nothing))
             if among.any() and (problem.room[among] > 0).all():
                 room = np.where(among, np.minimum(problem.room, self._total_bytes), 0)
-                rows.append(Row(problem.blocks.resident_bytes, no_net, nothing, room))
+                rows.append(WindowRow(problem.blocks.resident_bytes, no_net, nothing, room))
             self._known[key] = rows
         return self._known[key]
 
 
-def find_prices(problem: KindsProblem, among: Flags) -> list[Row]:
+def find_prices(problem: KindsProblem, among: Flags) -> list[WindowRow]:
     """Prices of these kinds: for the devices there are, and with each kind scarce."""
     counts = np.where(among, problem.counts, 0).astype(np.float64)
     time = np.where(problem.fits & among[:, None], problem.time, -1)
@@ -129,7 +129,7 @@ def find_prices(problem: KindsProblem, among: Flags) -> list[Row]:
             mixes.append(np.where(np.arange(len(counts)) == kind, SCARCE * counts, counts))
     largest_value = (problem.largest_load + 1) * max(1, int(problem.counts.sum()))
     largest = max(1, min(LARGEST_PRICE, LARGEST_LOAD // largest_value))
-    found: dict[bytes, Row] = {}
+    found: dict[bytes, WindowRow] = {}
     for mix in mixes:
         price = np.rint(_dual(time, mix) * largest).astype(np.int64)
         if price.any():
@@ -138,13 +138,13 @@ def find_prices(problem: KindsProblem, among: Flags) -> list[Row]:
     return list(found.values())
 
 
-def _priced(problem: KindsProblem, among: Flags, price: Ints) -> Row:
+def _priced(problem: KindsProblem, among: Flags, price: Ints) -> WindowRow:
     own, never = np.flatnonzero(among), np.iinfo(np.int64).max
     cost = np.where(problem.fits, problem.time * price[:, None], never)[own]
     least = cost.min(axis=0)
     work = np.where(least == never, 0, least)
     weight = (problem.weight * price[:, None])[own].min(axis=0)
-    return Row(work, weight, price, np.zeros_like(price))
+    return WindowRow(work, weight, price, np.zeros_like(price))
 
 
 def _dual(time: Floats, counts: Floats) -> Floats:
@@ -188,7 +188,7 @@ def _ascend(time: Floats, counts: Floats) -> Floats:
     return best
 
 
-def work_bound(problem: KindsProblem, prices: list[Row]) -> int:
+def work_bound(problem: KindsProblem, prices: list[WindowRow]) -> int:
     """A lower bound on every plan's max_load: the priced work, and the heaviest block.
 
     Examples

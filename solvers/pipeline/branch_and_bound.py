@@ -1,6 +1,4 @@
-"""Chains of cuts as plans, and what the referee says of them.
-
-What a mixture of paths proves: a game of cuts against longest paths, played by an LP.
+"""Branch and bound over the cuts of one number of stages, with a game as its bound.
 
 Every path through the events of an iteration bounds its time by a sum over steps, and so does a
 mixture of paths. For a mixture the best chain of cuts is a cheapest walk; its cost is a bound on
@@ -8,8 +6,6 @@ all chains. The best mixture and the best one of walks are the two sides of a ma
 solved over the walks and paths met so far; each new walk brings its longest path, and the mixture
 of walks brings the longest path of its mean times. The LP only chooses the mixture: what it proves
 is added up in integers.
-
-Branch and bound over the cuts of one number of stages, with a game as its bound.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@ feeds forward ops and what backward ops feed; a stage is the difference of two c
 are those of the device that is fastest for each pass, its messages those that are certain whatever
 lies beside: so values are bounds, and exact where devices are alike and tensors skip no stage.
 
-Cuts of pipelines on unlike devices: each also says how many devices of each kind lie before it.
-
-So a stage knows its device's kind, and its times and memory are exact.
+On unlike devices a cut also says how many devices of each kind lie before it (`with_kinds`). So a
+stage knows its device's kind, and its times and memory are exact.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from placegap.solvers.chains.ideals import ideals_as_bits
 
 MOST_PLACES = 300
 """Where one order of the blocks is all that is tried, stages end at so many places."""
+
+MOST_PAIRS = 500_000
+"""With more pairs of cuts and kinds, devices are taken for as fast as the fastest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,26 +171,16 @@ def build_cuts(
     host = np.where(arrays.is_host, 0, arrays.host_ns)[:, chosen].min(axis=1)
     if semantics.sending == "overlap" or not sends:
         host = np.zeros_like(host)
-    stash, kept = _between(
-        members,
-        tail,
-        head,
-        *tensors,
-        host,
-        instance.memory_arrays.tensor_bytes,
-        last,
-        after,
-        semantics.stages_per_device > 1,
-        forward,
-        backward_ns,
-    )
+    tables = _CutTables(members, tail, head, last, after)
+    size, certain = instance.memory_arrays.tensor_bytes, semantics.stages_per_device > 1
+    stash, kept = _between(tables, tensors, size, host, certain, forward, backward_ns)
     forth, back = np.zeros(len(members), np.int64), np.zeros(len(members), np.int64)
     if semantics.sending == "overlap" and instance.num_devices > 1 and sends:
         between = arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
         least = arrays.transfer_ns[:, np.unique(between)].min(axis=1)
-        _messages(*tensors, least, last, after, forth, back)
+        _messages(tables, tensors, least, forth, back)
     is_chain = complete and len(members) == count + 1
-    adjacent = bool((np.abs(np.diff(_reach(tensors), axis=1)) <= 1).all())
+    far = np.abs(np.repeat(tensors.producer, np.diff(tensors.pointer)) - tensors.reader) > 1
     return CutProblem(
         block=block,
         members=members,
@@ -208,7 +201,7 @@ def build_cuts(
         passes=1 + int(part.max() > 0) + (apart and bool(arrays.backward.any())),
         complete=complete,
         plain=is_chain
-        and adjacent
+        and not far.any()
         and devices_alike(instance)
         and semantics.stages_per_device == 1,
     )
@@ -284,41 +277,43 @@ def _only_neighbours(before: list[int], members: Flags) -> tuple[Ints, Ints]:
     return last, after
 
 
-def _tensors(instance: Instance, block: Ints, part: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Producer's block and part of each tensor; a pointer to its readers' blocks and parts."""
+class _Tensors(NamedTuple):
+    """Blocks of each tensor's producer and readers, and their passes (0 forward, 1 backward, 2
+    gradients of weights that are apart).
+    """
+
+    producer: Ints
+    producer_pass: Ints
+    pointer: Ints
+    reader: Ints
+    reader_pass: Ints
+
+
+class _CutTables(NamedTuple):
+    """Cuts and pairs, as of `CutProblem`, and the surest neighbours of each cut."""
+
+    members: Flags
+    tail: Ints
+    head: Ints
+    last: Ints
+    after: Ints
+
+
+def _tensors(instance: Instance, block: Ints, part: Ints) -> _Tensors:
     index = instance.arrays.index
     sent = ~exchanged_edges(instance)[index.tensor_edge]
     readers = index.consumer[index.tensor_edge[sent]]
     pointer = np.append(0, np.cumsum(sent))[index.tensor_ptr]
-    return (
-        block[index.tensor_producer],
-        part[index.tensor_producer],
-        pointer,
-        block[readers],
-        part[readers],
-    )
-
-
-def _reach(tensors: tuple[Ints, Ints, Ints, Ints, Ints]) -> Ints:
-    """Blocks of the producer and of each reader."""
-    producer, _, pointer, reader, _ = tensors
-    return np.column_stack([np.repeat(producer, np.diff(pointer)), reader])
+    producer = index.tensor_producer
+    return _Tensors(block[producer], part[producer], pointer, block[readers], part[readers])
 
 
 @kernel
 def _between(
-    members: Flags,
-    tail: Ints,
-    head: Ints,
-    producer: Ints,
-    producer_back: Ints,
-    pointer: Ints,
-    reader: Ints,
-    reader_back: Ints,
-    host: Ints,
+    cuts: _CutTables,
+    tensors: _Tensors,
     size: Ints,
-    last: Ints,
-    after: Ints,
+    host: Ints,
     certain: bool,
     forward: Ints,
     backward: Ints,
@@ -329,42 +324,45 @@ def _between(
     With `certain`, only neighbours that are surely on another device count. What weight gradients
     read has come for the backward event.
     """
-    stash, kept = np.zeros(len(tail), np.int64), np.zeros(len(tail), np.int64)
-    for at in range(len(tail)):
-        i, j = tail[at], head[at]
-        for u in range(len(producer)):
-            mine = members[j, producer[u]] and not members[i, producer[u]]
-            begun, ended = mine and producer_back[u] == 0, False
+    members, reader, owner = cuts.members, tensors.reader, tensors.producer
+    stash, kept = np.zeros(len(cuts.tail), np.int64), np.zeros(len(cuts.tail), np.int64)
+    for at in range(len(cuts.tail)):
+        i, j = cuts.tail[at], cuts.head[at]
+        last, after = cuts.last[i], cuts.after[j]
+        for u in range(len(owner)):
+            made = tensors.producer_pass[u]
+            mine = members[j, owner[u]] and not members[i, owner[u]]
+            begun, ended = mine and made == 0, False
             leaves, reads_forward, reads, waits = False, False, False, False
-            for x in range(pointer[u], pointer[u + 1]):
+            for x in range(tensors.pointer[u], tensors.pointer[u + 1]):
                 v = reader[x]
                 if members[j, v] and not members[i, v]:
                     reads = True
-                    if reader_back[x] >= 1:
+                    if tensors.reader_pass[x] >= 1:
                         ended = True
-                        if reader_back[x] == 2:
+                        if tensors.reader_pass[x] == 2:
                             waits = True
                     else:
                         begun = True
                         reads_forward = True
-                elif mine and (not certain or v == after[j] or v == last[i]):
+                elif mine and (not certain or v in (after, last)):
                     leaves = True
             if begun and ended:
                 stash[at] += size[u]
-            if waits and producer_back[u] < 2:
+            if waits and made < 2:
                 kept[at] += size[u]
             if leaves:
-                if producer_back[u] >= 1:
+                if made >= 1:
                     backward[at] += host[u]
                 else:
                     forward[at] += host[u]
             # a tensor is paid by the first step that reads it: on the same device another stage may
             # come before, unless this one follows the producer
             near = not certain
-            if producer_back[u] == 0:
-                near = near or (reads_forward and producer[u] == last[i])
+            if made == 0:
+                near = near or (reads_forward and owner[u] == last)
             else:
-                near = near or producer[u] == after[j]
+                near = near or owner[u] == after
             if reads and not mine and near:
                 if reads_forward:
                     forward[at] += host[u]
@@ -374,36 +372,23 @@ def _between(
 
 
 @kernel(allocates=False)
-def _messages(
-    producer: Ints,
-    producer_back: Ints,
-    pointer: Ints,
-    reader: Ints,
-    reader_back: Ints,
-    least: Ints,
-    last: Ints,
-    after: Ints,
-    forth: Ints,
-    back: Ints,
-) -> None:
+def _messages(cuts: _CutTables, tensors: _Tensors, least: Ints, forth: Ints, back: Ints) -> None:
     """Messages over each cut from the last block inside to the first outside, and back."""
-    for i in range(len(last)):
-        if last[i] < 0 or after[i] < 0:
+    for i in range(len(cuts.last)):
+        last, after = cuts.last[i], cuts.after[i]
+        if last < 0 or after < 0:
             continue
-        for u in range(len(producer)):
-            for x in range(pointer[u], pointer[u + 1]):
-                if min(reader_back[x], 1) != producer_back[u]:
+        for u in range(len(tensors.producer)):
+            made, owner = tensors.producer_pass[u], tensors.producer[u]
+            for x in range(tensors.pointer[u], tensors.pointer[u + 1]):
+                if min(tensors.reader_pass[x], 1) != made:
                     continue
-                if producer_back[u] == 0 and producer[u] == last[i] and reader[x] == after[i]:
+                if made == 0 and owner == last and tensors.reader[x] == after:
                     forth[i] += least[u]
                     break
-                if producer_back[u] == 1 and producer[u] == after[i] and reader[x] == last[i]:
+                if made == 1 and owner == after and tensors.reader[x] == last:
                     back[i] += least[u]
                     break
-
-
-MOST_PAIRS = 500_000
-"""With more pairs of cuts and kinds, devices are taken for as fast as the fastest."""
 
 
 def device_kinds(instance: Instance) -> list[list[int]]:

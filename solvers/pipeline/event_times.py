@@ -1,16 +1,13 @@
-"""The events of an iteration as a table, its clock as a kernel, and its longest paths.
+"""Times of iterations: events and their clock, cheapest chains of cuts, better ones by moves.
 
 Messages lead from step to step alone here; the referee's clock (`referee.pipeline.iteration`) knows
-those that skip a step, too. So the kernel's value is a bound on the referee's, and the same where
-no tensor skips a stage and each device has one.
+those that skip a step, too. So this clock's value is a bound on the referee's, and the same where
+no tensor skips a stage and each device has one. It is a longest path, and every path bounds the
+time by a sum over the steps.
 
-Cheapest chains of cuts under weights of steps and messages: a DP over layers of pairs.
-
-A chain of S stages is a walk from the empty to the full cut over one pair of each layer. Its cost
-is linear in the times of its stages, so one pass finds the cheapest walk, and two passes find for
-every pair the cheapest walk over it.
-
-Better chains by moves of one cut and of two neighbouring cuts, judged by the kernel's clock.
+A chain of S stages is a walk from the empty to the full cut over one pair of each layer. Under
+weights of the steps its cost is linear in the times of its stages, so one pass finds the cheapest
+walk, and two passes find for every pair the cheapest walk over it.
 """
 
 from __future__ import annotations
@@ -30,6 +27,9 @@ from placegap.solvers.pipeline.cuts import CutProblem
 
 Times = NDArray[Any]
 """Integers, or floating-point numbers."""
+
+REACH = 256
+"""How far one cut moves at most; two neighbouring cuts move a sixteenth of that each."""
 
 
 class EventTable(NamedTuple):
@@ -92,25 +92,26 @@ def event_table(semantics: PipelineIteration, num_devices: int, *, trains: bool)
 
 
 @kernel
-def _clock(
-    step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, times: Times, num_steps: int
-) -> tuple[Times, Times]:
+def _clock(table: EventTable, times: Times) -> tuple[Times, Times]:
     """End of every event, and of the message that comes to it."""
-    end, arrival = np.zeros(len(step), times.dtype), np.zeros(len(step), times.dtype)
-    for e in range(len(step)):
+    n = len(table.step)
+    end, arrival = np.zeros(n, times.dtype), np.zeros(n, times.dtype)
+    for e in range(n):
         ready = times[0] * 0
-        if of_microbatch[e] >= 0:
-            ready = end[of_microbatch[e]]
-            if on_link[e] >= 0 and arrival[on_link[e]] > ready:
-                ready = arrival[on_link[e]]
-            ready += times[num_steps + step[e]]
+        before, line, last = table.of_microbatch[e], table.on_link[e], table.on_device[e]
+        if before >= 0:
+            ready = end[before]
+            if line >= 0 and arrival[line] > ready:
+                ready = arrival[line]
+            ready += times[table.num_steps + table.step[e]]
         arrival[e] = ready
-        if on_device[e] >= 0 and end[on_device[e]] > ready:
-            ready = end[on_device[e]]
-        end[e] = ready + times[step[e]]
+        if last >= 0 and end[last] > ready:
+            ready = end[last]
+        end[e] = ready + times[table.step[e]]
     return end, arrival
 
 
+@kernel
 def iteration_time(table: EventTable, times: Ints) -> int:
     """End of the last event.
 
@@ -128,51 +129,64 @@ def iteration_time(table: EventTable, times: Ints) -> int:
     >>> iteration_time(table, np.array([2, 3, 0, 0]))
     10
     """
-    return int(iteration_kernel(*table[:4], times, table.num_steps))
+    return int(_clock(table, times)[0].max())
 
 
 @kernel
-def iteration_kernel(
-    step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, times: Ints, num_steps: int
-) -> int:
-    """As `iteration_time`, for kernels."""
-    end, _ = _clock(step, on_device, of_microbatch, on_link, times, num_steps)
-    return int(end.max())
-
-
 def longest_path(table: EventTable, times: Times) -> Ints:
     """How often a longest path goes through each step and each message, (2 E,).
 
     The sum of its counts times any times is a bound on the iteration with those times.
     """
-    return _trace(*table[:4], times, table.num_steps)
-
-
-@kernel
-def _trace(
-    step: Ints, on_device: Ints, of_microbatch: Ints, on_link: Ints, times: Times, num_steps: int
-) -> Ints:
-    end, arrival = _clock(step, on_device, of_microbatch, on_link, times, num_steps)
-    count = np.zeros(2 * num_steps, np.int64)
+    end, arrival = _clock(table, times)
+    count = np.zeros(2 * table.num_steps, np.int64)
     e, in_message = int(np.argmax(end)), False
     while e >= 0:
         if not in_message:
-            count[step[e]] += 1
-            before = on_device[e]
+            count[table.step[e]] += 1
+            before = table.on_device[e]
             if before >= 0 and end[before] >= arrival[e]:
                 e = before
-            elif of_microbatch[e] >= 0:
+            elif table.of_microbatch[e] >= 0:
                 in_message = True
             else:
                 e = -1
         else:
-            count[num_steps + step[e]] += 1
-            line = on_link[e]
-            if line >= 0 and arrival[line] > end[of_microbatch[e]]:
+            count[table.num_steps + table.step[e]] += 1
+            line = table.on_link[e]
+            if line >= 0 and arrival[line] > end[table.of_microbatch[e]]:
                 e = line
             else:
-                e, in_message = of_microbatch[e], False
+                e, in_message = table.of_microbatch[e], False
     return count
+
+
+class Pairs(NamedTuple):
+    """The pairs of a `CutProblem` and its cuts, in the form of the kernels."""
+
+    tail: Ints
+    head: Ints
+    forward: Ints
+    backward: Ints
+    weight: Ints
+    forth: Ints
+    back: Ints
+    num_cuts: int
+    passes: int
+
+
+def _pairs(problem: CutProblem) -> Pairs:
+    return Pairs(
+        problem.tail,
+        problem.head,
+        problem.forward_ns,
+        problem.backward_ns,
+        problem.weight_ns,
+        problem.forth_ns,
+        problem.back_ns,
+        problem.num_cuts,
+        problem.passes,
+    )
 
 
 class PairLayers(NamedTuple):
@@ -216,7 +230,7 @@ def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutW
     >>> cheapest_walk(problem, layers_of([every]), np.array([2, 0])).cost
     86
     """
-    cost, pairs = _cheapest(*_tables(problem), *layers, weight)
+    cost, pairs = _cheapest(_pairs(problem), layers, weight)
     return CutWalk(int(cost), pairs)
 
 
@@ -224,140 +238,102 @@ def cheap_pairs(problem: CutProblem, layers: PairLayers, weights: Ints, most: in
     """The pairs over which a walk leads that costs no more than so much, under each row (2 E,) of
     weights, one row after another.
     """
-    return PairLayers(*_cheap(*_tables(problem), *layers, np.atleast_2d(weights), most))
+    return PairLayers(*_cheap(_pairs(problem), layers, np.atleast_2d(weights), most))
 
 
 def times_of(problem: CutProblem, pairs: Ints) -> Ints:
     """Times of the steps of a walk and of the messages into them, (2 E,)."""
-    count = len(pairs)
-    steps = count * problem.passes
-    times = np.zeros(2 * steps, np.int64)
-    times[:count] = problem.forward_ns[pairs]
-    cuts = problem.head[pairs[:-1]]
-    times[steps + 1 : steps + count] = problem.forth_ns[cuts]
-    if problem.trains:
-        times[count : 2 * count] = problem.backward_ns[pairs][::-1]
-        times[steps + count + 1 : steps + 2 * count] = problem.back_ns[cuts][::-1]
-    if problem.passes == 3:
-        times[2 * count : steps] = problem.weight_ns[pairs]
+    times, own = np.zeros(2 * len(pairs) * problem.passes, np.int64), _pairs(problem)
+    for s, at in enumerate(pairs.tolist()):
+        _put_stage(own, times, len(pairs), s, at)
     return times
 
 
-def _tables(problem: CutProblem) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints, int, int]:
-    return (
-        problem.tail,
-        problem.head,
-        problem.forward_ns,
-        problem.backward_ns,
-        problem.weight_ns,
-        problem.forth_ns,
-        problem.back_ns,
-        problem.num_cuts,
-        problem.passes,
-    )
+@kernel(inline="always", allocates=False)
+def _put_stage(p: Pairs, times: Ints, count: int, s: int, at: int) -> None:
+    """Write the times of a pair as stage s of `count`, and of the messages over its larger cut.
+
+    Where they stand is what `_cost` reads the weights of.
+    """
+    steps = p.passes * count
+    times[s] = p.forward[at]
+    if p.passes > 1:
+        times[2 * count - 1 - s] = p.backward[at]
+    if p.passes > 2:
+        times[2 * count + s] = p.weight[at]
+    if s < count - 1:
+        times[steps + s + 1] = p.forth[p.head[at]]
+        if p.passes > 1:
+            times[steps + 2 * count - 1 - s] = p.back[p.head[at]]
 
 
 @kernel(inline="always", allocates=False)
-def _cost(
-    s: int,
-    at: int,
-    count: int,
-    head: Ints,
-    forward: Ints,
-    backward: Ints,
-    late: Ints,
-    forth: Ints,
-    back: Ints,
-    passes: int,
-    weight: Ints,
-) -> int:
-    """Of a pair in layer s, with the messages over its larger cut."""
-    cost = weight[s] * forward[at]
-    steps = passes * count
-    if passes > 1:
-        cost += weight[2 * count - 1 - s] * backward[at]
-    if passes > 2:
-        cost += weight[2 * count + s] * late[at]
+def _cost(p: Pairs, weight: Ints, count: int, s: int, at: int) -> int:
+    """Of a pair as stage s of `count`, with the messages over its larger cut."""
+    cost = weight[s] * p.forward[at]
+    steps = p.passes * count
+    if p.passes > 1:
+        cost += weight[2 * count - 1 - s] * p.backward[at]
+    if p.passes > 2:
+        cost += weight[2 * count + s] * p.weight[at]
     if s < count - 1:
-        cost += weight[steps + s + 1] * forth[head[at]]
-        if passes > 1:
-            cost += weight[steps + 2 * count - 1 - s] * back[head[at]]
+        cost += weight[steps + s + 1] * p.forth[p.head[at]]
+        if p.passes > 1:
+            cost += weight[steps + 2 * count - 1 - s] * p.back[p.head[at]]
     return int(cost)
 
 
 @kernel
-def _cheapest(
-    tail: Ints,
-    head: Ints,
-    forward: Ints,
-    backward: Ints,
-    late: Ints,
-    forth: Ints,
-    back: Ints,
-    num_cuts: int,
-    passes: int,
-    pointer: Ints,
-    pair: Ints,
-    weight: Ints,
-) -> tuple[int, Ints]:
-    count = len(pointer) - 1
-    value = np.full((count + 1, num_cuts), NEVER)
-    came = np.full((count + 1, num_cuts), -1)
+def _cheapest(p: Pairs, layers: PairLayers, weight: Ints) -> tuple[int, Ints]:
+    count = len(layers.pointer) - 1
+    value = np.full((count + 1, p.num_cuts), NEVER)
+    came = np.full((count + 1, p.num_cuts), -1)
     value[0, 0] = 0
     for s in range(count):
-        for at in pair[pointer[s] : pointer[s + 1]]:
-            if value[s, tail[at]] < NEVER:
-                now = value[s, tail[at]] + _cost(
-                    s, at, count, head, forward, backward, late, forth, back, passes, weight
-                )
-                if now < value[s + 1, head[at]]:
-                    value[s + 1, head[at]], came[s + 1, head[at]] = now, at
+        for at in layers.pair[layers.pointer[s] : layers.pointer[s + 1]]:
+            tail, head = p.tail[at], p.head[at]
+            if value[s, tail] < NEVER:
+                now = value[s, tail] + _cost(p, weight, count, s, at)
+                if now < value[s + 1, head]:
+                    value[s + 1, head], came[s + 1, head] = now, at
     walk = np.zeros(count, np.int64)
-    cut = num_cuts - 1
+    cut = p.num_cuts - 1
     if value[count, cut] < NEVER:
         for s in range(count, 0, -1):
             walk[s - 1] = came[s, cut]
-            cut = tail[came[s, cut]]
-    return value[count, num_cuts - 1], walk
+            cut = p.tail[came[s, cut]]
+    return value[count, p.num_cuts - 1], walk
 
 
 @kernel
-def _cheap(
-    tail: Ints,
-    head: Ints,
-    forward: Ints,
-    backward: Ints,
-    late: Ints,
-    forth: Ints,
-    back: Ints,
-    num_cuts: int,
-    passes: int,
-    pointer: Ints,
-    pair: Ints,
-    weights: Ints,
-    most: int,
-) -> tuple[Ints, Ints]:
-    pointer, pair = pointer.copy(), pair.copy()
+def _cheap(p: Pairs, layers: PairLayers, weights: Ints, most: int) -> tuple[Ints, Ints]:
+    """Keep pairs by the cost of the cheapest walk over each: of what is before it and behind it."""
+    pointer, pair = layers.pointer.copy(), layers.pair.copy()
+    count = len(pointer) - 1
     for row in range(len(weights)):
-        cost = _over_each(
-            tail,
-            head,
-            forward,
-            backward,
-            late,
-            forth,
-            back,
-            num_cuts,
-            passes,
-            pointer,
-            pair,
-            weights[row],
+        here, rest = (
+            np.full((count + 1, p.num_cuts), NEVER),
+            np.full((count + 1, p.num_cuts), NEVER),
         )
+        here[0, 0], rest[count, p.num_cuts - 1] = 0, 0
+        cost = np.zeros(len(pair), np.int64)
+        for s in range(count):
+            for x in range(pointer[s], pointer[s + 1]):
+                tail, head = p.tail[pair[x]], p.head[pair[x]]
+                cost[x] = _cost(p, weights[row], count, s, pair[x])
+                if here[s, tail] < NEVER:
+                    here[s + 1, head] = min(here[s + 1, head], here[s, tail] + cost[x])
+        for s in range(count - 1, -1, -1):
+            for x in range(pointer[s], pointer[s + 1]):
+                tail, head = p.tail[pair[x]], p.head[pair[x]]
+                if rest[s + 1, head] < NEVER:
+                    rest[s, tail] = min(rest[s, tail], rest[s + 1, head] + cost[x])
         kept = 0
-        for s in range(len(pointer) - 1):
+        for s in range(count):
             begin, pointer[s] = pointer[s], kept
             for x in range(begin, pointer[s + 1]):
-                if cost[x] <= most:
+                before, after = here[s, p.tail[pair[x]]], rest[s + 1, p.head[pair[x]]]
+                if before < NEVER and after < NEVER and before + cost[x] + after <= most:
                     pair[kept] = pair[x]
                     kept += 1
         pointer[-1] = kept
@@ -365,57 +341,9 @@ def _cheap(
     return pointer, pair
 
 
-@kernel
-def _over_each(
-    tail: Ints,
-    head: Ints,
-    forward: Ints,
-    backward: Ints,
-    late: Ints,
-    forth: Ints,
-    back: Ints,
-    num_cuts: int,
-    passes: int,
-    pointer: Ints,
-    pair: Ints,
-    weight: Ints,
-) -> Ints:
-    """Cost of the cheapest walk over each pair of each layer."""
-    count = len(pointer) - 1
-    here, rest = np.full((count + 1, num_cuts), NEVER), np.full((count + 1, num_cuts), NEVER)
-    here[0, 0], rest[count, num_cuts - 1] = 0, 0
-    cost = np.zeros(len(pair), np.int64)
-    for s in range(count):
-        for x in range(pointer[s], pointer[s + 1]):
-            at = pair[x]
-            cost[x] = _cost(
-                s, at, count, head, forward, backward, late, forth, back, passes, weight
-            )
-            if here[s, tail[at]] < NEVER:
-                now = here[s, tail[at]] + cost[x]
-                here[s + 1, head[at]] = min(here[s + 1, head[at]], now)
-    for s in range(count - 1, -1, -1):
-        for x in range(pointer[s], pointer[s + 1]):
-            at = pair[x]
-            if rest[s + 1, head[at]] < NEVER:
-                now = rest[s + 1, head[at]] + cost[x]
-                rest[s, tail[at]] = min(rest[s, tail[at]], now)
-    for s in range(count):
-        for x in range(pointer[s], pointer[s + 1]):
-            before, after = here[s, tail[pair[x]]], rest[s + 1, head[pair[x]]]
-            if before < NEVER and after < NEVER:
-                cost[x] += before + after
-            else:
-                cost[x] = NEVER
-    return cost
-
-
-REACH = 256
-"""How far one cut moves at most; two neighbouring cuts move a sixteenth of that each."""
-
-
 def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -> tuple[int, Ints]:
-    """The walk after moves that shorten the iteration, until there is none; and its time.
+    """The walk after moves of one cut and of two neighbouring cuts that shorten the iteration,
+    until there is none; and its time.
 
     Parameters
     ----------
@@ -426,137 +354,45 @@ def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -
     walk : (S,) int64
     """
     cuts = np.append(problem.tail[walk], problem.num_cuts - 1)
-    value, cuts = _improve(
-        problem.forward_ns,
-        problem.backward_ns,
-        problem.weight_ns,
-        problem.forth_ns,
-        problem.back_ns,
-        problem.passes,
-        allowed,
-        cuts,
-        *table,
-        REACH * problem.stride,
-    )
+    value, cuts = _improve(_pairs(problem), table, allowed, cuts, REACH * problem.stride)
     pairs = [int(allowed[min(s, len(allowed) - 1), cuts[s], cuts[s + 1]]) for s in range(len(walk))]
     return int(value), np.array(pairs, np.int64)
 
 
-@kernel(allocates=False)
-def _set(
-    times: Ints,
-    s: int,
-    at: int,
-    cut: int,
-    count: int,
-    forward: Ints,
-    backward: Ints,
-    late: Ints,
-    forth: Ints,
-    back: Ints,
-    passes: int,
-) -> None:
-    """Write the times of stage s, and of the messages over the cut after it."""
-    steps = passes * count
-    times[s] = forward[at]
-    if passes > 1:
-        times[2 * count - 1 - s] = backward[at]
-    if passes > 2:
-        times[2 * count + s] = late[at]
-    if s < count - 1:
-        times[steps + s + 1] = forth[cut]
-        if passes > 1:
-            times[steps + 2 * count - 1 - s] = back[cut]
-
-
 @kernel
 def _improve(
-    forward: Ints,
-    backward: Ints,
-    late: Ints,
-    forth: Ints,
-    back: Ints,
-    passes: int,
-    allowed: Ints,
-    cuts: Ints,
-    step: Ints,
-    on_device: Ints,
-    of_microbatch: Ints,
-    on_link: Ints,
-    num_steps: int,
-    reach: int,
+    p: Pairs, table: EventTable, allowed: Ints, cuts: Ints, reach: int
 ) -> tuple[int, Ints]:
-    count, num_cuts, last = len(cuts) - 1, allowed.shape[1], len(allowed) - 1
-    times = np.zeros(2 * num_steps, np.int64)
+    count, last = len(cuts) - 1, len(allowed) - 1
+    times = np.zeros(2 * table.num_steps, np.int64)
     for s in range(count):
-        at = allowed[min(s, last), cuts[s], cuts[s + 1]]
-        _set(times, s, at, cuts[s + 1], count, forward, backward, late, forth, back, passes)
-    best = iteration_kernel(step, on_device, of_microbatch, on_link, times, num_steps)
+        _put_stage(p, times, count, s, allowed[min(s, last), cuts[s], cuts[s + 1]])
+    best = iteration_time(table, times)
     trial, moved = times.copy(), True
     while moved:
         moved = False
         for width in (1, 2):
+            near = reach if width == 1 else reach // 16
             for s in range(1, count - width + 1):
                 h, j = cuts[s - 1], cuts[s + width]
                 found_a, found_b = -1, -1
-                near = reach if width == 1 else reach // 16
-                for a in range(max(0, cuts[s] - near), min(num_cuts, cuts[s] + near + 1)):
+                for a in range(max(0, cuts[s] - near), min(p.num_cuts, cuts[s] + near + 1)):
                     left = allowed[min(s - 1, last), h, a]
                     if left < 0:
                         continue
                     other = cuts[s + 1] if width == 2 else a
                     wide = near if width == 2 else 0
-                    for b in range(max(0, other - wide), min(num_cuts, other + wide + 1)):
-                        if width == 2 and allowed[min(s, last), a, b] < 0:
-                            continue
+                    for b in range(max(0, other - wide), min(p.num_cuts, other + wide + 1)):
+                        middle = allowed[min(s, last), a, b] if width == 2 else 0
                         right = allowed[min(s + width - 1, last), b, j]
-                        if right < 0:
+                        if middle < 0 or right < 0:
                             continue
                         copy_to(trial, times)
-                        _set(
-                            trial,
-                            s - 1,
-                            left,
-                            a,
-                            count,
-                            forward,
-                            backward,
-                            late,
-                            forth,
-                            back,
-                            passes,
-                        )
+                        _put_stage(p, trial, count, s - 1, left)
                         if width == 2:
-                            middle = allowed[min(s, last), a, b]
-                            _set(
-                                trial,
-                                s,
-                                middle,
-                                b,
-                                count,
-                                forward,
-                                backward,
-                                late,
-                                forth,
-                                back,
-                                passes,
-                            )
-                        _set(
-                            trial,
-                            s + width - 1,
-                            right,
-                            j,
-                            count,
-                            forward,
-                            backward,
-                            late,
-                            forth,
-                            back,
-                            passes,
-                        )
-                        now = iteration_kernel(
-                            step, on_device, of_microbatch, on_link, trial, num_steps
-                        )
+                            _put_stage(p, trial, count, s, middle)
+                        _put_stage(p, trial, count, s + width - 1, right)
+                        now = iteration_time(table, trial)
                         if now < best:
                             best, found_a, found_b = now, a, b
                 if found_a >= 0:
@@ -564,20 +400,8 @@ def _improve(
                     if width == 2:
                         cuts[s + 1] = found_b
                     for t in range(s - 1, s + width):
-                        at = allowed[min(t, last), cuts[t], cuts[t + 1]]
-                        _set(
-                            times,
-                            t,
-                            at,
-                            cuts[t + 1],
-                            count,
-                            forward,
-                            backward,
-                            late,
-                            forth,
-                            back,
-                            passes,
-                        )
+                        pair = allowed[min(t, last), cuts[t], cuts[t + 1]]
+                        _put_stage(p, times, count, t, pair)
                     moved = True
             if moved:
                 break

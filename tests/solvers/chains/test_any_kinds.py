@@ -60,7 +60,7 @@ def draws(semantics: Semantics) -> list[Instance]:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """No start from orders, a tiny beam: what is found is found by the search over all ideals."""
-    monkeypatch.setattr(ideal_kinds_bracket.KindsBracket, "cut", lambda bracket: None)
+    monkeypatch.setattr(ideal_kinds_bracket.Bracket, "cut", lambda bracket: None)
     monkeypatch.setattr(ideal_kinds_bracket, "BUCKETS", 2)
     monkeypatch.setattr(ideal_kinds_bracket, "PER_BUCKET", 1)
 

@@ -84,7 +84,7 @@ def test_the_search_alone_finds_the_optimum(
     monkeypatch: pytest.MonkeyPatch, bisection: float
 ) -> None:
     """Without slices; by decisions only, or by one run for the value; after a tiny beam."""
-    monkeypatch.setattr(ideal_bracket.KindsBracket, "cut", lambda bracket: None)
+    monkeypatch.setattr(ideal_bracket.Bracket, "cut", lambda bracket: None)
     monkeypatch.setattr(ideal_bracket, "BISECTION", bisection)
     monkeypatch.setattr(ideal_bracket, "BUCKETS", 2)
     monkeypatch.setattr(ideal_bracket, "PER_BUCKET", 1)
@@ -99,7 +99,7 @@ def test_sets_of_more_than_64_blocks_and_nets_work(monkeypatch: pytest.MonkeyPat
         optimum = best_chain_of_ideals(instance)
         judge(dp(instance), optimum)
         with monkeypatch.context() as patch:
-            patch.setattr(ideal_bracket.KindsBracket, "cut", lambda bracket: None)
+            patch.setattr(ideal_bracket.Bracket, "cut", lambda bracket: None)
             judge(dp(instance), optimum)
 
 
@@ -247,7 +247,7 @@ def test_hundreds_of_wide_instances_equal_the_plain_recurrence(
         optimum = best_chain_of_ideals(instance)
         judge(dp(instance), optimum)
         with monkeypatch.context() as patch:
-            patch.setattr(ideal_bracket.KindsBracket, "cut", lambda bracket: None)
+            patch.setattr(ideal_bracket.Bracket, "cut", lambda bracket: None)
             judge(dp(instance), optimum)
 
 

@@ -13,11 +13,18 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.ideals import Amounts, joined, prefixes
 from placegap.solvers.chains.kinds_problem import NO_SYNC, Stage, build_kinds
-from placegap.solvers.chains.layers import KindsSearch, see
+from placegap.solvers.chains.layers import LayerSearch, see
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, build_problem
 from placegap.solvers.chains.slices import best_slices
-from placegap.solvers.chains.transitions import build_sources, no_peak, relax, share
+from placegap.solvers.chains.transitions import (
+    Extension,
+    States,
+    build_sources,
+    no_peak,
+    relax,
+    share,
+)
 from placegap.solvers.chains.windows import PriceBook, PricedWindows
 from placegap.solvers.core.clock import Clock
 
@@ -92,9 +99,10 @@ def test_a_device_pays_for_the_difference_of_two_ideals() -> None:
             device = see(PricedWindows(book, ideals), kind)
             sources = build_sources(device, np.array([source], np.int32), np.zeros(1, np.int64))
             value = np.full(ideals.size, unfit)
-            origin, last = (np.full(ideals.size, -1, np.int32) for _ in range(2))
-            alone, none = share(Stage(kind, (1,), 1, NO_SYNC), 0), no_peak()
-            relax(device, sources, alone, targets, value, origin, last, 0, -1, 0, 10**9, none, 0)
+            states = States(value, *(np.full(ideals.size, -1, np.int32) for _ in range(2)))
+            alone = share(Stage(kind, (1,), 1, NO_SYNC), 0)
+            step = Extension(device, sources, alone, 0, no_peak(), 0)
+            relax(step, targets, states, -1, 0, 10**9)
             small = bits(ideals.members[source])
             for t in range(ideals.size):
                 large = bits(ideals.members[t])
@@ -172,7 +180,7 @@ def test_a_search_over_a_few_ideals_uses_only_those() -> None:
         order, book = next(orders(problem)), PriceBook(kinds)
         split = best_slices(problem, order, problem.largest_load)
         ideals = prefixes(kinds.guide, book.amounts, order, np.arange(problem.num_blocks + 1))
-        found = KindsSearch(book, ideals, Clock(None)).best(problem.largest_load, 0)
+        found = LayerSearch(book, ideals, Clock(None)).best(problem.largest_load, 0)
         assert (found.value if found else None) == (split.value if split else None)
 
 

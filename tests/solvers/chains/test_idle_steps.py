@@ -14,7 +14,7 @@ from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, 
 from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph
 from placegap.solvers import Result, solve
 from placegap.solvers.chains import raise_bound
-from placegap.solvers.chains.bracket import KindsBracket
+from placegap.solvers.chains.bracket import Bracket
 from placegap.solvers.chains.idle_steps import most_held
 from placegap.solvers.core.trust import PROOF
 
@@ -60,7 +60,7 @@ def test_idle_ops_with_bytes_change_no_optimum() -> None:
 
 def test_each_step_alone_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without slices first, so that no step has a plan to start from."""
-    monkeypatch.setattr(KindsBracket, "cut", lambda bracket: None)
+    monkeypatch.setattr(Bracket, "cut", lambda bracket: None)
     assert agrees(range(1000, 1060)) > 60
 
 

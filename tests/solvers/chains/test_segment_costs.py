@@ -89,7 +89,6 @@ def test_sequences_of_equal_devices_find_what_slices_of_one_kind_find() -> None:
         task = Task(without_limits(on_gpus(graph, 3)), MaxLoad())
         one_kind, any_kind = slicer.Slicer(task), slicer.Slicer(task)
         any_kind.alike = False
-        any_kind.weight = np.repeat(any_kind.problem.nets.weight[:, None], 3, axis=1)
         any_kind.sequences = [np.arange(3)]
         order = random_order(one_kind.problem, seed)
         found, other = one_kind.slices(order), any_kind.slices(order)

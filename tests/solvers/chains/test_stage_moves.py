@@ -8,7 +8,7 @@ from draws.chains import chain_instance
 from placegap.instances import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
-from placegap.solvers.chains.bracket import KindsBracket, in_a_row
+from placegap.solvers.chains.bracket import Bracket, in_a_row
 from placegap.solvers.chains.kinds_problem import build_kinds
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
@@ -23,7 +23,7 @@ def test_moves_lead_to_chains_whose_value_the_referee_confirms() -> None:
         problem = build_kinds(instance, CHAIN)
         if not problem.fits.any(axis=0).all() or not problem.blocks.exact:
             continue
-        bracket = KindsBracket(Task(instance, CHAIN), problem, Clock(None))
+        bracket = Bracket(Task(instance, CHAIN), problem, Clock(None))
         # the ops one after the other on the devices, in as many pieces
         device = np.arange(instance.num_ops) * instance.num_devices // instance.num_ops
         start = evaluate(instance, Plan.on(device.tolist()), CHAIN)
