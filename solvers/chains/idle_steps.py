@@ -1,12 +1,10 @@
-"""Devices whose memory cannot end in any plan up to a load, by a fractional knapsack.
-
-The best chain where idle blocks hold bytes: solved without their bytes first, then with them.
+"""The best chain where idle blocks hold bytes: solved without their bytes first, then with them.
 
 Idle blocks that join a neighbour leave few ideals (`instances.structure.idle_blocks`). Where that
 is exact one run is enough. Where their bytes may matter, in this order, until value and bound meet:
 
 1. The bytes *move* along: slices alone give a plan. Up to its load many a device's memory cannot
-   end (`memory.idle_memory`), and if that goes for all of them, joining is exact after all.
+   end (`roomy_within`), and if that goes for all of them, joining is exact after all.
 2. The bytes are *dropped*: a relaxation. Mostly it proves that nothing is better than the plan,
    or its own plan turns out to fit.
 3. The bytes move along, searched to the end: a restriction, and so a better plan perhaps.

@@ -1,9 +1,4 @@
-"""Topological orders of blocks that are worth cutting into segments.
-
-Topological orders from keys: of the ready blocks, always the one of the least key.
-
-Where long orders are cut: places of little communication, spread over the work.
-"""
+"""Topological orders of blocks that are worth cutting into segments, and where they are cut."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the ideal DP computes on: blocks, nets and two kinds of devices, as int64 arrays.
-
-The cut of a set of blocks that grows and shrinks one block at a time.
-"""
+"""What chains are cut from: blocks, nets and two kinds of devices, as int64 arrays."""
 
 from __future__ import annotations
 

@@ -1,15 +1,11 @@
-"""How much work a chain can have done after so many devices, if no load is above a limit.
+"""Raise a bound on max_load: refute one limit after another, by bisection.
 
 A state counts the devices of each kind that the chain has used. Its window is the least and most
 work of the ideal that they have taken. At first a window follows from the work that a device can do
 within the limit. Then stage after stage, forwards and backwards, `stage_lp.reach` says how far the
 ideals of one window come. The interval before a stage is split where that is still too far, because
 a narrower one fixes more blocks. If no row of windows leads from the first to the last state, there
-is no chain.
-
-Ideals that the LPs of stages suggest: where a good chain may cut.
-
-Raise a bound on max_load: refute one limit after another, by bisection.
+is no chain within the limit. Ideals that the LPs suggest are where a good chain may cut.
 """
 
 from __future__ import annotations

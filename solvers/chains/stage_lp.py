@@ -1,11 +1,4 @@
-"""What the stages of a chain cost: blocks and nets, as each kind of device sees them.
-
-Stages split by single blocks: such a block is in an ideal, with all before it, or out of it.
-
-Narrower intervals of work leave some blocks open that an LP takes by parts. Where one of them is
-settled, all that it needs, or all that needs it, is settled as well.
-
-How far one stage of a chain can come: an LP over the ideals before and behind it.
+"""How far one stage of a chain can come: an LP over the ideals before and behind it.
 
 A stage takes the difference S of two ideals, I (before it) and J (with it). With y in {0, 1} for
 "in I", z for "in J" and x = z - y for "in S":
@@ -19,6 +12,9 @@ The intervals fix most blocks: one whose descendants (with itself) are more work
 is in I, and one whose ancestors are more work than I has is not. What is left is small, and the LP
 relaxation says how much work J has at most. Rows may be violated by a common slack that costs
 `PENALTY` times as much: the LP always has a solution, and its duals prove the bound.
+
+Narrower intervals of work leave some blocks open that an LP takes by parts. Where one of them is
+settled, all that it needs, or all that needs it, is settled as well (`Settled`).
 """
 
 from __future__ import annotations
@@ -106,21 +102,8 @@ class ChainCosts:
 
     def backwards(self) -> ChainCosts:
         """The same chain from its end: a stage that comes last comes first."""
-        return ChainCosts(
-            BlockArcs(self.arcs.head, self.arcs.tail),
-            self.time,
-            self.need,
-            self.fits,
-            self.room,
-            self.weight,
-            self.net_ptr,
-            self.pin,
-            self.counts,
-            self.overlap,
-            self.work,
-            self.after,
-            self.before,
-        )
+        arcs = BlockArcs(self.arcs.head, self.arcs.tail)
+        return replace(self, arcs=arcs, before=self.after, after=self.before)
 
 
 def chain_costs(

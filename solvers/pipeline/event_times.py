@@ -243,10 +243,7 @@ def cheap_pairs(problem: CutProblem, layers: PairLayers, weights: Ints, most: in
 
 def times_of(problem: CutProblem, pairs: Ints) -> Ints:
     """Times of the steps of a walk and of the messages into them, (2 E,)."""
-    times, own = np.zeros(2 * len(pairs) * problem.passes, np.int64), _pairs(problem)
-    for s, at in enumerate(pairs.tolist()):
-        _put_stage(own, times, len(pairs), s, at)
-    return times
+    return np.asarray(_times(_pairs(problem), pairs))
 
 
 @kernel(inline="always", allocates=False)
@@ -265,6 +262,14 @@ def _put_stage(p: Pairs, times: Ints, count: int, s: int, at: int) -> None:
         times[steps + s + 1] = p.forth[p.head[at]]
         if p.passes > 1:
             times[steps + 2 * count - 1 - s] = p.back[p.head[at]]
+
+
+@kernel
+def _times(p: Pairs, pairs: Ints) -> Ints:
+    times = np.zeros(2 * len(pairs) * p.passes, np.int64)
+    for s in range(len(pairs)):
+        _put_stage(p, times, len(pairs), s, pairs[s])
+    return times
 
 
 @kernel(inline="always", allocates=False)

@@ -81,9 +81,9 @@ def test_devices_without_a_path_may_share_what_has_no_parameters() -> None:
 
 def test_without_replicas_only_the_kind_counts() -> None:
     pool = build_pool([3, 1, 2], [0, 5, 5, 4], None)
-    assert pool.copies == (((1, 2), (3,)),)
+    assert pool.copies == (((3,), (1, 2)),)
     assert [stage.replicas for stage in pool.stages] == [1, 1]
-    assert pool.of_kinds((2, 1), 6).tolist() == [0, 0, 0, 0, 1, 2]
+    assert pool.of_kinds((1, 2), 6).tolist() == [0, 0, 0, 0, 1, 2]
 
 
 def test_servers_are_merged_if_devices_and_border_are_alike() -> None:
