@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from graphlib import TopologicalSorter
@@ -16,6 +16,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.ideals import (
     Ideals,
+    MemoryFull,
     enumerate_ideals,
     joined,
     of_flags,
@@ -51,9 +52,14 @@ FIRST_MOVES = 100_000
 """Of the time that is left, for moves of single blocks; rounds, steps of the first ones per pair
 of blocks, and most steps of one, also where there is no hurry, and of the first where there is."""
 
-MANY, LP_SHARE, MOST_LP_SHARE = 200_000, 0.3, 0.7
-"""With more ideals than this the LPs come before the DP; their share of the time, and their share
-where the ideals do not fit."""
+MANY, LP_SHARE, MOST_LP_SHARE = 1_000_000, 0.3, 0.7
+"""With more ideals than this the LPs come before the DP: over 350,000 to 760,000 it takes 2 to 10
+CPU seconds, and they take some ten. Their share of the time, and their share where the ideals do
+not fit."""
+
+BOUND_SHARE, BOUND_ROUNDS = 0.2, 6
+"""Where the ideals do not fit the memory: of the time that is left, for decisions at limits for
+which they do; and how many such limits are tried."""
 
 EXACT_SHARE = 0.6
 """Of the time that is left, for the DP over all ideals; then stage LPs raise the bound."""
@@ -104,12 +110,9 @@ class Bracket:
 
     def offer(self, plan: Plan | None) -> None:
         """Take over a plan if it is feasible and better."""
-        if plan is None:
-            return
-        verdict = evaluate(self.task.instance, plan, self.task.semantics)
-        better = self.value is None or (verdict.value_ns or 0) < self.value
-        if verdict.feasible and verdict.value_ns is not None and better:
-            self.adopt(verdict.value_ns, plan)
+        value = value_below(self.task, plan, self.value)
+        if value is not None:
+            self.adopt(value, plan)
 
     def adopt(self, value: int | None, plan: Plan | None) -> None:
         """Take over a plan of a known value."""
@@ -185,30 +188,51 @@ class Bracket:
         """
         if self.closed:
             return
-        problem, guide = self.problem, self.problem.guide
         try:
-            ideals, total = enumerate_ideals(
-                guide,
-                self.book.amounts,
-                partial(walk_in_windows, window_tests(self.book, self.limit)),
-                self.clock,
-                max_ideals,
-                max(2, MOST_BYTES // bytes_per_ideal(self.book)),
-            )
-        except LimitReached:
+            ideals, total = self._enumerate(self.limit, max_ideals)
+        except LimitReached as reached:
             self.clock.check()
-            self.raise_bound_for(MOST_LP_SHARE)
+            self._for_a_share(MOST_LP_SHARE, self.raise_bound)
             self.beam(joined(list(self._of_orders())))
+            if isinstance(reached, MemoryFull) and not self.problem.servers:
+                self._for_a_share(BOUND_SHARE, partial(self._bisect_in_memory, max_ideals))
             raise
         if not self._start(ideals, total):
             return
-        if problem.servers:
+        if self.problem.servers:
             self._without_servers(ideals)
             if not self.closed and ideals.size > MOST_SERVER_IDEALS:
                 raise LimitReached(
                     f"{ideals.size} ideals, with servers at most {MOST_SERVER_IDEALS}"
                 )
         self.finish(self.search(ideals))
+
+    def _enumerate(self, limit: int, max_ideals: int) -> tuple[Ideals, int]:
+        """The ideals that matter for loads up to a limit, and how many there are in all."""
+        most = max(2, MOST_BYTES // bytes_per_ideal(self.book))
+        walk = partial(walk_in_windows, window_tests(self.book, limit))
+        guide, amounts = self.problem.guide, self.book.amounts
+        return enumerate_ideals(guide, amounts, walk, self.clock, max_ideals, most)
+
+    def _bisect_in_memory(self, max_ideals: int) -> None:
+        """Close the gap as far as the ideals fit the memory: lower limits leave fewer."""
+        high = self.limit
+        for _ in range(BOUND_ROUNDS):
+            limit = (self.lower + high) // 2
+            if self.closed or self.lower > limit:
+                return
+            try:
+                ideals, _ = self._enumerate(limit, max_ideals)
+            except MemoryFull:
+                high = limit
+                continue
+            found = None
+            if ideals.size and not ideals.members[0].any():
+                found = self.search(ideals).best(limit, limit)
+            if self.improve(found):
+                high = self.limit
+            else:
+                self.prove(limit + 1)
 
     def _without_servers(self, ideals: Ideals) -> None:
         """A bound, and perhaps a better plan: the DP in which servers cost nothing."""
@@ -235,7 +259,7 @@ class Bracket:
         if ideals.size > 2 * BUCKETS * PER_BUCKET:
             self.beam(ideals)
         if ideals.size > MANY and not self.closed:
-            self.raise_bound_for(LP_SHARE)
+            self._for_a_share(LP_SHARE, self.raise_bound)
         return True
 
     def finish(self, search: LayerSearch) -> None:
@@ -289,12 +313,12 @@ class Bracket:
             yield prefixes(guide, self.book.amounts, order, stops)
             self.clock.check()
 
-    def raise_bound_for(self, share: float) -> None:
-        """Raise the bound within a share of the time that is left."""
+    def _for_a_share(self, share: float, work: Callable[[], None]) -> None:
+        """Work within a share of the time that is left."""
         whole = self.clock
         self.clock = whole.part(share)
         try:
-            self.raise_bound()
+            work()
         except LimitReached:
             self.clock = whole
             whole.check()
@@ -405,6 +429,15 @@ class Bracket:
             task = replace(self.task, semantics=plain, limits=limits, incumbent=None)
             start = best_start(task, [name])
             self.offer(None if start is None else start.plan)
+
+
+def value_below(task: Task[MaxLoad], plan: Plan | None, most: int | None) -> int | None:
+    """Value of a plan if it is feasible and better than one of that value; else None."""
+    if plan is None:
+        return None
+    verdict = evaluate(task.instance, plan, task.semantics)
+    value = verdict.value_ns if verdict.feasible else None
+    return value if value is not None and (most is None or value < most) else None
 
 
 def in_a_row(device: Ints, tail: Ints, head: Ints, devices: list[int]) -> Ints:

@@ -72,7 +72,7 @@ class Amounts(NamedTuple):
     @property
     def width(self) -> int:
         """Number of sums."""
-        return self.of_net.shape[1] + self.of_block.shape[1]
+        return int(self.of_net.shape[1] + self.of_block.shape[1])
 
 
 class CurrentSet(NamedTuple):
@@ -249,6 +249,10 @@ END = 2**31
 """Instead of a block: all ideals are met."""
 
 
+class MemoryFull(LimitReached):
+    """The ideals that are kept take too much memory; at lower limits there are fewer."""
+
+
 class IdealPath(NamedTuple):
     """Where the search stands.
 
@@ -301,8 +305,10 @@ def enumerate_ideals(
 
     Raises
     ------
+    MemoryFull
+        If more than `max_kept` are kept.
     LimitReached
-        If there are more than `max_ideals`, more than `max_kept` to keep, or the time is over.
+        If there are more than `max_ideals`, or the time is over.
 
     Examples
     --------
@@ -331,7 +337,7 @@ def enumerate_ideals(
         clock.check()
         if kept == ideals.size:
             if kept == max_kept:
-                raise LimitReached(f"{max_kept} ideals fill the memory")
+                raise MemoryFull(f"{max_kept} ideals fill the memory")
             ideals.resize(min(max_kept, kept * 3 // 2))
 
 

@@ -25,11 +25,10 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.blocks import Blocks
 from placegap.instances.structure.idle_blocks import IdleRule
-from placegap.solvers.chains.bracket import Bracket
+from placegap.solvers.chains.bracket import Bracket, value_below
 from placegap.solvers.core.clock import LimitReached, now_s
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import teller
@@ -191,11 +190,8 @@ class Steps:
 
     def _offer(self, plan: Plan | None) -> None:
         """Take over a plan if it is feasible and better."""
-        if plan is None:
-            return
-        verdict = evaluate(self.task.instance, plan, self.task.semantics)
-        value = verdict.value_ns
-        if verdict.feasible and value is not None and (self.value is None or value < self.value):
+        value = value_below(self.task, plan, self.value)
+        if value is not None:
             self.value, self.plan = value, plan
 
     def _known(self, bracket: Bracket) -> None:

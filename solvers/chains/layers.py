@@ -187,7 +187,7 @@ class LayerSearch:
                 at = relax(extension, targets, states, enough, at, BUDGET)
                 self.clock.check()
         new = states.origin >= 0
-        return Layer(targets[new], *(table[new] for table in states))
+        return Layer(targets[new], states.value[new], states.origin[new], states.last[new])
 
     def _trace(
         self, value: int, number: int, at: int, layers: list[Layer], strides: list[int]

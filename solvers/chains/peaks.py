@@ -20,12 +20,11 @@ from placegap.instances.problem.array_types import Flags
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.additive_memory import ceiling_bytes, relax_memory
 from placegap.instances.structure.blocks import Blocks, contract
 from placegap.instances.structure.idle_blocks import IdleRule
-from placegap.solvers.chains.bracket import Bracket
+from placegap.solvers.chains.bracket import Bracket, value_below
 from placegap.solvers.chains.ideals import Ideals
 from placegap.solvers.chains.kinds_problem import build_kinds, why_not_kinds
 from placegap.solvers.chains.layers import LayerSearch
@@ -138,10 +137,10 @@ def _solid(instance: Instance, joined: Blocks) -> Flags:
 
 def _best(task: Task[MaxLoad], plans: list[Plan | None]) -> Plan | None:
     """The plan of least value that fits at its peak, as the referee says."""
-    values = {}
-    for at, plan in enumerate(plans):
-        if plan is not None:
-            verdict = evaluate(task.instance, plan, task.semantics)
-            if verdict.feasible and verdict.value_ns is not None:
-                values[at] = verdict.value_ns
-    return plans[min(values, key=lambda at: values[at])] if values else None
+    best: Plan | None = None
+    value: int | None = None
+    for plan in plans:
+        found = value_below(task, plan, value)
+        if found is not None:
+            best, value = plan, found
+    return best

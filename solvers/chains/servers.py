@@ -95,17 +95,14 @@ class Inside:
     def count(self, sources: Indices, targets: Ints, limit: int) -> Ints:
         """How many candidates each source has."""
         rows = self._rows(limit)
-        return np.asarray(_count(sources, targets, self.ideals.members, rows), np.int64)
+        return np.diff(_candidates(sources, targets, self.ideals.members, rows, False)[0])
 
     def run(
         self, sources: Indices, value: Ints, targets: Ints, limit: int, enough: int, clock: Clock
     ) -> IdealPairs:
         """Solve from all sources, which have these values, for loads up to `limit`."""
         rows = self._rows(limit)
-        sizes = _count(sources, targets, self.ideals.members, rows)
-        ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        ideal = np.zeros(ptr[-1], np.int64)
-        _list(sources, targets, self.ideals.members, rows, ptr, ideal)
+        ptr, ideal = _candidates(sources, targets, self.ideals.members, rows, True)
         shape = self.num_layers, len(ideal)
         pairs = IdealPairs(
             ptr,
@@ -163,25 +160,23 @@ def _is_candidate(members: Ints, rows: Rows, source: int, target: int) -> bool:
 
 
 @kernel
-def _count(sources: Indices, targets: Ints, members: Ints, rows: Rows) -> Ints:
-    sizes = np.zeros(len(sources), np.int64)
-    for j in range(len(sources)):
-        for target in targets:
-            if target >= sources[j] and _is_candidate(members, rows, sources[j], target):
-                sizes[j] += 1
-    return sizes
-
-
-@kernel(allocates=False)
-def _list(
-    sources: Indices, targets: Ints, members: Ints, rows: Rows, ptr: Ints, ideal: Ints
-) -> None:
-    for j in range(len(sources)):
-        at = ptr[j]
-        for target in targets:
-            if target >= sources[j] and _is_candidate(members, rows, sources[j], target):
-                ideal[at] = target
-                at += 1
+def _candidates(
+    sources: Indices, targets: Ints, members: Ints, rows: Rows, listed: bool
+) -> tuple[Ints, Ints]:
+    """Where the candidates of each source begin, and, if they are to be listed, which they are."""
+    ptr, ideal = np.zeros(len(sources) + 1, np.int64), np.zeros(0, np.int64)
+    for writes in range(2 if listed else 1):
+        if writes:
+            ideal = np.zeros(ptr[-1], np.int64)
+        at = 0
+        for j in range(len(sources)):
+            for target in targets:
+                if target >= sources[j] and _is_candidate(members, rows, sources[j], target):
+                    if writes:
+                        ideal[at] = target
+                    at += 1
+            ptr[j + 1] = at
+    return ptr, ideal
 
 
 @kernel
@@ -268,7 +263,8 @@ class ServerSearch(LayerSearch):
             for s, at in before:
                 self._add(s, used, layers[at], states, limit, enough)
             new = np.flatnonzero(states.origin >= 0) if number else np.array([self.empty])
-            layers.append(Layer(new.astype(np.int32), *(table[new] for table in states)))
+            ends = new.astype(np.int32)
+            layers.append(Layer(ends, value[new], states.origin[new], states.last[new]))
             values[number] = value
             if value[self.full] <= enough:
                 break

@@ -531,7 +531,7 @@ def cut_between(c: Cuts, target: int, source: int) -> int:
         while both:
             bit = both & -both
             both ^= bit
-            e = word * WORD + bit_number(bit)
+            e = word * WORD + BIT_NUMBER[((bit * DE_BRUIJN) >> 58) & 63]
             moved -= 2 * c.weight[e]
             for at in range(c.net_ptr[e], c.net_ptr[e + 1]):
                 v = c.pin[at]
@@ -540,9 +540,3 @@ def cut_between(c: Cuts, target: int, source: int) -> int:
                     moved += c.weight[e]
                     break
     return int(moved)
-
-
-@kernel(allocates=False)
-def bit_number(bit: int) -> int:
-    """Number of the one bit that is set."""
-    return int(BIT_NUMBER[((bit * DE_BRUIJN) >> 58) & 63])

@@ -62,7 +62,8 @@ class WindowRow:
     def most(self, used: Ints, limit: int) -> int:
         """What devices, so many of each kind, take within a limit T."""
         pairs = zip(self.price.tolist(), self.room.tolist(), used.tolist(), strict=True)
-        return min(sum((limit * price + room) * u for price, room, u in pairs), LARGEST_LOAD)
+        most: int = sum((limit * price + room) * u for price, room, u in pairs)
+        return min(most, LARGEST_LOAD)
 
 
 class PriceBook:
@@ -90,10 +91,9 @@ class PriceBook:
         rows = [row for among in self.in_sums for row in self.rows(among)]
         if not rows or len(rows) > MOST_ROWS:
             self.in_sums, rows = [], self.of_all
-            no_work = np.zeros((problem.guide.num_blocks, len(rows)), np.int64)
-        work = np.stack([row.work for row in rows], axis=1) if self.in_sums else no_work
+        work = np.stack([row.work for row in rows], axis=1)
         weight = np.stack([row.weight for row in rows], axis=1)
-        self.amounts = Amounts(problem.guide.nets, work, weight)
+        self.amounts = Amounts(problem.guide.nets, work if self.in_sums else 0 * work, weight)
 
     def rows(self, among: Flags) -> list[WindowRow]:
         """Prices of some kinds, the others being of no use; blocks that none of them can run, of
@@ -103,11 +103,9 @@ class PriceBook:
         if key not in self._known:
             problem = self.problem
             rows = find_prices(problem, among) if among.any() else []
-            no_net, nothing = (
-                np.zeros(problem.guide.num_nets, np.int64),
-                np.zeros_like(problem.room),
-            )
-            unable = (~problem.fits[among].any(axis=0)).astype(np.int64)
+            no_net = np.zeros(problem.guide.num_nets, np.int64)
+            nothing = np.zeros(problem.num_kinds, np.int64)
+            unable = np.asarray(~problem.fits[among].any(axis=0), np.int64)
             if unable.any():
                 rows.append(WindowRow(unable, no_net, nothing, nothing))
             if among.any() and (problem.room[among] > 0).all():
