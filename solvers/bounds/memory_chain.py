@@ -13,7 +13,7 @@ from placegap.formulations.shared.symmetry import identical_devices
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.structure.intervals import Interval, choose_chain
+from placegap.instances.problem.sections import Interval, choose_chain
 from placegap.solvers.bounds.interval_arcs import IntervalArcs, chain_arcs
 from placegap.solvers.bounds.memory_runs import memory_runs
 from placegap.solvers.bounds.work_windows import WorkWindows

@@ -36,8 +36,7 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
-from placegap.instances.structure.bottlenecks import memory_is_slack
-from placegap.instances.structure.sections import Section
+from placegap.instances.problem.sections import Section, memory_is_slack
 from placegap.solvers.bounds.least_runs import least_runs
 from placegap.solvers.bounds.passages import MODES, BetweenStops, fill_modes, passage_of, ways_of
 from placegap.solvers.bounds.prices.links import price_links

@@ -13,7 +13,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.structure.sections import Section
+from placegap.instances.problem.sections import Section
 
 MODES = 4
 """Ways to count what lies between two stops on one device."""

@@ -22,12 +22,11 @@ from functools import partial
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import Blocks, IdleRule
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.blocks import Blocks
-from placegap.instances.structure.idle_blocks import IdleRule
 from placegap.solvers.chains.bracket import Bracket, value_below
 from placegap.solvers.core.clock import LimitReached, now_s
 from placegap.solvers.core.method import Task

@@ -10,7 +10,7 @@ import numpy as np
 from placegap.formulations.shared.windows import windows
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.structure.sections import Section
+from placegap.instances.problem.sections import Section
 from placegap.solvers.decomposition.arcs import Arc, ArcTable, Use
 
 Lengths = Callable[[list[list[Use]]], Ints]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Transfer
+from placegap.instances.problem.sections import Section, SectionMaker
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan, Transfer
+from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.simulate import simulate
-from placegap.instances.structure.sections import Section, SectionMaker
 from placegap.solvers.decomposition.arcs import Use
 
 

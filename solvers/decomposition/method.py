@@ -25,10 +25,16 @@ from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS
 from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.sections import (
+    Interval,
+    Section,
+    choose_chain,
+    cuts,
+    intervals,
+    memory_is_slack,
+    sections_between,
+)
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
-from placegap.instances.structure.intervals import Interval, choose_chain, intervals
-from placegap.instances.structure.sections import Section, sections_between
 from placegap.solvers.core.back_ends.endings import say_rest
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import ExactParams, Method, Params, Task

@@ -11,11 +11,10 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.sections import Interval, SectionMaker
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.intervals import Interval
-from placegap.instances.structure.sections import SectionMaker
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import tell

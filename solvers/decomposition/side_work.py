@@ -10,8 +10,8 @@ from placegap.formulations.shared.symmetry import identical_devices
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
+from placegap.instances.problem.sections import Interval
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.intervals import Interval
 from placegap.solvers.bounds.interval_arcs import chain_arcs
 from placegap.solvers.bounds.side_work.branches import MOST_NODES, Branches
 from placegap.solvers.bounds.side_work.two_sides import FREE, HERE, SideArcs, TwoSides

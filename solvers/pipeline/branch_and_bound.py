@@ -21,9 +21,9 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.pipeline.cuts import CutProblem, devices_alike, links_alike
 from placegap.solvers.pipeline.event_times import (

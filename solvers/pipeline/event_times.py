@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.instances.referee.pipeline.device_orders import device_orders
+from placegap.instances.referee.stages import device_orders
 from placegap.solvers.pipeline.cuts import CutProblem
 
 Times = NDArray[Any]

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from placegap.instances.files.certificate_checker import Able
-from placegap.instances.files.certificate_file import ArcRow, Branch, ChainProof, Leaf, SectionArc
+from placegap.instances.io.certificate_checker import Able
+from placegap.instances.io.certificate_file import ArcRow, Branch, ChainProof, Leaf, SectionArc
 from placegap.instances.problem.instance import Instance
-from placegap.instances.structure.intervals import choose_chain, intervals
+from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.certificates.multipliers import MOST_ROUTES, SectionLp, num_routes
 from placegap.solvers.bounds.certificates.timed_terms import TimedTerms
 from placegap.solvers.bounds.certificates.tree import grow_tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from placegap.instances.files.certificate_checker import Terms
+from placegap.instances.io.certificate_checker import Terms
 from placegap.instances.problem.instance import Instance
 from placegap.solvers.core.clock import Clock
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from placegap.instances.files.certificate_checker import Able
-from placegap.instances.files.certificate_file import Branch, Leaf
+from placegap.instances.io.certificate_checker import Able
+from placegap.instances.io.certificate_file import Branch, Leaf
 from placegap.solvers.bounds.certificates.multipliers import SectionLp
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from placegap.formulations.getf.groups import colocated_times
-from placegap.instances.files.certificate_checker import Rejected
-from placegap.instances.files.certificate_file import (
+from placegap.instances.io.certificate_checker import Rejected
+from placegap.instances.io.certificate_file import (
     Certificate,
     IdealsProof,
     LongestProof,
@@ -21,9 +21,10 @@ from placegap.instances.files.certificate_file import (
     WorkProof,
     plain_document,
 )
-from placegap.instances.files.certificate_ideals import IdealBlocks, chain_within
+from placegap.instances.io.certificate_ideals import IdealBlocks, chain_within
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     Makespan,
@@ -31,7 +32,6 @@ from placegap.instances.problem.semantics import (
     PipelineIteration,
     Semantics,
 )
-from placegap.instances.structure.intervals import choose_chain, intervals
 from placegap.solvers.bounds.certificates.chain import prove_chain
 from placegap.solvers.bounds.certificates.multipliers import MOST_ROUTES, SectionLp, num_routes
 from placegap.solvers.bounds.certificates.timed_terms import TimedTerms, fits

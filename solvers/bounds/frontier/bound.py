@@ -24,9 +24,9 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.frontier.few_labels import few_labels
 from placegap.solvers.bounds.frontier.labels import (
     FrontierLabels,

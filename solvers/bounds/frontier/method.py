@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.bounds.frontier.bound import (
     MOST_OPS,

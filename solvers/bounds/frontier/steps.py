@@ -14,8 +14,8 @@ from placegap.instances.problem.graph_index import GraphIndex, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.group_order import group_order, place_of_ops
 from placegap.solvers.bounds.frontier.labels import HEAD, TAIL, UNKNOWN, OpenPlaces, PlacedGraph
 
 MOST_WIDTH = 5

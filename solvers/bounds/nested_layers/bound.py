@@ -24,8 +24,8 @@ import numpy as np
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.nested_layers.chains import layer_chains
 from placegap.solvers.bounds.nested_layers.labels import (
     MOST_TRIALS,

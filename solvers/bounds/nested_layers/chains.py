@@ -16,8 +16,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.structure.intervals import Interval, choose_chain
-from placegap.instances.structure.sections import Section, interval
+from placegap.instances.problem.sections import Interval, Section, choose_chain, interval
 
 MOST_INNER, MOST_JOINED = 40, 8
 """Ops of an interval, and ops of sections that become one, its entry aside."""
@@ -43,7 +42,7 @@ def joined_where_cheap(instance: Instance, chain: Sequence[Section]) -> tuple[Se
     Nothing skips a section of the diamond:
 
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.intervals import intervals
+    >>> from placegap.instances.problem.sections import intervals
     >>> chain = choose_chain(example(), intervals(example()))
     >>> joined_where_cheap(example(), chain) == chain
     True

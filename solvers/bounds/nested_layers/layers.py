@@ -19,7 +19,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.structure.sections import Section
+from placegap.instances.problem.sections import Section
 
 FEWEST_LAYERS, LEAST_SHARE = 2, 0.2
 """With fewer layers, or where the groups of a smaller share of the work come back, there is
@@ -74,7 +74,7 @@ def nested_layers(
     The ops of a chain without colocation are met once:
 
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.intervals import choose_chain, intervals
+    >>> from placegap.instances.problem.sections import choose_chain, intervals
     >>> chain = choose_chain(example(), intervals(example()))
     >>> nested_layers(example(), chain, example().arrays.time_ns) is None
     True

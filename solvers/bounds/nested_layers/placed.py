@@ -18,8 +18,8 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.sections import Section
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.interval_arcs import by_work, forced
 from placegap.solvers.bounds.nested_layers.ports import (
     SectionEdges,

@@ -16,9 +16,9 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.sections import Section
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import channels_of, num_channels
-from placegap.instances.structure.sections import Section
 
 FREE = -2
 """Of an op that may be on several devices."""

@@ -10,11 +10,10 @@ from pydantic import Field
 from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.sections import choose_chain, intervals, memory_is_slack
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.bottlenecks import memory_is_slack
-from placegap.instances.structure.intervals import choose_chain, intervals
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
 from placegap.solvers.core.registry import register

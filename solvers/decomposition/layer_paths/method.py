@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.formulations.getf.groups import possible_placements
+from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers.bounds.nested_layers.bound import search_layers
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 from placegap.solvers.core.interrupts import stop_asked

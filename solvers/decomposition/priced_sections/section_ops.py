@@ -15,8 +15,8 @@ from placegap.formulations.shared.families import possible_devices
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.sections import Section
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.nested_layers.ports import SectionEdges, channel_table, section_edges
 
 FREE, WITH_ENTRY, WITH_EXIT = -1, -2, -3

@@ -17,10 +17,15 @@ from placegap.instances import Instance, Makespan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.example import tight_example
 from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.sections import (
+    Section,
+    SectionMaker,
+    choose_chain,
+    cuts,
+    intervals,
+    sections_between,
+)
 from placegap.instances.referee.channels import channels_of
-from placegap.instances.structure.bottlenecks import cuts
-from placegap.instances.structure.intervals import choose_chain, intervals
-from placegap.instances.structure.sections import Section, SectionMaker, sections_between
 from placegap.solvers import solve
 from placegap.solvers.bounds.nested_layers.ports import channel_table
 from placegap.solvers.brute_force import method as brute_force

@@ -10,7 +10,7 @@ from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, more_make
 
 from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances import Instance
-from placegap.instances.structure.intervals import choose_chain, intervals
+from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.decomposition.arcs import ArcTable, lower_table
 from placegap.solvers.decomposition.chain import interval_chain
 from placegap.solvers.decomposition.side_work import SideWork

@@ -12,8 +12,8 @@ from draws.tiny import tiny_instance
 from placegap.instances import Makespan, MaxLoad, Semantics
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files import certificate_ideals
-from placegap.instances.files.certificate_checker import check
-from placegap.instances.files.certificate_file import (
+from placegap.instances.io.certificate_checker import check
+from placegap.instances.io.certificate_file import (
     Certificate,
     certificate_content,
     check_content,

@@ -17,8 +17,8 @@ from references.brute_force import (
 )
 
 from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, Semantics, example
-from placegap.instances.files.certificate_checker import Rejected, check
-from placegap.instances.files.certificate_file import certificate_content, plain_document
+from placegap.instances.io.certificate_checker import Rejected, check
+from placegap.instances.io.certificate_file import certificate_content, plain_document
 from placegap.solvers import Task
 from placegap.solvers.bounds.certificates.write import certify
 from placegap.solvers.bounds.cheap_bounds import quick_bound

@@ -24,7 +24,7 @@ from placegap.instances import (
     evaluate,
     load_corpus,
 )
-from placegap.instances.structure.additive_memory import relax_memory
+from placegap.instances.problem.additive_memory import relax_memory
 from placegap.solvers.bounds.frontier import bound as frontier
 from placegap.solvers.bounds.frontier.bound import frontier_bound, least_below, longest_ns
 from placegap.solvers.bounds.frontier.steps import steps_of

@@ -12,8 +12,8 @@ from draws.training_steps import (
 from references.brute_force import MAKESPAN_SEMANTICS
 
 from placegap.instances import Edge, Graph, Instance, Makespan, Op, load_corpus
-from placegap.instances.structure.additive_memory import relax_memory
-from placegap.instances.structure.intervals import choose_chain, intervals
+from placegap.instances.problem.additive_memory import relax_memory
+from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers import Task, solve
 from placegap.solvers.bounds.nested_layers import labels, options
 from placegap.solvers.bounds.nested_layers.bound import layers_bound

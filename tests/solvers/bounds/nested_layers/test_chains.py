@@ -6,7 +6,7 @@ import pytest
 
 from placegap.instances import Instance
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Link, Op
-from placegap.instances.structure.intervals import Interval, choose_chain, intervals
+from placegap.instances.problem.sections import Interval, choose_chain, intervals
 from placegap.solvers.bounds.nested_layers import chains
 from placegap.solvers.bounds.nested_layers.chains import joined_where_cheap, layer_chains
 

@@ -7,7 +7,7 @@ from draws.training_steps import nested_instance, training_step
 
 from placegap.instances import Instance, Makespan
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.structure.intervals import Interval, choose_chain
+from placegap.instances.problem.sections import Interval, choose_chain
 from placegap.solvers.bounds.interval_arcs import interval_arcs
 from placegap.solvers.bounds.nested_layers.placed import SectionTimes, ways_to_place
 from placegap.solvers.bounds.work_windows import work_windows

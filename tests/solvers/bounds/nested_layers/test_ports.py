@@ -7,9 +7,8 @@ import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
 from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.sections import Interval, interval
 from placegap.instances.problem.semantics import Channels, Transfers
-from placegap.instances.structure.intervals import Interval
-from placegap.instances.structure.sections import interval
 from placegap.solvers.bounds.interval_arcs import interval_arcs
 from placegap.solvers.bounds.nested_layers.ports import channel_table, port_gap, section_edges
 
