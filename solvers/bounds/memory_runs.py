@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.device_pools import DevicePools, device_pools
+from placegap.formulations.shared.devices import DevicePools, device_pools
 from placegap.formulations.shared.families import possible_devices
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.formulations.shared.windows import windows
+from placegap.formulations.shared.times import windows
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Section

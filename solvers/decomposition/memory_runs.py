@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from placegap.formulations.sections.paths import ways_through
+from placegap.formulations.shared.times import ways_through
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.solvers.bounds.memory_runs import MemoryRuns, memory_runs

@@ -21,8 +21,8 @@ from collections.abc import Generator, Iterable, Iterator
 
 from pydantic import Field
 
-from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.makespan_cp import LARGEST_HORIZON_NS
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.sections import (
@@ -35,7 +35,7 @@ from placegap.instances.problem.sections import (
     sections_between,
 )
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers.core.back_ends.endings import say_rest
+from placegap.solvers.core.back_ends.outcome import say_rest
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placegap.formulations.makespan_cp import build, read_plan, warm_start
-from placegap.formulations.makespan_cp.variables import MakespanModel
+from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
 from placegap.instances.problem.instance import Instance
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.cp_sat import SOLVER, Answer, Settings, run_cp_sat

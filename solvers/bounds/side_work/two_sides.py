@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from ortools.graph.python import max_flow
 
-from placegap.formulations.getf.groups import possible_placements
+from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan

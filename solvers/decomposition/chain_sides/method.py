@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from pydantic import Field
 
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.plan import Plan

@@ -12,7 +12,7 @@ from draws.training_steps import mirrored_instance, tight_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
 from placegap.formulations.shared.families import possible_devices
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances import Instance, Makespan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.example import tight_example

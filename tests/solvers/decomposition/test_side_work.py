@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 import pytest
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, more_makespan, oracle
 
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances import Instance
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.decomposition.arcs import ArcTable, lower_table
